@@ -91,7 +91,7 @@ fn parse_rival(text: &str) -> Result<Kind, String> {
     }
 }
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// How long threads waited for a core.
@@ -170,10 +170,10 @@ struct Bench<'a> {
     kinds: Vec<Kind>,
 }
 
-/// What the report is made of.
+/// The material of the report.
 #[derive(Default)]
 struct Results {
-    /// Each kind of server with its version, once.
+    /// Each kind of server with its version.
     servers: Vec<String>,
     cells: Vec<Cell>,
     verdicts: Vec<Verdict>,
@@ -184,7 +184,7 @@ struct Visit {
     cell: usize,
     load: Load,
     pid: u32,
-    /// It adds to numbers.
+    /// The load adds to numbers.
     counts: bool,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Bench<'a> {
         let meant = |figure: &Figure| {
             options.only.is_empty() || options.only.iter().any(|word| figure.is_meant_by(word))
         };
-        // A figure that another one is held against is measured along with it.
+        // The figures that others are compared with are measured along with them.
         let referred = |id: &str| {
             FIGURES
                 .iter()
@@ -235,7 +235,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The data sets in use, each once.
+    /// The data sets in use, without repetitions.
     fn data(&self) -> Vec<Data> {
         let mut data: Vec<Data> = self.figures.iter().map(|figure| figure.data).collect();
         data.dedup();
@@ -313,7 +313,7 @@ impl<'a> Bench<'a> {
         verify(&mut visits, &results.cells)
     }
 
-    /// Starts a server and stores the data; what that took of memory.
+    /// Starts a server and stores the data; returns the memory that this took.
     fn start_filled(
         &self,
         kind: Kind,
@@ -414,7 +414,8 @@ fn load_script(server: &Server) -> Result<(), Error> {
     server.control.ask(request, &format!("{}\r\n", SCRIPT_DIGEST.escape_ascii())).map(drop)
 }
 
-/// Sends for a moment with every value verified. The replies of a null server are only parsed: they are always the same.
+/// Sends requests for a moment, with every value verified. The replies of a null server are only parsed: they are always the
+/// same.
 fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
     for visit in visits {
         let cell = &cells[visit.cell];

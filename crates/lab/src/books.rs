@@ -1,4 +1,4 @@
-//! Both sides' counts of a load: what the generator counted must be what the server counted.
+//! Counts of a load on both sides: the generator's must equal the server's.
 
 use crate::control::{Control, Counters, Family};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::experiment::Checks;
 use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
 
-/// In words, as we counted, as the server did.
+/// A figure in words, as the generator counted it, and as the server did.
 type Figure = (&'static str, u64, u64);
 
 /// Notes whether all replies were as they should be.
@@ -17,11 +17,11 @@ pub fn check_replies(checks: &mut Checks, whose: &str, tally: &Tally) {
     });
 }
 
-/// A value with this time to live is still there when it is read back right after it was written.
+/// A value with this time to live still exists when it is read back right after the write.
 pub const LIVES_S: u32 = 60;
 
-/// Checks that what `workload` wrote last was there when it was read `back`, as [`check_back`] does. Values that may have gone
-/// for other reasons are not judged.
+/// Checks that the last writes of `workload` were there when they were read `back`, as [`check_back`] does. Values that may have
+/// gone for other reasons are ignored.
 pub fn check_kept(checks: &mut Checks, whose: &str, workload: &Workload, back: &Tally, evicted: Option<u64>) {
     let lives = workload.ttl_s == 0 || workload.ttl_s >= LIVES_S;
     if lives && !workload.mix.has(Verb::Delete) {
@@ -29,8 +29,8 @@ pub fn check_kept(checks: &mut Checks, whose: &str, workload: &Workload, back: &
     }
 }
 
-/// Checks that what was written was there when it was read `back`: all of it if the server says that it evicted nothing
-/// meanwhile, and some of it in any case.
+/// Checks that written values were there when they were read `back`: all of them if the server reports no evictions meanwhile,
+/// and some of them in any case.
 pub fn check_back(checks: &mut Checks, whose: &str, back: &Tally, evicted: Option<u64>) {
     let Tally { hits, misses, .. } = *back;
     if hits + misses == 0 {
@@ -59,7 +59,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Notes them.
+    /// Reads them.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -77,12 +77,12 @@ impl Books {
         Ok(["evictions", "evicted_keys"].into_iter().find_map(grown))
     }
 
-    /// The server counts hits and misses at all.
+    /// Whether the server counts hits and misses at all.
     pub fn counts(&self) -> bool {
         ["get_hits", "keyspace_hits"].iter().any(|name| self.before.number(name).is_some())
     }
 
-    /// Compares what the server counted since with `tally`.
+    /// Compares the server's counts since then with `tally`.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -93,7 +93,7 @@ impl Books {
             let read = |counters: &Counters| counters.number(name).unwrap_or(0);
             read(&after).wrapping_sub(read(&self.before))
         };
-        // What every load is held against, and what only some do; in words, by us, by the server.
+        // Figures that every load is compared in, and figures that only some loads have; in words, by the lab, by the server.
         let (always, where_any): (Vec<Figure>, Vec<Figure>) = match self.control.family {
             Family::Memcached => (
                 vec![
@@ -133,7 +133,7 @@ impl Books {
             }
         };
         let happened = where_any.into_iter().filter(|(_, ours, theirs)| ours + theirs > 0);
-        // Servers count a write that they refuse or do not, each in its own way.
+        // Servers count refused and rejected writes, each in its own way.
         let known = |&(what, ..): &Figure| tally.refused == 0 || what != "writes";
         for (what, ours, theirs) in always.into_iter().chain(happened).filter(known) {
             checks.equal(&format!("the server counted the same {what}"), ours, theirs, whose);

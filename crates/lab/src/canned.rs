@@ -1,4 +1,4 @@
-//! Replies as a server sends them: what the null server answers, and how long a reply is that is as expected.
+//! Replies as a server sends them: those of the null server, and the lengths of right replies.
 
 use larder_protocol::client::Protocol;
 
@@ -39,7 +39,7 @@ pub fn misses(protocol: Protocol, out: &mut Vec<u8>, keys: usize) {
     }
 }
 
-/// Appends the reply to a write that happened.
+/// Appends the reply to a write that was done.
 pub fn stored(protocol: Protocol, out: &mut Vec<u8>) {
     out.extend_from_slice(match protocol {
         Protocol::Classic => b"STORED\r\n".as_slice(),

@@ -76,11 +76,11 @@ const QUICK_CLIENTS: [u32; 4] = [1, 2, 8, 50];
 /// One point of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// How counters are changed.
+    /// The method that changes the counters.
     pub method: Method,
-    /// How many clients there are.
+    /// The number of clients.
     pub clients: u32,
-    /// And counters.
+    /// The number of counters.
     pub keys: u32,
     /// Time between read and write.
     pub think: Duration,
@@ -88,18 +88,18 @@ pub struct Setting {
     pub retry: Retry,
 }
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// All counts of its clients.
     pub counts: Counts,
-    /// How long it took.
+    /// The duration of the visit.
     pub elapsed_s: f64,
     /// Jain's index of the clients' successes: 1 when all had the same, 1/N when one had all.
     pub fairness: f64,
     /// CPU time of the server for an operation that succeeded, in µs.
     pub server_us: Option<f64>,
-    /// What the counters lost: fewer than `stored` are lost updates.
+    /// What the counters lost: less than `stored` means lost updates.
     pub missing: u64,
     /// Share of the time that the generator worked.
     pub busy: f64,
@@ -117,9 +117,9 @@ impl Sample {
 pub struct Cell {
     /// The server.
     pub seat: Seat,
-    /// What.
+    /// The setting.
     pub setting: Setting,
-    /// By round.
+    /// The results, by round.
     pub samples: Vec<Sample>,
 }
 
@@ -192,7 +192,7 @@ impl Options {
             let family = experiment.contender(seat).control.family;
             let methods = self.methods(family);
             for &method in &methods {
-                // Where nothing is compared no noise is needed.
+                // Where nothing is compared no second visit is needed.
                 if seat.again && method == Method::Blind {
                     continue;
                 }
@@ -200,7 +200,7 @@ impl Options {
                     for &keys in &keys {
                         for &think in thinks {
                             for (at, &retry) in retries.iter().enumerate() {
-                                // If the server computes, a client has nothing to think about, and nothing is refused.
+                                // Where the server computes, a client has nothing to think about, and no write is refused.
                                 let idle = method.is_server_side() && think != thinks[0];
                                 if idle || (!method.is_optimistic() && at > 0) {
                                     continue;
@@ -284,7 +284,7 @@ fn attempts(cell: &Cell) -> Vec<f64> {
     cell.samples.iter().map(|sample| sample.counts.attempts as f64 / sample.elapsed_s).collect()
 }
 
-/// What the clients reach when the server only sends fixed bytes.
+/// The rate of the clients when the server only sends fixed bytes.
 fn ceiling(experiment: &Experiment, family: Family, clients: u32) -> Result<Ceiling, Error> {
     let task = Task::new(Method::Decr, family, 1, Duration::ZERO, Retry::AtOnce);
     let mut request = Vec::new();

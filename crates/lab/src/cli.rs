@@ -208,7 +208,7 @@ mod tests {
     use crate::contender::parse_peer;
     use crate::{doctor, top};
 
-    /// The documents: all below docs/ and spec/, and those at the top.
+    /// The documents: all below docs/ and spec/, and those in the root folder.
     fn documents() -> Vec<(String, String)> {
         fn below(folder: &Path, all: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(folder).expect("the documents are there") {
@@ -228,7 +228,7 @@ mod tests {
         all.iter().map(|path| (path.display().to_string(), read(path))).collect()
     }
 
-    /// The commands of a document that are whole: lines of its code, and what stands between two `.
+    /// The complete commands of a document: lines of its code, and texts between two `.
     fn commands(text: &str) -> Vec<String> {
         let mut all = Vec::new();
         for (at, part) in text.split("```").enumerate() {
@@ -254,7 +254,7 @@ mod tests {
         all
     }
 
-    /// The words of a command, as a shell has them; no document has more than quotation marks.
+    /// The words of a command, as a shell reads them; no document uses more than quotation marks.
     fn words(command: &str) -> Vec<String> {
         let (mut all, mut word, mut mark) = (Vec::new(), None::<String>, None);
         for letter in command.chars() {
@@ -272,7 +272,7 @@ mod tests {
         all.into_iter().chain(word).collect()
     }
 
-    /// Replaces the names of newest peers that were not fetched on this machine, which would be refused.
+    /// Replaces the names of newest peers that were not fetched on this machine: the lab would refuse them.
     fn fetched(word: &str) -> String {
         let other = |name: &str| match parse_peer(name) {
             Err(why) if why.contains("cargo xtask peers") => name.trim_end_matches("-new").to_owned(),
@@ -281,7 +281,7 @@ mod tests {
         word.split(',').map(other).collect::<Vec<_>>().join(",")
     }
 
-    /// What is wrong with a command, if anything. A name alone stands for a command that may need more arguments.
+    /// The error in a command, if there is one. A name alone stands for a command that may need more arguments.
     fn complaint(command: &str) -> Option<String> {
         let mut words: Vec<String> = words(command).iter().skip(1).map(|word| fetched(word)).collect();
         if matches!(words.as_slice(), [_, name] if ["load", "compare"].contains(&name.as_str())) {

@@ -99,7 +99,7 @@ fn parse_op(text: &str) -> Result<Op, String> {
 struct Cell {
     seat: Seat,
     setting: Setting,
-    /// By round.
+    /// The results, by round.
     samples: Vec<Sample>,
     /// System calls of a call, where they were counted.
     syscalls: Option<f64>,
@@ -313,7 +313,7 @@ impl Options {
     }
 }
 
-/// What a visit takes beside its time: servers are asked, a client is opened and becomes warm.
+/// The time of a visit beside its calls: questions to servers, and a client that is opened and becomes warm.
 const AROUND: Duration = Duration::from_millis(60);
 
 /// Visits every cell in every round, and counts system calls once.
@@ -327,7 +327,7 @@ fn costs(
     for seat in experiment.seats() {
         let control = &experiment.contenders[seat.contender].control;
         for &setting in settings {
-            // What noise is, one client shows.
+            // One client is enough to show the noise.
             if !setting.client.can_ask(control) || seat.again && setting.client.name != OWN {
                 continue;
             }
@@ -347,7 +347,7 @@ fn costs(
     })?;
     let tracer = Tracer::find();
     experiment.run.set("system calls", tracer.words());
-    // Of several callers a tracer would change the order in which they run.
+    // With several callers a tracer would change the order in which they run.
     let countable = |cell: &Cell| {
         !cell.seat.again && cell.setting.callers == Callers::Steady(1) && tracer != Tracer::Nobody
     };
@@ -382,7 +382,7 @@ fn all_floors(
     Ok(all)
 }
 
-/// Most visits of a fault during which no value can be read.
+/// Visits of a fault at most, while no value can be read.
 const FAULT_VISITS_MAX: u32 = 50;
 
 /// Every fault for every client, on every server that the lab can stop.

@@ -1,4 +1,4 @@
-//! One connection of the generator: its position in its script, and the check of its replies.
+//! A connection of the generator: its position in its script, and the checks of its replies.
 //!
 //! Windows are begun, sent, and answered in the order of the script; in a closed loop one is under way
 //! at a time, in an open loop any number:
@@ -8,7 +8,7 @@
 //!                  ▲ replies      ▲ sent up to here
 //! ```
 //!
-//! `known` decides whether a reply is true, as far as this connection can know.
+//! `known` decides whether a reply is right, as far as this connection can know.
 
 mod known;
 mod replies;
@@ -29,7 +29,7 @@ use known::{Known, Token};
 /// none.
 pub type LastWrites = BTreeMap<u32, Vec<u64>>;
 
-/// How closely replies are looked at.
+/// How closely replies are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// Bytes of a window are counted, and its end compared. Any reply of another length is found.
@@ -41,16 +41,16 @@ pub enum Check {
     Verify,
 }
 
-/// What decides when a window is sent.
+/// When a window is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// The answer to the last one.
+    /// After the answer to the last one.
     Closed,
-    /// A clock.
+    /// At the times of a clock.
     Open,
 }
 
-/// When a window was to be sent, and when it was.
+/// When a window was due, and when it was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub due: Instant,
@@ -62,15 +62,15 @@ pub(crate) struct Flight {
 pub struct Connection {
     pub(crate) wire: Wire,
     pub(crate) script: Arc<Script>,
-    /// Windows begun since the first connect; those before `begun` are to be sent.
+    /// Windows begun since the first connect; those before `begun` still have to be sent.
     pub(crate) begun: u64,
-    /// Windows sent whole, and bytes sent of the next.
+    /// Windows that are sent completely, and bytes sent of the next.
     sent: u64,
     sent_bytes: usize,
-    /// Windows answered in full, and how many of them before this run.
+    /// Windows that are answered completely, and how many of them before this run.
     pub(crate) answered: u64,
     pub(crate) answered_before: u64,
-    /// Bytes of the first unanswered window's replies that have come ([`Check::Length`]).
+    /// Bytes of the first unanswered window's replies so far ([`Check::Length`]).
     received: usize,
     /// Requests of this window that are answered.
     requests: usize,
@@ -82,13 +82,13 @@ pub struct Connection {
     held: Vec<u8>,
     /// Windows under way.
     pub(crate) flights: VecDeque<Flight>,
-    /// What the keys hold that only this connection changes: see [`Known`].
+    /// Contents of the keys that only this connection changes: see [`Known`].
     known: Vec<u64>,
     /// Their tokens, where the script swaps.
     tokens: Vec<Token>,
     /// The last writes of other connections, for a connection that only reads.
     pub(crate) expected: Option<Arc<LastWrites>>,
-    /// It waits for room to send.
+    /// The connection waits for room to send.
     pub(crate) blocked: bool,
 }
 
@@ -123,13 +123,13 @@ impl Connection {
         self.wire = wire;
     }
 
-    /// There is nothing for it to send.
+    /// Whether it has nothing to send.
     pub(crate) fn is_idle(&self) -> bool {
         self.script.windows.is_empty()
     }
 
-    /// Its writes, the last first, of each request once: key and version, as they were sent, if their values have one. All that
-    /// was begun is answered.
+    /// Its writes, the last first, each request once: key and version, as they were sent, if their values have one. All begun
+    /// windows are answered.
     pub(crate) fn writes<'c>(
         &'c self,
         workload: &'c Workload,
@@ -148,15 +148,14 @@ impl Connection {
             })
     }
 
-    /// Begins a run: forgets what its keys hold, as others have changed them since the last one.
+    /// Begins a run: forgets the contents of its keys, which others may have changed since the last one.
     pub(crate) fn start(&mut self) {
         self.answered_before = self.answered;
         self.known.fill(Known::UNKNOWN);
         self.tokens.fill(Token::NONE);
     }
 
-    /// Takes up the script's next window, which was due at `due`. `renew`: writes get new versions, and
-    /// tokens if they have any.
+    /// Begins the script's next window, which was due at `due`. `renew`: writes get new versions, and tokens if they have any.
     pub(crate) fn begin(&mut self, due: Instant, renew: Option<&Workload>) {
         let windows = self.script.windows.len() as u64;
         if let Some(workload) = renew
@@ -176,8 +175,8 @@ impl Connection {
         self.flights.push_back(Flight { due, sent: due });
     }
 
-    /// Sends what the system takes of the windows begun; true when all of it is sent. `now` becomes the sending time of windows
-    /// that have none.
+    /// Sends as much as the system takes of the begun windows; true when all of it is sent. `now` becomes the sending time of
+    /// windows that have none.
     pub(crate) fn send(&mut self, now: Instant) -> Result<bool, Error> {
         let windows = self.script.windows.len() as u64;
         while self.sent < self.begun {

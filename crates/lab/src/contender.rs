@@ -18,7 +18,7 @@ use crate::usage::Usage;
 /// A running server that the lab did not start: `name=` and a URL as [`Endpoint::parse`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// How tables call it.
+    /// Its name in tables.
     pub name: String,
     /// The protocols that it speaks.
     pub family: Family,
@@ -59,10 +59,10 @@ pub fn parse_peer(text: &str) -> Result<Kind, String> {
     Ok(kind)
 }
 
-/// Programs that a name may be taken for.
+/// Words of a server's name that are names of programs.
 const PROGRAMS: [&str; 5] = ["larder", "memcached", "redis", "valkey", "keydb"];
 
-/// A word of the name is that of a program, and none that of this one.
+/// Whether a word of the name is another program's name, and none is this one's.
 fn is_named_after_another(name: &str, program: &str) -> bool {
     let name = name.to_lowercase();
     let words = || name.split(|c: char| !c.is_alphanumeric());
@@ -79,11 +79,11 @@ fn misnamed(name: &str, control: &Control) -> Result<Option<String>, Error> {
 /// A server under test.
 #[derive(Debug)]
 pub struct Contender {
-    /// How tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// Which it is; `None` for a [`Target`].
+    /// Its kind; `None` for a [`Target`].
     pub kind: Option<Kind>,
-    /// Its address, and how to ask it.
+    /// Its control connection.
     pub control: Control,
     /// The version that it reports.
     pub version: String,
@@ -91,16 +91,16 @@ pub struct Contender {
     pub settings: Vec<(String, String)>,
     /// The command that started it, or its address.
     pub command: String,
-    /// The process that answers, if this user can see it and it is known to be the right one.
+    /// The process that answers, if this user can see it and it is known to be the server's.
     pub pid: Option<u32>,
-    /// Why there is none.
+    /// Why the process is not known.
     pub unseen: Option<String>,
     /// How many of its threads serve connections, if known.
     pub workers: Option<u32>,
     /// Remarks for the report: the name is another program's, or a running server's settings differ from those of servers that
     /// the lab starts.
     pub remarks: Vec<String>,
-    /// The process, if it is ours: it ends with the contender.
+    /// The process, if the lab started it: it ends with the contender.
     server: Option<Server>,
 }
 
@@ -109,9 +109,9 @@ pub struct Contender {
 pub struct Setup {
     /// Memory limit for items.
     pub memory_mb: u32,
-    /// Threads that serve.
+    /// Number of serving threads.
     pub threads: u32,
-    /// Core that servers are pinned to, if to one.
+    /// The core that servers are pinned to, if it is one.
     pub core: Option<usize>,
     /// Another larder binary than this one.
     pub larder: Option<PathBuf>,
@@ -195,7 +195,7 @@ impl Contender {
             format!("has {name} at {have:?}, where a server that is started here has {usual:?}")
         });
         let remarks = named.into_iter().chain(others).collect();
-        // It may run on another machine: then its process is not the one with that number here.
+        // It may run on another machine: then the process with this number here is another one.
         let answering = match control.address.is_local() {
             true => owner::answering(&control.address, None, control.process_id()?),
             false => Err("it may run on another machine".to_owned()),
@@ -216,7 +216,7 @@ impl Contender {
         })
     }
 
-    /// The protocol to ask it in: `wanted`, if it speaks memcached's protocols.
+    /// The protocol of its load: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(&self, wanted: Protocol) -> Protocol {
         self.control.family.protocol(wanted)
     }
@@ -268,7 +268,7 @@ impl Contender {
         }
     }
 
-    /// The lab started it.
+    /// Whether the lab started it.
     pub fn is_ours(&self) -> bool {
         self.server.is_some()
     }

@@ -1,4 +1,4 @@
-//! Asking a server about itself, on a connection apart from the load's: version, settings, counters.
+//! Questions to a server about itself, on another connection than the load's: version, settings, counters.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The protocol to ask it in: `wanted`, if it speaks memcached's protocols.
+    /// The protocol of a load: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
         match self {
             Family::Memcached => wanted,
@@ -31,28 +31,28 @@ impl Family {
     }
 }
 
-/// How long a server may take for an answer.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest wait for an answer that comes in many pieces.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(60);
-/// Longest answer: what a server reports is far less.
+/// The longest answer: servers report far less.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Tries of a dump of keys, with pauses, while another client's dump runs.
 const DUMP_TRIES: u32 = 50;
 const DUMP_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server to ask for facts. Each question uses a connection of its own.
+/// A server's control connection. Each question uses a connection of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// How messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// How it is asked.
+    /// The protocol of the questions.
     pub family: Family,
     /// Its address.
     pub address: Address,
-    /// The login, if it asks for one.
+    /// The login, if the server needs one.
     pub login: Option<Login>,
-    /// By TLS, if it speaks that there.
+    /// The TLS options, if the server speaks TLS.
     pub tls: Option<Connector>,
 }
 
@@ -79,12 +79,12 @@ impl Control {
         Err(Error::Usage(format!("{}: {why}", self.name)))
     }
 
-    /// It can be connected to.
+    /// Whether it accepts connections.
     pub fn connects(&self) -> bool {
         self.endpoint().converse(PATIENCE).is_ok()
     }
 
-    /// It answers the simplest question.
+    /// Whether it answers the simplest question.
     pub fn answers(&self) -> bool {
         let (question, start) = match self.family {
             Family::Memcached => ("version\r\n", "VERSION "),
@@ -108,7 +108,7 @@ impl Control {
             }
             Family::Redis => {
                 let fields = self.info()?;
-                // Valkey and Larder name the Redis version that they are like, too.
+                // Valkey and Larder report the Redis version that they resemble, too.
                 let named = |name: &str| {
                     fields.iter().find(|(have, _)| have == name).map(|(_, version)| version.as_str())
                 };
@@ -131,7 +131,7 @@ impl Control {
             Family::Memcached => {
                 let version = self.version()?;
                 return Ok(match version.split(' ').next().unwrap_or_default() {
-                    // As which memcached it is, and then as what.
+                    // The memcached version that it resembles stands first, then its own name.
                     word if word.contains("larder") => "larder".to_owned(),
                     word if word.starts_with(|c: char| c.is_ascii_digit()) => "memcached".to_owned(),
                     word => word.to_owned(),
@@ -281,7 +281,7 @@ impl Control {
         }
     }
 
-    /// Sends `question` and returns the reply up to and with `end`.
+    /// Sends `question` and returns the reply up to `end`, `end` included.
     ///
     /// # Errors
     /// [`Error::Peer`] when the reply does not come.
@@ -320,7 +320,7 @@ impl Control {
                 let why = format!("it says {} bytes, and they do not end", reply.len());
                 Err(self.failed(question.as_ref(), &why))
             }
-            // An unexpected answer is worth more than the error that none came: -NOAUTH, HTTP/1.1 400 …
+            // An unexpected answer helps more than the error that none came: -NOAUTH, HTTP/1.1 400 …
             Err(_) if !reply.is_empty() => {
                 let first: String = said.lines().next().unwrap_or_default().chars().take(100).collect();
                 Err(self.failed(question.as_ref(), &format!("it says \"{}\"", first.escape_debug())))
@@ -339,12 +339,12 @@ impl Control {
     }
 }
 
-/// What a server counts, by its own names.
+/// A server's counters, by its own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(pub Vec<(String, String)>);
 
 impl Counters {
-    /// A counter as it is written.
+    /// A counter as the server writes it.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
     }
@@ -354,7 +354,7 @@ impl Counters {
         self.text(name)?.parse().ok()
     }
 
-    /// Items that are there: memcached's `curr_items`, or the keys of all of Redis's databases.
+    /// The number of items: memcached's `curr_items`, or the keys of all of Redis's databases.
     pub fn items(&self, family: Family) -> Option<u64> {
         match family {
             Family::Memcached => self.number("curr_items"),
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A server that gives each question the same answers: those of `says` that belong to it, in their order.
+    /// A server with fixed answers to each question: those of `says` that belong to it, in their order.
     fn saying(says: &'static [(&'static str, &'static str)]) -> Control {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());

@@ -30,16 +30,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How system calls can be counted on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
-    /// perf: exact, and hardly felt.
+    /// perf: exact, with almost no cost.
     Perf,
     /// strace: exact, and slow: two clients at once would be counted in another order.
     Strace,
-    /// Neither may.
+    /// Neither is permitted.
     Nobody,
 }
 
 impl Tracer {
-    /// The best that there is and that may look into a child of this process.
+    /// The best way that exists and may look into a child of this process.
     pub fn find() -> Tracer {
         let works = |program: &str, arguments: &[&str]| {
             let output = Command::new(program).args(arguments).arg("true").env("LC_ALL", "C").output();
@@ -56,7 +56,7 @@ impl Tracer {
         }
     }
 
-    /// How the settings of a run name it.
+    /// Its name in the settings of a run.
     pub fn words(self) -> &'static str {
         match self {
             Tracer::Perf => "perf stat -e raw_syscalls:sys_enter",
@@ -188,7 +188,7 @@ impl Drop for Counting {
     }
 }
 
-/// A new folder of this process's.
+/// A new folder of this process.
 fn own_folder() -> std::io::Result<PathBuf> {
     for number in 0.. {
         let folder = env::temp_dir().join(format!("larder-lab-count-{}-{number}", process::id()));
@@ -207,7 +207,7 @@ fn of_perf(said: &str) -> Option<u64> {
     line.split(',').next()?.parse().ok()
 }
 
-/// `100.00    0.000123           4        29         2 total`; no line at all when there was nothing.
+/// `100.00    0.000123           4        29         2 total`; no line at all when nothing was called.
 fn of_strace(said: &str) -> Option<u64> {
     let Some(line) = said.lines().find(|line| line.trim_end().ends_with(" total")) else {
         return said.trim().is_empty().then_some(0);

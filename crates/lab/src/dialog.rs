@@ -26,18 +26,18 @@ use crate::generator::{CONNECT, STALL, Silence, prefer, thread_cpu_time, waited_
 use crate::sizes::VALUE_BYTES_MAX;
 use crate::wire::Wire;
 
-/// What an agent does next.
+/// The next step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It has appended its request to `out`, and waits for the reply.
     Request,
-    /// Nothing until then.
+    /// It does nothing until then.
     Until(Instant),
     /// It has ended.
     Done,
 }
 
-/// What an agent took of the bytes that came.
+/// How many of the received bytes an agent took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Nothing: the reply is not whole yet.
@@ -56,7 +56,7 @@ pub trait Agent: Send {
     /// The next step. `ending`: the time is over, and nothing new should begin.
     fn next(&mut self, now: Instant, ending: bool, tally: &mut Self::Tally, out: &mut Vec<u8>) -> Step;
 
-    /// Takes from the received bytes, which begin where it stopped last time.
+    /// Takes bytes from the received ones, which begin where the agent stopped last time.
     ///
     /// # Errors
     /// [`Error::Reply`] when they are no reply to the request.
@@ -81,10 +81,10 @@ pub struct Dialog<A> {
     lanes: Vec<Lane<A>>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome<T> {
-    /// What the agents counted, by thread.
+    /// The agents' counts, by thread.
     pub tallies: Vec<T>,
     /// From the first request to the last reply.
     pub elapsed: Duration,
@@ -94,13 +94,13 @@ pub struct Outcome<T> {
     pub waited: f64,
 }
 
-/// What a thread counted, how long it ran, and which shares of that it worked and was kept from its core.
+/// A thread's counts, how long it ran, and which shares of that it worked and waited for its core.
 type Ended<T> = (T, Duration, f64, f64);
 
 #[derive(Debug)]
 struct Lane<A> {
     core: Option<usize>,
-    /// Others may have its core while it waits.
+    /// The thread sleeps while it waits, and leaves its core to others.
     sleeps: bool,
     poller: Poller,
     seats: Vec<Seat<A>>,
@@ -131,10 +131,10 @@ enum State {
 }
 
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// Bytes of a reply that are waited for at most: the largest value that is ever asked for, and lines around it.
+/// Bytes of a reply that are waited for at most: the largest value of any load, and lines around it.
 const REPLY_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * LINE_BYTES_MAX;
 const EVENTS_MAX: usize = 256;
-/// A timer as near as this is waited for awake: a wait ends in whole milliseconds, and a little late.
+/// Before a timer this near the thread waits awake: a sleep ends in whole milliseconds, and a little late.
 pub(crate) const AWAKE: Duration = Duration::from_micros(1200);
 
 impl<A: Agent> Dialog<A> {
@@ -178,7 +178,7 @@ impl<A: Agent> Dialog<A> {
         Ok(Dialog { lanes })
     }
 
-    /// Has threads sleep while they wait, even if they have a core of their own: if other threads may use these cores, too,
+    /// Makes threads sleep while they wait, even if they have a core of their own: if other threads may use these cores, too,
     /// spinning would leave them nothing.
     pub fn sleep(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.sleeps = true);
@@ -205,7 +205,7 @@ impl<A: Agent> Dialog<A> {
         Ok(outcome)
     }
 
-    /// The agents, to change them between two runs.
+    /// The agents; between two runs they may be changed.
     pub fn agents_mut(&mut self) -> impl Iterator<Item = &mut A> {
         self.lanes.iter_mut().flat_map(|lane| lane.seats.iter_mut().map(|seat| &mut seat.agent))
     }
@@ -273,7 +273,7 @@ impl<A: Agent> Lane<A> {
                 self.timers.pop();
                 self.advance(token, now, end, &mut tally)?;
             }
-            // Only received bytes show that the server lives; bytes that are sent do not.
+            // Only received bytes show that the server works; sent bytes do not.
             if received || self.asking == 0 {
                 silence.end(now);
             } else if silence.is_stall(asked, wait, now) {
@@ -289,7 +289,7 @@ impl<A: Agent> Lane<A> {
         Ok((tally, elapsed, busy, waited_since(turns, elapsed)))
     }
 
-    /// Asks an agent what comes next.
+    /// Asks an agent for its next step.
     fn advance(
         &mut self,
         token: usize,
@@ -326,7 +326,7 @@ impl<A: Agent> Lane<A> {
             Err(error) => return Err(Error::lost(error)),
         }
         let blocked = seat.sent < seat.out.len() || !seat.wire.flush().map_err(Error::lost)?;
-        // Also where nothing of a request is left: the end of a handshake may have waited for room.
+        // Also when no bytes of a request are left: the end of a handshake may have waited for room.
         if blocked != seat.blocked {
             seat.blocked = blocked;
             let interest = if blocked { Interest::Both } else { Interest::Read };
@@ -389,7 +389,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks once, and takes nothing of what comes.
+    /// An agent that sends one request, and ignores the reply.
     struct Patient;
 
     impl Agent for Patient {

@@ -1,4 +1,4 @@
-//! `larder doctor`: what a running server's operator should know, in words.
+//! `larder doctor`: what an operator should know about a running server, in words.
 //!
 //! It asks on a port that clients use, in either protocol (`stats doctor`, INFO findings): over the network as well as on
 //! the machine, and without the port for monitors. The exit code is for scripts: 0 nothing, 1 notes, 2 warnings,
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// `larder doctor` with the arguments behind it.
+/// Runs `larder doctor` with its arguments.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let program = std::iter::once(OsString::from("larder doctor"));
     let options = match Options::try_parse_from(program.chain(arguments)) {
@@ -48,7 +48,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What a server finds, what matters most first.
+/// A server's findings, the most important first.
 fn ask(target: &str) -> Result<Vec<Finding>, Error> {
     let look = Server::connect(target)?.look(Sheet::Doctor)?;
     if !is_larder(&look) {

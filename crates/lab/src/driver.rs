@@ -33,21 +33,21 @@ use crate::tally::Latencies;
 use crate::value;
 use own::Way;
 
-/// How long a driver may be silent: longer than any timeout of a library times the calls of a visit that time out.
+/// The longest silence of a driver: longer than any timeout of a library times the calls of a visit that time out.
 const SILENCE: Duration = Duration::from_secs(300);
-/// Keys that a call for many asks for, in every driver.
+/// Keys of a call for many, in every driver.
 pub const MANY_KEYS: u32 = 100;
-/// What a driver shows of its values: key, version and bytes.
+/// The value that a driver shows: key, version and bytes.
 const SAMPLE: (u32, u64, usize) = (305_419_896, 7, 61);
 
-/// What a driver is to do.
+/// A driver's job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Job {
-    /// How Larder's own client stores; other drivers do not look at it.
+    /// How Larder's own client stores; other drivers ignore it.
     pub way: Way,
-    /// By the loop by hand, and not by the library.
+    /// Calls are made by the loop by hand, and not by the library.
     pub by_hand: bool,
-    /// A handle, and a connection, for each call.
+    /// Each call has its own handle and connection.
     pub churn: bool,
     /// Segments of its connections are counted.
     pub segments: bool,
@@ -63,11 +63,11 @@ pub struct Job {
     pub buffer: bool,
     /// libmemcached's `NOREPLY`.
     pub noreply: bool,
-    /// What each call does, by the driver's number.
+    /// The kind of calls, by the driver's number.
     pub op: u8,
-    /// Where the server is: an IP address, as it is written.
+    /// The server's IP address, as it is written.
     pub host: String,
-    /// And listens.
+    /// The server's port.
     pub port: u16,
     /// Number of the first key.
     pub first: u32,
@@ -79,9 +79,9 @@ pub struct Job {
     pub value_bytes: usize,
     /// Bytes of the value of call `large_at`.
     pub large_bytes: usize,
-    /// Calls at least.
+    /// The least number of calls.
     pub ops_min: u64,
-    /// Calls at most.
+    /// The largest number of calls.
     pub ops_max: u64,
     /// No new call after this many nanoseconds, if there were enough calls.
     pub time_ns: u64,
@@ -91,7 +91,7 @@ pub struct Job {
     pub pause_at: u64,
     /// The call whose value has `large_bytes`; 0 for none.
     pub large_at: u64,
-    /// Which client, of a driver that has several.
+    /// The client, of a driver that has several.
     pub client: String,
     /// Callers at the same time, each as fast as it can; 0 means 1, for drivers that know only one.
     pub callers: u64,
@@ -142,7 +142,7 @@ pub struct Ready {
     pub has_buffer: u8,
     /// `NOREPLY`.
     pub has_noreply: u8,
-    /// There is a socket, whose options follow.
+    /// There is a socket; its options follow.
     pub socket: u8,
     /// `TCP_NODELAY` as the system has it.
     pub socket_nodelay: u8,
@@ -154,7 +154,7 @@ pub struct Ready {
     pub warm_error: String,
 }
 
-/// A driver that waits in the middle.
+/// A driver that waits in the middle of its job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// Calls so far.
@@ -177,17 +177,17 @@ pub struct Done {
     pub ok: u64,
     /// Calls that returned "queued".
     pub queued: u64,
-    /// There is no such key; of calls for many keys, how many keys were not there.
+    /// Keys that do not exist, in calls for one key or for many.
     pub misses: u64,
     /// Calls that returned an error.
     pub told: u64,
-    /// Errors of the flush and the barrier behind the last call.
+    /// Errors of the flush and the barrier after the last call.
     pub late: u64,
     /// Values that are not the ones written.
     pub wrong: u64,
     /// The number of the first call that returned an error, from 1 on; 0 for none.
     pub first_error_at: u64,
-    /// Its error.
+    /// The first error.
     pub error: String,
     /// Connections opened.
     pub connections: u64,
@@ -199,7 +199,7 @@ pub struct Done {
     pub barrier_ns: u64,
     /// CPU time of the driver until then.
     pub cpu_ns: u64,
-    /// Errors that were timeouts.
+    /// Errors that are timeouts.
     pub timeouts: u64,
     /// Nanoseconds of all calls that returned an error together.
     pub told_ns: u64,
@@ -211,7 +211,7 @@ pub struct Done {
     pub allocations: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
-    /// Calls by how long they took: bucket and count.
+    /// Calls by their time: bucket and count.
     pub histogram: Vec<(u32, u64)>,
 }
 
@@ -250,7 +250,7 @@ fn middle_ns(bucket: u32) -> u64 {
 pub enum Said {
     /// The driver waits for a "go".
     Paused(Paused),
-    /// It is done.
+    /// The job is done.
     Done(Box<Done>),
     /// Its process has ended.
     Ended(Ended),
@@ -267,7 +267,7 @@ pub struct Ended {
     pub complaint: String,
 }
 
-/// A driver that runs. Dropping it ends it.
+/// A running driver. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Driver {
     /// The version that the library, or the language, reports.
@@ -371,7 +371,7 @@ impl Driver {
         self.child.id()
     }
 
-    /// Has the driver connect and become warm.
+    /// Makes the driver connect and become warm.
     ///
     /// # Errors
     /// [`Error::Peer`] when its answer is not understood, or missing.
@@ -393,7 +393,7 @@ impl Driver {
         self.wait()
     }
 
-    /// Has it go on.
+    /// Sends "go".
     pub fn tell_to_go(&mut self) {
         self.tell(r#"{"do":"go"}"#);
     }
@@ -410,7 +410,7 @@ impl Driver {
         }
     }
 
-    /// Has the driver become ready. It is an error here if the driver ends.
+    /// Makes the driver ready. It is an error here if the driver ends.
     ///
     /// # Errors
     /// [`Error::Peer`] when it ends, or its answer is not understood.
@@ -421,7 +421,7 @@ impl Driver {
         }
     }
 
-    /// Has it do its job, and waits until it is done.
+    /// Makes the driver do its job, and waits until it is done.
     ///
     /// # Errors
     /// As [`Driver::ready`].
@@ -447,7 +447,7 @@ impl Driver {
         self.hear()
     }
 
-    /// Sends a line. A driver that has ended gets nothing, and its next message is that it has ended.
+    /// Sends a line. A driver that has ended gets nothing; its next message is that it has ended.
     fn tell(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}");
@@ -492,7 +492,7 @@ impl Drop for Driver {
 /// pinned from outside.
 fn on_core(mut command: Command, core: Option<usize>) -> std::io::Result<Child> {
     let starter = thread::spawn(move || {
-        // As for servers and generator: where raising is not permitted, none of them is raised. A child inherits priority and
+        // As for servers and generator: where the priority may not be raised, all run without it. A child inherits priority and
         // pinning.
         let _ = cpu::raise_priority(None);
         if let Some(core) = core {

@@ -29,18 +29,18 @@ use larder_tls::{ClientOptions, Connector, Trust};
 use crate::control::Family;
 use crate::wire::Wire;
 
-/// What a URL looks like.
+/// The form of a URL.
 const FORM: &str = "expected memcached://host:port or redis://host:port, memcached+unix:///path or redis+unix:///path, \
                     with user:password@ in front of the host if there is a password; memcacheds:// and rediss:// by TLS, with \
                     ?ssl_ca_certs=FILE behind the port if the certificate is not of an authority of the system's";
 
-/// What may stand behind the `?` of a URL of TLS.
+/// The options behind the `?` of a URL of TLS.
 const QUERY: &str = "expected ssl_ca_certs=FILE, ssl_cert_reqs=none, ssl_certfile=FILE and ssl_keyfile=FILE behind ?, with & between";
 
 /// The error of a TLS URL whose password has a ? in it.
 const QUESTION: &str = "in a URL of TLS, write %3F for a ? of the password: options of TLS follow a ?";
 
-/// What a place of TCP looks like.
+/// The form of a TCP address.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
 
 /// Why a URL yields no endpoint.
@@ -86,7 +86,7 @@ impl From<Unusable> for crate::error::Error {
 /// A server's address, and the login for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where.
+    /// The address.
     pub address: Address,
     /// User and password; `None` if the server asks for none.
     pub login: Option<Login>,
@@ -237,7 +237,7 @@ impl Login {
         };
         let (user, password) = text.split_once(':').ok_or(form)?;
         let (user, password) = (decoded(user)?, decoded(password)?);
-        // memcached parts them by a space, and knows no other user.
+        // memcached separates them by a space, and knows no user without a name.
         if family == Family::Memcached && (user.is_empty() || user.contains(' ')) {
             return Err(form.to_owned());
         }
@@ -262,7 +262,7 @@ impl Login {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 received => reply.extend_from_slice(&buffer[..received]),
             }
-            // The grammar takes no longer line, so that this ends.
+            // The grammar accepts no longer line, so that this ends.
             match protocol.event(&reply) {
                 Ok(None) => {}
                 Ok(Some((event, used))) if used == reply.len() => break Ok(event),
@@ -277,13 +277,13 @@ impl Login {
         Err(Error::new(ErrorKind::PermissionDenied, format!("the login is not taken: {why}")))
     }
 
-    /// The text without the password, in case it repeats it.
+    /// The text without the password, in case the text repeats it.
     fn without(&self, text: &str) -> String {
         if self.password.is_empty() { text.to_owned() } else { text.replace(&self.password, HIDDEN) }
     }
 }
 
-/// How a scheme has a server reached.
+/// The transport of a scheme.
 enum Kind {
     Tcp,
     Tls,
@@ -328,7 +328,7 @@ fn address(place: &str) -> std::result::Result<SocketAddr, Unusable> {
     found.next().ok_or_else(|| unknown("the host has no address".to_owned()))
 }
 
-/// `%40` and such, as the bytes that they are.
+/// The bytes that `%40` and the like stand for.
 fn decoded(text: &str) -> std::result::Result<String, String> {
     let bad = || "a % stands before two hexadecimal digits: % itself is %25".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
@@ -347,7 +347,7 @@ fn decoded(text: &str) -> std::result::Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "what % stands for is UTF-8".to_owned())
 }
 
-/// What is shown in place of a password.
+/// The text that stands for a password.
 pub const HIDDEN: &str = "***";
 
 /// Where an argument has a login: between `://` and the last `@`.
@@ -357,7 +357,7 @@ fn login_in(argument: &str) -> Option<Range<usize>> {
     Some(begins..ends)
 }
 
-/// An argument of a command line without a login that it has.
+/// An argument of a command line without its login.
 pub fn hidden(argument: &str) -> String {
     match login_in(argument) {
         Some(login) => [&argument[..login.start], HIDDEN, &argument[login.end..]].concat(),
@@ -365,7 +365,7 @@ pub fn hidden(argument: &str) -> String {
     }
 }
 
-/// A text without the logins of `arguments`, should it repeat a URL of theirs.
+/// A text without the logins of `arguments`, in case it repeats one of their URLs.
 pub fn without_logins(text: &str, arguments: impl IntoIterator<Item = String>) -> String {
     arguments.into_iter().fold(text.to_owned(), |text, argument| match login_in(&argument) {
         Some(login) => {
@@ -566,7 +566,7 @@ mod tests {
         assert_eq!(format!("{:?}", login(Family::Redis, "me", "secret")), "Some(Login)");
     }
 
-    /// What is sent to a server that answers `reply`, and the result.
+    /// The bytes that are sent to a server that answers `reply`, and the result.
     fn said(url: &str, reply: &'static str) -> (String, Result<Wire>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = url.replace("HERE", &listener.local_addr().unwrap().to_string());

@@ -1,4 +1,4 @@
-//! What ends a run early.
+//! Errors that end a run.
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,7 @@ pub enum Error {
     Connect(String, io::Error),
     /// The server closed a connection in the middle of a run.
     Closed,
-    /// Nothing came for [`crate::generator::STALL`]: how many bytes of a window were missing, over
-    /// all connections.
+    /// No bytes came for [`crate::generator::STALL`]: how many bytes of a window were missing, over all connections.
     Stalled {
         /// Bytes of replies that were expected and did not come.
         missing_bytes: usize,
@@ -22,17 +21,17 @@ pub enum Error {
     Peer(String),
     /// The command line cannot be carried out.
     Usage(String),
-    /// The server to be measured holds data, and would be written to.
+    /// The measured server holds data, and would be written to.
     NotEmpty(String),
-    /// A check of the run failed: what it printed is not a result.
+    /// A check of the run failed: its output is not a result.
     NotValid(String),
     /// The run is valid, and this many figures miss their targets.
     Missed(usize),
     /// A file of results cannot be read or written.
     File(std::path::PathBuf, String),
-    /// The system refused.
+    /// A call of the system failed.
     System(&'static str, io::Error),
-    /// Where it happened.
+    /// An error, and where it happened.
     In(String, Box<Error>),
 }
 
@@ -55,31 +54,31 @@ impl fmt::Display for Error {
     }
 }
 
-/// As much of `bytes` as a message shows.
+/// The part of `bytes` that a message shows.
 fn excerpt(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(64)].escape_ascii().to_string()
 }
 
 impl Error {
-    /// The error of `bytes` that are no reply to the request.
+    /// The error for `bytes` that are no reply to the request.
     #[cold]
     pub(crate) fn malformed(bytes: &[u8]) -> Error {
         Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
     }
 
-    /// `bytes` are more than a reply may have, and none yet.
+    /// The error for `bytes` that are longer than any reply and still not one.
     #[cold]
     pub(crate) fn endless(bytes_max: usize, bytes: &[u8]) -> Error {
         Error::Reply(format!("a reply of more than {bytes_max} bytes: \"{}\"", excerpt(bytes)))
     }
 
-    /// `bytes` came behind the last reply that was due.
+    /// The error for `bytes` that came behind the last reply.
     #[cold]
     pub(crate) fn surplus(bytes: &[u8]) -> Error {
         Error::Reply(format!("more bytes than the replies have: \"{}\"", excerpt(bytes)))
     }
 
-    /// Adds where it happened, if the error itself names no server.
+    /// Adds the place to an error, if the error itself names no server.
     pub(crate) fn within(self, what: impl FnOnce() -> String) -> Error {
         match self {
             Error::Closed

@@ -5,9 +5,9 @@ pub use larder_eventloop::sysexits::{FILE, SYSTEM, UNAVAILABLE as NO_ANSWER, USA
 
 use crate::error::Error;
 
-/// A check of the run did not hold, or a figure missed its target.
+/// A check of the run failed, or a figure missed its target.
 pub const NOT_VALID: u8 = 1;
-/// The server to be measured holds data, and would be written to.
+/// The measured server holds data, and would be written to.
 pub const NOT_EMPTY: u8 = 3;
 
 /// The table, as `--help` prints it.

@@ -1,4 +1,4 @@
-//! What every experiment shares: its options, the servers that take part, interleaved rounds, checks.
+//! The parts that all experiments share: their options, the servers, interleaved rounds, checks.
 //!
 //! ```text
 //! Options ──► Experiment::start ──► contenders (Larder, peers, targets), generator cores
@@ -37,11 +37,11 @@ use crate::results::{
 };
 use crate::workload::Workload;
 
-/// Memory of servers, in MB, that is more than the data of any experiment that evicts nothing takes.
+/// Memory of servers, in MB: more than the data of any experiment that evicts nothing.
 pub const AMPLE_MB: u32 = 1024;
-/// Bytes that keys, values and what servers add to them may take in it.
+/// Bytes that keys, values and the servers' overhead may take in it.
 const AMPLE_DATA_BYTES: u32 = 256 << 20;
-/// Bytes that a key is assumed to take beside its value.
+/// Bytes of a key and the overhead, in this estimate.
 const ITEM_BYTES: u32 = 64;
 
 /// Up to `keys` keys of `value_bytes`, as many as [`AMPLE_MB`] hold easily.
@@ -102,18 +102,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// How many rounds there are.
+    /// The number of rounds.
     pub fn round_count(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 2 } else { 6 })
     }
 
-    /// How long a visit takes: as given in milliseconds, or one of two by how much is asked for.
+    /// The time of a visit: the given milliseconds, or one of two by the run's effort.
     pub fn visit(&self, given_ms: Option<u32>, quick_ms: u32, usual_ms: u32) -> Duration {
         let usual = self.by_effort(quick_ms, usual_ms, usual_ms);
         Duration::from_millis(given_ms.unwrap_or(usual).into())
     }
 
-    /// One of three values, by how much is asked for.
+    /// One of three values, by the run's effort.
     pub fn by_effort<T>(&self, quick: T, usual: T, full: T) -> T {
         if self.quick {
             quick
@@ -147,18 +147,18 @@ pub struct Pair {
     base: Vec<f64>,
     other: Vec<f64>,
     control: bool,
-    /// Why one of them has no figures, if that is known.
+    /// Why one of them has no figures, if it is known.
     why: Option<String>,
 }
 
 impl Pair {
-    /// `claim` says what is compared, `better` which way is better; `base` and `other` are the figures by round. `control`: both
-    /// are the same server, whose ratio shows the noise.
+    /// `claim` names the comparison, `better` says which way is better; `base` and `other` are the figures by round. `control`:
+    /// both are the same server, whose ratio shows the noise.
     pub fn new(claim: String, better: Better, base: &[f64], other: &[f64], control: bool) -> Pair {
         Pair { claim, better, base: base.to_vec(), other: other.to_vec(), control, why: None }
     }
 
-    /// What cannot be compared, and why: one of both gave nothing.
+    /// A comparison that is not possible, and why: one of the two has no figures.
     pub fn lost(claim: String, better: Better, why: String) -> Pair {
         Pair { why: Some(why), ..Pair::new(claim, better, &[], &[], false) }
     }
@@ -188,7 +188,7 @@ impl Pair {
     }
 }
 
-/// How a server that was measured twice differs from itself.
+/// How far a server that was measured twice differs from itself.
 struct Twice {
     held: bool,
     /// How far apart both are: the size of the logarithm of their ratio; infinite where there is none.
@@ -201,7 +201,7 @@ struct Twice {
 fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
-    // Several controls are held against together: the first that leaves the noise unknown decides.
+    // Several controls are checked together: the first that leaves the noise unknown decides.
     let mut controls: Vec<Option<Estimate>> = Vec::new();
     for Pair { claim, better, base, other, control, why } in pairs {
         let ratio = Estimate::ratio(&base, &other);
@@ -234,7 +234,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     (twice, comparisons)
 }
 
-/// Why there is no ratio of what two servers gave, by round.
+/// Why there is no ratio of two servers' figures by round.
 fn no_ratio(base: &[f64], other: &[f64]) -> String {
     let round = base.iter().zip(other).position(|(a, b)| !(a / b).is_finite());
     match round {
@@ -251,10 +251,10 @@ const CEILING_TRIES: u32 = 3;
 /// How many times as fast as the null server a server may seem before that is an error: both were measured for a part of a second
 /// each.
 const OVER_CEILING_MAX: f64 = 1.1;
-/// A wait that is announced to the user.
+/// Waits from this length on are announced to the user.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A place in the order of visits: a contender, once or again.
+/// One visit of a round: a contender, once or again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// Index among [`Experiment::contenders`].
@@ -308,7 +308,7 @@ impl Checks {
         }
     }
 
-    /// Notes that two counts are equal.
+    /// Checks that two counts are equal.
     pub fn equal(&mut self, claim: &str, ours: u64, theirs: u64, whose: &str) {
         self.add(claim, ours == theirs, || match ours == theirs {
             true => format!("{whose}: {ours}"),
@@ -324,7 +324,7 @@ impl Checks {
         });
     }
 
-    /// Each check, with what was found.
+    /// Each check, with its finding.
     pub fn list(&self) -> Vec<Checked> {
         let shown = |have: &OfOneName| {
             let OfOneName { check, times, failed, off } = have;
@@ -340,8 +340,8 @@ impl Checks {
     }
 }
 
-/// What a null server reaches: the best of as many tries as it takes to be above the fastest server, [`CEILING_TRIES`] at most.
-/// A neighbour only makes it slower.
+/// The rate of a null server: the best of as many tries as it takes to be above the fastest server, [`CEILING_TRIES`] at most.
+/// Other programs only make it slower.
 fn best_ceiling(highest: f64, mut measure: impl FnMut() -> Result<Ceiling, Error>) -> Result<Ceiling, Error> {
     let mut best = measure()?;
     for _ in 1..CEILING_TRIES {
@@ -378,7 +378,7 @@ pub struct Experiment {
     pub server_core: Option<usize>,
     /// How servers are started.
     pub setup: Setup,
-    /// What must hold.
+    /// The checks of the run.
     pub checks: Checks,
     /// The results: tables, plots, notes, verdict.
     pub run: Run,
@@ -408,7 +408,7 @@ impl Experiment {
         };
         let mut kinds = if options.no_larder { Vec::new() } else { vec![Kind::Larder] };
         for &kind in &options.peers {
-            // Naming a server twice means it once: two rows of one name would be useless.
+            // A server that is named twice is started once: two rows of one name would be useless.
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -475,7 +475,7 @@ impl Experiment {
         &self.contenders[seat.contender]
     }
 
-    /// How a seat is called.
+    /// The name of a seat.
     pub fn seat_name(&self, seat: Seat) -> String {
         let name = &self.contender(seat).name;
         if seat.again { format!("{name} again") } else { name.clone() }
@@ -548,7 +548,7 @@ impl Experiment {
         self.run.comparisons.extend(comparisons);
     }
 
-    /// What the generator alone reaches with a load, against a null server on the servers' core.
+    /// The rate of the generator alone with a load, against a null server on the servers' core.
     ///
     /// # Errors
     /// When the null server or a connection fails.
@@ -571,7 +571,7 @@ impl Experiment {
         Ok(best)
     }
 
-    /// The protocols in which servers are asked, if those of memcached's family are asked in `wanted`.
+    /// The protocols of the servers' loads, if memcached's family uses `wanted`.
     pub fn protocols(&self, wanted: Protocol) -> Vec<Protocol> {
         let mut all = Vec::new();
         for contender in &self.contenders {
@@ -583,8 +583,8 @@ impl Experiment {
         all
     }
 
-    /// Shows what a null server reaches with a load, as `measure` finds it, and checks that no server did more: otherwise one of
-    /// them was disturbed. `rates` are the servers' figures, with names, of the same load in the same protocol.
+    /// Shows the rate of a null server with a load, as `measure` finds it, and checks that no server reached more: otherwise one
+    /// of them was disturbed. `rates` are the servers' figures, with names, of the same load in the same protocol.
     ///
     /// # Errors
     /// The errors of `measure`.
@@ -602,7 +602,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Notes that no null server stands beside loads of these names: it answers one kind of request, and no other.
+    /// Notes that loads of these names have no null server beside them: it can reply to one kind of request only.
     pub fn without_ceiling(&mut self, loads: impl IntoIterator<Item = String>) {
         let loads: Vec<String> = loads.into_iter().collect();
         if !loads.is_empty() {
@@ -611,7 +611,7 @@ impl Experiment {
         }
     }
 
-    /// Notes which threads worked, if not all did.
+    /// Notes which threads worked, unless all did.
     pub fn note_idle_threads(&mut self, contender: usize, placement: Option<&Placement>) {
         let (Some(placement), Some(workers)) = (placement, self.contenders[contender].workers) else {
             return;
@@ -668,7 +668,7 @@ mod tests {
             (twice.iter().all(|twice| twice.held), outcomes.collect::<Vec<_>>())
         };
         assert_eq!(said(4.0, 4.0), (true, vec![Outcome::Differs]));
-        // Nothing of its ladder kept the bound, either time.
+        // No load of its ladder kept the bound, either time.
         assert_eq!(said(0.0, 0.0), (true, vec![Outcome::Noise]));
         assert_eq!(said(4.0, 0.0), (false, vec![Outcome::Noise]));
     }

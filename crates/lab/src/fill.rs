@@ -1,4 +1,4 @@
-//! Stores what a load wants to find.
+//! Stores the data that a load expects.
 
 use larder_protocol::client::Protocol;
 
@@ -30,7 +30,7 @@ pub fn fill(
 /// Keys that are read back, at most.
 pub const READ_BACK_MAX: usize = 1024;
 
-/// Reads what `workload` wrote last over another connection, and verifies every value: a server that mixes keys up, or stores
+/// Reads the last writes of `workload` over another connection, and verifies every value: a server that mixes keys up, or stores
 /// nothing, acknowledges writes like any other. Without writes nothing is read.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ pub fn read_back(
     load.run(Check::Verify, Stop::Once)
 }
 
-/// Stores what `workload` wants to find: its keys, and its numbers at 0 if it adds to numbers.
+/// Stores the data that `workload` expects: its keys, and its numbers at 0 if it adds to numbers.
 ///
 /// # Errors
 /// As [`fill`].

@@ -46,12 +46,12 @@ pub struct Options {
     ways: Ways,
 }
 
-/// Sizes, as parts of today's.
+/// Sizes of the memory, as multiples of today's.
 const FACTORS: [f64; 5] = [0.5, 0.75, 1.0, 1.5, 2.0];
 const NOW: usize = 2;
-/// How long a forecast that is not ready is waited for, in multiples of the requests.
+/// The longest wait for a forecast that is not ready, in multiples of the requests.
 const PATIENCE: usize = 40;
-/// Figures are looked at once a second.
+/// Figures are read once a second.
 const LOOK: Duration = Duration::from_millis(1200);
 /// Requests that a server answers in a second, about.
 const PER_S: f64 = 200_000.0;
@@ -78,10 +78,10 @@ struct Visit {
     size: usize,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server cannot be started, or something did not hold: then there is no result.
+/// When a server cannot be started, or a check failed: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 12)));
@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut visits: Vec<Visit> = Vec::new();
     for stream in 0..streams.len() {
         for (variant, of) in variants.iter().enumerate() {
-            // A second server of today's size shows how much is chance.
+            // A second server of today's size shows the differences that are chance.
             let sizes = if of.again { NOW..NOW + 1 } else { 0..FACTORS.len() };
             visits.extend(sizes.map(|size| Visit { stream, variant, size }));
         }
@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         |experiment, visit, round| {
             let (variant, factor) = (&variants[visit.variant], FACTORS[visit.size]);
             let limit_mb = (f64::from(memory_mb) * factor).round() as u32;
-            // The same keys; a different part of them fits.
+            // The keys are the same; a different part of them fits.
             let plan = streams[visit.stream]
                 .plan(limit_mb, options.working_set * f64::from(memory_mb) / f64::from(limit_mb));
             let plan = Arc::new(plan);
@@ -197,11 +197,11 @@ fn told(stats: &[(String, String)]) -> [Option<Said>; FACTORS.len()] {
 /// Forecasts compared with misses.
 #[derive(Debug, Default)]
 struct Judged {
-    /// By how many points each forecast of another size is off.
+    /// The error of each forecast of another size, in percentage points.
     off: Vec<f64>,
-    /// How many forecasts are within their own error.
+    /// Number of forecasts within their own error.
     inside: usize,
-    /// How many were not ready, or vague.
+    /// Number of forecasts that were not ready, or vague.
     silent: usize,
 }
 

@@ -28,28 +28,28 @@ use crate::script::Script;
 use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
 
-/// A run fails when no connection receives anything for this long.
+/// A run fails when no connection receives any bytes for this long.
 pub const STALL: Duration = Duration::from_secs(10);
 
 /// A wait that takes this much longer than it may shows that this process was stopped, not the server.
 const SUSPENDED: Duration = Duration::from_secs(1);
 
-/// Since when the server has been silent, as far as this process was running to notice.
+/// The start of the server's silence, as far as this process was running to notice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence(Instant);
 
 impl Silence {
-    /// It begins now.
+    /// A silence that begins now.
     pub(crate) fn since(now: Instant) -> Silence {
         Silence(now)
     }
 
-    /// Something came, or nothing is awaited: it begins anew.
+    /// Bytes came, or none are awaited: the silence begins anew.
     pub(crate) fn end(&mut self, now: Instant) {
         self.0 = now;
     }
 
-    /// Nothing came in a wait from `asked` to `now`, which should have taken `wait` at most. Returns whether the server has
+    /// No bytes came in a wait from `asked` to `now`, which should have taken `wait` at most. Returns whether the server has
     /// stalled. If the wait took much longer, this process was not running itself, and bytes may have come meanwhile: the silence
     /// begins anew.
     pub(crate) fn is_stall(&mut self, asked: Instant, wait: Duration, now: Instant) -> bool {
@@ -62,19 +62,18 @@ impl Silence {
 
 /// How long a server may take to accept a connection, and to take a login.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
-/// Received at once, unless a value needs more.
+/// Bytes of a receive, unless a value needs more.
 const RECEIVE_BYTES: usize = 256 * 1024;
 /// Connections that one wait reports at most.
 const EVENTS_MAX: usize = 256;
-/// What a reply has around its value, at most: key, numbers, line ends.
+/// Bytes of a reply around its value, at most: key, numbers, line ends.
 const AROUND_VALUE_BYTES: usize = 512;
-/// Windows that are begun at most before replies are looked after: a generator that lags must not
-/// stop listening.
+/// Windows that are begun at most before replies are read: a generator that lags must still read them.
 const ARRIVALS_MAX: usize = 256;
-/// Windows of an open loop that are under way at most, on a thread: what a server at its peak leaves unanswered in some
+/// Windows of an open loop that are under way at most, on a thread: as many as a server at its peak leaves unanswered in some
 /// seconds. Each takes 32 bytes.
 const UNDER_WAY_MAX: u64 = 1 << 22;
-/// How long after its time an open loop still sends what was due.
+/// How long after its time an open loop still sends a window.
 const BEHIND_MAX: Duration = Duration::from_secs(3);
 
 /// When windows of an open loop are due.
@@ -88,8 +87,7 @@ pub struct Arrivals {
     pub seed: u64,
 }
 
-/// From one of `per_s` arrivals to the next, evenly or as Poisson has them; an hour at most, as a rate may be as low as it
-/// likes.
+/// Time from one of `per_s` arrivals to the next, even or as in a Poisson process; an hour at most, as a rate may be very low.
 pub(crate) fn gap(per_s: f64, even: bool, rng: &mut StdRng) -> Duration {
     let gaps = if even { 1.0 } else { -(1.0 - rng.random::<f64>()).ln() };
     Duration::from_secs_f64((gaps / per_s).min(3600.0))
@@ -111,7 +109,7 @@ pub enum Stop {
 pub struct Load {
     workload: Workload,
     lanes: Vec<Lane>,
-    /// Runs are also counted by the second.
+    /// Runs are counted by the second, too.
     by_second: bool,
 }
 
@@ -125,11 +123,11 @@ struct Lane {
     buffer: Vec<u8>,
     /// Windows after which a connection is replaced by a new one; 0 never.
     churn: u64,
-    /// Windows that it begins at most in a run.
+    /// Windows that the lane begins at most in a run.
     windows_max: u64,
 }
 
-/// What a lane counts while it runs.
+/// The counts of a lane while it runs.
 struct Run<'a> {
     workload: &'a Workload,
     check: Check,
@@ -184,8 +182,8 @@ impl Load {
         Ok(Load { workload: workload.clone(), lanes, by_second: false })
     }
 
-    /// Has every connection replaced by a new one after `windows` windows (0: never). Their time then
-    /// has the time to connect in it. Closed loop only.
+    /// Replaces every connection by a new one after `windows` windows (0: never). Their time then includes the time to connect.
+    /// Closed loop only.
     pub fn churn(&mut self, windows: u64) {
         self.lanes.iter_mut().for_each(|lane| lane.churn = windows);
     }
@@ -237,7 +235,7 @@ impl Load {
         keys
     }
 
-    /// Has reads compared with these last writes.
+    /// Compares reads with these last writes.
     pub fn expect(&mut self, writes: LastWrites) {
         let writes = Arc::new(writes);
         for connection in self.lanes.iter_mut().flat_map(|lane| &mut lane.connections) {
@@ -245,17 +243,17 @@ impl Load {
         }
     }
 
-    /// Has runs counted by the second, too.
+    /// Counts runs by the second, too.
     pub fn keep_seconds(&mut self) {
         self.by_second = true;
     }
 
-    /// How many threads it runs on.
+    /// The number of its threads.
     pub fn threads(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Which core each thread is on, if on one, and how many connections it has.
+    /// Each thread's core, if it has one, and how many connections it has.
     pub fn placement(&self) -> Vec<(Option<usize>, usize)> {
         self.lanes.iter().map(|lane| (lane.core, lane.connections.len())).collect()
     }
@@ -395,7 +393,7 @@ impl Lane {
         Ok(Duration::ZERO)
     }
 
-    /// Windows when they are due. Returns the time that was spent awake only to be in time.
+    /// Sends windows when they are due. Returns the time that was spent awake only to be in time.
     fn open(&mut self, run: &mut Run<'_>, arrivals: Arrivals, time: Duration) -> Result<Duration, Error> {
         let mut rng = StdRng::seed_from_u64(arrivals.seed);
         let mut gap = || gap(arrivals.per_s, !arrivals.poisson, &mut rng);
@@ -447,7 +445,7 @@ impl Lane {
             let awake = next <= AWAKE;
             let wait = if awake { Duration::ZERO } else { (next - AWAKE).min(STALL) };
             let asked = now;
-            // CPU time, as all that the thread worked is: what others had of the core meanwhile is not idleness.
+            // CPU time, like all work of the thread: the time that other programs had the core is not idleness.
             let cpu = if awake { thread_cpu_time() } else { Duration::ZERO };
             self.poller.wait(&mut events, Some(wait)).map_err(epoll)?;
             run.tally.turn();
@@ -467,7 +465,7 @@ impl Lane {
                 idle += thread_cpu_time().saturating_sub(cpu);
             }
             under_way -= answered;
-            // Only received bytes show that the server lives; bytes that are sent do not.
+            // Only received bytes show that the server works; sent bytes do not.
             if received || under_way == 0 {
                 silence.end(now);
             } else if silence.is_stall(asked, wait, now) {
@@ -489,7 +487,7 @@ impl Lane {
         Ok(answered)
     }
 
-    /// Sends what the system takes, and waits for room if that was not all.
+    /// Sends as much as the system takes, and waits for room if that was not all.
     fn send(&mut self, token: usize) -> Result<(), Error> {
         let connection = &mut self.connections[token];
         let blocked = !connection.send(Instant::now())?;
@@ -518,8 +516,8 @@ impl Lane {
     }
 }
 
-/// Pins the calling thread, and has it run before others, where that is allowed: what else the machine
-/// does must not look like the server's doing.
+/// Pins the calling thread, and gives it priority over others, where that is allowed: other work of the machine must not look
+/// like the server's.
 pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
     let _ = cpu::raise_priority(None);
     match core {

@@ -70,7 +70,7 @@ const TRIES: usize = 4;
 /// Requests that a server answers in a second, about.
 const PER_S: f64 = 200_000.0;
 
-/// What a variant did on a stream.
+/// The results of a variant on a stream.
 #[derive(Debug)]
 struct Found {
     limit_mb: u32,
@@ -80,10 +80,10 @@ struct Found {
     misses: Vec<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server cannot be started, or something did not hold: then there is no result.
+/// When a server cannot be started, or a check failed: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
@@ -137,13 +137,13 @@ pub fn run(options: &Options) -> Result<(), Error> {
         .map(|variant| Target { name: variant.name.clone(), ..run.targets[variant.contender].clone() })
         .collect();
 
-    // What a server takes beyond its limit hardly differs from stream to stream.
+    // The overhead of a server beyond its limit hardly differs from stream to stream.
     let mut guesses = vec![memory_mb; variants.len()];
     let mut visits: Vec<(usize, usize)> =
         (0..streams.len()).flat_map(|stream| (0..variants.len()).map(move |at| (stream, at))).collect();
     let mut found: Vec<Vec<Option<Found>>> =
         streams.iter().map(|_| variants.iter().map(|_| None).collect()).collect();
-    // As much is written to warm a server as it holds twice, and more in search of its limit.
+    // To warm a server takes writes of twice its memory, and more in search of its limit.
     let each = f64::from(memory_mb) / 16.0 + requests as f64 / PER_S;
     experiment.announce(visits.len(), Duration::from_secs_f64(each));
     experiment.rounds(

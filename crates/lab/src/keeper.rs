@@ -1,9 +1,9 @@
 //! The keeper: a process beside the lab that ends the lab's servers when the lab itself no longer can.
 //!
-//! Each server is started in a process group of its own, so that a wrapper and what it started end together, and an interrupt at
-//! the terminal reaches the lab alone. However the lab ends, the system closes the pipe between the two. Then the keeper kills
-//! the groups that it was told to keep and not told to forget. It is `larder lab keep`, in a group of its own; a lab that is a
-//! library in another program has no keeper.
+//! Each server is started in a process group of its own, so that a wrapper and the processes that it starts end together, and an
+//! interrupt at the terminal reaches the lab alone. However the lab ends, the system closes the pipe between the two. Then the
+//! keeper kills the groups on its list. It is `larder lab keep`, in a group of its own; a lab that is a library in another
+//! program has no keeper.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -22,12 +22,12 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The pipe to the keeper, once there is one.
 static KEEPER: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Has servers that are started from now on kept.
+/// Puts servers that are started from now on on the keeper's list.
 pub(crate) fn enable() {
     ENABLED.store(true, Relaxed);
 }
 
-/// The process group `pid` is to end with the lab.
+/// Puts the process group `pid` on the keeper's list.
 ///
 /// # Errors
 /// [`Error::System`] when there can be no keeper.
@@ -52,7 +52,7 @@ pub(crate) fn keep(pid: u32) -> Result<(), Error> {
     try_once().map_err(|error| Error::System("the keeper of the servers", error))
 }
 
-/// The process group `pid` has ended.
+/// Removes the process group `pid`, which has ended, from the list.
 pub(crate) fn forget(pid: u32) {
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pipe) = keeper.as_mut() {
@@ -61,14 +61,14 @@ pub(crate) fn forget(pid: u32) {
     }
 }
 
-/// Kills a process group at once; it does not matter if it has ended.
+/// Kills a process group at once; a group that has ended does not matter.
 pub(crate) fn end_group(pid: u32) {
     if let Some(group) = Pid::from_raw(pid as i32) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// `larder lab keep`: reads which groups to keep and to forget, until the pipe is closed.
+/// `larder lab keep`: reads the groups to add and to remove, until the pipe is closed.
 pub(crate) fn serve() {
     let mut groups: BTreeSet<u32> = BTreeSet::new();
     for line in stdin().lock().lines().map_while(Result::ok) {

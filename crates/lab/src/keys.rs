@@ -1,4 +1,4 @@
-//! Keys: how they look, how many there are, and which is asked for next.
+//! Keys: their form, their number, and the choice of the next.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -42,7 +42,7 @@ impl Keyspace {
     }
 }
 
-/// What a key begins with.
+/// The beginning of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// Keys that a fill has stored.
@@ -54,7 +54,7 @@ pub enum Prefix {
 }
 
 impl Prefix {
-    /// How many bytes each has.
+    /// Its length in bytes.
     pub const BYTES: usize = 4;
 
     fn bytes(self) -> &'static [u8; Prefix::BYTES] {

@@ -1,4 +1,4 @@
-//! `larder lab latency`: how long answers take at a given load.
+//! `larder lab latency`: the time of answers at a given load.
 //!
 //! Open loop: requests come at random times (Poisson), whatever is answered. Their time counts from when they were due, so that a
 //! server's pause counts for all requests that were due meanwhile. The service time, from when a request was sent, stands beside
@@ -63,24 +63,24 @@ pub struct Options {
     visit_ms: Option<u32>,
 }
 
-/// What the 99th percentile is held against.
+/// The bound of the 99th percentile.
 pub const P99_MAX_US: f64 = 1000.0;
 
 /// How often a visit is repeated in which the generator was late or busy.
 const REPEATS_MAX: u32 = 2;
-/// Shares of the null server's closed-loop rate at which the generator is tried, most first.
+/// Shares of the null server's closed-loop rate at which the generator is tried, the largest first.
 const TRIES: [f64; 7] = [1.0, 0.9, 0.8, 0.7, 0.6, 0.45, 0.3];
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Requests a second that came.
+    /// Replies a second.
     pub rate: f64,
-    /// From when a request was due.
+    /// Times from when requests were due.
     pub latency: Latencies,
-    /// From when it was sent.
+    /// Times from when they were sent.
     pub service: Latencies,
-    /// How late it was sent.
+    /// Delays of their sending.
     pub lag: Latencies,
     /// Share of the time that the generator worked.
     pub busy: f64,
@@ -101,7 +101,7 @@ impl Sample {
         }
     }
 
-    /// Why it does not measure the server, if so.
+    /// Why the visit does not measure the server, if it does not.
     pub fn fault(&self) -> Option<String> {
         in_time(&self.lag, &self.latency, self.busy).err()
     }
@@ -120,17 +120,17 @@ pub struct Cell {
     pub samples: Vec<Sample>,
 }
 
-/// What is known before the ladders begin.
+/// Rates that are measured before the ladders begin.
 #[derive(Debug)]
 pub struct Peaks {
-    /// Closed loop, by contender, by round.
+    /// Peaks of the closed loop, by contender and round.
     pub closed: Vec<Vec<f64>>,
-    /// What the generator can send in time.
+    /// The rate that the generator can send in time.
     pub generator: f64,
 }
 
 impl Peaks {
-    /// 100 % of the ladder, the same for all servers: the peak of the slowest, as far as the generator can send it.
+    /// 100 % of the ladder, the same for all servers: the lowest peak, as far as the generator can send it.
     pub fn shared(&self) -> f64 {
         self.closed.iter().map(|rates| median(rates)).fold(self.generator, f64::min)
     }
@@ -209,7 +209,7 @@ impl Options {
     }
 }
 
-/// Closed-loop peaks of all servers, and what the generator can send in time.
+/// Measures closed-loop peaks of all servers, and the rate that the generator can send in time.
 fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<Peaks, Error> {
     let mut peaks: Vec<(usize, Vec<f64>)> =
         (0..experiment.contenders.len()).map(|index| (index, Vec::new())).collect();
@@ -227,7 +227,7 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
     Ok(Peaks { closed, generator })
 }
 
-/// Compares peaks with those of null servers, in each protocol. A null server answers one kind of request, so a mix is not
+/// Compares peaks with those of null servers, in each protocol. A null server replies to one kind of request, so a mix is not
 /// compared.
 fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
     let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else {
@@ -272,9 +272,9 @@ fn peak_once(
     Ok((rate, Placement::waited(placement.as_ref(), tally.elapsed, tally.waited)))
 }
 
-/// The most that the generator sends in time when the server costs next to nothing.
+/// The highest rate that the generator sends in time when the server costs almost nothing.
 fn generator_peak(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<f64, Error> {
-    // A null server answers one kind of request; reads are as good as any.
+    // A null server replies to one kind of request; reads are as good as any.
     let workload =
         Workload { mix: Mix::from(Verb::Hit), choice: Choice::One, ..options.workload(Protocol::Classic) };
     let address = Null::in_background(&workload, experiment.server_core)?;
@@ -282,7 +282,7 @@ fn generator_peak(experiment: &mut Experiment, options: &Options, visit: Duratio
     let closed = load.run(Check::Verify, Stop::After(visit))?.rate();
     let mut found = (closed * TRIES[TRIES.len() - 1] / 2.0, 0.0);
     'tries: for share in TRIES {
-        // Twice, as neighbours may disturb it once.
+        // Twice, as other programs may disturb it once.
         for seed in 0..2 {
             let arrivals = Arrivals { per_s: closed * share, poisson: true, seed };
             let tally = load.run_open(Check::Verify, arrivals, visit)?;
@@ -312,7 +312,7 @@ fn visit_once(
     let books = Books::open(&contender.control)?;
     let scripts = workload.scripts(seed);
     let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
-    // New connections and cold caches are not to be measured.
+    // New connections and cold caches must not be measured.
     let mut all = load.run(Check::Verify, Stop::After(visit / 20))?;
     let (before, threads) = (contender.usage()?, contender.threads()?);
     let tally = load.run_open(Check::Verify, Arrivals { per_s: cell.per_s, poisson: true, seed }, visit)?;

@@ -1,4 +1,4 @@
-//! `larder lab load`: one kind of load against a server that runs already.
+//! `larder lab load`: one kind of load against a running server.
 
 mod command;
 mod files;
@@ -74,7 +74,7 @@ pub(crate) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// The load of this on `keys` keys.
+    /// The load of these options on `keys` keys.
     pub(crate) fn workload(&self, protocol: Protocol, keys: u32) -> Result<Workload, Error> {
         if self.keys_per_request > 1 && protocol == Protocol::Meta {
             return Err(Error::Usage("only get and MGET take more than one key per request".to_owned()));
@@ -199,7 +199,7 @@ pub struct Options {
     hdr_log: Option<PathBuf>,
 }
 
-/// Seconds of a load without an end of its own, and at most of one that ends by requests.
+/// Seconds of a load without an end of its own, and the most of one that ends by requests.
 const SECONDS: f64 = 5.0;
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -228,7 +228,7 @@ impl Options {
         if self.cores.is_empty() { self.threads.into() } else { self.cores.len() }
     }
 
-    /// What cannot be meant together, and the command line's own rules do not see.
+    /// Combinations of options that contradict each other, and that the command line's own rules do not find.
     pub(crate) fn check_options(&self) -> Result<(), Error> {
         let RequestArgs { verb, key_bytes, ref value_bytes, keys_per_request } = self.request;
         let usual = (verb.only(), keys_per_request) == (Some(Verb::Hit), 1);
@@ -281,7 +281,7 @@ impl Options {
         cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
     }
 
-    /// Has `run` load the server. Returns its result, when it began, and what was seen of the server's process.
+    /// Has `run` load the server. Returns its result, when it began, and the figures of the server's process.
     fn watched<T>(&self, run: impl FnOnce() -> Result<T, Error>) -> Result<(T, SystemTime, Watched), Error> {
         let seen = self.pid.or_else(|| answering(&self.target.control()));
         let threads = seen.and_then(|pid| Some((pid, Threads::of(pid).ok()?)));
@@ -298,7 +298,7 @@ impl Options {
         Ok((given, started, watched))
     }
 
-    /// How long it may take.
+    /// The longest time that it may take.
     fn time(&self) -> Duration {
         let has_end = self.requests.is_some() || self.trace.trace.is_some();
         let usual = if has_end { SECONDS_MAX } else { SECONDS };
@@ -306,7 +306,7 @@ impl Options {
     }
 }
 
-/// What was seen of the server's process.
+/// Figures of the server's process.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     /// Its CPU time, if the process was named.
@@ -315,23 +315,23 @@ struct Watched {
     waited: Option<f64>,
 }
 
-/// The results of a load, whichever way it was made.
+/// The results of a load, whatever its kind.
 #[derive(Debug)]
 struct Ran {
-    /// What was counted.
+    /// The counts.
     tally: Tally,
-    /// Other requests: those of a warm-up, and those that read back.
+    /// Counts of other requests: those of a warm-up, and those that read back.
     others: Tally,
-    /// What was read back.
+    /// Counts of the reads back.
     back: Tally,
-    /// Each thread's core, if it has one, and how many connections.
+    /// Each thread's core, if it has one, and how many connections it has.
     placement: Vec<(Option<usize>, usize)>,
     /// When counting began.
     started: SystemTime,
     server: Watched,
     /// The server's own counts, if it has them, from before the first request.
     books: Option<Books>,
-    /// Checks of what was read back.
+    /// Checks of the reads back.
     checks: Checks,
     /// Requests at a time.
     pipeline: usize,

@@ -107,13 +107,13 @@ fn parse_reply(text: &str) -> Result<Reply, String> {
 pub struct Cell {
     /// The server.
     pub seat: Seat,
-    /// What.
+    /// The setting.
     pub setting: Setting,
-    /// By round.
+    /// The results, by round.
     pub samples: Vec<Sample>,
     /// Counts, made once.
     pub counted: Counted,
-    /// How the driver ended, if it did: then it is not tried again.
+    /// How the driver ended, if it did: then this cell is not tried again.
     pub ended: Option<Ended>,
 }
 
@@ -122,9 +122,9 @@ pub struct Cell {
 pub struct Faulted {
     /// Index among the contenders.
     pub contender: usize,
-    /// How was stored.
+    /// The way to store.
     pub mode: Mode,
-    /// What happened.
+    /// The fault.
     pub fault: Fault,
     /// The result.
     pub account: Account,
@@ -137,7 +137,7 @@ pub struct Faulted {
 pub fn run(options: &Options) -> Result<(), Error> {
     options.only_memcached()?;
     options.common.targets.iter().try_for_each(|target| is_reached(&target.control()))?;
-    // Whether it can be built is known before servers are started.
+    // This error comes before any server is started.
     Language::C.build()?;
     let grid = options.grid();
     let title = "Client options: what they cost, and what they hide";
@@ -210,10 +210,10 @@ impl Options {
     }
 }
 
-/// What a visit takes beside its time: servers are asked twice, a driver becomes warm, values are read back.
+/// The time of a visit beside its calls: two questions to servers, a driver that becomes warm, values that are read back.
 const AROUND: Duration = Duration::from_millis(40);
 
-/// Visits every cell in every round, and counts what each takes once.
+/// Visits every cell in every round, and counts system calls, segments and acknowledgements once.
 fn costs(
     experiment: &mut Experiment,
     bench: &mut Bench,
@@ -272,12 +272,12 @@ fn costs(
     Ok(cells)
 }
 
-/// Times that both are measured for [`held_against_the_generator`].
+/// How often both are measured for [`held_against_the_generator`].
 const TRIES: usize = 5;
-/// CPU time that the loop by hand may take, of the generator's.
+/// How many times the generator's CPU time the loop by hand may take.
 const OF_THE_GENERATOR: f64 = 1.3;
 
-/// The loop by hand is no straw man: it costs about what the lab's own generator does, one request at a time.
+/// Checks that the loop by hand is no straw man: it costs about as much as the lab's own generator, one request at a time.
 fn held_against_the_generator(
     experiment: &mut Experiment,
     bench: &mut Bench,
@@ -311,7 +311,7 @@ fn held_against_the_generator(
     Ok(())
 }
 
-/// Every fault in every way to store, on every server that the lab can start and kill.
+/// Runs every fault with every way to store, on every server that the lab can start and kill.
 fn all_faults(experiment: &mut Experiment, bench: &Bench) -> Result<Vec<Faulted>, Error> {
     let kinds: Vec<_> = experiment.contenders.iter().map(|contender| contender.kind).collect();
     let steps = kinds.iter().flatten().count() * Mode::ALL.len() * Fault::ALL.len();

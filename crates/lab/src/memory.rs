@@ -1,7 +1,7 @@
-//! `larder lab memory`: what a key costs above its key and value, and what stays behind.
+//! `larder lab memory`: the memory of a key above its key and value, and the memory that stays after deletes.
 //!
-//! Each measurement is a server of its own, just started: resident memory is read before and after,
-//! so what the process needs by itself cancels. Three questions:
+//! Each measurement has a server of its own, just started: resident memory is read before and after, so that the process's own
+//! memory cancels out. Three questions:
 //!
 //! | question | how |
 //! |---|---|
@@ -84,7 +84,7 @@ fn parse_shape(text: &str) -> Result<Shape, String> {
     if fits { Ok(Shape { key_bytes, value_bytes }) } else { Err(form()) }
 }
 
-/// What people store: counters, short strings, sessions.
+/// Typical shapes: counters, short strings, sessions.
 const SHAPES: [Shape; 4] = [Shape::new(16, 32), Shape::new(20, 8), Shape::new(16, 100), Shape::new(30, 400)];
 /// Shapes with more spread.
 const SHAPES_FULL: [Shape; 7] = [
@@ -102,7 +102,7 @@ const FULL_MB: u32 = 64;
 const STAGED: Shape = Shape::new(16, 400);
 /// Memory is resident in pages of up to this size, and the last one is partly used.
 const STEP_BYTES: f64 = 2_097_152.0;
-/// A note says so if such a page is this many bytes a key.
+/// From this many bytes a key of such a page on, a note says so.
 const STEP_NOTED_BYTES: f64 = 4.0;
 /// A time to live that no run reaches, in seconds.
 const TTL_S: u32 = 86_400;
@@ -125,10 +125,10 @@ struct Found {
     stages: Vec<Vec<Stage>>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server cannot be started, or something did not hold: then there is no result.
+/// When a server cannot be started, or a check failed: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     if !options.types.is_empty() {
         return collections::run(options);
@@ -153,7 +153,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             // The same server twice, for the first question alone: the noise of all questions is the same.
             let first = question == questions[0];
             let running = experiment.contender(seat).kind.is_none();
-            // What a running server has taken it may keep: its memory grows once.
+            // A running server may keep memory that it has taken: it grows only once.
             if seat.again && !first || running && (seat.again || !first) {
                 continue;
             }
@@ -245,7 +245,7 @@ fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Ve
 
 /// About how many bytes are written and read back in a second, item by item.
 const BYTES_PER_S: f64 = 60e6;
-/// What an item costs in that, above its bytes.
+/// The cost of an item in that, beside its bytes.
 const ITEM_BYTES: f64 = 100.0;
 
 impl Question {

@@ -1,15 +1,15 @@
-//! What requests do, and in which proportion.
+//! The kinds of requests, and their proportions.
 
 use std::fmt;
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Reads keys that are there; a miss is a wrong reply.
+    /// Reads keys that exist; a miss is a wrong reply.
     Hit,
-    /// Reads keys that are not there; a hit is a wrong reply.
+    /// Reads keys that do not exist; a hit is a wrong reply.
     Miss,
-    /// Reads keys that may be there: a cache may have evicted them.
+    /// Reads keys that may exist: a cache may have evicted them.
     Get,
     /// Writes.
     Set,
@@ -20,21 +20,19 @@ pub enum Verb {
     /// Writes with the token that a read of the key brought: see [`Verb::Gets`]. In RESP all of it is one
     /// request: WATCH, GET, MULTI, SET, EXEC.
     Cas,
-    /// Changes a bit of a value in place: each connection has its own, which it sets and clears by turns (RESP
-    /// only).
+    /// Changes a bit of a value in place: each connection has its own, which it sets and clears by turns (RESP only).
     SetBit,
     /// Reads that bit (RESP only).
     GetBit,
-    /// Writes over some bytes of a value (RESP only).
+    /// Overwrites some bytes of a value (RESP only).
     SetRange,
-    /// Reads a key that is there by a script, which the server was given before (RESP only).
+    /// Reads a key that exists by a script, which was loaded before (RESP only).
     EvalSha,
-    /// Reads a key with its token, for a [`Verb::Cas`] in the next window, which is the only reason why a
-    /// load has it.
+    /// Reads a key with its token, for a [`Verb::Cas`] in the next window; loads have it for that alone.
     Gets,
 }
 
-/// All that a load consists of, but for [`Verb::Gets`].
+/// All kinds that a load may consist of, except [`Verb::Gets`].
 const PARTS: [Verb; 11] = [
     Verb::Hit,
     Verb::Miss,
@@ -49,12 +47,12 @@ const PARTS: [Verb; 11] = [
     Verb::EvalSha,
 ];
 
-/// All that can be asked for in every protocol.
+/// All kinds that exist in every protocol.
 pub const VERBS: [Verb; 7] =
     [Verb::Hit, Verb::Miss, Verb::Get, Verb::Set, Verb::Delete, Verb::Incr, Verb::Cas];
 
 impl Verb {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Hit => "hit",
@@ -72,7 +70,7 @@ impl Verb {
         }
     }
 
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub fn is_read(self) -> bool {
         matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::GetBit | Verb::EvalSha | Verb::Gets)
     }
@@ -85,7 +83,7 @@ pub struct Mix {
 }
 
 impl From<Verb> for Mix {
-    /// One verb and nothing else.
+    /// A mix of one verb alone.
     fn from(verb: Verb) -> Mix {
         Mix::of(&[(verb, 1)])
     }
@@ -131,21 +129,21 @@ impl Mix {
         PARTS.into_iter().filter(|&verb| self.weights[verb as usize] > 0).map(move |verb| (verb, share(verb)))
     }
 
-    /// Its verb, if it has one only.
+    /// Its verb, if it has only one.
     pub fn only(&self) -> Option<Verb> {
         let mut parts = self.parts();
         let (first, _) = parts.next()?;
         parts.next().is_none().then_some(first)
     }
 
-    /// Keys are both read and changed: then each has one connection that changes it, which knows what
-    /// its reads must find.
+    /// Whether keys are both read and changed: then each has one connection that changes it, which knows the right result of its
+    /// reads.
     pub fn reads_own_writes(&self) -> bool {
         self.parts().any(|(verb, _)| verb.is_read()) && self.parts().any(|(verb, _)| !verb.is_read())
             || self.parts().any(|(verb, _)| matches!(verb, Verb::Delete | Verb::Incr | Verb::Cas))
     }
 
-    /// This verb occurs.
+    /// Whether this verb occurs.
     pub fn has(&self, verb: Verb) -> bool {
         self.parts().any(|(have, _)| have == verb)
     }

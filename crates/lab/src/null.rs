@@ -1,10 +1,10 @@
-//! A server that answers fixed bytes: the floor under every server, and the ceiling of the generator.
+//! A server that answers fixed bytes: the least cost of any server, and the highest rate of the generator.
 //!
 //! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests have the same length, so
-//! counting bytes counts requests, and every reply is the same. It costs what the kernel costs, plus the wake-ups.
+//! counting bytes counts requests, and every reply is the same. Its cost is the kernel's, and that of wake-ups.
 //!
-//! [`Null::converse`] answers clients that ask in turns, such as read, write, read, write: as many
-//! requests as there are turns, each of its own length and with its own reply.
+//! [`Null::converse`] answers clients that ask in turns, such as read, write, read, write: as many requests as there are turns,
+//! each of its own length and with its own reply.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -43,11 +43,11 @@ impl Canned {
 #[derive(Debug)]
 struct Connection {
     socket: Socket,
-    /// Bytes received of a request that is not complete.
+    /// Received bytes of an incomplete request.
     partial: usize,
     /// Bytes of replies that are still to be sent.
     owed: usize,
-    /// Where in a reply the next byte to send is.
+    /// The place of the next byte to send in a reply.
     phase: usize,
     waits_to_send: bool,
 }
@@ -97,7 +97,7 @@ impl Null {
         };
         let (null, address) = listen().map_err(|error| Error::System("the null server", error))?;
         thread::spawn(move || {
-            // If it may not be pinned, it is only slower, which does no harm to a ceiling.
+            // A server that may not be pinned is only slower, which does no harm to a ceiling.
             let _ = prefer(core);
             serve(null)
         });
@@ -107,7 +107,7 @@ impl Null {
     /// Its address.
     ///
     /// # Errors
-    /// What getsockname(2) says; none in correct use.
+    /// The error of getsockname(2); none in correct use.
     pub fn address(&self) -> io::Result<Address> {
         self.listener.local_address()
     }
@@ -147,7 +147,7 @@ impl Null {
 }
 
 impl Null {
-    /// Serves for ever clients that ask one request at a time, in the turns of `turns`.
+    /// Serves clients that ask one request at a time, in the turns of `turns`, for ever.
     ///
     /// # Errors
     /// As [`Null::serve`].
@@ -172,7 +172,7 @@ impl Null {
                 let Some((socket, turn, partial)) = connections.get_mut(&event.token) else { continue };
                 let received = socket.recv(&mut buffer).unwrap_or(0);
                 *partial += received;
-                // A reply is far smaller than a socket's buffer: it goes at once, or the client is gone.
+                // A reply is far smaller than a socket's buffer: it is sent at once, or the client is gone.
                 let mut gone = received == 0;
                 if *partial >= turns[*turn].request_bytes {
                     *partial = 0;
@@ -194,7 +194,7 @@ impl Connection {
     }
 }
 
-/// Receives what has come, and sends the replies.
+/// Receives the bytes that have come, and sends the replies.
 fn step(
     connection: &mut Connection,
     token: u64,

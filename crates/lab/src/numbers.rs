@@ -1,4 +1,4 @@
-//! Numbers with a fraction on the command line: finite, and within what makes sense.
+//! Numbers with a fraction on the command line: finite, and within sensible limits.
 
 /// Reads a number that is not negative, for clap.
 ///

@@ -40,7 +40,7 @@ pub fn answering(address: &Address, child: Option<u32>, reported: Option<u32>) -
     }
 }
 
-/// Processes that hold a socket that listens at `address`, as far as they can be looked into.
+/// Processes that hold a socket that listens at `address`, as far as this user may look into them.
 pub fn listeners(address: &Address) -> BTreeSet<u32> {
     let inodes = match address {
         Address::Tcp(address) => tcp_inodes(address),
@@ -62,7 +62,7 @@ pub fn listeners(address: &Address) -> BTreeSet<u32> {
     pids.filter(holds).collect()
 }
 
-/// Inodes of sockets that listen at exactly this address, else of those that listen at every address.
+/// Inodes of sockets that listen at exactly this address, or else of those that listen at every address.
 fn tcp_inodes(address: &SocketAddr) -> Vec<u64> {
     let read = |name| fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
     let all: Vec<(SocketAddr, u64)> = listening(&read("tcp")).chain(listening(&read("tcp6"))).collect();
@@ -95,7 +95,7 @@ fn listening(table: &str) -> impl Iterator<Item = (SocketAddr, u64)> + '_ {
     })
 }
 
-/// `0100007F:2BCB`: words of four bytes, each as this machine would print the number that it is in memory.
+/// `0100007F:2BCB`: words of four bytes, each printed as the number that it is in this machine's memory.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -188,7 +188,7 @@ mod tests {
         drop(unix);
         std::fs::remove_file(&path).unwrap();
         assert!(listeners(&Address::Unix(path)).is_empty());
-        // No client sees it before it listens.
+        // No client sees the socket before it listens.
         let unix = UnixListener::bind(folder.join("a socket.new")).unwrap();
         std::fs::rename(folder.join("a socket.new"), &moved).unwrap();
         assert_eq!(listeners(&Address::Unix(moved.clone())), BTreeSet::from([id()]));

@@ -57,11 +57,11 @@ pub const PEERS: [Kind; 8] = [
     Kind::ValkeyNew,
 ];
 
-/// Where `cargo xtask peers` puts programs, below the target directory.
+/// The folder of `cargo xtask peers`'s programs, below the target directory.
 const FETCHED: &str = "peers/bin";
 
 impl Kind {
-    /// How it is called in tables and on the command line.
+    /// Its name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Larder => "larder",
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// The program to start: Larder is this very file, fetched servers are below the target directory, others on PATH.
+    /// The program to start: Larder's is this very file, fetched servers' are below the target directory, others' on PATH.
     ///
     /// # Errors
     /// [`Error::Peer`] with how to get it.
@@ -97,12 +97,12 @@ impl Kind {
         on_path(program).ok_or_else(|| Error::Peer(format!("{program} is not on PATH; {how}")))
     }
 
-    /// `cargo xtask peers` fetches it.
+    /// Whether `cargo xtask peers` fetches it.
     pub fn is_fetched(self) -> bool {
         matches!(self, Kind::MemcachedNew | Kind::RedisNew | Kind::ValkeyNew)
     }
 
-    /// Of memcached and Redis, the one whose place it may take.
+    /// Which of memcached and Redis it may stand in for.
     pub fn stands_for(self) -> Kind {
         match self {
             Kind::MemcachedNew => Kind::Memcached,
@@ -111,17 +111,17 @@ impl Kind {
         }
     }
 
-    /// It is Larder, in one of its protocols.
+    /// Whether it is Larder, in one of its protocols.
     pub fn is_larder(self) -> bool {
         matches!(self, Kind::Larder | Kind::LarderRedis)
     }
 
-    /// The protocol in this kind of load: `wanted`, except for servers that speak Redis's protocol only.
+    /// The protocol of this kind of load: `wanted`, except for servers that speak Redis's protocol only.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
         self.family().protocol(wanted)
     }
 
-    /// The protocol in which it is asked about itself (a null server is not asked).
+    /// The protocol of questions about itself (a null server has none).
     pub fn family(self) -> Family {
         match self {
             Kind::Redis | Kind::Valkey | Kind::KeyDb | Kind::LarderRedis => Family::Redis,
@@ -135,8 +135,8 @@ fn on_path(program: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// A program that was fetched: beside the folder of the larder binary, as both are built below `target`, or below
-/// `target` of the folder that this was started in.
+/// A fetched program: beside the folder of the larder binary, as both are built below `target`, or below `target` of the current
+/// folder.
 fn fetched(name: &str) -> Result<PathBuf, Error> {
     let own = env::current_exe().ok();
     let beside = own.iter().flat_map(|path| path.ancestors().skip(2).take(2));
@@ -153,26 +153,26 @@ fn fetched(name: &str) -> Result<PathBuf, Error> {
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Which.
+    /// The kind of server.
     pub kind: Kind,
     /// Another program than [`Kind::program`].
     pub program: Option<PathBuf>,
     /// Memory limit for items (not for the null server).
     pub memory_mb: u32,
-    /// Threads that serve (Redis and Valkey: always one).
+    /// Number of serving threads (Redis and Valkey: always one).
     pub threads: u32,
     /// Core its threads are pinned to.
     pub core: Option<usize>,
-    /// What the null server answers.
+    /// The load that the null server answers.
     pub null: Option<Workload>,
 }
 
-/// A running server. Dropping it kills it, and everything that it has started.
+/// A running server. Dropping it kills it, and every process that it has started.
 #[derive(Debug)]
 pub struct Server {
-    /// Which it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its address, and how to ask it.
+    /// Its control connection.
     pub control: Control,
     /// The version that it reports; empty for the null server.
     pub version: String,
@@ -181,27 +181,27 @@ pub struct Server {
     /// The command that started it.
     pub command: String,
     child: Child,
-    /// The reserved port of a server that is told where to listen.
+    /// The reserved port of a server whose options name it.
     _port: Option<Port>,
     /// The process that answers, or why it is not known to be the one that was started.
     answering: Result<u32, String>,
     said: LastLines,
 }
 
-/// The last lines that a server printed.
+/// The last lines of a server's output.
 type LastLines = Arc<Mutex<VecDeque<String>>>;
 
-/// Connections that servers are started for; loads have at most [`CLIENTS_MAX`].
+/// The connection limit of servers; loads have at most [`CLIENTS_MAX`].
 const CONNECTIONS_MAX: u32 = 2048;
-/// The most connections of a load on servers that the lab starts: some are left for questions.
+/// The most connections of a load on servers that the lab starts: the others are for questions.
 pub const CLIENTS_MAX: u32 = 2000;
-/// How long a server may take until it answers.
+/// The longest time until a server answers.
 const START: Duration = Duration::from_secs(20);
-/// A shell that starts the server when it gets a line, and never if the lab has ended: by then the keeper knows the server, and
+/// A shell that starts the server when it reads a line, and never if the lab has ended: by then the keeper knows the server, and
 /// it is pinned.
 const SHELL: &str = "/bin/sh";
 const WHEN_TOLD: &str = "read -r go && exec \"$@\" </dev/null";
-/// Lines of what a server printed that an error shows, and characters of each.
+/// Lines of a server's output that an error shows, and characters of each.
 const LAST_LINES: usize = 3;
 const LINE_CHARS: usize = 200;
 
@@ -212,7 +212,7 @@ impl Server {
     /// [`Error::Peer`] when there is no such program, or it ends or does not answer in time.
     ///
     /// # Panics
-    /// If a null server is asked for without its workload.
+    /// If a null server has no workload.
     pub fn start(spec: &Spec) -> Result<Server, Error> {
         Server::start_with(spec, &[])
     }
@@ -235,7 +235,7 @@ impl Server {
         let address = port.as_ref().map_or((Ipv4Addr::LOCALHOST, 0).into(), Port::address);
         let mut arguments = arguments(spec, address.port());
         arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        // Where there is setpriv, a lab that is killed takes its servers with it.
+        // Where setpriv exists, a lab that is killed takes its servers with it.
         let mut command = match on_path("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
@@ -270,9 +270,9 @@ impl Server {
             answering: Err("it has not answered yet".to_owned()),
             said,
         };
-        // If the keeper cannot take it, dropping it with the error ends it.
+        // If the keeper fails, the error drops the server, which ends it.
         keeper::keep(server.pid())?;
-        // Before it starts threads, which inherit both. If raising is not permitted, all servers run without it.
+        // Before the server starts threads, which inherit both. If the priority may not be raised, all servers run without it.
         let _ = cpu::raise_priority(Some(server.pid()));
         if let Some(core) = spec.core {
             cpu::pin_tid(server.pid(), core)
@@ -331,7 +331,7 @@ impl Server {
         self.answering.clone()
     }
 
-    /// The last lines that it printed, to be put behind a message.
+    /// The last lines of its output, for the end of a message.
     fn last_words(&self) -> String {
         // The threads that read the output may be a little behind.
         thread::sleep(Duration::from_millis(50));
@@ -368,7 +368,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The group has its number for as long as its leader was not waited for.
+        // The group keeps its number until its leader is waited for.
         keeper::end_group(self.pid());
         keeper::forget(self.pid());
         let _ = self.child.wait();
@@ -383,7 +383,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             let mut all = words(format!(
                 "serve -p {port} -l 127.0.0.1 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
             ));
-            // An older binary, given to be compared with, may speak memcached alone.
+            // An older binary for comparison may only speak memcached's protocol.
             if knows(spec, "--redis-port") {
                 all.extend(words("--redis-port 0".to_owned()));
             }
@@ -401,7 +401,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             let mut all = words(format!(
                 "-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
             ));
-            // memcached refuses to run as root unless it is given a user.
+            // memcached refuses to run as root without an option that names a user.
             if rustix::process::geteuid().is_root() {
                 all.extend(words("-u root".to_owned()));
             }
@@ -435,8 +435,8 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     }
 }
 
-/// Settings that change figures and differ from what the server was asked for, in words. Settings that it does not report are
-/// assumed to be as asked.
+/// Settings that change figures and differ from the ones that the server was started with, in words. Settings that it does not
+/// report are assumed to be right.
 fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
     if spec.kind.is_larder() || spec.kind == Kind::Null {
         return None;
@@ -446,8 +446,8 @@ fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
     Some(format!("has {name} at {have:?} and was asked for {wanted:?}"))
 }
 
-/// Settings that change figures and differ from those of servers that the lab starts with this much memory and so many threads:
-/// the name, the value, and what it would be. Settings that a server does not report are left out.
+/// Settings that change figures and differ from those of servers that the lab starts with this much memory and this many threads:
+/// the name, the value, and the value of the lab's servers. Settings that a server does not report are left out.
 pub(crate) fn others(
     family: Family,
     (memory_mb, threads): (u32, u32),
@@ -472,12 +472,12 @@ pub(crate) fn others(
     usual.into_iter().filter_map(differs).collect()
 }
 
-/// Many servers run beside each other: none listens for monitors.
+/// Turns the monitors' port off: many servers run beside each other.
 fn without_monitors(spec: &Spec) -> Vec<String> {
     if knows(spec, "--http-port") { vec!["--http-port".to_owned(), "0".to_owned()] } else { Vec::new() }
 }
 
-/// Whether the binary that is started knows an option of `serve`: ours does.
+/// Whether the started binary knows an option of `serve`: this one does.
 fn knows(spec: &Spec, option: &str) -> bool {
     spec.program.as_ref().is_none_or(|program| helps_with(program, option))
 }

@@ -13,14 +13,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a connection in a value of this many bytes, by the version that its request carries: far behind the value's
-    /// own head.
+    /// The place of a connection in a value of this many bytes, by the version that its request carries: far behind the beginning
+    /// of the value.
     pub fn of(version: u64, value_bytes: usize) -> Place {
         let (connection, request) = (version >> 40, version & 1);
         Place { bit: (value_bytes as u64 / 2 + connection * 64) * 8 + 3, on: request == 0 }
     }
 
-    /// Appends the command that does this to it.
+    /// Appends the command that reads or writes the place.
     ///
     /// # Panics
     /// For a verb of whole values.

@@ -1,9 +1,9 @@
-//! Which threads of a server did the work, and which event loop has which connections, from /proc.
+//! The threads of a server that did the work, and the connections of each event loop, from /proc.
 //!
-//! A server's figures are those of the threads it used. `/proc/<pid>/task/*/schedstat` says how long
-//! each ran; `/proc/<pid>/fdinfo/<epoll>` lists what each event loop watches, and `/proc/<pid>/net/tcp`
-//! which of these sockets are established connections. With one event loop per thread, as memcached,
-//! KeyDB and Larder have it, the second list is the connections of each thread.
+//! A server's figures are those of the threads that it used. `/proc/<pid>/task/*/schedstat` has the running time of each;
+//! `/proc/<pid>/fdinfo/<epoll>` lists the descriptors of each event loop, and `/proc/<pid>/net/tcp` shows which of these sockets
+//! are established connections. With one event loop per thread, as in memcached, KeyDB and Larder, the second list is the
+//! connections of each thread.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::starvation::{Waited, foreign_wait};
 use crate::usage::{self, ThreadUsage};
 
-/// A thread that had less than this share of the busiest one's time did no work worth the name.
+/// A thread with less than this share of the busiest one's time counts as idle.
 const IDLE_SHARE: f64 = 0.02;
 
 /// CPU time of each thread of a process at one moment.
@@ -34,7 +34,7 @@ pub struct Placement {
 }
 
 impl Threads {
-    /// Reads them.
+    /// Reads the times.
     ///
     /// # Errors
     /// When there is no such process.
@@ -74,7 +74,7 @@ impl Threads {
 }
 
 impl Placement {
-    /// Shares of `elapsed` in which threads were kept from their cores, with the generator's own.
+    /// Shares of `elapsed` in which threads waited for their cores, with the generator's own.
     pub fn waited(placement: Option<&Placement>, elapsed: Duration, generator: f64) -> Waited {
         // The wait is read a little later than the time, and cannot be more than all of it.
         let share = |placement: &Placement| {
@@ -95,8 +95,8 @@ impl Placement {
         }
     }
 
-    /// What is wrong with a run on a server with `workers` threads that serve connections: some of them had no connections, or
-    /// did nothing.
+    /// The error of a run on a server with `workers` threads that serve connections: some of them had no connections, or did
+    /// nothing.
     pub fn complaint(&self, workers: usize) -> Option<String> {
         let busy = self.busy();
         let shown: Vec<String> = self.connections.iter().map(usize::to_string).collect();
@@ -142,13 +142,13 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Descriptors that an epoll instance watches: `tfd:       12 events:       19 data: …`.
+/// Descriptors of an epoll instance: `tfd:       12 events:       19 data: …`.
 fn watched(fdinfo: &str) -> impl Iterator<Item = u64> + '_ {
     fdinfo.lines().filter_map(|line| number(line.strip_prefix("tfd:")?.split_ascii_whitespace().next()?))
 }
 
-/// Inodes of established connections in the process's network: the fourth field is the state, 01,
-/// the tenth the inode (proc_net_tcp).
+/// Inodes of established connections in the process's network: the fourth field is the state, 01, the tenth the inode
+/// (proc_net_tcp).
 fn established(pid: u32) -> HashSet<u64> {
     let mut inodes = HashSet::new();
     for table in ["tcp", "tcp6"] {

@@ -1,4 +1,4 @@
-//! How far an experiment is, on stderr: a bar on a terminal, a line every ten seconds elsewhere.
+//! The progress of an experiment, on stderr: a bar on a terminal, a line every ten seconds elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of `steps`.
+    /// Progress of this many steps.
     pub fn new(steps: u64) -> Progress {
         let bar = ProgressBar::new(steps);
         let form = "{msg:<40!} {bar:30} {pos}/{len}, {eta} left";
@@ -27,7 +27,7 @@ impl Progress {
         Progress { bar, lines }
     }
 
-    /// Sets what is being done.
+    /// Sets the name of the present step.
     pub fn say(&self, what: impl Into<String>) {
         let what: String = what.into();
         if let Some(lines) = &self.lines {
@@ -36,7 +36,7 @@ impl Progress {
         self.bar.set_message(what);
     }
 
-    /// One step is done.
+    /// Records that one step is done.
     pub fn step(&self) {
         if let Some(lines) = &self.lines {
             lines.state().done += 1;
@@ -79,7 +79,7 @@ impl Shared {
 }
 
 impl Lines {
-    /// Writes a line to `out` once in each interval `every`, until it is dropped. Failures to write are ignored.
+    /// Writes a line to `out` once in each interval `every`, until it is dropped. Errors of writes are ignored.
     fn begin(steps: u64, every: Duration, mut out: impl Write + Send + 'static) -> Lines {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
@@ -121,7 +121,7 @@ impl Drop for Lines {
     }
 }
 
-/// How far it is after `elapsed`, and how long the rest takes if it goes on like this.
+/// The progress after `elapsed`, and the time of the rest at the same speed.
 fn line(state: &State, steps: u64, elapsed: Duration) -> String {
     let State { what, done, .. } = state;
     let left = match done {

@@ -1,15 +1,15 @@
-//! A relay between a client and a server that holds every byte for a while: a longer way.
+//! A relay between a client and a server that delays every byte: a longer way.
 //!
 //! ```text
 //! client ── socket ──► reader ── (due, bytes) ──► writer ── socket ──► server        and back the same
 //! ```
 //!
-//! A reader notes when the received bytes are due, and a writer waits for that and sends them: any number of bytes may be on the
-//! way at once. TCP ends at the relay on both sides, so Nagle's algorithm and acknowledgements are those of the loopback. A close
-//! or a reset passes as a close.
+//! A reader records when the received bytes are due, and a writer waits for that and sends them: any number of bytes may be on
+//! the way at once. TCP ends at the relay on both sides, so Nagle's algorithm and acknowledgements are those of the loopback. A
+//! close or a reset passes as a close.
 //!
-//! A relay with [`Trouble`] does harm to replies while it is told to: it holds them for longer, cuts a connection in the middle
-//! of one, sends one twice, or refuses connections. It counts its connections.
+//! A relay with [`Trouble`] harms replies while it is set to: it delays them for longer, cuts a connection in the middle of one,
+//! sends one twice, or refuses connections. It counts its connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ const RECEIVE_BYTES: usize = 256 * 1024;
 /// Round trips for the median of a relay's delay.
 const TRIPS: usize = 21;
 
-/// What a relay does to replies.
+/// The harm that a relay does to replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Harm {
     /// Nothing.
@@ -52,7 +52,7 @@ pub enum Harm {
 pub const OFTEN: u64 = 20;
 
 impl Harm {
-    /// In a word, for threads to share.
+    /// The harm in a word, which threads share.
     fn to_word(self) -> u32 {
         match self {
             Harm::None => 0,
@@ -79,9 +79,9 @@ impl Harm {
 struct Shared {
     harm: AtomicU32,
     listens: AtomicBool,
-    /// Connections taken.
+    /// Connections so far.
     taken: AtomicU64,
-    /// Pieces that came from the server while there was harm.
+    /// Pieces from the server while there was harm.
     pieces: AtomicU64,
     /// Connections, to close them.
     open: Mutex<Vec<TcpStream>>,
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-/// A relay that does harm when told to. It serves until it is dropped.
+/// A relay that can harm replies. It serves until it is dropped.
 #[derive(Debug)]
 pub struct Trouble {
     /// Its address.
@@ -109,11 +109,11 @@ pub struct Trouble {
 
 /// Pause between looks for new connections.
 const BLINK: Duration = Duration::from_micros(200);
-/// How long it may take to listen, or to listen no more.
+/// The longest time until it listens, or listens no more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Trouble {
-    /// A relay to `server` that does no harm yet.
+    /// Starts a relay to `server` that does no harm yet.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
@@ -147,7 +147,7 @@ impl Trouble {
         Ok(Trouble { address, shared })
     }
 
-    /// Does this from now on; returns when it listens, or does not, as it should.
+    /// Does this harm from now on; returns when it listens, or does not, as it should.
     pub fn set(&self, harm: Harm) {
         self.shared.harm.store(harm.to_word(), Ordering::Relaxed);
         let began = Instant::now();
@@ -158,7 +158,7 @@ impl Trouble {
         }
     }
 
-    /// Connections taken so far.
+    /// Connections so far.
     pub fn taken(&self) -> u64 {
         self.shared.taken.load(Ordering::Relaxed)
     }
@@ -207,7 +207,7 @@ fn take(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
     });
 }
 
-/// What becomes of a piece.
+/// The fate of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -224,7 +224,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay to `server` that holds each byte for `one_way`.
+    /// Starts a relay to `server` that holds each byte for `one_way`.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
@@ -236,7 +236,7 @@ impl Relay {
         };
         let (listener, address) = listen().map_err(|error| Error::System("a relay", error))?;
         thread::spawn(move || {
-            // Threads of connections inherit it: if a relay waited for a core, the way would be longer than intended.
+            // Threads of connections inherit the priority: if a relay waited for a core, the way would be longer than intended.
             let _ = cpu::raise_priority(None);
             for client in listener.incoming().map_while(Result::ok) {
                 // A server that is gone refuses at once, and the client sees a close.
@@ -253,7 +253,7 @@ impl Relay {
         Ok(Relay { address })
     }
 
-    /// Measures what it adds to a round trip to `server`: the difference of medians.
+    /// Measures the time that the relay adds to a round trip to `server`: the difference of medians.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -264,7 +264,7 @@ impl Relay {
     }
 }
 
-/// The median time of a question and its answer on a connection that is there, in seconds.
+/// The median time of a question and its answer on an open connection, in seconds.
 fn trip(control: &Control) -> Result<f64, Error> {
     let failed = |error| Error::Peer(format!("{} does not answer through a relay: {error}", control.name));
     let Address::Tcp(address) = &control.address else {
@@ -313,7 +313,7 @@ fn pass(
                 return;
             }
         }
-        // Nothing more: an empty piece is the end, due as a byte would be.
+        // No more bytes come: an empty piece is the end, due as a byte would be.
         let _ = sender.send((Instant::now() + hold(), Vec::new()));
     });
     thread::spawn(move || {
@@ -340,7 +340,7 @@ fn pass(
 mod tests {
     use super::*;
 
-    /// Long enough for any machine: whatever takes longer hangs.
+    /// Longer than any delay of a machine: what takes longer hangs.
     const HANGS: Duration = Duration::from_secs(600);
 
     /// An echo server that closes when its client does.

@@ -30,7 +30,7 @@ pub use back::Wrote;
 use feed::{Feed, Given, Queues, Waiting};
 pub use feed::{Source, Told};
 
-/// If a client's requests wait behind those of a slower client, it looks again after this.
+/// If a client's requests wait behind those of a slower client, it tries again after this.
 const BLOCKED: Duration = Duration::from_micros(50);
 /// Keys whose last write a client knows.
 const KNOWN: usize = 1 << 14;
@@ -40,7 +40,7 @@ pub const DUE_TOGETHER: usize = 256;
 /// How a source is replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// In what.
+    /// The protocol.
     pub protocol: Protocol,
     /// Clients, each with a connection.
     pub connections: usize,
@@ -56,7 +56,7 @@ pub struct Replay {
     pub verify: bool,
     /// Counts are kept by the second, too.
     pub by_second: bool,
-    /// The server may have the cores of the clients.
+    /// The server may use the clients' cores.
     pub shares_cores: bool,
     /// Sizes of values for which the source gives none.
     pub sizes: Sizes,
@@ -65,7 +65,7 @@ pub struct Replay {
 /// The results.
 #[derive(Debug)]
 pub struct Replayed {
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
     /// Requests that were changed before they were sent.
     pub told: Told,
@@ -74,7 +74,7 @@ pub struct Replayed {
 }
 
 impl Replay {
-    /// Sends all of it to a server.
+    /// Replays all requests on a server.
     ///
     /// # Errors
     /// A connection fails, a reply is malformed, or the source cannot be read.
@@ -102,7 +102,7 @@ impl Replay {
         }
         tally.elapsed = outcome.elapsed;
         tally.waited = outcome.waited;
-        // Of the busiest thread it is known, and the others were no busier.
+        // It is known of the busiest thread, and the others were no busier.
         tally.generator_cpu = outcome.elapsed.mul_f64(outcome.busy * cores.len() as f64);
         let told = feed.lock().end()?;
         let wrote = dialog.agents_mut().flat_map(|client| client.recent.take()).collect();
@@ -110,7 +110,7 @@ impl Replay {
     }
 }
 
-/// What a client knows of a key that it wrote, read or deleted lately.
+/// The contents of a key that a client wrote, read or deleted recently.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     hash: u64,
@@ -119,7 +119,7 @@ struct Known {
     bytes: usize,
 }
 
-/// The index of what is known of a key.
+/// The index of a key's contents.
 fn place(hash: u64) -> usize {
     (hash >> 32) as usize % KNOWN
 }
@@ -137,11 +137,11 @@ struct Client<S> {
     /// The requests under way, and how many of them are answered.
     asked: Vec<Waiting>,
     answered: usize,
-    /// It writes missed keys.
+    /// The client is writing missed keys.
     filling: bool,
     missed: Vec<Waiting>,
     sent: Instant,
-    /// It had nothing to do but wait for the next due request.
+    /// The client had nothing to do but wait for the next due request.
     idle: bool,
     version: u64,
     known: Vec<Known>,
@@ -243,7 +243,7 @@ impl<S: Source> Client<S> {
             (Answer::Miss, _) => {
                 tally.misses += 1;
                 self.note(hash, 0, 0);
-                // Asked for twice in one piece it is written once.
+                // A key that is read twice in one group is written once.
                 if self.fills && self.missed.iter().all(|missed| missed.hash != hash) {
                     let mut missed = self.asked[at].clone();
                     missed.op.kind = Kind::Write;
@@ -263,7 +263,7 @@ impl<S: Source> Client<S> {
             (Answer::Refused(line), Kind::Write) => {
                 tally.refused += 1;
                 tally.first_refused.get_or_insert_with(|| line.escape_ascii().to_string());
-                // What the key holds now is unknown: the old value, or none.
+                // The key's contents are unknown now: the old value, or none.
                 self.recent.forget(hash);
                 if let Some(known) = self.known.get_mut(place(hash)) {
                     *known = Known::default();
@@ -327,7 +327,7 @@ impl<S: Source> Agent for Client<S> {
             match self.asked[at].due {
                 Some(due) => {
                     let due = self.started + due;
-                    // What the last reply kept waiting is not late by our doing.
+                    // A request that waited for the last reply is not late because of the generator.
                     let lag =
                         if self.idle { self.sent.saturating_duration_since(due) } else { Duration::ZERO };
                     tally.took_since_due(now.saturating_duration_since(due), now - self.sent, lag);

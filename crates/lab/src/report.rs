@@ -1,9 +1,8 @@
 //! A run as one page of HTML that needs no network: pictures, tables, checks, machine, command.
 //!
-//! Pictures are SVG, drawn here: they can be read in the page's source, scale, print, and follow the
-//! reader's light or dark theme through the style sheet. The script adds only what a hand can point
-//! at (values under the pointer, a button for the theme); without it everything is still there. The
-//! page forbids itself every request by its content policy.
+//! Pictures are SVG, drawn here: they can be read in the page's source, scaled and printed, and follow the reader's light or dark
+//! theme through the style sheet. The script adds only interaction (values under the pointer, a button for the theme); without it
+//! everything is still there. The page's content policy forbids all requests.
 
 mod axis;
 mod bars;

@@ -55,7 +55,7 @@ pub const FORMAT: u32 = 2;
 /// Settings by name.
 pub type Settings = BTreeMap<String, String>;
 
-/// One run of one experiment.
+/// A run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// [`FORMAT`].
@@ -66,11 +66,11 @@ pub struct Run {
     pub experiment: String,
     /// The experiment's question, in a line.
     pub title: String,
-    /// The words of the command that made it.
+    /// The words of its command.
     pub command: Vec<String>,
-    /// When it began, RFC 3339, UTC.
+    /// The time of its beginning, RFC 3339, UTC.
     pub started: String,
-    /// How long it took.
+    /// Its duration.
     pub elapsed_s: f64,
     /// The machine.
     pub environment: Environment,
@@ -78,11 +78,11 @@ pub struct Run {
     pub settings: Settings,
     /// Servers that were measured.
     pub targets: Vec<Target>,
-    /// What had to hold.
+    /// The checks.
     pub checks: Vec<Checked>,
-    /// What the generator reaches when the server does next to nothing.
+    /// The rates of the generator when the server does almost nothing.
     pub ceilings: Vec<Ceiling>,
-    /// Results.
+    /// The results.
     pub tables: Vec<Table>,
     /// Ratios that the experiment is about.
     pub comparisons: Vec<Comparison>,
@@ -90,7 +90,7 @@ pub struct Run {
     pub plots: Vec<Plot>,
     /// Raw latencies.
     pub histograms: Vec<Latency>,
-    /// What to know when reading it.
+    /// Remarks that a reader should know.
     pub notes: Vec<String>,
     /// The result in a sentence.
     pub verdict: String,
@@ -99,13 +99,13 @@ pub struct Run {
 /// A server that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// How tables call it.
+    /// Its name in tables.
     pub name: String,
     /// Its protocol's scheme: memcached, redis.
     pub protocol: String,
     /// The version that it reports.
     pub version: String,
-    /// Its address.
+    /// The command that started it; `None` for a server that was running.
     pub address: String,
     /// The command that started it; `None` for a server that was running.
     pub command: Option<String>,
@@ -138,12 +138,12 @@ impl Target {
     }
 }
 
-/// Something that had to hold.
+/// A check of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// What: "the server counted as many gets as the generator".
+    /// The claim: "the server counted as many gets as the generator".
     pub claim: String,
-    /// It did.
+    /// Whether it held.
     pub held: bool,
     /// The numbers; if the check failed, why.
     pub found: String,
@@ -163,18 +163,18 @@ pub struct Ceiling {
 /// A ratio of two targets in the same rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What over what: "larder / memcached, goodput, 10 clients".
+    /// The two sides: "larder / memcached, goodput, 10 clients".
     pub claim: String,
     /// The ratio; `None` if it cannot be formed.
     pub ratio: Option<Estimate>,
-    /// Which way it is better for what stands first.
+    /// Which way is better for the first side.
     #[serde(default)]
     pub better: Better,
-    /// It is the same server measured twice, which shows the noise.
+    /// Whether both sides are the same server, measured twice, which shows the noise.
     pub control: bool,
     /// Whether the difference is more than noise.
     pub outcome: Outcome,
-    /// Why nothing is shown, if not because of the noise.
+    /// Why no difference is shown, if not because of the noise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -237,7 +237,7 @@ impl Comparison {
         ]
     }
 
-    /// The claim with its ratio, or with why there is none.
+    /// The claim with its ratio, or with the reason why there is none.
     fn figure(&self) -> String {
         let Some(ratio) = &self.ratio else { return format!("{} ({})", self.claim, self.why) };
         let ends = match ratio.interval {
@@ -248,11 +248,11 @@ impl Comparison {
     }
 }
 
-/// Comparisons of a verdict's sentence; more are counted.
+/// Comparisons in a verdict's sentence; further ones are counted.
 const JUDGED_MAX: usize = 6;
 
-/// A sentence for each group of comparisons: where the first server is ahead, where it is behind, and where nothing was shown.
-/// Empty without comparisons.
+/// A sentence for each group of comparisons: where the first server is ahead, where it is behind, and where no difference is
+/// shown. Empty without comparisons.
 pub fn judged(comparisons: &[Comparison]) -> String {
     let between: Vec<&Comparison> = comparisons.iter().filter(|comparison| !comparison.control).collect();
     if between.is_empty() {
@@ -289,16 +289,15 @@ pub fn judged(comparisons: &[Comparison]) -> String {
 pub enum Outcome {
     /// More than the noise.
     Differs,
-    /// Inside the noise: nothing was shown.
+    /// Within the noise: no difference is shown.
     Noise,
     /// There were too few rounds.
     Unknown,
 }
 
 impl Outcome {
-    /// A ratio is a difference when its interval holds neither 1 nor anything that the control, the
-    /// same thing measured twice, reached. A control that is missing or has no interval shows no noise and hides any:
-    /// then there is no difference.
+    /// A ratio is a difference when its interval contains neither 1 nor any value of the control, which is the same thing
+    /// measured twice. If the control is missing or has no interval, the noise is unknown: then there is no difference.
     pub fn of(ratio: &Estimate, control: Option<&Estimate>) -> Outcome {
         match (ratio.interval, Outcome::noise(control)) {
             (None, _) => Outcome::Unknown,
@@ -307,7 +306,7 @@ impl Outcome {
         }
     }
 
-    /// From where to where a control reached.
+    /// The range of a control's values.
     fn noise(control: Option<&Estimate>) -> Option<[f64; 2]> {
         control.and_then(|control| control.interval)
     }
@@ -317,7 +316,7 @@ impl Outcome {
         if low > noise[1].max(1.0) || high < noise[0].min(1.0) { Outcome::Differs } else { Outcome::Noise }
     }
 
-    /// As tables print it.
+    /// The outcome as tables print it.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Differs => "differs",
@@ -382,7 +381,7 @@ pub(crate) fn say(text: &str) {
 }
 
 impl Run {
-    /// A run of `experiment` that begins now. The command is this process's own.
+    /// A run of `experiment` that begins now. Its command is this process's.
     pub fn new(experiment: &str, title: &str) -> Run {
         Run {
             format: FORMAT,
@@ -406,12 +405,12 @@ impl Run {
         }
     }
 
-    /// Notes a setting of the experiment.
+    /// Records a setting of the experiment.
     pub fn set(&mut self, name: &str, value: impl ToString) {
         self.settings.insert(name.to_owned(), value.to_string());
     }
 
-    /// Notes whether a claim held: `Ok` has the numbers, `Err` the reason.
+    /// Records whether a claim held: `Ok` has the numbers, `Err` the reason.
     pub fn check(&mut self, claim: impl Into<String>, outcome: Result<String, String>) {
         let (held, found) = match outcome {
             Ok(found) => (true, found),
@@ -420,7 +419,7 @@ impl Run {
         self.checks.push(Checked { claim: claim.into(), held, found });
     }
 
-    /// Notes that two counts had to be equal.
+    /// Records whether two counts were equal.
     pub fn check_equal(&mut self, claim: impl Into<String>, ours: u64, theirs: u64) {
         self.check(
             claim,
@@ -438,7 +437,7 @@ impl Run {
         self.failed().filter(|check| !of_time::ALL.contains(&check.claim.as_str()))
     }
 
-    /// What is wrong with it, if an experiment cannot have written it: the file was changed.
+    /// The error in a run that no experiment can have written: the file was changed.
     fn unsound(&self) -> Option<String> {
         if self.checks.is_empty() && !self.tables.is_empty() {
             return Some("nothing was checked".to_owned());
@@ -461,7 +460,7 @@ impl Run {
         found.or_else(|| self.histograms.iter().find_map(|latency| latency.histogram().err()))
     }
 
-    /// Reads a run as [`Run::json`] has it.
+    /// Reads a run from the form of [`Run::json`].
     ///
     /// # Errors
     /// When the file cannot be read, is of another form, or its figures are not what its rounds make them.
@@ -481,7 +480,7 @@ impl Run {
     /// The whole run as JSON.
     ///
     /// # Errors
-    /// It has no form in JSON.
+    /// It cannot be written as JSON.
     pub fn json(&self) -> Result<String, Error> {
         let text = serde_json::to_string_pretty(self);
         text.map(|text| text + "\n").map_err(|error| Error::NotValid(format!("JSON: {error}")))
@@ -507,11 +506,11 @@ impl Run {
         text: impl FnOnce(&Run) -> String,
     ) -> Result<(), Error> {
         self.elapsed_s = began.elapsed().as_secs_f64();
-        // A reader of the file alone must not take it for a result.
+        // A program that reads only the file must not take it for a result.
         if self.failed().next().is_some() {
             self.verdict.clear();
         }
-        // Files come first, so that a closed terminal loses nothing of them.
+        // Files are written first, so that a closed terminal loses nothing of them.
         let json = files.json.map_or(Ok(()), |file| file.write(self.json()?.as_bytes()));
         let report = files.report.map_or(Ok(()), |file| file.write(crate::report::html(&self).as_bytes()));
         let others = others.into_iter().map(|(file, bytes)| file.write(&bytes));
@@ -532,7 +531,7 @@ pub(crate) fn first_error(outcomes: impl IntoIterator<Item = Result<(), Error>>)
     Err(first)
 }
 
-/// Prints on stderr an error besides the one that ends the run.
+/// Prints an error on stderr, besides the one that ends the run.
 fn complain(why: &str) {
     let _ = writeln!(std::io::stderr(), "larder lab: {why}");
 }
@@ -541,7 +540,7 @@ fn complain(why: &str) {
 pub(crate) mod tests {
     use super::*;
 
-    /// A run with one of everything.
+    /// A run with one part of each kind.
     pub(crate) fn sample() -> Run {
         let mut run = Run::new("sample", "A run with one of everything");
         run.set("seconds", 1);

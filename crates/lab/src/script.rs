@@ -1,8 +1,8 @@
-//! What one connection sends, rendered before any clock runs.
+//! The requests of one connection, rendered before any clock runs.
 //!
-//! A [`Script`] is windows of pipelined requests, sent one after the other and then from the start again.
-//! Beside the bytes it keeps the number and the place of every key, in the order of the requests, so that
-//! a reply is checked without a look-up, and how long the reply of each window is.
+//! A [`Script`] is windows of pipelined requests, sent one after the other and then from the start again. Besides the bytes it
+//! has the number and the place of every key, in the order of the requests, so that a reply is checked without a look-up, and the
+//! length of the reply to each window.
 //!
 //! ```text
 //! bytes    | get key:17\r\n get key:4\r\n … | get key:99\r\n … |   windows[0], windows[1], …
@@ -10,7 +10,7 @@
 //! keys     | (17, 4) (4, 16) …                | (99, …) …        |   number, place in bytes
 //! ```
 //!
-//! `plan` decides what a connection asks, and which keys are its own to change.
+//! `plan` decides the requests of a connection, and which keys only it changes.
 
 mod plan;
 
@@ -30,7 +30,7 @@ use plan::{ALLS, Plan};
 pub struct KeyAt {
     /// Its number.
     pub id: u32,
-    /// Where in [`Script::bytes`] it starts.
+    /// Its place in [`Script::bytes`].
     pub at: u32,
     /// Its slot among the keys that only this connection changes, behind these among those whose token it keeps, or [`NOBODYS`].
     pub slot: u32,
@@ -38,12 +38,12 @@ pub struct KeyAt {
 
 /// The [`KeyAt::slot`] of a key about which this connection knows nothing.
 pub const NOBODYS: u32 = u32::MAX;
-/// Where slots of keys that all connections change begin while a script is made.
+/// The first slot of keys that all connections change, while a script is made.
 const ALLS_SLOTS: u32 = 1 << 31;
 
 /// Digits of a token in a request: as many as the longest token has, so that it can be written in place.
 const TOKEN_DIGITS: usize = 20;
-/// The token of a key without one: no server gives it out.
+/// The token of a key without one: servers never use it.
 pub const NO_TOKEN: u64 = u64::MAX;
 
 /// One request.
@@ -51,9 +51,9 @@ pub const NO_TOKEN: u64 = u64::MAX;
 pub struct Request {
     /// The kind of the request.
     pub verb: Verb,
-    /// Where its keys end in [`Script::keys`].
+    /// The end of its keys in [`Script::keys`].
     pub keys_end: u32,
-    /// Where the value of a write starts in [`Script::bytes`].
+    /// The beginning of a write's value in [`Script::bytes`].
     pub value_at: u32,
 }
 
@@ -66,11 +66,11 @@ pub struct Window {
     pub keys: Range<usize>,
     /// Their place in [`Script::requests`].
     pub requests: Range<usize>,
-    /// Bytes of all replies when each is as expected; 0 if that cannot be known.
+    /// Bytes of all replies when each is right; 0 if that cannot be known.
     pub reply_bytes: usize,
 }
 
-/// All that one connection sends, over and over.
+/// All requests that one connection sends, over and over.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// The requests as bytes.
@@ -79,22 +79,22 @@ pub struct Script {
     pub requests: Vec<Request>,
     /// Their keys.
     pub keys: Vec<KeyAt>,
-    /// Where requests that are sent together start and end.
+    /// The places of requests that are sent together.
     pub windows: Vec<Window>,
-    /// Number of keys that only this connection changes, of those it asks for: the first slots are theirs.
+    /// Number of keys in the requests that only this connection changes: the first slots are theirs.
     pub slots: usize,
     /// Number of all slots: the others are for keys that other connections change, too, and whose tokens are kept.
     pub token_slots: usize,
-    /// The version of its first write; the next request's is one more, whatever it is. No two
-    /// connections write the same version, and 1 is the fill's.
+    /// The version of its first write; the next request's is one more, whatever its kind is. No two connections write the same
+    /// version, and 1 is the fill's.
     pub first_version: u64,
-    /// There are writes with tokens.
+    /// Whether there are writes with tokens.
     pub swaps: bool,
 }
 
 impl Workload {
-    /// Renders what the connections send. Sequential workloads share the keys out, each once; others
-    /// draw twice as many keys as there are (65,536 at least), as far as 64 MiB of requests hold them.
+    /// Renders the requests of the connections. Sequential workloads distribute the keys, each once; others draw twice as many
+    /// keys as there are (65,536 at least), as far as 64 MiB of requests hold them.
     ///
     /// # Panics
     /// If the workload contradicts itself: no connection, no request in a window, more than one key
@@ -189,8 +189,8 @@ impl Workload {
 }
 
 impl Script {
-    /// Writes the values of a window anew, at the versions that follow from `before`, the number of
-    /// requests that were sent before it.
+    /// Renders the values of a window anew, at the versions that follow from `before`, the number of requests that were sent
+    /// before it.
     pub fn renew(&mut self, window: usize, before: u64, workload: &Workload) {
         let requests = self.windows[window].requests.clone();
         for (index, request) in requests.enumerate() {
@@ -205,7 +205,7 @@ impl Script {
         }
     }
 
-    /// Where the token of a write stands: right before the line end in front of the value.
+    /// The place of a write's token: right before the line end in front of the value.
     fn token_place(request: &Request) -> Range<usize> {
         let end = request.value_at as usize - b"\r\n".len();
         end - TOKEN_DIGITS..end
@@ -226,7 +226,7 @@ impl Script {
         }
     }
 
-    /// The token that a write names.
+    /// The token of a write.
     pub fn token(&self, request: &Request) -> u64 {
         let digits = &self.bytes[Script::token_place(request)];
         digits.iter().fold(0_u64, |token, digit| token.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))

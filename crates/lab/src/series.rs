@@ -1,13 +1,13 @@
-//! A load second by second: what was counted in each, and its latencies.
+//! A load second by second: the counts of each, and its latencies.
 //!
 //! ```text
 //! origin ─┬─ second 0 ─┬─ second 1 ─┬─ … ─┬─ the last, as long as it was ─┐
 //!         │ counts, latencies, lag        │                              end
 //! ```
 //!
-//! A histogram under way takes 220 KB. When its second is over, the counting thread packs it as HdrHistogram does, into some
-//! hundred bytes: a run of any length has a bounded number of histograms for each thread. Counts are of what was received in a
-//! second, and the sum of the seconds is exactly the run's.
+//! A histogram in use takes 220 KB. When its second is over, the counting thread packs it as HdrHistogram does, into some hundred
+//! bytes: a run of any length has a bounded number of histograms for each thread. Counts are of replies in a second, and the sum
+//! of the seconds is exactly the run's.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::tally::Latencies;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is counted by the second.
+/// Figures that are counted by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests answered.
@@ -52,7 +52,7 @@ impl Counts {
 /// Latencies whose second is over.
 #[derive(Clone, Debug)]
 struct Packed {
-    /// HdrHistogram V2; nothing of none.
+    /// HdrHistogram V2; empty without latencies.
     v2: Vec<u8>,
     over_range: u64,
 }
@@ -81,7 +81,7 @@ impl Packed {
     }
 }
 
-/// A second, as each thread saw it.
+/// A second of each thread.
 #[derive(Clone, Debug, Default)]
 struct Closed {
     counts: Counts,
@@ -94,7 +94,7 @@ struct Closed {
 pub struct Second {
     /// When it began, from the start of the run on.
     pub from: Duration,
-    /// How long it was: the last may be shorter.
+    /// Its length: the last second may be shorter.
     pub length: Duration,
     /// The counts of this second.
     pub counts: Counts,
@@ -108,14 +108,14 @@ pub struct Second {
 #[derive(Clone, Debug)]
 pub struct Series {
     origin: Instant,
-    /// When the second under way is over.
+    /// The end of the present second.
     ends: Instant,
     /// The counts when it began.
     before: Counts,
     latency: Latencies,
     lag: Latencies,
     closed: Vec<Closed>,
-    /// When all was over.
+    /// The end of the run.
     end: Duration,
 }
 
@@ -133,17 +133,17 @@ impl Series {
         }
     }
 
-    /// Notes a latency of the second under way.
+    /// Records a latency of the present second.
     pub fn record(&mut self, latency: Duration) {
         self.latency.record(latency);
     }
 
-    /// Notes how late a window of the second under way was sent.
+    /// Records how late a window of the present second was sent.
     pub fn late(&mut self, lag: Duration) {
         self.lag.record(lag);
     }
 
-    /// Sets the time to `now`: what comes belongs to its second. `counts` are those of everything before.
+    /// Sets the time to `now`: further events belong to its second. `counts` are those of everything before.
     pub fn turn(&mut self, now: Instant, counts: Counts) {
         while now >= self.ends {
             self.close(counts);
@@ -151,10 +151,10 @@ impl Series {
         }
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub fn finish(&mut self, now: Instant, counts: Counts) {
         self.turn(now, counts);
-        // Of nothing there is no second.
+        // An empty last second is left out.
         if now + SECOND > self.ends || counts != self.before {
             self.close(counts);
         }

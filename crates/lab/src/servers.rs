@@ -1,10 +1,9 @@
-//! `larder lab servers`: how much servers do, and what it costs them.
+//! `larder lab servers`: the rates of servers, and their costs.
 //!
-//! Closed loop, so these are peaks: connections × pipeline × what is asked × size of values. The steadier
-//! figure is the server's CPU time per request; throughput is the machine's as much as the server's. Each
-//! visit first verifies every value for a while, then measures, counting replies by length where their
-//! length is known, so that the generator stays ahead; the server must have counted the same hits, misses
-//! and writes. `keydb` is the case of an article that compared Redis and KeyDB (docs/lab/keydb.md):
+//! Closed loop, so these are peaks: connections × pipeline × load × size of values. The steadier figure is the server's CPU time
+//! per request; throughput depends on the machine as much as on the server. Each visit first verifies every value for a while,
+//! then measures, counting replies by length where their length is known, so that the generator stays ahead; the server must have
+//! counted the same hits, misses and writes. `keydb` is the case of an article that compared Redis and KeyDB (docs/lab/keydb.md):
 //! 16 connections × 200 reads of one key, 1,001,600 of them.
 //!
 //! With `--verb` it is commands on collections: `servers/collections.rs`.
@@ -75,9 +74,9 @@ pub struct Options {
 /// The kind of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Reads of keys that are there.
+    /// Reads of keys that exist.
     Hit,
-    /// Reads of keys that are not.
+    /// Reads of keys that do not exist.
     Miss,
     /// Writes.
     Set,
@@ -93,7 +92,7 @@ const ZIPF_ALPHA: f64 = 0.99;
 const ARTICLE: (u32, u32, u64) = (16, 200, 313);
 
 impl Asked {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Asked::Hit => "hit",
@@ -107,7 +106,7 @@ impl Asked {
     fn parse(text: &str) -> Result<Asked, String> {
         let all = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::KeyDb];
         let names = || all.map(Asked::name).join(", ");
-        // Its name of earlier.
+        // Its earlier name.
         let text = if text == "seed" { "keydb" } else { text };
         all.into_iter().find(|load| load.name() == text).ok_or_else(|| format!("expected one of {}", names()))
     }
@@ -118,7 +117,7 @@ impl Asked {
 pub struct Setting {
     /// The load.
     pub asked: Asked,
-    /// Over how many connections.
+    /// The number of connections.
     pub connections: u32,
     /// Requests that are sent together.
     pub pipeline: u32,
@@ -144,25 +143,25 @@ impl Setting {
         }
     }
 
-    /// In a word: what, connections × pipeline, bytes.
+    /// The point in a word: load, connections × pipeline, bytes.
     pub fn words(&self) -> String {
         let Setting { asked, connections, pipeline, value_bytes } = self;
         format!("{} {connections}×{pipeline} {value_bytes} B", asked.name())
     }
 }
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Requests a second.
     pub rate: f64,
-    /// CPU time of the server for one, in µs.
+    /// CPU time of the server for a request, in µs.
     pub server_us: Option<f64>,
     /// Time of a window.
     pub latency: Latencies,
     /// Share of the time that the generator worked.
     pub busy: f64,
-    /// How long the measured part took.
+    /// The time of the measured part.
     pub elapsed_s: f64,
 }
 
@@ -171,9 +170,9 @@ pub struct Sample {
 pub struct Cell {
     /// The server.
     pub seat: Seat,
-    /// What.
+    /// The setting.
     pub setting: Setting,
-    /// By round.
+    /// The results, by round.
     pub samples: Vec<Sample>,
 }
 
@@ -195,7 +194,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         setting.workload(options.protocol(), options.keys).renderable()?;
     }
     let mut cells = Vec::new();
-    // Half as long as a visit goes by while requests are rendered and values verified.
+    // Besides its own time, a visit takes some to render requests and verify values.
     let visit_takes = visit.mul_f64(1.2) + Duration::from_millis(200);
     let most = settings.len() * (experiment.contenders.len() + 1);
     experiment.announce(most, visit_takes);

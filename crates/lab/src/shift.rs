@@ -1,4 +1,4 @@
-//! `larder lab shift`: what happens to the hit ratio when the sizes of values change.
+//! `larder lab shift`: the hit ratio after the sizes of values change.
 //!
 //! Cache-aside clients fill a server with values of one size; then the working set becomes other keys
 //! with values of another size, of as many bytes. A cache whose memory follows the workload loses hits
@@ -54,7 +54,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Memory in MB, sizes, gets sent together.
+    /// Memory in MB, sizes, gets that are sent together.
     fn terms(self) -> (u32, Vec<usize>, usize) {
         match self {
             Preset::Article => (128, vec![1_100, 1_400], 16),
@@ -103,20 +103,20 @@ pub struct Options {
     ways: Ways,
 }
 
-/// What one variant gave, round by round.
+/// The results of a variant, by round.
 #[derive(Debug)]
 pub(crate) struct Found {
     variant: Variant,
     fit: Fit,
     visits: Vec<Visit>,
-    /// Hit ratios of servers that only saw the last phase.
+    /// Hit ratios of servers that had only the last phase.
     fresh: Vec<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server cannot be started, or something did not hold: then there is no result.
+/// When a server cannot be started, or a check failed: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));

@@ -1,4 +1,4 @@
-//! Sizes of values: the key and the version alone decide the size, so that a reader can check whether a value has the size it was
+//! Sizes of values: the key and the version alone decide the size, so that a reader can check whether a value has the right one.
 //! written with.
 
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 /// A rule for the size of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// Always this.
+    /// Always this size.
     Fixed(usize),
-    /// Evenly between the two, both included.
+    /// A random size between the two, both included, each as likely.
     Spread(usize, usize),
     /// One of these, with a chance in proportion to its weight.
     Weighted(Vec<(usize, f64)>),
-    /// Evenly within one of these ranges, both ends included, with a chance in proportion to its weight.
+    /// A random size within one of these ranges, both ends included; a range has a chance in proportion to its weight.
     Histogram(Vec<((usize, usize), f64)>),
 }
 
@@ -108,7 +108,7 @@ impl Sizes {
         }
     }
 
-    /// The largest.
+    /// The largest size.
     pub fn most(&self) -> usize {
         match self {
             Sizes::Fixed(bytes) | Sizes::Spread(_, bytes) => *bytes,

@@ -17,25 +17,25 @@ use crate::usage::{ThreadUsage, Usage};
 
 /// How often a visit is repeated.
 const REPEATS_MAX: u32 = 2;
-/// A thread that wanted less than this share of the busiest one's time is no reason for others to wait.
+/// A thread with less than this share of the busiest one's time makes no other wait.
 const IDLE_SHARE: f64 = 0.02;
 
 /// Shares of a visit's time in which threads waited for a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waited {
-    /// Of the server's worst off thread, without waits for its siblings; `None` where its process is not seen.
+    /// The longest wait of a server's thread, without waits for its siblings; `None` where its process is not seen.
     pub server: Option<f64>,
-    /// Of the generator's worst off thread.
+    /// The longest wait of a generator's thread.
     pub generator: f64,
 }
 
 impl Waited {
-    /// The larger of both.
+    /// The larger of the two.
     pub fn most(self) -> f64 {
         self.server.unwrap_or(0.0).max(self.generator)
     }
 
-    /// In words.
+    /// The shares in words.
     pub fn words(self) -> String {
         let server = match self.server {
             Some(share) => format!("the server waited for its core {:.1} % of the time", 100.0 * share),
@@ -63,7 +63,7 @@ pub fn foreign_wait(
     let most = all.iter().map(|(run, wait)| *run + *wait).max().unwrap_or_default();
     let awake =
         |(run, wait): &(Duration, Duration)| (*run + *wait).as_secs_f64() > IDLE_SHARE * most.as_secs_f64();
-    // No more threads than cores have no need to wait for each other.
+    // As many threads as cores do not have to wait for each other.
     let crowded = all.iter().filter(|times| awake(times)).count() > cores || !ended.is_zero();
     let run: Duration = ended + all.iter().map(|(run, _)| *run).sum::<Duration>();
     let foreign = |(own, wait): &(Duration, Duration)| match crowded {
@@ -73,19 +73,19 @@ pub fn foreign_wait(
     all.iter().filter(|times| awake(times)).map(foreign).max().unwrap_or_default()
 }
 
-/// Measures how long threads wait for a core while a driver works on a server.
+/// Measures the waits of threads for a core while a driver works on a server.
 #[derive(Debug)]
 pub struct Watch {
     began: Instant,
     server: Option<Threads>,
     driver: u32,
     threads: Threads,
-    /// CPU time of this process, if it relays between the two: that is part of their way.
+    /// CPU time of this process, if it relays between the two: its waits delay them, too.
     relay: Option<Duration>,
 }
 
 impl Watch {
-    /// Begins right before the driver does.
+    /// Begins the measurement; to be called right before the driver starts.
     ///
     /// # Errors
     /// When one of the processes is gone.
@@ -95,7 +95,7 @@ impl Watch {
         Ok(Watch { began: Instant::now(), server, driver, threads, relay })
     }
 
-    /// Ends right after the driver has, whose process ran for `run`.
+    /// Ends the measurement; to be called right after the driver, whose process ran for `run`.
     ///
     /// # Errors
     /// One of the processes has ended.
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(foreign_ms(&[thread(1, 500, 490), thread(2, 480, 500), thread(3, 20, 900)], 1), 0);
         // The same beside another program that takes half of the core.
         assert_eq!(foreign_ms(&[thread(1, 250, 740), thread(2, 240, 750)], 1), 500);
-        // One waited for siblings that are no more, or partly so.
+        // A thread waited for siblings that have ended, or partly so.
         let (before, after) = ([thread(1, 0, 0)], [thread(1, 100, 400)]);
         let foreign =
             |ended_ms| foreign_wait(&before, &after, Duration::from_millis(ended_ms), 1).as_millis();

@@ -1,19 +1,19 @@
 //! Medians, paired ratios, their intervals, and whether two samples differ.
 //!
-//! Intervals are of order statistics: of `n` values drawn alike, the number below the median is binomial with a half,
-//! whatever the distribution is, so that between the `k`-th smallest and the `k`-th largest the median lies with a
-//! probability that is known exactly (Thompson 1936). Of fewer than six values no such interval reaches 95 %. A percentile
-//! bootstrap, which stood here, covered 76 % of three rounds and 88 % of seven.
+//! Intervals are of order statistics: of `n` values drawn alike, the number below the median is binomial with a half, whatever
+//! the distribution is, so that between the `k`-th smallest and the `k`-th largest the median lies with a probability that is
+//! known exactly (Thompson 1936). With fewer than six values no such interval reaches 95 %. A percentile bootstrap, which was
+//! used before, covered 76 % of three rounds and 88 % of seven.
 
-/// What intervals that are shown cover at least.
+/// The least coverage of intervals that are shown.
 pub const COVERAGE: f64 = 0.95;
-/// Values below which there is no interval of [`COVERAGE`].
+/// Number of values below which there is no interval of [`COVERAGE`].
 pub const ROUNDS_MIN: usize = 6;
-/// Values of both samples together up to which ranks are counted exactly.
+/// Number of values of both samples together up to which ranks are counted exactly.
 const RANKED_MAX: usize = 60;
 
-/// An interval that holds the median that `values` are drawn around with a probability of `coverage` at least; `None` of
-/// too few.
+/// An interval that contains the median of the values' distribution with a probability of `coverage` at least; `None` for too few
+/// values.
 pub fn interval(values: &[f64], coverage: f64) -> Option<[f64; 2]> {
     let n = values.len();
     let mut sorted = values.to_vec();
@@ -73,7 +73,7 @@ pub fn chance_alike(a: &[f64], b: &[f64]) -> f64 {
     (2.0 * tail / total).min(1.0)
 }
 
-/// The middle of `values` (the mean of the middle two of an even number); NaN of none.
+/// The middle of `values` (the mean of the middle two of an even number); NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -84,7 +84,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The least of `values`; NaN of none.
+/// The least of `values`; NaN without values.
 pub fn min(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::min).unwrap_or(f64::NAN)
 }
@@ -101,7 +101,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// `a` over `b`, round by round; of fewer than [`ROUNDS_MIN`] rounds the ends are no numbers.
+    /// `a` over `b`, round by round; with fewer than [`ROUNDS_MIN`] rounds the ends are NaN.
     ///
     /// # Panics
     /// If the rounds are not paired.

@@ -1,4 +1,4 @@
-//! What came of a run: counts, wrong replies, time.
+//! The result of a run: counts, wrong replies, times.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub fn late_at(lag: &Latencies, latency: &Latencies, quantile: f64) -> Option<f6
 /// Whether an open loop, whose threads worked for the share `busy` of the time, measures the server.
 ///
 /// # Errors
-/// Why not: a generator that was late, or hardly waited, measures itself.
+/// Why it does not: a generator that was late, or hardly waited, measures itself.
 pub fn in_time(lag: &Latencies, latency: &Latencies, busy: f64) -> Result<(), String> {
     for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
         if let Some(lag_us) = late_at(lag, latency, quantile) {
@@ -57,12 +57,12 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one.
+    /// Records a latency.
     pub fn record(&mut self, latency: Duration) {
         self.record_many(latency, 1);
     }
 
-    /// Counts `times` of them that took as long as each other.
+    /// Records `times` equal latencies.
     pub fn record_many(&mut self, latency: Duration, times: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         if ns > LATENCY_MAX_NS || self.ns.record_n(ns, times).is_err() {
@@ -70,24 +70,23 @@ impl Latencies {
         }
     }
 
-    /// Adds what another thread counted.
+    /// Adds the latencies of another thread.
     pub fn merge(&mut self, other: &Latencies) {
         self.ns.add(&other.ns).expect("histograms have the same bounds");
         self.over_range += other.over_range;
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> u64 {
         self.ns.len() + self.over_range
     }
 
-    /// There are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The latency at a quantile (0.99), in microseconds; infinite if it is out of range, not a number
-    /// if there are none.
+    /// The latency at a quantile (0.99), in microseconds; infinite if it is out of range, NaN if there are none.
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         if self.is_empty() {
             return f64::NAN;
@@ -105,21 +104,21 @@ impl Latencies {
 pub struct Tally {
     /// Requests answered.
     pub requests: u64,
-    /// Keys asked for or written.
+    /// Keys that were read or written.
     pub keys: u64,
     /// Keys that were read and had a value.
     pub hits: u64,
     /// Keys that were read and had none.
     pub misses: u64,
-    /// Writes that happened.
+    /// Writes that were done.
     pub stored: u64,
     /// Deletes that found their key.
     pub deleted: u64,
-    /// Additions that happened.
+    /// Additions that were done.
     pub counted: u64,
-    /// Writes with a token, or in a transaction, that were answered.
+    /// Writes with a token, or in a transaction, that have a reply.
     pub swaps: u64,
-    /// Those that were carried out.
+    /// Those that were done.
     pub swapped: u64,
     /// Those that were refused because the key had changed.
     pub conflicts: u64,
@@ -127,12 +126,11 @@ pub struct Tally {
     pub absent: u64,
     /// Connections opened anew in the run.
     pub connects: u64,
-    /// Writes of a trace that the server did not take, such as of values that are too large for it.
+    /// Writes of a trace that the server refused, such as of values that are too large for it.
     pub refused: u64,
     /// The first refusal, in the server's words.
     pub first_refused: Option<String>,
-    /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
-    /// a hit, a refusal.
+    /// Replies that were wrong: another key's value, a torn value, a miss in place of a hit, a refusal.
     pub wrong: u64,
     /// The first wrong reply, in words.
     pub first_wrong: Option<String>,
@@ -142,8 +140,8 @@ pub struct Tally {
     pub generator_cpu: Duration,
     /// The largest share of that time in which a thread of the generator was ready to run and had no core.
     pub waited: f64,
-    /// Time of a window: in a closed loop from its send to its last reply, and the next window waits
-    /// for it; in an open loop from the time that it was due.
+    /// Time of a window: in a closed loop from its send to its last reply, and the next window waits for it; in an open loop from
+    /// the time that it was due.
     pub latency: Latencies,
     /// Open loop: from its send to its last reply.
     pub service: Latencies,
@@ -184,7 +182,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// An empty one, which keeps seconds from `origin` on, if there is one.
+    /// An empty tally, which keeps seconds from `origin` on, if there is one.
     pub fn since(origin: Option<Instant>) -> Tally {
         Tally { series: origin.map(|origin| Box::new(Series::new(origin))), ..Tally::default() }
     }
@@ -193,7 +191,7 @@ impl Tally {
         Counts { operations: self.requests, errors: self.wrong, hits: self.hits, misses: self.misses }
     }
 
-    /// What comes is of the second of now.
+    /// Sets the second to the present one.
     pub(crate) fn turn(&mut self) {
         // The clock is read only if needed.
         if self.series.is_some() {
@@ -209,7 +207,7 @@ impl Tally {
         }
     }
 
-    /// A window was answered after this time.
+    /// Records that a window was answered after this time.
     pub(crate) fn took(&mut self, latency: Duration) {
         self.latency.record(latency);
         if let Some(series) = &mut self.series {
@@ -227,7 +225,7 @@ impl Tally {
         }
     }
 
-    /// Nothing comes any more.
+    /// Ends the counting.
     pub(crate) fn end(&mut self) {
         let counts = self.counts();
         if let Some(series) = &mut self.series {
@@ -235,7 +233,7 @@ impl Tally {
         }
     }
 
-    /// Counts a wrong reply; `words` are made for the first only.
+    /// Counts a wrong reply; `words` are called for the first only.
     #[cold]
     pub fn mistake(&mut self, words: impl FnOnce() -> String) {
         self.wrong += 1;
@@ -309,12 +307,12 @@ mod tests {
             latencies.record_many(Duration::from_micros(slow), 1);
             latencies
         };
-        // Stopped once for 50 ms: of a thousand requests one waited for the generator.
+        // One stop of 50 ms: of a thousand requests one waited for the generator.
         let (lag, latency) = (of(5, 50_000), of(80, 50_080));
         assert_eq!(late_at(&lag, &latency, 0.99), None);
         assert!(late_at(&lag, &latency, 1.0).is_some_and(|us| (us - 50_000.0).abs() < 50.0));
         assert_eq!(in_time(&lag, &latency, 0.1), Ok(()));
-        // The server was slower by far than the generator late.
+        // The server was slower by far than the generator was late.
         assert_eq!(late_at(&of(5, 1_000), &of(80, 50_000), 1.0), None);
         assert!(in_time(&of(60, 60), &of(80, 500), 0.1).unwrap_err().contains("at p50"));
     }

@@ -45,9 +45,9 @@ struct Text(Vec<Part>);
 /// The present key and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'t> {
-    /// Its number.
+    /// The key's number.
     pub id: u32,
-    /// Its name.
+    /// The key's name.
     pub key: &'t [u8],
     /// The value that a write stores.
     pub value: &'t [u8],
@@ -215,7 +215,7 @@ impl Expected {
     }
 }
 
-/// The words of a command: blanks part them but in quotation marks, within which `\` escapes.
+/// The words of a command: blanks separate them except in quotation marks, within which `\` escapes.
 fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -52,7 +52,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// `larder top` with the arguments behind it.
+/// Runs `larder top` with its arguments.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let program = std::iter::once(OsString::from("larder top"));
     let options = match Options::try_parse_from(program.chain(arguments)) {
@@ -90,7 +90,7 @@ fn run(options: &Options) -> Result<(), Error> {
         return say(&text);
     }
     let Some(mut terminal) = Terminal::open() else {
-        // Into a file, or a pipe: one screen behind the other.
+        // Into a file, or a pipe: one screen after the other.
         loop {
             std::thread::sleep(every);
             let now = server.look(options.show)?;
@@ -107,7 +107,7 @@ fn run(options: &Options) -> Result<(), Error> {
             Some(Key::End) => return Ok(()),
             Some(Key::Letter(letter)) => {
                 if let Some(wanted) = Sheet::of(letter) {
-                    // It is looked at anew: another sheet asks for more.
+                    // The server is asked anew: another sheet needs more figures.
                     (sheet, left) = (wanted, Duration::ZERO);
                 }
             }

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::value;
 pub use times::Times;
 
-/// How a trace is written.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Twitter's CSV.
@@ -41,7 +41,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// How it is called.
+    /// Its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Format::Twitter => "twitter",
@@ -91,14 +91,14 @@ impl Options {
     }
 }
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads a value.
     Read,
-    /// Stores one.
+    /// Stores a value.
     Write,
-    /// Deletes it.
+    /// Deletes a key.
     Delete,
 }
 
@@ -107,7 +107,7 @@ pub enum Kind {
 pub struct Op {
     /// The time in µs; `None` if the trace has none.
     pub at_us: Option<u64>,
-    /// What.
+    /// The kind.
     pub kind: Kind,
     /// The key.
     pub key: Vec<u8>,
@@ -115,7 +115,7 @@ pub struct Op {
     pub value_bytes: Option<u32>,
     /// Seconds that a written value lives; 0 for ever.
     pub ttl_s: u32,
-    /// It changed a value in part.
+    /// Whether it changed a value in part.
     pub partly: bool,
 }
 
@@ -133,18 +133,18 @@ pub fn hash(key: &[u8]) -> u64 {
     value::seed(fnv, 0, key.len())
 }
 
-/// What a line was.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Requests, which were appended.
+    /// A line of requests, which were appended.
     Asks,
-    /// Something that the format has beside requests for values.
+    /// A line of the format without requests for values.
     Other,
-    /// None of the format.
+    /// A line of another format.
     Bad,
 }
 
-/// What was read of a trace.
+/// Counts of the lines of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Lines, or records.
@@ -153,7 +153,7 @@ pub struct Seen {
     pub requests: u64,
     /// Those that changed a value in part.
     pub partly: u64,
-    /// Lines of the format that ask for no value: other commands, connections.
+    /// Lines of the format without requests for values: other commands, connections.
     pub others: u64,
     /// Lines of another format, and the first of them.
     pub bad: u64,
@@ -184,14 +184,14 @@ impl Seen {
     }
 }
 
-/// A longer line is none: a write of the largest value that servers take, each byte escaped, is shorter.
+/// A longer line is not of the format: a write of the largest value that servers accept, each byte escaped, is shorter.
 const LINE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a record of oracleGeneral.
 const RECORD_BYTES: usize = 24;
 /// Bytes by which a format is recognised.
 const SAMPLE_BYTES: usize = 64 << 10;
 
-/// A trace that is read.
+/// A trace that is being read.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -253,12 +253,12 @@ impl Reader {
         self.format
     }
 
-    /// What was read so far.
+    /// The counts so far.
     pub fn seen(&self) -> Seen {
         self.seen
     }
 
-    /// The next request, its time counted from the first one's on; times that go back are the last one's.
+    /// The next request, its time counted from the first one's on; times that go back are replaced by the one before.
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be read.
@@ -330,7 +330,7 @@ impl Reader {
         while have < RECORD_BYTES {
             match self.file.read(&mut record[have..]) {
                 Ok(0) if have == 0 => return Ok(None),
-                // The last was cut.
+                // The last record was cut.
                 Ok(0) => return Ok(Some(Line::Bad)),
                 Ok(more) => have += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

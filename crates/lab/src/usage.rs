@@ -1,13 +1,11 @@
-//! What a server process has used: CPU time and memory, from /proc.
+//! The CPU time and memory of a server process, from /proc.
 //!
-//! CPU time is the sum over the process's threads of the first field of
-//! `/proc/<pid>/task/<tid>/schedstat`: time on a core, in nanoseconds. It is the quantity that the
-//! kernel also scales `utime + stime` of `/proc/<pid>/stat` to, which it prints in steps of 10 ms; the
-//! test below holds one against the other. While a thread runs, its figure is renewed at every tick
-//! (1–4 ms) and when it sleeps: between runs of the generator servers sleep, so readings are exact.
-//! Only user time apart from system time has to come from the coarse file. Interrupts that a thread
-//! is charged with (the loopback receive of its sends) are in; time stolen by a hypervisor is not, on
-//! kernels that know it.
+//! CPU time is the sum over the process's threads of the first field of `/proc/<pid>/task/<tid>/schedstat`: time on a core, in
+//! nanoseconds. The kernel scales `utime + stime` of `/proc/<pid>/stat` to it, too, and prints these in steps of 10 ms; the test
+//! below compares the two. While a thread runs, its figure is updated at every tick (1–4 ms) and when it sleeps: between runs of
+//! the generator servers sleep, so readings are exact. Only the split into user and system time has to come from the coarse file.
+//! Interrupts that a thread is charged with (the loopback receive of its sends) are included; time stolen by a hypervisor is not,
+//! on kernels that know it.
 
 use std::fs;
 use std::time::Duration;
@@ -21,12 +19,12 @@ use crate::error::Error;
 pub struct Usage {
     /// Time on a core, user and system, of all living threads.
     pub run: Duration,
-    /// User and system apart, in steps of 10 ms, and of threads that have ended too.
+    /// User and system time separately, in steps of 10 ms, and of ended threads, too.
     pub split: CpuTime,
 }
 
 impl Usage {
-    /// Reads it.
+    /// Reads the times.
     ///
     /// # Errors
     /// When there is no such process any more.
@@ -37,7 +35,7 @@ impl Usage {
         Ok(Usage { run: if run.is_zero() { split.total() } else { run }, split })
     }
 
-    /// What was used since `earlier`.
+    /// The use since `earlier`.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage { run: self.run.saturating_sub(earlier.run), split: self.split.since(earlier.split) }
     }
@@ -56,7 +54,7 @@ pub struct ThreadUsage {
     pub wait: Duration,
 }
 
-/// CPU time of each thread of a process, for telling busy from idle ones.
+/// CPU time of each thread of a process, to distinguish busy from idle ones.
 ///
 /// # Errors
 /// When there is no such process any more.
@@ -69,8 +67,8 @@ pub fn threads(pid: u32) -> Result<Vec<ThreadUsage>, Error> {
     Ok(tids.into_iter().filter_map(read).collect())
 }
 
-/// Resident memory of a process in bytes, with what is swapped out, which it takes as well: `Rss` and `Swap` of `smaps_rollup`,
-/// which counts page by page, where `statm` may lag.
+/// Resident memory of a process in bytes, with its swapped memory: `Rss` and `Swap` of `smaps_rollup`, which counts page by page,
+/// where `statm` may lag.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -118,8 +116,8 @@ mod tests {
         };
         busy.kill().unwrap();
         busy.wait().unwrap();
-        // They are read in turns: each lies between the other before it and the other after it, however late those are read. One
-        // is cut to 10 ms twice and renewed at ticks.
+        // They are read in turns: each lies between the reading of the other before it and the one after it, however late those
+        // are. One is cut to 10 ms twice and updated at ticks.
         let (off, split) = (Duration::from_millis(100), after.split.total());
         assert!(before.run <= split + off && split <= after.run + off, "{before:?} {after:?}");
     }

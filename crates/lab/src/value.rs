@@ -14,12 +14,12 @@ pub const NAMED_BYTES_MIN: usize = 24;
 
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What is wrong with a value.
+/// The error in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It is a whole value, of another key.
+    /// A complete value, of another key.
     OfKey(u64),
-    /// It is no value that was ever written: torn, cut or corrupted.
+    /// A value that was never written: torn, cut or corrupted.
     Torn,
 }
 

@@ -1,7 +1,7 @@
-//! Clients that do one thing to every key once: write, read and verify, or delete.
+//! Clients that do the same with every key once: write, read and verify, or delete.
 //!
-//! Keys are shared out over connections, so each has one client that writes it. Requests go out in
-//! batches; every reply is checked.
+//! Keys are distributed among connections, so each has one client that writes it. Requests are sent in batches; every reply is
+//! checked.
 
 use std::time::{Duration, Instant};
 
@@ -14,47 +14,47 @@ use crate::keys::{Keyspace, Prefix};
 use crate::sizes::Sizes;
 use crate::value;
 
-/// What to do with each key.
+/// The action on each key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deed {
-    /// Its value at a version is written, to live `ttl_s` seconds (0: for ever).
+    /// Writes its value at a version, with a time to live of `ttl_s` seconds (0: for ever).
     Write {
-        /// How large it is.
+        /// Sizes of values.
         sizes: Sizes,
-        /// Which version.
+        /// The version.
         version: u64,
-        /// How long it lives.
+        /// The time to live.
         ttl_s: u32,
     },
     /// Reads it; a value must be the one that was written with the version.
     Read {
-        /// How large it must be.
+        /// Sizes of values.
         sizes: Sizes,
-        /// Which version it must be.
+        /// The version.
         version: u64,
     },
-    /// It is deleted.
+    /// Deletes the key.
     Delete,
 }
 
-/// Which keys: every `step`th from `first` on, below `count`.
+/// Every `step`th key from `first` on, below `count`.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
-    /// All keys and how they look.
+    /// The keyspace.
     pub space: Keyspace,
-    /// Number of the first.
+    /// Number of the first key.
     pub first: u32,
-    /// From one to the next.
+    /// The step from one key to the next.
     pub step: u32,
 }
 
 impl Keys {
-    /// All of them.
+    /// All keys.
     pub fn all(space: Keyspace) -> Keys {
         Keys { space, first: 0, step: 1 }
     }
 
-    /// How many.
+    /// The number of keys.
     pub fn count(&self) -> u32 {
         self.space.count.saturating_sub(self.first).div_ceil(self.step)
     }
@@ -65,13 +65,13 @@ impl Keys {
 pub struct Counts {
     /// Values stored, found or deleted.
     pub done: u64,
-    /// Keys that were not there.
+    /// Keys that did not exist.
     pub misses: u64,
     /// Writes and deletes that the server refused.
     pub refused: u64,
     /// Values that are not the ones written.
     pub wrong: u64,
-    /// The first thing that was wrong or refused, in words.
+    /// The first wrong value or refusal, in words.
     pub first: Option<String>,
 }
 
@@ -84,10 +84,10 @@ const BATCH_MAX: usize = 200;
 /// Longer than any walk takes: it ends when all keys were visited.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// Does `deed` to every key of `keys`.
+/// Does `deed` with every key of `keys`.
 ///
 /// # Errors
-/// When a connection fails or a reply is none.
+/// A connection fails or a reply is malformed.
 pub fn walk(
     contender: &Contender,
     keys: Keys,

@@ -9,7 +9,7 @@ use larder_tls::ClientStream;
 /// A connection to a server. It never waits.
 #[derive(Debug)]
 pub enum Wire {
-    /// Bytes as they are.
+    /// Plain bytes.
     Plain(Socket),
     /// By TLS.
     Tls(Box<ClientStream<Socket>>),
@@ -25,7 +25,7 @@ impl AsFd for Wire {
 }
 
 impl Wire {
-    /// Receives what has come and returns the number of bytes; 0 is the end of the stream.
+    /// Receives the bytes that have come and returns their number; 0 is the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has come; anything else ends the connection.
@@ -36,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// There is more to receive, which does not make the socket readable.
+    /// Whether there are more bytes to receive that do not make the socket readable.
     pub fn has_more(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
@@ -44,7 +44,7 @@ impl Wire {
         }
     }
 
-    /// Something is left to send, perhaps since it received.
+    /// Whether there are bytes left to send, perhaps since the last receive.
     pub fn wants_write(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
@@ -52,10 +52,10 @@ impl Wire {
         }
     }
 
-    /// Takes some of `bytes`, and sends what the system takes: see [`Wire::flush`].
+    /// Accepts some of `bytes`, and sends as much as the system takes: see [`Wire::flush`].
     ///
     /// # Errors
-    /// `WouldBlock` if nothing was taken; anything else ends the connection.
+    /// `WouldBlock` if no byte was accepted; anything else ends the connection.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(socket) => socket.send(bytes),
@@ -63,7 +63,7 @@ impl Wire {
         }
     }
 
-    /// Sends what is left; false while the system has no room for it.
+    /// Sends the bytes that are left; false while the system has no room for them.
     ///
     /// # Errors
     /// The error that ended the connection.

@@ -1,6 +1,6 @@
 //! One kind of load: a table of facts, and its requests and replies as bytes.
 //!
-//! A [`crate::script::Script`] is what connections send of it, over and over.
+//! A [`crate::script::Script`] is the part of it that a connection sends, over and over.
 
 use std::collections::HashMap;
 
@@ -15,33 +15,33 @@ use crate::script::{KeyAt, NO_TOKEN, NOBODYS};
 use crate::sizes::Sizes;
 use crate::value;
 
-/// What [`Verb::EvalSha`] runs.
+/// The script of [`Verb::EvalSha`].
 pub const SCRIPT: &[u8] = b"return redis.call('GET', KEYS[1])";
-/// Its SHA-1, by which it is asked for.
+/// Its SHA-1, which names it in requests.
 pub const SCRIPT_DIGEST: &[u8] = b"d3c21d0c2b9ca22f82737626a27bcaf5d288f99f";
 
 /// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What the server speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// What requests do.
+    /// The kinds of requests.
     pub mix: Mix,
-    /// On which keys.
+    /// The keys.
     pub keyspace: Keyspace,
     /// Sizes of values by key, where they are not all the keyspace's.
     pub sizes: Option<Sizes>,
     /// Seconds that a written value lives; 0 for ever.
     pub ttl_s: u32,
-    /// Chosen how.
+    /// The choice of keys.
     pub choice: Choice,
-    /// Over how many connections.
+    /// The number of connections.
     pub connections: usize,
     /// Requests in a window.
     pub pipeline: usize,
-    /// Keys that one read asks for (1 for meta, whose requests have one key).
+    /// Keys of one read (1 for meta, whose requests have one key).
     pub keys_per_request: usize,
-    /// Writes store the number 0 under the names of numbers: what a later [`Verb::Incr`] needs.
+    /// Writes store the number 0 under the names of numbers, for a later [`Verb::Incr`].
     pub zeros: bool,
 }
 
@@ -67,17 +67,17 @@ impl Workload {
         self.sizes.as_ref().map_or(self.keyspace.value_bytes, |sizes| sizes.of(id, 0))
     }
 
-    /// The largest value there is.
+    /// The largest value.
     pub fn value_bytes_max(&self) -> usize {
         self.sizes.as_ref().map_or(self.keyspace.value_bytes, Sizes::most)
     }
 
-    /// A stored key may be gone although no client deleted it.
+    /// Whether a stored key may be gone although no client deleted it.
     pub fn may_lose(&self) -> bool {
         self.ttl_s > 0 || self.mix.parts().any(|(verb, _)| verb == Verb::Get)
     }
 
-    /// A read of a stored key may miss: it was lost, or deleted by the connection that owns it.
+    /// Whether a read of a stored key may miss: it was lost, or deleted by the connection that owns it.
     pub fn may_miss(&self) -> bool {
         self.may_lose() || self.mix.parts().any(|(verb, _)| verb == Verb::Delete)
     }
@@ -100,8 +100,8 @@ impl Workload {
         }
     }
 
-    /// Appends the request for these `keys` and notes their places; a write carries `version`.
-    /// Returns where its value starts.
+    /// Appends the request for these `keys` and records their places; a write carries `version`. Returns the beginning of its
+    /// value.
     pub(crate) fn request(&self, out: &mut Vec<u8>, verb: Verb, keys: &mut [KeyAt], version: u64) -> u32 {
         let (begins, key_bytes) = (out.len(), self.keyspace.key_bytes);
         let mut names = Vec::with_capacity(keys.len() * key_bytes);
@@ -149,9 +149,9 @@ impl Workload {
         value_at as u32
     }
 
-    /// Appends a write that happens if the key was not changed since it was read. In memcached's protocols it names a
-    /// token, which stands right before the line end in front of the value; in RESP it is a transaction that watches the
-    /// key, reads it, and sets it. Returns where the value starts.
+    /// Appends a write that is done only if the key was not changed since it was read. In memcached's protocols it names a token,
+    /// which stands right before the line end in front of the value; in RESP it is a transaction that watches the key, reads it,
+    /// and sets it. Returns the beginning of the value.
     fn swap(&self, out: &mut Vec<u8>, name: &[u8], id: u32, version: u64) -> usize {
         let (protocol, ttl_s, value_bytes) = (self.protocol, self.ttl_s, self.value_bytes(id));
         let dialect = protocol.dialect();
@@ -234,7 +234,7 @@ impl Workload {
         }
     }
 
-    /// Replies have a length that is known beforehand.
+    /// Whether the length of replies is known beforehand.
     pub fn has_known_replies(&self) -> bool {
         self.sizes.is_none()
             && self
@@ -253,7 +253,7 @@ impl Workload {
         self.mix.parts().map(|(verb, _)| (verb, length(verb))).collect()
     }
 
-    /// How many keys a request has.
+    /// The number of keys of a request.
     pub(crate) fn keys_of(&self, verb: Verb) -> usize {
         if verb.is_read() && verb != Verb::Gets { self.keys_per_request } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! The server's figures: what is measured, on what data, and what it must not exceed.
+//! The server's figures: their loads, their data, and their bounds.
 
 use larder_protocol::client::Protocol;
 
@@ -6,30 +6,30 @@ use crate::keys::{Choice, Keyspace};
 use crate::peers::Kind;
 use crate::workload::{Verb, Workload};
 
-/// What servers are filled with before a figure; figures on the same data share servers and rounds.
+/// The data in a server before a figure; figures on the same data share servers and rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Items.
     pub keys: u32,
     /// Bytes of each value; keys have 16.
     pub value_bytes: usize,
-    /// Memory that servers are given.
+    /// Memory limit of the servers.
     pub memory_mb: u32,
 }
 
 impl Data {
-    /// Its keys.
+    /// The keys of these data.
     pub fn keyspace(self) -> Keyspace {
         Keyspace::new(self.keys, self.value_bytes)
     }
 
-    /// The data are more than the memory holds, in any server.
+    /// True if the data are more than the memory holds, in any server.
     pub fn overfills(self) -> bool {
         self == OVERFULL
     }
 }
 
-/// What a figure is held against.
+/// What a figure is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// The same load on another server.
@@ -41,9 +41,9 @@ pub enum Reference {
 /// Larder's CPU time is to be at most `factor` times the reference's.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// Against what.
+    /// The other side of the ratio.
     pub reference: Reference,
-    /// At most this ratio.
+    /// The largest allowed ratio.
     pub factor: f64,
 }
 
@@ -52,13 +52,13 @@ pub struct Bound {
 pub struct Figure {
     /// Its name for `--only`; a part up to a hyphen names a group.
     pub id: &'static str,
-    /// On what data.
+    /// The data in the servers.
     pub data: Data,
-    /// What Larder and memcached are asked; Redis gets the like in its protocol.
+    /// Larder and memcached get requests in this protocol; Redis gets the equivalent ones in its own.
     pub protocol: Protocol,
-    /// What requests do.
+    /// The kind of requests.
     pub verb: Verb,
-    /// On which keys.
+    /// Which keys they use.
     pub choice: Choice,
     /// Connections.
     pub connections: usize,
@@ -66,14 +66,14 @@ pub struct Figure {
     pub pipeline: usize,
     /// Keys in a request; CPU time is given per key.
     pub keys_per_request: usize,
-    /// On which servers beside Larder.
+    /// The servers beside Larder.
     pub peers: &'static [Kind],
-    /// Targets.
+    /// The targets.
     pub bounds: &'static [Bound],
 }
 
 impl Figure {
-    /// The load for one kind of server.
+    /// The load for a server of this kind.
     pub fn workload(&self, kind: Kind) -> Workload {
         Workload {
             choice: self.choice,
@@ -84,12 +84,12 @@ impl Figure {
         }
     }
 
-    /// Whether `--only` with this word means it.
+    /// Whether this word of `--only` selects the figure.
     pub fn is_meant_by(&self, word: &str) -> bool {
         self.id.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// In words.
+    /// The load in words.
     pub fn title(&self) -> String {
         let what = match (self.protocol, self.verb) {
             (Protocol::Meta, Verb::Hit) => "mg v",
@@ -125,15 +125,15 @@ impl Figure {
 const SMALL: Data = Data { keys: 100_000, value_bytes: 32, memory_mb: 1024 };
 /// 32 B values, a million of them: also the data of the memory figure.
 pub const MILLION: Data = Data { keys: 1_000_000, value_bytes: 32, memory_mb: 1024 };
-/// Far more keys than fit: one stored after the other, each is new again when its turn comes.
+/// Far more keys than fit: they are stored one after the other, so that each is evicted before its turn comes again.
 const OVERFULL: Data = Data { keys: 2_000_000, value_bytes: 32, memory_mb: 64 };
-/// The same twice over: Redis's requests, on the data of memcached's.
+/// Figures of Redis's requests, on the data of memcached's.
 const RESP: Figure = Figure { protocol: Protocol::Resp, peers: &[Kind::Redis], ..BASE };
 const KIB4: Data = Data { keys: 16_384, value_bytes: 4 << 10, memory_mb: 1024 };
 const KIB100: Data = Data { keys: 1_024, value_bytes: 100 << 10, memory_mb: 1024 };
 
-/// One large value, of which only a part is looked at or changed: a mebibyte, less what memcached's limit for an
-/// item has to hold beside it.
+/// One large value, of which only a part is read or changed: a mebibyte, less what memcached's limit for an item has to hold
+/// beside it.
 const MIB: Data = Data { keys: 1, value_bytes: (1 << 20) - 256, memory_mb: 1024 };
 
 const ALL: &[Kind] = &[Kind::Null, Kind::Memcached, Kind::Redis];
@@ -216,7 +216,7 @@ pub const FIGURES: &[Figure] = &[
         ..RESP
     },
     Figure { id: "resp-incr", verb: Verb::Incr, bounds: &[against(Kind::Redis, 1.0 / 6.0)], ..RESP },
-    // The target was half of Redis's. Decision 0014 says why that is not reached.
+    // The target was half of Redis's; decision 0014 says why it is not reached.
     Figure { id: "resp-evalsha", verb: Verb::EvalSha, bounds: &[], ..RESP },
     Figure {
         id: "resp-plain",

@@ -1,10 +1,10 @@
-//! Figures held against their targets.
+//! Figures compared with their targets.
 
 use super::figures::{Data, Figure, MEMORY, MEMORY_BYTES_MAX, Reference};
 use super::report::{self, Cell, Outcome, Role, Verdict};
 use crate::peers::Kind;
 
-/// CPU time of a request over that of the older binary, at most.
+/// The largest allowed ratio of a request's CPU time to the older binary's.
 const OLDER_FACTOR_MAX: f64 = 1.03;
 
 pub(super) fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
@@ -23,7 +23,7 @@ pub(super) fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
     }
 }
 
-/// Holds every figure against its targets, and the pairs on one server against each other.
+/// Compares every figure with its targets, and the pairs on one server with each other.
 pub(super) fn judge(cells: &[Cell]) -> Vec<Verdict> {
     let cell = |id: &str, kind: Kind| {
         cells.iter().find(|cell| cell.figure.id == id && cell.kind == kind && cell.role == Role::First)

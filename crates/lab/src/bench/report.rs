@@ -37,7 +37,7 @@ pub struct Cell {
     pub kind: Kind,
     /// Whether this is the second measurement of a server.
     pub role: Role,
-    /// What each round gave.
+    /// The result of each round.
     pub samples: Vec<Sample>,
 }
 
@@ -46,13 +46,13 @@ impl Cell {
         self.samples.iter().map(field).collect()
     }
 
-    /// Which server, under which load.
+    /// The server and the load.
     pub fn name(&self) -> String {
         format!("{} under {}", self.kind.name(), self.figure.id)
     }
 
     /// More is written than fits, and not to Larder: memcached refuses some writes while its upkeep makes room. Refused writes
-    /// are counted, and measured as they are.
+    /// are counted, and measured like others.
     pub fn may_refuse(&self) -> bool {
         self.figure.data.overfills() && !self.kind.is_larder()
     }
@@ -68,17 +68,17 @@ impl Cell {
 pub struct Verdict {
     /// The figure's id.
     pub id: String,
-    /// What over what.
+    /// The two sides of the ratio.
     pub claim: String,
     /// The measured ratio; `None` if the target is no ratio.
     pub ratio: Option<Ratio>,
     /// The ratio of the best rounds of both, which disturbances of the machine reach last.
     pub of_minima: Option<f64>,
-    /// In words.
+    /// The measured figure, in words.
     pub measured: String,
-    /// In words.
+    /// The target, in words.
     pub target: String,
-    /// Whether it holds.
+    /// Whether the target is met.
     pub outcome: Outcome,
 }
 
@@ -149,7 +149,7 @@ fn table(header: &[&str], right: std::ops::Range<usize>) -> Table {
     table
 }
 
-/// What each server used for each load.
+/// The CPU time of each server for each load.
 pub fn measurements(cells: &[Cell]) -> Table {
     let header =
         ["figure", "load", "server", "CPU µs", "min", "user", "per s", "p50 µs", "p99 µs", "generator"];
@@ -173,7 +173,7 @@ pub fn measurements(cells: &[Cell]) -> Table {
     table
 }
 
-/// Why there are no figures: in one visit a thread waited for a core for more than `wait_max` percent of the time. Names the
+/// Why there are no figures: in one visit a thread waited for a core for more than `wait_max` percent of the time. It names the
 /// visit with the longest wait.
 pub fn disturbed(cells: &[Cell], wait_max: f64) -> Option<String> {
     let visits = cells.iter().flat_map(|cell| cell.samples.iter().map(move |sample| (cell, sample.waited)));

@@ -1,4 +1,4 @@
-//! One client of the experiment: takes one off a counter, exactly once, and again.
+//! A client of the experiment: subtracts one from a counter, exactly once, again and again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::dialog::{Agent, Step, Taken};
 use crate::error::Error;
 use crate::tally::Latencies;
 
-/// What a client does after it was refused.
+/// What a client does after a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// Gives this operation up and begins another.
@@ -26,11 +26,11 @@ pub enum Retry {
 
 /// The bound of the first [`Retry::Backoff`].
 const BACKOFF_MIN: Duration = Duration::from_micros(50);
-/// And of any.
+/// The bound of any [`Retry::Backoff`].
 const BACKOFF_MAX: Duration = Duration::from_millis(5);
 
 impl Retry {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Retry::Never => "never",
@@ -40,14 +40,14 @@ impl Retry {
     }
 }
 
-/// What all clients of a visit have in common.
+/// The task that all clients of a visit share.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// How the counter is changed.
+    /// The method that changes the counters.
     pub method: Method,
-    /// In which protocol.
+    /// The protocol.
     pub family: Family,
-    /// How many counters there are.
+    /// The number of counters.
     pub keys: u32,
     /// Time between read and write.
     pub think: Duration,
@@ -65,14 +65,14 @@ impl Task {
     }
 }
 
-/// What clients count.
+/// The counts of clients.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Reads that were answered with a value.
     pub reads: u64,
     /// Writes, or server-side decrements, that were answered.
     pub attempts: u64,
-    /// Attempts that happened.
+    /// Attempts that were done.
     pub stored: u64,
     /// Attempts that were refused because another client was faster.
     pub refused: u64,
@@ -80,8 +80,8 @@ pub struct Counts {
     pub given_up: u64,
     /// Blind operations after which the counter was what the client had written.
     pub believed: u64,
-    /// Replies that cannot be: no value of ours, another key's, a key that is gone, a token that did
-    /// not change.
+    /// Replies that cannot be right: a value that no client wrote, another key's, a key that is gone, a token that did not
+    /// change.
     pub wrong: u64,
     /// The first wrong reply, in words.
     pub first_wrong: Option<String>,
@@ -123,7 +123,7 @@ impl Counts {
     }
 }
 
-/// What a client does next, or waits for.
+/// The next step of a client, or the reply that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Chooses a counter.
@@ -146,7 +146,7 @@ pub struct Client {
     id: u32,
     rng: StdRng,
     stage: Stage,
-    /// To be waited before the stage.
+    /// Time to wait before the stage.
     pause: Duration,
     key: u32,
     read: Stamp,
@@ -154,11 +154,11 @@ pub struct Client {
     seq: u64,
     refusals: u32,
     began: Instant,
-    /// The counter that its last success changed, and the token it used: which must not come again.
+    /// The counter that its last success changed, and the token that it used, which must not come again.
     spent: Option<(u32, u64)>,
     /// The last result of each counter, where the server counts: the next is less.
     last: Vec<u64>,
-    /// How many of its operations happened, by counter.
+    /// How many of its operations were done, by counter.
     pub done: Vec<u32>,
 }
 
@@ -390,7 +390,7 @@ mod tests {
         let now = Instant::now();
         match client.next(now, false, &mut counts, &mut Vec::new()) {
             Step::Until(at) => assert!(at > now && at <= now + BACKOFF_MAX),
-            // A wait of nothing may be drawn, though hardly.
+            // A wait of zero may be drawn, though hardly.
             next => assert_eq!(next, Step::Request),
         }
         assert!(ask(&mut client, &mut counts).starts_with("gets "));

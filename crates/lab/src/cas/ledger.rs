@@ -21,7 +21,7 @@ pub struct Ledger {
 const BATCH: usize = 500;
 
 impl Ledger {
-    /// Stores the counters anew and notes the server's figures.
+    /// Stores the counters anew and reads the server's figures.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not do it.
@@ -82,14 +82,14 @@ impl Ledger {
         Ok(missing)
     }
 
-    /// What both sides count: its name, the clients' number, the server's number.
+    /// What both sides count: the name, the clients' number, the server's number.
     fn figures(&self, counts: &Counts, after: &Counters) -> Vec<(&'static str, u64, u64)> {
         let grown = |name| {
             let read = |counters: &Counters| counters.number(name).unwrap_or(0);
             read(after).wrapping_sub(read(&self.before))
         };
         let called = |command| after.called_since(&self.before, command);
-        // A server may count no commands: then the counters themselves have to do.
+        // A server may count no commands: then only the counters themselves are compared.
         let counted = |figures: &[(&'static str, u64, Option<u64>)]| -> Vec<(&'static str, u64, u64)> {
             figures.iter().filter_map(|&(what, ours, theirs)| Some((what, ours, theirs?))).collect()
         };
@@ -125,7 +125,7 @@ impl Ledger {
         for names in self.task.names.chunks(BATCH) {
             let mut question = Vec::new();
             names.iter().for_each(|name| protocol.get(&mut question, [name.as_bytes()]));
-            // Values have no end of their own, so a question follows whose answer ends the reply.
+            // Values have no end mark of their own, so another question follows whose answer ends the reply.
             let (last, end) = match self.control.family {
                 Family::Memcached => ("mn\r\n", "MN\r\n"),
                 Family::Redis => ("PING\r\n", "+PONG\r\n"),

@@ -46,12 +46,12 @@ pub enum Method {
     Blind,
 }
 
-/// All of them.
+/// All methods.
 pub const METHODS: [Method; 6] =
     [Method::GetsCas, Method::Meta, Method::Watch, Method::Decr, Method::Ma, Method::Blind];
 
 impl Method {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Method::GetsCas => "gets-cas",
@@ -75,7 +75,7 @@ impl Method {
             .ok_or_else(|| format!("expected one of {}", names()))
     }
 
-    /// Servers of this family know it.
+    /// Whether servers of this family have it.
     pub fn fits(self, family: Family) -> bool {
         match self {
             Method::GetsCas | Method::Meta | Method::Ma => family == Family::Memcached,
@@ -112,12 +112,12 @@ pub struct Stamp {
     pub key: u32,
     /// The client that wrote it; 0 is the lab's initial value.
     pub client: u32,
-    /// Its how-manieth write.
+    /// The number of this write among the client's.
     pub seq: u64,
 }
 
 impl Stamp {
-    /// As bytes, always as many.
+    /// The bytes of the value; their number is always the same.
     pub fn text(&self) -> String {
         let Stamp { counter, key, client, seq } = *self;
         format!("{counter:012} {key:010} {client:06} {seq:010} {:08x}", self.checksum())
@@ -128,7 +128,7 @@ impl Stamp {
         seed(counter, u64::from(client) << 40 ^ seq, key as usize) as u32
     }
 
-    /// Reads it; `None` if it is no value of the lab's.
+    /// Reads a value; `None` if the lab did not write it.
     pub fn parse(bytes: &[u8]) -> Option<Stamp> {
         let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == STAMP_BYTES)?;
         let mut fields = text.split(' ').map(|field| field.parse::<u64>().ok());
@@ -150,7 +150,7 @@ pub enum Answer<'a> {
     Value(&'a [u8], u64),
     /// There is no such key.
     Missing,
-    /// The write happened.
+    /// The write was done.
     Stored,
     /// Another client was faster.
     Refused,
@@ -158,11 +158,11 @@ pub enum Answer<'a> {
     Counter(u64),
 }
 
-/// An answer and the bytes it took; `None` when it is not whole.
+/// A result and the bytes that it took; `None` when the reply is incomplete.
 type Read<'a> = Result<Option<(Answer<'a>, usize)>, Error>;
 
 impl Method {
-    /// How its requests look; none in Redis's protocol.
+    /// The form of its requests; none in Redis's protocol.
     fn dialect(self, family: Family) -> Option<Dialect> {
         match (self, family) {
             (_, Family::Redis) => None,
@@ -173,7 +173,7 @@ impl Method {
         }
     }
 
-    /// What its requests are asked in.
+    /// The protocol of its requests.
     fn protocol(self, family: Family) -> Protocol {
         match self.dialect(family) {
             Some(Dialect::Meta) => Protocol::Meta,
@@ -196,8 +196,7 @@ impl Method {
         }
     }
 
-    /// Appends the request that writes `value`, if the counter still has `token` where the method
-    /// cares.
+    /// Appends the request that writes `value`; with a method that uses tokens, only if the counter still has `token`.
     pub fn ask_write(self, family: Family, out: &mut Vec<u8>, key: &str, value: &str, token: u64) {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         match (self, self.dialect(family)) {
@@ -216,7 +215,7 @@ impl Method {
         }
     }
 
-    /// Appends the request by which the server takes one off.
+    /// Appends the request by which the server subtracts one.
     pub fn ask_decrement(self, family: Family, out: &mut Vec<u8>, key: &str) {
         self.protocol(family).decr(out, key.as_bytes());
     }
@@ -311,7 +310,7 @@ struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// The next event; none while it is not all there.
+    /// The next event; none while it is incomplete.
     fn next(&mut self, read: impl Fn(&'a [u8]) -> Parsed<'a>) -> Result<Option<Event<'a>>, Error> {
         let read = read(&self.bytes[self.used..]).map_err(|Malformed| Error::malformed(self.bytes))?;
         Ok(read.map(|(event, used)| {
@@ -320,7 +319,7 @@ impl<'a> Reply<'a> {
         }))
     }
 
-    /// Whether the next event is there, which must be `expected`.
+    /// Whether the next event has come; it must be `expected`.
     fn follows(&mut self, read: impl Fn(&'a [u8]) -> Parsed<'a>, expected: Event<'_>) -> Result<bool, Error> {
         match self.next(read)? {
             None => Ok(false),
@@ -355,7 +354,7 @@ mod tests {
         );
     }
 
-    /// A reply is not known before its last byte, and then takes all its bytes.
+    /// A reply is incomplete before its last byte, and then takes all its bytes.
     fn whole<'a>(reply: &'a [u8], read: impl Fn(&'a [u8]) -> Read<'a>) -> Answer<'a> {
         for end in 0..reply.len() {
             assert_eq!(read(&reply[..end]).unwrap(), None, "{}", reply[..end].escape_ascii());
@@ -405,7 +404,7 @@ mod tests {
         for bad in ["", "1000000000", &stamp.text()[1..], &stamp.text().replace("0007", "+007")] {
             assert_eq!(Stamp::parse(bad.as_bytes()), None, "{bad}");
         }
-        // A digit for another is no other stamp.
+        // A stamp with another digit is not a valid stamp.
         for at in 0..STAMP_BYTES {
             let mut bytes = stamp.text().into_bytes();
             bytes[at] ^= 1;

@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::results::{Axis, Better, Column, Estimate, Kind, Latency, Plot, Point, Scale, Table, number};
 use crate::tally::Latencies;
 
-/// Fills in what the run found.
+/// Adds the tables, plots and notes of the run.
 ///
 /// # Errors
 /// [`Error::NotValid`] when a histogram cannot be packed.
@@ -62,7 +62,7 @@ const ROWS_MAX: usize = 48;
 /// Numbers of clients that are shown where there are many: alone, few, many.
 const SHOWN_CLIENTS: [u32; 5] = [1, 2, 8, 50, 100];
 
-/// Settings that are shown of a large sweep: few numbers of clients, and of everything else the least.
+/// The settings that are shown of a large sweep: few numbers of clients, and the smallest of everything else.
 struct Settings {
     clients: Vec<u32>,
     keys: u32,
@@ -97,7 +97,7 @@ impl Settings {
         self.clients.last().copied().unwrap_or(1)
     }
 
-    /// All but the number of clients is the least; of a method that is never refused any retry is.
+    /// Whether all but the number of clients is the smallest; for a method that is never refused any retry is.
     fn plain(&self, setting: &Setting) -> bool {
         setting.keys == self.keys && setting.think == self.think && self.retries_so(setting)
     }
@@ -131,7 +131,7 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&values(cell, figure))
 }
 
-/// What the original article printed: clients, operations a second, its rate of "success".
+/// The table of the original article: clients, operations a second, its rate of "success".
 const ARTICLE: [(u32, f64, f64); 11] = [
     (2, 944.0, 1.0),
     (3, 1828.0, 0.953),
@@ -146,9 +146,9 @@ const ARTICLE: [(u32, f64, f64); 11] = [
     (100, 4487.0, 0.439),
 ];
 
-/// The blind method's table: what it believes, and what really happened.
+/// The blind method's table: the updates that it believes in, and those that were done.
 fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
-    // As the original article has it: one counter, no time to think. The sweep's others are in the checks and in --json.
+    // Like the original article's: one counter, no time to think. The other settings are in the checks and in --json.
     let blind: Vec<&Cell> = cells
         .iter()
         .filter(|cell| cell.setting.method == Method::Blind && shown.plain(&cell.setting))

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::relay::{Harm, OFTEN, Trouble};
 
-/// What happens.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Connections are closed, and refused.
@@ -44,11 +44,11 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 7] =
         [Fault::Refused, Fault::Stopped, Fault::Slow, Fault::Late, Fault::Hasty, Fault::Cut, Fault::Lying];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Refused => "refused",
@@ -61,7 +61,7 @@ impl Fault {
         }
     }
 
-    /// What the fault is, for the page.
+    /// The fault in words, for the page.
     pub fn words(self) -> String {
         match self {
             Fault::Refused => "connections are closed and refused".to_owned(),
@@ -76,12 +76,12 @@ impl Fault {
         }
     }
 
-    /// The timeout that clients are given, in ms, if they can be given one.
+    /// The clients' timeout, in ms, where they have such an option.
     fn timeout_ms(self) -> u64 {
         if self == Fault::Hasty { HASTY_MS.into() } else { TIMEOUT_MS }
     }
 
-    /// The server's answers are true, if there are any.
+    /// Whether the server's answers are true, if there are any.
     pub fn is_honest(self) -> bool {
         self != Fault::Lying
     }
@@ -104,12 +104,12 @@ pub const TIMEOUT_MS: u64 = 100;
 const HASTY_MS: u32 = 2;
 const SLOW_MS: u32 = 50;
 const LATE_MS: u32 = 150;
-/// How long all is well, how long it is not, and how long the whole visit is.
+/// Time before the fault.
 const BEFORE: Duration = Duration::from_millis(200);
-/// How long there is harm.
+/// Time of the fault.
 pub const HARM: Duration = Duration::from_millis(1_000);
 const TIME: Duration = Duration::from_millis(2_200);
-/// How long a caller waits after a call that failed, as a program would that has something else to do.
+/// The pause of a caller after a call that failed, as of a program that has other work.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of the values.
 pub const VALUE_BYTES: usize = 100;
@@ -122,7 +122,7 @@ pub fn callers(language: Language) -> u64 {
     }
 }
 
-/// What came of a visit.
+/// The result of a visit.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     /// Calls that returned.
@@ -149,10 +149,10 @@ pub struct Account {
     pub ended: Option<String>,
 }
 
-/// Has a client call while something happens.
+/// Has a client make calls during a fault.
 ///
 /// # Errors
-/// When server or driver cannot be asked; that the driver ended is none.
+/// When server or driver cannot be asked; a driver that ends by itself is no error.
 pub fn visit(
     experiment: &mut Experiment,
     bench: &Bench,
@@ -195,7 +195,8 @@ pub fn visit(
         Err(error) => return Err(error),
     };
     let mut account = Account::of(&done);
-    // The relay does not see refused connections. The client's own count is used, of the whole visit, without those before.
+    // The relay does not see refused connections. The client's own count of the whole visit is used, without those before the
+    // fault.
     account.connects = match fault {
         Fault::Refused => {
             let all = done.connections.saturating_sub(relay.taken());
@@ -210,7 +211,7 @@ pub fn visit(
 }
 
 impl Account {
-    /// Values that were read, right or wrong.
+    /// Number of values that were read, right or wrong.
     pub fn values(&self) -> u64 {
         self.right + self.wrong
     }
@@ -247,8 +248,8 @@ impl Account {
     }
 }
 
-/// Checks that every call has one outcome, and that Larder's own clients are never wrong: with a server that tells the truth, and
-/// with any server if replies are verified.
+/// Checks that every call has one outcome, and that Larder's own clients are never wrong: with a server whose answers are true,
+/// and with any server if replies are verified.
 fn check(experiment: &mut Experiment, client: Client, fault: Fault, account: &Account, name: &str) {
     let Account { calls, right, wrong, misses, told, timeouts, .. } = *account;
     let checks = &mut experiment.checks;

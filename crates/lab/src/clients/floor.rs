@@ -1,4 +1,4 @@
-//! What a hit costs a loop by hand if the server does nothing: a server of fixed replies takes the servers' place.
+//! The cost of a hit for a loop by hand if the server does nothing: a server of fixed replies takes the servers' place.
 //!
 //! This is what the client and the kernel cost, and the ceiling of what can be measured. A loop by hand that is not faster here
 //! than with a server was disturbed by something else.
@@ -28,11 +28,11 @@ pub const VISITS_MIN: usize = 3;
 pub struct Floor {
     /// The client, and the number of callers.
     pub setting: Setting,
-    /// By visit.
+    /// The results, by visit.
     pub samples: Vec<Sample>,
 }
 
-/// What every reply is: the one key's value.
+/// The reply to every request: the one key's value.
 fn canned(key: u32, value_bytes: usize) -> Canned {
     let (mut name, mut bytes) = (Vec::new(), Vec::new());
     Keyspace::new(1, value_bytes).write(&mut name, Prefix::Present, key);
@@ -47,7 +47,7 @@ fn listening(canned: Canned, core: Option<usize>) -> Result<SocketAddr, Error> {
     let null = Null::bind(&Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()), canned).map_err(failed)?;
     let Address::Tcp(at) = null.address().map_err(failed)? else { unreachable!("it was bound to TCP") };
     thread::spawn(move || {
-        // If it may not be pinned, it is only slower, which does no harm to a floor.
+        // A server that may not be pinned is only slower, which does no harm to a floor.
         let _ = prefer(core);
         null.serve()
     });

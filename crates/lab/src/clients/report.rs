@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number, of_time};
 
-/// Fills in what the run found.
+/// Adds the tables and pictures of the run.
 ///
 /// # Errors
 /// None so far; a histogram may not be packed.
@@ -47,13 +47,13 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&rounds(cell, figure))
 }
 
-/// Allocations are a call's only where there is one caller and the driver counts them.
+/// The driver's allocations are those of calls only where there is one caller and the driver counts them.
 fn allocated(cell: &Cell) -> Option<Estimate> {
     let counts = matches!(cell.setting.client.language, Language::Go | Language::C | Language::Rust);
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocations)).flatten()
 }
 
-/// The allocated bytes, which Java counts, too.
+/// The allocated bytes, which the Java driver counts, too.
 fn allocated_bytes(cell: &Cell) -> Option<Estimate> {
     let counts = cell.setting.client.language != Language::Python;
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocated_bytes)).flatten()
@@ -144,7 +144,7 @@ fn figure_of(experiment: &Experiment, cells: &[Cell], target: &Target) -> Option
     }
 }
 
-/// What Larder's own clients are to reach.
+/// The targets of Larder's own clients.
 fn targets(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) {
     let mut table = Table::new("targets", "What Larder's own clients are to reach", &["figure"]);
     table.column(Column::new("measured", "", Better::Lower));
@@ -245,7 +245,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     let shown: Vec<&Cell> = cells.iter().filter(steady).collect();
     for cell in &shown {
         let cpu = |cell: &Cell| rounds(cell, |sample| sample.client_us);
-        // Callers that share a core with what they wait for are summed up.
+        // Callers share a core, so the time of one is multiplied by their number.
         let count = cell.setting.callers.count() as f64;
         let values = [
             estimate(cell, |sample| sample.client_us),
@@ -283,7 +283,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
 /// A loop by hand cannot do this many times as many calls with a server as with a server of fixed replies.
 const OVER_FLOOR_MAX: f64 = 1.1;
 
-/// Loops by hand with a server of fixed replies, beside the same with a server.
+/// Loops by hand with a server of fixed replies, beside the same loops with a server.
 fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
     let title = "A hit by hand, from a server of fixed replies that looks nothing up";
     let mut table = Table::new("floor", title, &["client", "callers"]);
@@ -389,7 +389,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-/// What came of the faults.
+/// The results of the faults.
 fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title = format!(
         "Faults: hits through a relay, timeout {} ms but where callers are hasty, {} ms of harm of 2,200",
@@ -439,7 +439,7 @@ fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
     experiment.run.notes.push(words.join("; "));
 }
 
-/// Values that clients returned beside faults of an honest server, and those that were another key's.
+/// Values that clients returned beside faults of an honest server, and values of other keys among them.
 fn truth(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title = "Values read beside faults of a server that does not lie";
     let mut table = Table::new("truth", title, &["client"]);

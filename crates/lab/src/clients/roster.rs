@@ -1,9 +1,9 @@
-//! Which clients there are: a row each.
+//! The clients of the experiment, one row each.
 
 use crate::control::Family;
 use crate::driver::build::Language;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Speaks {
     /// memcached's text protocols.
@@ -29,7 +29,7 @@ impl Speaks {
 pub struct Client {
     /// The language of its driver.
     pub language: Language,
-    /// How the driver calls it.
+    /// Its name in the driver.
     pub name: &'static str,
     /// The protocol that it speaks.
     pub speaks: Speaks,
@@ -45,13 +45,13 @@ const fn row(language: Language, name: &'static str, speaks: Speaks, features: &
 pub const BY_HAND: &str = "by hand";
 /// Larder's own client.
 pub const OWN: &str = "larder";
-/// The same client with a number in each request that its reply repeats.
+/// The same client, with a number in each request that its reply repeats.
 pub const OWN_VERIFIED: &str = "larder, replies verified";
-/// Larder's own client for programs that await.
+/// Larder's own client for async programs.
 pub const OWN_TOKIO: &str = "larder, tokio";
-/// Its façade.
+/// Its gomemcache façade.
 pub const FACADE: &str = "larder façade";
-/// gomemcache as shipped, and with a connection for each caller.
+/// gomemcache as shipped.
 pub const GOMEMCACHE: &str = "gomemcache";
 /// The same client with a pool as large as the number of callers.
 pub const GOMEMCACHE_POOL: &str = "gomemcache, pool = callers";
@@ -125,14 +125,13 @@ impl Client {
         format!("{}: {}", self.language.name(), self.name)
     }
 
-    /// Whether it has a call that stores several keys and has an answer for each.
+    /// Whether it has a call that stores several keys and returns a result for each.
     pub fn sets_several(&self) -> bool {
         let drivers = matches!(self.language, Language::Go | Language::C | Language::Rust);
         drivers && matches!(self.name, OWN | OWN_VERIFIED | OWN_TOKIO | BY_HAND)
     }
 
-    /// Whether it can say a user and a password: none of those of the text protocol can but Larder's own, and of the loops by hand
-    /// none does.
+    /// Whether it can send a user and a password. Of the clients of the text protocol Larder's own can; no loop by hand can.
     pub fn logs_in(&self) -> bool {
         let own = self.sets_several() && self.name != BY_HAND;
         own || self.speaks == Speaks::Redis

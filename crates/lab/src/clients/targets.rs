@@ -1,4 +1,4 @@
-//! What Larder's own clients are to reach, and the original article's figures.
+//! The targets of Larder's own clients, and the original article's figures.
 
 use super::roster::{BY_HAND, Client, FACADE, GOMEMCACHE, GOMEMCACHE_POOL, OWN};
 use super::visit::{Callers, Op};
@@ -10,7 +10,7 @@ pub const ARTICLE_BYTES: usize = 4;
 const USUAL_BYTES: usize = 100;
 /// Bytes of a large value.
 pub const LARGE_BYTES: usize = 300_000;
-/// Clients of the original article, and ours beside them.
+/// Clients of the original article, and Larder's beside them.
 pub const ARTICLE_CLIENTS: [&str; 4] = [GOMEMCACHE, "rainycape", BY_HAND, OWN];
 /// Its figures for a set and a get: client, ns, bytes, allocations; the middle of its three runs.
 pub const ARTICLE: [(&str, [f64; 3]); 3] = [
@@ -53,17 +53,17 @@ impl Figure {
 pub struct Target {
     /// The language.
     pub language: Language,
-    /// Which client.
+    /// The client.
     pub client: &'static str,
     /// The kind of call.
     pub op: Op,
-    /// Of values of so many bytes.
+    /// Bytes of each value.
     pub value_bytes: usize,
-    /// By how many.
+    /// The callers.
     pub callers: Callers,
-    /// What.
+    /// The figure.
     pub figure: Figure,
-    /// The most.
+    /// The largest allowed value.
     pub most: f64,
 }
 
@@ -84,7 +84,7 @@ const fn rust(op: Op, figure: Figure, most: f64) -> Target {
     Target { language: Language::Rust, ..go(OWN, op, 1, figure, most) }
 }
 
-/// A batch of sets, of which one call has an answer for each.
+/// A batch of sets: one call, with a result for each.
 const fn together(language: Language) -> Target {
     Target { language, ..go(OWN, Op::Sets, 1, Figure::CpuOver(BY_HAND), 1.2) }
 }
@@ -94,7 +94,7 @@ const fn large(language: Language) -> Target {
     Target { language, value_bytes: LARGE_BYTES, ..go(OWN, Op::Set, 1, Figure::CpuOver(BY_HAND), 1.10) }
 }
 
-/// What a runtime's own may add to a count, now and then.
+/// What the runtime itself may add to a count, now and then.
 pub const ALMOST: f64 = 0.01;
 
 /// All targets.
@@ -103,7 +103,7 @@ pub const TARGETS: &[Target] = &[
     go(OWN, Op::Set, 1, Figure::Allocations, 0.0),
     go(OWN, Op::Many, 1, Figure::Allocations, 0.0),
     go(FACADE, Op::Hit, 1, Figure::Allocations, 2.0),
-    // The caller's own Item.
+    // The allocation is the caller's own Item.
     go(FACADE, Op::Set, 1, Figure::Allocations, 1.0),
     go(OWN, Op::Hit, 1, Figure::CpuOver(BY_HAND), 1.10),
     go(OWN, Op::Set, 1, Figure::CpuOver(BY_HAND), 1.10),
@@ -140,7 +140,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// In words.
+    /// The target in words.
     pub fn words(&self) -> String {
         let what = match self.figure {
             Figure::CpuOver(other) => format!("client CPU over that of {other}"),
@@ -165,7 +165,7 @@ impl Target {
         TARGETS.iter().any(is_it)
     }
 
-    /// Whether a figure is within it.
+    /// Whether a figure meets the target.
     pub fn is_met(&self, figure: f64) -> bool {
         let counted = matches!(self.figure, Figure::Allocations | Figure::Syscalls);
         figure <= self.most + if counted { ALMOST } else { 0.0 }

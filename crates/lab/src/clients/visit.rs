@@ -1,4 +1,4 @@
-//! One visit: a client makes calls on a server for a while, and driver and server are held against each other.
+//! One visit: a client makes calls on a server for a while, and the counts of driver and server are compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,16 +19,16 @@ use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::walk::{Deed, Keys, walk};
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
-    /// Gets a key that is there.
+    /// Gets a key that exists.
     Hit,
     /// Gets a key that does not exist.
     Miss,
     /// Sets.
     Set,
-    /// Gets [`MANY`] keys that are there.
+    /// Gets [`MANY`] keys that exist.
     Many,
     /// Sets [`SETS`] keys, and has an answer for each.
     Sets,
@@ -40,10 +40,10 @@ pub const MANY: u64 = 100;
 pub const SETS: u64 = 64;
 
 impl Op {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Op; 5] = [Op::Hit, Op::Set, Op::Many, Op::Sets, Op::Miss];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Op::Hit => "hit",
@@ -80,7 +80,7 @@ pub enum Callers {
 }
 
 impl Callers {
-    /// How many.
+    /// The number of callers.
     pub fn count(self) -> u64 {
         match self {
             Callers::Steady(count) | Callers::Burst(count) => count,
@@ -102,11 +102,11 @@ impl fmt::Display for Callers {
 pub struct Setting {
     /// The client.
     pub client: Client,
-    /// What.
+    /// The kind of call.
     pub op: Op,
     /// The size of values.
     pub value_bytes: usize,
-    /// How many at once.
+    /// The callers.
     pub callers: Callers,
 }
 
@@ -118,7 +118,7 @@ impl Setting {
     }
 }
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// µs a call, of the whole visit.
@@ -144,7 +144,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What the driver knows by itself.
+    /// The figures that the driver counts by itself.
     pub fn of(done: &Done) -> Sample {
         let calls = done.calls.max(1) as f64;
         Sample {
@@ -180,7 +180,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Calls of a visit in which system calls are counted.
 const COUNTED: u64 = 200;
 
-/// Drivers, and where keys are.
+/// Drivers, and the places of keys.
 pub struct Bench {
     core: Option<usize>,
     drivers: BTreeMap<Language, Driver>,
@@ -188,7 +188,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With drivers on `core`, and keys of these sizes.
+    /// A bench with drivers on `core`, and keys of these sizes.
     pub fn new(core: Option<usize>, sizes: &[usize]) -> Bench {
         Bench { core, drivers: BTreeMap::new(), sizes: sizes.to_vec() }
     }
@@ -206,7 +206,7 @@ impl Bench {
         }
     }
 
-    /// A driver of its own, for what may leave something behind.
+    /// Another driver, for visits that may leave something behind.
     ///
     /// # Errors
     /// As [`Bench::driver`].
@@ -214,16 +214,16 @@ impl Bench {
         Driver::start_command(language.build()?, self.core)
     }
 
-    /// Stores what calls want to find.
+    /// Stores the keys that calls expect.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// When the server refuses it.
     pub fn fill(&self, experiment: &Experiment, contender: usize) -> Result<(), Error> {
         let contender = &experiment.contenders[contender];
         contender.control.flush()?;
         for &value_bytes in &self.sizes {
             let space = self.keyspace(value_bytes);
-            // What a walk calls the number of keys is the number behind the last.
+            // A walk of the keys ends at the number behind the last.
             let end = Keyspace { count: space.first + space.count, ..space };
             let keys = Keys { space: end, first: space.first, step: 1 };
             let deed = Deed::Write { sizes: Sizes::Fixed(value_bytes), version: VERSION, ttl_s: 0 };
@@ -243,7 +243,7 @@ impl Bench {
         Keyspace { first: at as u32 * SIZE_STEP, ..space }
     }
 
-    /// What the driver is to do on a server.
+    /// The driver's job on a server.
     ///
     /// # Errors
     /// When it has no address that drivers reach.
@@ -259,7 +259,7 @@ impl Bench {
         let job = Job {
             client: setting.client.name.to_owned(),
             by_hand: setting.client.name == super::roster::BY_HAND,
-            // Else a large value waits 40 ms for its last segment: `larder lab matrix` is about that.
+            // Without it a large value waits 40 ms for its last segment: `larder lab matrix` is about that.
             nodelay: true,
             op: setting.op.number(),
             first: if setting.op == Op::Miss { ABSENT_FIRST } else { space.first },
@@ -292,7 +292,7 @@ impl Bench {
     ) -> Result<(Sample, Waited), Error> {
         let job = Job {
             time_ns: time.as_nanos() as u64,
-            // The first burst connects: it is what bursts are about.
+            // The first burst connects: bursts are about that.
             cold: matches!(setting.callers, Callers::Burst(_)),
             ..self.job(experiment, contender, setting)?
         };
@@ -327,7 +327,7 @@ impl Bench {
         tracer: Tracer,
     ) -> Result<Option<f64>, Error> {
         let mut counts = [0; 2];
-        // What a closing client costs is in both.
+        // The cost of closing a client is in both.
         for (count, calls) in counts.iter_mut().zip([0, COUNTED]) {
             let job = Job { ops_min: calls, ops_max: calls, ..self.job(experiment, contender, setting)? };
             let driver = self.driver(setting.client.language)?;

@@ -1,4 +1,4 @@
-//! What a connection knows of the keys that only it changes, and whether replies agree.
+//! The contents of keys that only this connection changes, and the comparison of replies with them.
 
 use larder_protocol::client::Event;
 
@@ -8,7 +8,7 @@ use crate::tally::Tally;
 use crate::value::{self, Flaw, NAMED_BYTES_MIN};
 use crate::workload::{Verb, Workload};
 
-/// What a key holds, in a word: 0 is unknown, 1 nothing, else a version or a number plus 2.
+/// A key's contents in a word: 0 is unknown, 1 nothing, else a version or a number plus 2.
 pub(super) struct Known;
 
 impl Known {
@@ -23,7 +23,7 @@ impl Known {
 /// The token of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
-    /// The last that was read.
+    /// The last token that was read.
     pub(super) value: u64,
     /// The key was not changed since.
     live: bool,
@@ -62,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// A value was read. All that the lab writes has client flags 0.
+    /// A value was read. All values of the lab have client flags 0.
     #[inline]
     pub(super) fn verify(
         &mut self,
@@ -118,7 +118,7 @@ impl Connection {
         let KeyAt { slot, id, .. } = script.keys[self.key];
         self.changed(slot);
         let Some(known) = self.known.get_mut(slot as usize) else { return };
-        // The fill's and small values name no version.
+        // The fill's and small values have no version.
         if workload.value_bytes(id) < NAMED_BYTES_MIN {
             return;
         }
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// A number was answered to an addition of one.
+    /// An addition of one replied with a number.
     pub(super) fn counted<const VERIFY: bool>(
         &mut self,
         script: &Script,
@@ -165,7 +165,7 @@ impl Connection {
         tally.counted += 1;
         let Some(known) = self.known.get_mut(slot as usize).filter(|_| VERIFY) else { return };
         let last = std::mem::replace(known, Known::holds(number));
-        // Redis counts from 0 where there is nothing.
+        // Redis counts from 0 where the key does not exist.
         let anew = last == Known::ABSENT || (workload.may_lose() && number == 1);
         if last != Known::UNKNOWN && !anew && last + 1 != Known::holds(number) {
             tally.mistake(|| format!("number {id} is {number} after it was {}", last - 2));
@@ -207,14 +207,14 @@ impl Connection {
         }
     }
 
-    /// A key was changed: its token is no more.
+    /// The key was changed: its token is invalid.
     fn changed(&mut self, slot: u32) {
         if let Some(token) = self.tokens.get_mut(slot as usize) {
             token.live = false;
         }
     }
 
-    /// Others change the key, too.
+    /// Whether other connections change the key, too.
     fn is_shared(&self, slot: u32) -> bool {
         slot as usize >= self.known.len()
     }
@@ -298,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// A reply to one command of a transaction: whether it was the last. `None` if it is none.
+    /// A reply to one command of a transaction: returns whether it was the last. `None` if it is no such reply.
     pub(super) fn step<const VERIFY: bool>(
         &mut self,
         event: Event<'_>,

@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
 
 impl Connection {
-    /// Receives what has come, and records the windows that are completely answered. Returns their number.
+    /// Receives the bytes that have come, and records the windows that are answered completely. Returns their number.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -32,8 +32,7 @@ impl Connection {
         };
         self.held.clear();
         let mut bytes = &buffer[..held + received];
-        // A count more, so that the script can be read while the connection changes; it is given back
-        // before anything is sent.
+        // A second reference, so that the script can be read while the connection changes; it is dropped before the next send.
         let script = Arc::clone(&self.script);
         let parse = match (workload.protocol, check) {
             (_, Check::Length) => Self::count,
@@ -114,8 +113,7 @@ impl Connection {
         Ok(used)
     }
 
-    /// [`Check::Parse`] and [`Check::Verify`]: reads replies up to the end of the window; returns how
-    /// many bytes they took.
+    /// [`Check::Parse`] and [`Check::Verify`]: reads replies up to the end of the window; returns how many bytes they took.
     fn parse<G: Grammar, const VERIFY: bool>(
         &mut self,
         bytes: &[u8],

@@ -44,13 +44,13 @@ const fn cc(arguments: &'static [&'static str]) -> Step {
     Step { folder: "crates/lab/drivers/c", program: "cc", arguments, environment: &[], package }
 }
 
-/// What is built with cargo, by its lock file.
+/// A plan for cargo, by its lock file.
 const fn cargo(folder: &'static str) -> Step {
     let arguments = &["build", "--release", "--locked", "--quiet", "--target-dir", "built"];
     Step { folder, program: "cargo", arguments, environment: &[], package: "cargo" }
 }
 
-/// Languages whose drivers were built without some of their clients. That was reported once, and is not tried again.
+/// Languages whose drivers were built without some of their clients. That is reported once, and not tried again.
 static LESSER: Mutex<BTreeSet<Language>> = Mutex::new(BTreeSet::new());
 
 /// A driver that the lab can build.
@@ -68,7 +68,7 @@ pub enum Language {
     Java,
 }
 
-/// A tool's part in a build.
+/// A program's part in a build.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Step {
     /// The working directory, below the folder of the sources.
@@ -76,11 +76,11 @@ struct Step {
     program: &'static str,
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
-    /// What Debian calls the package that has the program.
+    /// The Debian package of the program.
     package: &'static str,
 }
 
-/// Packages of a virtual environment: those of the lock file and no other.
+/// Packages of a virtual environment: exactly those of the lock file.
 const PIP: &[&str] = &[
     "-m",
     "pip",
@@ -121,7 +121,7 @@ const JAVA: &[Step] = &[
     java("javac", "default-jdk-headless", &["-d", "classes", "-cp", "jars/*", "Driver.java"]),
 ];
 
-/// What a driver is made from, by what, and how it is started.
+/// How a driver is built, and how it is started.
 struct Plan {
     sources: &'static [(&'static str, &'static str)],
     steps: &'static [Step],
@@ -130,11 +130,11 @@ struct Plan {
 }
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Language; 5] =
         [Language::Go, Language::C, Language::Rust, Language::Python, Language::Java];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Language::Go => "go",
@@ -145,7 +145,7 @@ impl Language {
         }
     }
 
-    /// How its driver is built where a tool is missing that not all of its clients need.
+    /// The plan for a driver where a tool is missing that not all of its clients need.
     fn lesser_plan(self) -> Option<Plan> {
         match self {
             Language::C => Some(Plan { sources: sources::C, steps: C, start: C_START }),
@@ -236,7 +236,7 @@ fn cache() -> PathBuf {
     home.unwrap_or_else(env::temp_dir).join("larder/drivers")
 }
 
-/// Builds in a folder of this process's own. Two labs may build at once: the first to be done has the name.
+/// Builds in a folder of this process. Two labs may build at once: the first that is done gets the name.
 fn make(plan: &Plan, folder: &Path) -> Result<(), Error> {
     let file = |path: &Path, error: std::io::Error| Error::File(path.to_owned(), error.to_string());
     let own = folder.with_extension(process::id().to_string());
@@ -277,7 +277,7 @@ fn take(step: &Step, own: &Path) -> Result<(), Error> {
     Err(Error::Peer(complaint(&String::from_utf8_lossy(&said), step.package)))
 }
 
-/// What to do about the error of a tool, in a line.
+/// How to fix the error of a tool, in a line.
 fn complaint(said: &str, package: &str) -> String {
     let is_one = |line: &&str| {
         let line = line.to_lowercase();

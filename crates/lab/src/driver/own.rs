@@ -1,9 +1,8 @@
 //! The driver of Larder's own client: `larder lab drive`, a process with the protocol of all drivers.
 //!
 //! It stores and deletes in the four ways of the client: one by one, 64 together, as a stream, and quietly. It reads one by
-//! one, or many keys with one call. A write by a stream counts as queued; the stream's barrier reports the results, and what
-//! was refused or is unknown counts as an error in the end. Keys are rendered as calls are made, values beforehand, as in the
-//! driver in C.
+//! one, or many keys with one call. A write by a stream counts as queued; the stream's barrier reports the results, and refused
+//! or unknown ones count as errors in the end. Keys are rendered as calls are made, values beforehand, as in the driver in C.
 
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
@@ -21,22 +20,22 @@ use crate::value;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Each is waited for.
+    /// The client waits for each reply.
     #[default]
     OneByOne,
     /// This many are sent together, and acknowledged together.
     Batch,
     /// Sent without waiting, acknowledged later.
     Stream,
-    /// As a stream, where the server answers only refusals.
+    /// Like a stream, but the server replies only to refused requests.
     Quiet,
 }
 
 impl Way {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Way; 4] = [Way::OneByOne, Way::Batch, Way::Stream, Way::Quiet];
 
-    /// It makes calls that write, or read, and that want no reply, or one.
+    /// Whether calls that write, or read, and that want no reply, or one, can be made in this way.
     pub fn takes(self, writes: bool, noreply: bool) -> bool {
         match self {
             Way::OneByOne => !noreply,
@@ -45,7 +44,7 @@ impl Way {
         }
     }
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Way::OneByOne => "larder-client",
@@ -56,7 +55,7 @@ impl Way {
     }
 }
 
-/// As long as libmemcached waits.
+/// The timeout of libmemcached.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What a call does, by the numbers that all drivers have.
 const SET: u8 = 0;
@@ -103,7 +102,7 @@ fn say(what: &impl Serialize) -> Result<(), Error> {
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(failed)
 }
 
-/// Results of calls so far.
+/// Results of the calls so far.
 #[derive(Default)]
 struct Tally {
     ok: u64,
@@ -376,7 +375,7 @@ fn run(job: &Job, hear: &mut impl FnMut() -> Result<Option<String>, Error>) -> R
         ..Done::default()
     })?;
     if job.leave {
-        // Gone without a word: nothing is dropped, and so nothing flushed.
+        // The process ends at once: nothing is dropped, and so nothing flushed.
         std::process::exit(0);
     }
     Ok(())

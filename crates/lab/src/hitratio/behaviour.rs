@@ -35,7 +35,7 @@ pub struct Case {
     value_bytes: u64,
 }
 
-/// What a server came to.
+/// The results of a server.
 #[derive(Debug, Default)]
 struct Found {
     /// Keys that it held when it was full, and the share of hits, by round.
@@ -66,7 +66,7 @@ pub fn cases(
 }
 
 impl Case {
-    /// Labels of its lines.
+    /// Labels of its rows.
     fn labels(&self) -> [String; 3] {
         let after = self.after.map_or("unread keys", |after| after.name);
         [self.pattern.name.to_owned(), format!("{} B", self.value_bytes), after.to_owned()]
@@ -77,7 +77,7 @@ impl Case {
         format!("{pattern}, values of {bytes}, after {after}")
     }
 
-    /// The courses in order; the last is the one that counts.
+    /// The courses in order; the last one is counted.
     fn courses(&self, fits: u64) -> Vec<Course> {
         let before = self.after.map(|after| Course::new(after.shape, fits, PART_BEFORE, false));
         let course = Course::new(self.pattern.shape, fits, PART, self.after.is_some());
@@ -88,7 +88,7 @@ impl Case {
     fn requests(&self, memory_bytes: u64) -> u64 {
         let fits = memory_bytes / self.value_bytes;
         let lengths = self.after.into_iter().chain([self.pattern]).map(|pattern| pattern.shape.lengths(fits));
-        // It is filled beforehand, somewhat more than full.
+        // It is filled beforehand, to somewhat more than its limit.
         2 * fits + lengths.map(|(warm, counted)| warm + counted).sum::<u64>()
     }
 
@@ -117,7 +117,7 @@ impl Case {
         ratio
     }
 
-    /// A visit to a server; keys that fit and the share of hits.
+    /// Visits a server; returns the keys that fit and the share of hits.
     fn visit(
         &self,
         experiment: &mut Experiment,
@@ -201,7 +201,7 @@ fn report(
     plot.caption = "Shares are of what each server itself holds.".to_owned();
     let mut kept = vec![0; variants.len()];
     let mut points: Vec<Vec<Point>> = vec![Vec::new(); variants.len()];
-    // Servers that hold as many keys have one LRU beside them.
+    // Servers that hold as many keys share one LRU beside them.
     let mut known: HashMap<(usize, u64), f64> = HashMap::new();
     for (case, variant, found) in visits {
         let (asked, name) = (&cases[*case], &variants[*variant].name);
@@ -249,7 +249,7 @@ impl Case {
     }
 }
 
-/// What a pattern does, in words.
+/// The pattern in words.
 pub fn describe(shape: Shape) -> String {
     match shape {
         Shape::Later { distance, reads: 1 } => {

@@ -7,10 +7,10 @@
 //! log-normal of σ 0.8, as the clusters with published histograms do. Only these figures are used:
 //! arrivals are independent, as they are not in the traces.
 
-/// How values are sized.
+/// Sizes of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
-    /// About this mean.
+    /// Sizes around this mean.
     Mean(f64),
     /// Sizes with their weights.
     List(&'static [(usize, f64)]),
@@ -21,13 +21,13 @@ pub enum Values {
 pub struct Stream {
     /// Its name.
     pub name: &'static str,
-    /// Keys from this length to that.
+    /// The shortest and the longest key.
     pub key_bytes: (usize, usize),
     /// Sizes of values.
     pub values: Values,
     /// Exponent of popularity.
     pub zipf: f64,
-    /// Share of requests for keys that are asked for only once.
+    /// Share of requests for keys that are requested only once.
     pub lone: f64,
     /// Times to live in seconds with their weights; 0 is for ever.
     pub ttls: &'static [(u32, f64)],

@@ -1,6 +1,5 @@
 //! The client that runs a pattern, in order: one connection, with requests together as far as none depends on the answer to
 //! another.
-//! to another.
 //!
 //! ```text
 //! some steps: sets and gets in one piece ─▶ their replies ─▶ sets of loads that missed ─▶ the next
@@ -19,14 +18,14 @@ use crate::error::Error;
 use crate::shift::seen::Seen;
 use crate::value;
 
-/// Steps that are asked together at most.
+/// Steps that are sent together at most.
 const STEPS_MAX: u64 = 32;
-/// A group is also at most this part of what fits, so that a loaded value is there when it is asked for again.
+/// A group is also at most this part of the keys that fit, so that a loaded value still exists when it is read again.
 const STEPS_SHARE: u64 = 32;
 /// Longer than any course takes.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// A course under way.
+/// A course that is running.
 pub struct Walker {
     course: Course,
     steps: u64,
@@ -38,7 +37,7 @@ pub struct Walker {
     /// Loads that missed among `requests`; they are written next.
     missed: Vec<Request>,
     loading: bool,
-    /// A write was refused: an older value may be there.
+    /// A write was refused, so the key may have an older value.
     refused: bool,
     key: Vec<u8>,
 }
@@ -68,7 +67,7 @@ fn name(id: u64) -> u32 {
     value::seed(id, 0, 0) as u32
 }
 
-/// Adds to a count, whatever the time.
+/// Adds to a count, without a time.
 fn count(seen: &mut Seen) -> &mut crate::shift::seen::Bin {
     seen.bin(Duration::ZERO, Duration::MAX)
 }
@@ -154,7 +153,7 @@ impl Agent for Walker {
             Answer::Miss => {
                 count(seen).gets += 1;
                 let loads = request.verb == Verb::Load;
-                // Asked for twice in one piece it is written once.
+                // A key that is loaded twice in one group is written once.
                 let new = loads && self.missed.iter().all(|missed| missed.id != request.id);
                 if new {
                     self.missed.push(request);
@@ -196,7 +195,7 @@ mod tests {
         Walker::new(Course::new(shape, fits, 0, false), fits, Protocol::Classic, 24)
     }
 
-    /// Runs a course on a map that keeps writes, or on one that holds nothing; returns what was read and the share of hits.
+    /// Runs a course on a map that keeps writes, or on one that holds nothing; returns the reads and the share of hits.
     fn walked(shape: Shape, fits: u64, keeps: bool) -> (Seen, f64) {
         let now = Instant::now();
         let (mut walker, mut seen) = (walker(shape, fits), Seen::default());
@@ -255,7 +254,7 @@ mod tests {
         let (seen, ratio) = walked(Shape::Return { distance: 0.5 }, 100, false);
         let (gets, hits, sets) = seen.totals();
         assert_eq!((hits, ratio), (0, 0.0));
-        // Of a piece a key may be asked for twice.
+        // A group may load a key twice.
         assert!(sets <= gets && sets * 10 > gets * 9, "{gets} gets, {sets} sets");
     }
 

@@ -5,9 +5,9 @@
 //! store full of keys that are never read ─▶ pattern, warmed ─▶ counted
 //! ```
 //!
-//! A pattern runs step by step; a step is some requests. Distances are shares of what fits: the number of keys of this size that
-//! a cache of this memory holds. Only the standard library is used, since the store's bench of hit ratios and its tests run the
-//! same patterns.
+//! A pattern runs step by step; a step is some requests. Distances are shares of the keys that fit: the number of keys of this
+//! size that a cache of this memory holds. Only the standard library is used, since the store's bench of hit ratios and its tests
+//! run the same patterns.
 
 /// Before a pattern begins, the cache is filled with this many tenths of what its memory can hold.
 const FILL_TENTHS: u64 = 15;
@@ -21,25 +21,25 @@ const TURNED_AFTER: u64 = 2;
 pub struct Request {
     pub id: u64,
     pub verb: Verb,
-    /// Its hits count for the pattern.
+    /// Whether its hits count for the pattern.
     pub counts: bool,
-    /// Which of the writes to its key this is, or the last that was.
+    /// The number of this write among those of its key, or of the last write.
     #[allow(dead_code, reason = "who checks no values does not look")]
     pub version: u32,
 }
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// A write.
     Set,
-    /// A read; a miss is left at that.
+    /// A read; nothing follows a miss.
     Get,
     /// A read, with a write if it misses.
     Load,
 }
 
-/// What a pattern does; distances are shares of what fits.
+/// The kind of a pattern; distances are shares of the keys that fit.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// Written once, read `reads` times at equal distances up to this one.
@@ -48,12 +48,12 @@ pub enum Shape {
     Sessions { distance: f64, times: u32 },
     /// Loaded, and once more after this distance.
     Return { distance: f64 },
-    /// Loaded by popularity, over this many times what fits; a share of requests is for keys that come once.
+    /// Loaded by popularity, over this many times the keys that fit; a share of requests is for keys that come once.
     Zipf { alpha: f64, over: f64, lone: f64 },
-    /// Loaded one after the other, round and round, over this share of what fits.
+    /// Loaded one after the other, round and round, over this share of the keys that fit.
     Loop { over: f64 },
-    /// Zipf over four times what fits. Whenever `every` of what fits was written, other keys become popular. Counting begins one
-    /// memory later.
+    /// Zipf over four times the keys that fit. Whenever `every` of these was written, other keys become popular. Counting begins
+    /// one memory later.
     Redrawn { alpha: f64, every: f64 },
 }
 
@@ -69,7 +69,7 @@ pub enum Bound {
     BetterOfLrus(f64),
 }
 
-/// A row.
+/// A pattern with its name and the expected result.
 #[derive(Debug)]
 pub struct Pattern {
     pub name: &'static str,
@@ -92,7 +92,7 @@ impl Pattern {
 /// Fewer keys than this are few.
 pub const FEW_KEYS: u64 = 2_000;
 
-/// The part of keys that only fill.
+/// The part of keys that only fill the cache.
 const FILL_PART: u64 = 1 << 20;
 
 const fn row(name: &'static str, shape: Shape, bound: Bound) -> Pattern {
@@ -113,7 +113,7 @@ pub const PATTERNS: &[Pattern] = &[
     row("return-0.2", Shape::Return { distance: 0.2 }, Bound::Hits(0.98)),
     row("return-0.5", Shape::Return { distance: 0.5 }, Bound::Hits(0.98)),
     row("return-0.8", Shape::Return { distance: 0.8 }, Bound::Hits(0.98)),
-    // The store's lead over an LRU, less 0.003 to 0.005, of the least that was measured with many keys (8 to 64 MB, values of
+    // The store's lead over an LRU, less 0.003 to 0.005, at the least that was measured with many keys (8 to 64 MB, values of
     // 1,000 B) and with few (164 and 662 of 100 KB).
     row(
         "zipf-0.7",
@@ -148,7 +148,7 @@ impl Random {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
-    /// In [0, 1).
+    /// A number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -173,7 +173,7 @@ impl Shape {
     }
 }
 
-/// A pattern under way.
+/// A running pattern.
 pub struct Running {
     shape: Shape,
     /// Keys that fit.
@@ -184,7 +184,7 @@ pub struct Running {
     base: u64,
     /// Sums of popularity.
     shares: Vec<f64>,
-    /// Of each place the session that has it, and how often it was used.
+    /// For each place, the session that has it, and how often it was used.
     sessions: Vec<(u64, u32)>,
     fresh: u64,
     /// How often popularity was drawn, and keys written since.
@@ -227,7 +227,7 @@ impl Running {
         Running { shape, fits, step: 0, random, base, shares, sessions, fresh, drawn: 0, written: 0 }
     }
 
-    /// Whether a write went to a key that was not there, for a pattern that goes by that.
+    /// Records a write to a key that did not exist, for patterns that depend on it.
     pub fn note_written(&mut self) {
         self.written += 1;
     }
@@ -299,23 +299,23 @@ impl Running {
 pub struct Course {
     running: Running,
     fits: u64,
-    /// Requests before those that are counted, and their number.
+    /// Number of requests before the counted ones, and of those.
     warm: u64,
     counted: u64,
-    /// Made and answered so far; writes among them.
+    /// Requests so far, and the writes among them.
     requests: u64,
     written: u64,
-    /// The first that is counted.
+    /// The first request that is counted.
     from: u64,
-    /// It follows another.
+    /// The pattern follows another.
     turned: bool,
     gets: u64,
     hits: u64,
 }
 
 impl Course {
-    /// The pattern where `fits` keys fit; `turned`: after another, and counted when two memories were written at most. `part` is
-    /// another for each pattern of a run.
+    /// The pattern where `fits` keys fit; `turned`: after another, and counted when two memories were written at most. `part`
+    /// differs for each pattern of a run.
     pub fn new(shape: Shape, fits: u64, part: u64, turned: bool) -> Course {
         let running = Running::new(shape, fits, part);
         let (warm, counted) = shape.lengths(fits);
@@ -330,7 +330,7 @@ impl Course {
         Course { warm: keys, counted: 0, from: keys, ..course }
     }
 
-    /// All was asked that is to be.
+    /// Whether all requests were made.
     pub fn is_done(&self) -> bool {
         self.requests >= self.from + self.counted
     }
@@ -340,7 +340,7 @@ impl Course {
         self.running.step(requests);
     }
 
-    /// What came of a request: it was a hit; it wrote a key that was not there.
+    /// Records the result of a request: whether it was a hit, and whether it wrote a key that did not exist.
     pub fn note(&mut self, request: Request, hit: bool, new: bool) {
         if new {
             self.running.note_written();

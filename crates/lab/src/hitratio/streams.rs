@@ -14,7 +14,7 @@ const QUICK: [&str; 2] = ["cluster52", "cluster25"];
 const SCORES: [f64; 8] = [0.0784, 0.2372, 0.4023, 0.5791, 0.7764, 1.0100, 1.3180, 1.8627];
 const SIGMA: f64 = 0.8;
 
-/// Sizes of this mean, log-normal.
+/// Sizes with this mean, log-normal.
 fn around(mean: f64) -> Sizes {
     let raw: Vec<f64> = SCORES.iter().flat_map(|z| [(-SIGMA * z).exp(), (SIGMA * z).exp()]).collect();
     let scale = mean * raw.len() as f64 / raw.iter().sum::<f64>();
@@ -22,7 +22,7 @@ fn around(mean: f64) -> Sizes {
 }
 
 impl Stream {
-    /// It is part of a quick run.
+    /// Whether it is part of a quick run.
     pub fn is_quick(&self) -> bool {
         QUICK.contains(&self.name)
     }
@@ -52,7 +52,7 @@ impl Stream {
         }
     }
 
-    /// In words.
+    /// The stream in words.
     pub fn describe(&self) -> String {
         let (least, most) = self.key_bytes;
         let plan = self.plan(64, 1.0);
@@ -66,7 +66,7 @@ impl Stream {
     }
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug)]
 pub enum Named {
     /// A stream.
@@ -80,7 +80,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// The streams that it stands for.
+    /// The streams of this name.
     pub fn streams(self) -> Vec<&'static Stream> {
         match self {
             Named::Stream(stream) => vec![stream],
@@ -89,7 +89,7 @@ impl Named {
         }
     }
 
-    /// The patterns that it stands for.
+    /// The patterns of this name.
     pub fn patterns(self) -> Vec<&'static Pattern> {
         match self {
             Named::Pattern(pattern) => vec![pattern],

@@ -29,7 +29,7 @@ const TRIES: usize = 4;
 /// Size of a value that the trace does not give.
 const UNTOLD_BYTES: usize = 100;
 
-/// What a server came to.
+/// The results of a server.
 #[derive(Debug, Default)]
 struct Found {
     limit_mb: Option<u32>,
@@ -38,7 +38,7 @@ struct Found {
     misses: Vec<f64>,
 }
 
-/// Replays it on every server; returns a sentence on the misses.
+/// Replays the trace on every server; returns a sentence on the misses.
 ///
 /// # Errors
 /// A server cannot be started, a connection fails, or the trace cannot be read or has no read ([`Error::File`]).
@@ -178,7 +178,7 @@ fn report(
     )
 }
 
-/// What an LRU by bytes comes to.
+/// The results of an LRU by bytes.
 #[derive(Debug, Default)]
 struct Oracle {
     reads: u64,
@@ -358,7 +358,7 @@ mod tests {
             (oracle.reads, oracle.misses, oracle.first_reads)
         };
         assert_eq!(of(4_000, u64::MAX), (80, 40, 40));
-        // The last twenty of each 32 that were asked together are kept, and read in the next or not at all.
+        // The last twenty of each 32 that are sent together stay, and are read in the next group or not at all.
         assert_eq!(of(2_000, u64::MAX), (80, 60, 40));
         assert_eq!(of(4_000, 50), (50, 40, 40));
         std::fs::remove_file(path).unwrap();

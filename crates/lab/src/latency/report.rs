@@ -9,7 +9,7 @@ use crate::results::{
 use crate::stats::{ROUNDS_MIN, median};
 use crate::tally::{Latencies, late_at};
 
-/// Fills in what the run found.
+/// Adds the tables, curves and notes of the run.
 ///
 /// # Errors
 /// [`Error::NotValid`] when a histogram cannot be packed.
@@ -87,7 +87,7 @@ fn valid(cell: &Cell) -> impl Iterator<Item = &Sample> {
     cell.samples.iter().filter(|sample| sample.fault().is_none())
 }
 
-/// The visits that figures are made of; none if too few of a rung are left.
+/// The visits of which figures are made; none if too few of a rung are left.
 fn shown(cell: &Cell) -> impl Iterator<Item = &Sample> {
     let enough = is_most(valid(cell).count(), cell);
     valid(cell).filter(move |_| enough)
@@ -128,7 +128,7 @@ fn is_most(visits: usize, cell: &Cell) -> bool {
     2 * visits > cell.samples.len()
 }
 
-/// What was left out of a rung, and which figures are missing for that.
+/// The visits that were left out of a rung, and the figures that are missing for that.
 fn left_out(cell: &Cell) -> Option<String> {
     let (all, left) = (cell.samples.len(), valid(cell).count());
     let missing = if !is_most(left, cell) {
@@ -142,7 +142,7 @@ fn left_out(cell: &Cell) -> Option<String> {
 }
 
 /// The highest load of a round at which its 99th percentile, and those of all lower loads, are below the bound; 0 if there is
-/// none. Visits that are left out do not count. `None` if the bound lies beside such a visit, so that its side is unknown.
+/// none. Visits that are left out do not count. `None` if the bound lies beside such a visit, so that its place is unknown.
 fn kept(cells: &[Cell], seat: Seat, round: usize) -> Option<f64> {
     let mut ladder: Vec<&Cell> = cells.iter().filter(|cell| cell.seat == seat).collect();
     ladder.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
@@ -166,7 +166,7 @@ fn found(rounds: &[Option<f64>]) -> Option<Estimate> {
     (2 * known.len() > rounds.len()).then(|| Estimate::of(&known)).flatten()
 }
 
-/// The ladder's answer of a seat, by rounds, in words.
+/// The result of a seat's ladder, by rounds, in words.
 fn in_words(rounds: &[Option<f64>], highest: f64) -> String {
     match found(rounds) {
         None => "not known".to_owned(),
@@ -267,7 +267,7 @@ mod tests {
 
     const SEAT: Seat = Seat { contender: 0, again: false };
 
-    /// A visit with this 99th percentile, and a generator that was that late, or in time.
+    /// A visit with this 99th percentile, and a generator that was late, or in time.
     fn visit(p99_us: u64, late: bool) -> Sample {
         let of = |us: u64| {
             let mut latencies = Latencies::default();
@@ -304,11 +304,11 @@ mod tests {
         };
         // The generator's own delay broke the bound between two loads that kept it.
         assert_eq!(ladder([(300, false), (40_000, true), (900, false)]), Some(95.0));
-        // Where the bound lies is not known: below that visit or above it.
+        // The place of the bound is unknown: below that visit or above it.
         assert_eq!(ladder([(300, false), (40_000, true), (5_000, false)]), None);
         assert_eq!(ladder([(300, false), (300, true), (5_000, false)]), None);
         assert_eq!(ladder([(300, false), (400, false), (900, true)]), None);
-        // A value above the bound decides nothing.
+        // A value above the bound does not matter.
         assert_eq!(ladder([(300, false), (5_000, false), (900, true)]), Some(50.0));
     }
 
@@ -334,7 +334,7 @@ mod tests {
         );
         assert!(rung(3, 6).unwrap().ends_with("too few are left to say anything"));
         assert!(rung(1, 2).unwrap().ends_with("too few are left to say anything"));
-        // It has no figure, no point of a curve, and no histogram.
+        // The visit has no figure, no point of a curve, and no histogram.
         let p99 = |late: usize| {
             let cell = cell(50, (0..6).map(|at| visit(100, at < late)).collect());
             (estimate(&cell, |s| s.service.quantile_us(0.99)).is_some(), quantile(&cell, 0.99).is_some())

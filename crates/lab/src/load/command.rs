@@ -1,7 +1,7 @@
 //! Commands of the user, with checks of their replies.
 //!
-//! A turn is a key with all commands for it, one after the other. A client sends some turns together and takes their replies. It
-//! continues when they are answered, or when a clock says so.
+//! A turn is a key with all commands for it, one after the other. A client sends some turns together and reads their replies. It
+//! continues when they are answered, or at times of a clock.
 
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,10 @@ struct Client<'t> {
     chooser: Chooser,
     pace: Pace,
     version: u64,
-    /// Keys of the window under way, and replies that have come.
+    /// Keys of the window under way, and the number of replies so far.
     keys: Vec<u32>,
     answered: usize,
-    /// Counts are kept by the second, from then on.
+    /// Counts are kept by the second, from this time on.
     origin: Option<Instant>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -104,7 +104,7 @@ impl Agent for Client<'_> {
         let id = self.keys[turn];
         let templates = self.templates;
         let template = &templates[which];
-        // As it was when the turn was sent: each has a version of its own.
+        // The version at the time when the turn was sent: each turn has its own.
         self.take_turn(id, self.version - (self.keys.len() - 1 - turn) as u64);
         let turn = Turn { id, key: &self.key, value: &self.value };
         if !template.holds(&reply, turn) {
@@ -143,7 +143,7 @@ fn templates(args: &Options, protocol: Protocol) -> Result<Vec<Template>, Error>
     commands.iter().enumerate().map(read).collect()
 }
 
-/// What all threads of a dialog counted.
+/// The counts of all threads of a dialog.
 pub(super) fn counted(outcome: Outcome<Tally>, threads: usize) -> Tally {
     let (elapsed, busy, waited) = (outcome.elapsed, outcome.busy, outcome.waited);
     let mut tally = Tally::default();
@@ -152,12 +152,12 @@ pub(super) fn counted(outcome: Outcome<Tally>, threads: usize) -> Tally {
         tally.merge(part);
     }
     (tally.elapsed, tally.waited) = (elapsed, waited);
-    // Of the busiest thread it is known, and the others were no busier.
+    // It is known of the busiest thread, and the others were no busier.
     tally.generator_cpu = elapsed.mul_f64(busy * threads as f64);
     tally
 }
 
-/// Runs them.
+/// Runs the commands.
 pub(super) fn run(
     args: &Options,
     control: &Control,

@@ -51,7 +51,7 @@ pub(super) fn csv(tally: &Tally, valid: bool) -> Result<Vec<u8>, Error> {
     Ok(out.into_bytes())
 }
 
-/// HdrHistogram's interval log, version 1.3: an entry for each second, and where there is a lag another for it, tagged so.
+/// HdrHistogram's interval log, version 1.3: an entry for each second, and another with a tag where there is a lag.
 ///
 /// # Errors
 /// [`Error::NotValid`] when a second cannot be packed or unpacked.
@@ -145,7 +145,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines[2], "1,1.000000,0,0,0,0,,,,,0,yes");
-        // Half of it is the generator's delay, and the other latency was longer than is kept.
+        // Half of it is the generator's delay, and the other latency was longer than the log keeps.
         assert_eq!(lines[3], "2,0.500000,2,0,2,0,,,,,1,yes");
         assert_eq!(lines.len(), 4);
         assert!(String::from_utf8(csv(&tally(), false).unwrap()).unwrap().ends_with(",no\n"));

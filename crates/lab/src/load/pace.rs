@@ -1,4 +1,4 @@
-//! When a client of a dialog begins something: after its previous replies, or when a clock says so.
+//! When a client of a dialog begins its next requests: after its previous replies, or at times of a clock.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use crate::tally::Tally;
 pub(super) struct Pace {
     /// Windows a second; none when the next follows the last.
     per_s: Option<f64>,
-    /// At even times.
+    /// Windows are due at even times.
     even: bool,
     rng: StdRng,
     /// When the next window is due.
     due: Instant,
-    /// It had nothing to do but to wait for that.
+    /// The client had nothing to do but to wait for that.
     idle: bool,
     /// The window under way is answered, and the next has no time yet.
     over: bool,
-    /// Windows that it begins at most.
+    /// Windows that the client begins at most.
     left: u64,
     sent: Instant,
 }
@@ -52,13 +52,13 @@ impl Pace {
         self.due = now + if self.even { gap.mul_f64(self.rng.random::<f64>()) } else { gap };
     }
 
-    /// From one window to the next.
+    /// Time from one window to the next.
     fn gap(&mut self) -> Duration {
         let Some(per_s) = self.per_s else { return Duration::ZERO };
         gap(per_s, self.even, &mut self.rng)
     }
 
-    /// What the client does in place of a window; nothing if a window begins, which is sent now.
+    /// The client's next step in place of a window; nothing if a window begins, which is sent now.
     pub fn next(&mut self, now: Instant, ending: bool) -> Option<Step> {
         if std::mem::take(&mut self.over) {
             let gap = self.gap();
@@ -78,12 +78,12 @@ impl Pace {
         None
     }
 
-    /// The window is answered.
+    /// Records that the window is answered.
     pub fn answered(&mut self, now: Instant, tally: &mut Tally) {
         match self.per_s {
             None => tally.took(now - self.sent),
             Some(_) => {
-                // What the last reply kept waiting is not late by our doing.
+                // A request that waited for the last reply is not late because of the generator.
                 let lag = if self.idle { self.sent - self.due } else { Duration::ZERO };
                 tally.took_since_due(now - self.due, now - self.sent, lag);
             }

@@ -60,7 +60,7 @@ pub(super) enum Preset {
 }
 
 impl Preset {
-    /// The mix as options would give it; for mixes that need more, the keys.
+    /// The mix in the words of the options; for mixes that need more, the keys.
     pub(super) fn request(self) -> RequestArgs {
         let verb = match self {
             Preset::YcsbA => Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]),
@@ -79,14 +79,14 @@ struct Latest {
     keyspace: Keyspace,
     /// Number of the next key that is inserted.
     next: u32,
-    /// It only inserts, up to this.
+    /// The client only inserts, up to this number.
     fills: Option<u32>,
     zipf: Zipf<f64>,
     rng: StdRng,
     /// Requests a second, if a clock decides.
     per_s: Option<f64>,
     even: bool,
-    /// When the last was due.
+    /// When the last request was due.
     due: Duration,
 }
 
@@ -134,7 +134,7 @@ impl Source for Latest {
     }
 }
 
-/// `ycsb-d`: stores the records, and asks.
+/// `ycsb-d`: stores the records, and runs the load.
 pub(super) fn latest(
     args: &Options,
     control: &Control,

@@ -1,4 +1,4 @@
-//! A trace, asked again.
+//! A load that replays a trace.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(super) enum Misses {
     Leave,
 }
 
-/// Replays the trace, or as much of it as was asked for.
+/// Replays the trace, or the part of it that the options name.
 pub(super) fn run(
     args: &Options,
     path: &Path,

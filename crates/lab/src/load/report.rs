@@ -15,7 +15,7 @@ use crate::results::{
 use crate::tally::{BUSY_MAX, Latencies, Tally, late_at};
 use crate::usage::Usage;
 
-/// Everything about a load.
+/// The result of a load, and its circumstances.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub args: &'a Options,
@@ -30,19 +30,19 @@ pub(super) struct Found<'a> {
     pub remarks: Vec<String>,
     /// The server's version.
     pub version: String,
-    /// Each thread's core, if it has one, and how many connections.
+    /// Each thread's core, if it has one, and how many connections it has.
     pub placement: Vec<(Option<usize>, usize)>,
     /// Cores that the server may use, too.
     pub shared: Vec<usize>,
     pub started: SystemTime,
     /// CPU time of the server, where its process was named.
     pub server: Option<Usage>,
-    /// The server's own counts are known.
+    /// Whether the server's own counts are known.
     pub counted: bool,
     pub checks: Vec<Checked>,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// What was read back.
+    /// The counts of the reads back.
     pub back: Tally,
 }
 
@@ -51,7 +51,7 @@ impl Found<'_> {
         self.offered.is_some()
     }
 
-    /// Each kind of latency: how it is called, and from when to when it is.
+    /// Each kind of latency: its name, and the two times between which it lies.
     fn latencies(&self) -> Vec<(String, &'static str, &Latencies)> {
         let tally = &self.tally;
         let n = self.pipeline;
@@ -79,7 +79,7 @@ impl Found<'_> {
         }
     }
 
-    /// The generator was late at a quantile.
+    /// Whether the generator was late at a quantile.
     fn is_late(&self, quantile: f64) -> bool {
         self.is_open() && late_at(&self.tally.lag, &self.tally.latency, quantile).is_some()
     }
@@ -92,7 +92,7 @@ impl Found<'_> {
         self.tally.generator_load(self.placement.len())
     }
 
-    /// Where the generator was, in words.
+    /// The generator's cores, in words.
     fn placed(&self) -> String {
         let thread = |&(core, connections): &(Option<usize>, usize)| match core {
             Some(core) => format!("core {core} with {connections} connection(s)"),
@@ -102,7 +102,7 @@ impl Found<'_> {
         format!("{} thread(s): {}", threads.len(), threads.join(", "))
     }
 
-    /// As it is printed.
+    /// The report as text.
     pub(super) fn text(&self) -> String {
         let (mut out, tally) = (String::new(), &self.tally);
         // Writing into a string cannot fail.
@@ -150,7 +150,7 @@ impl Found<'_> {
         for (what, _, latencies) in self.latencies() {
             write!(out, "{what}, µs:")?;
             for (name, quantile) in QUANTILES {
-                // A latency that is as much the generator's as the server's is a figure of neither.
+                // A latency that is the generator's as much as the server's is no figure of either.
                 match self.is_late(quantile) && !what.starts_with("lag") {
                     false => write!(out, "  {name} {:.0}", latencies.quantile_us(quantile))?,
                     true => write!(out, "  {name} –")?,
@@ -182,7 +182,7 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// As a run: what files hold.
+    /// The report as a run, as files have it.
     ///
     /// # Errors
     /// When a histogram cannot be packed.

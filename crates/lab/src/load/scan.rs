@@ -50,28 +50,28 @@ const INSERTS: f64 = 0.05;
 const SCAN_MAX: u32 = 100;
 /// Records that are stored beforehand are sent in groups of this size.
 const FILL_TOGETHER: u32 = 64;
-/// How long storing them may take.
+/// The longest time in which they are stored.
 const FILL_MAX: Duration = Duration::from_secs(3600);
 
-/// What waits for replies.
+/// The replies that a client waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     /// Records that are stored: each has two replies.
     Stored { records: u32, replies: u32 },
     /// The keys of a scan.
     Range { from: u32, most: u32 },
-    /// Records.
+    /// The records of these keys.
     Records(VecDeque<u32>),
 }
 
-/// What a client has to do.
+/// A client's task.
 #[derive(Debug)]
 enum Work {
     /// Stores records of these numbers.
     Fill(std::ops::Range<u32>),
     /// Scans and inserts.
     Mix(Box<Pace>),
-    /// Reads these once.
+    /// Reads these records once.
     Read(Vec<u32>),
 }
 
@@ -82,9 +82,9 @@ struct Client {
     work: Work,
     chooser: Chooser,
     rng: StdRng,
-    /// Values are looked at, and not only counted.
+    /// Values are compared, and not only counted.
     verify: bool,
-    /// Number of the next record that it inserts, and of how many clients it is one.
+    /// Number of the next record that it inserts, and the number of clients.
     next_id: u32,
     clients: u32,
     /// The records that it inserted last.
@@ -92,7 +92,7 @@ struct Client {
     asked: Asked,
     /// Keys that a scan has found, whose records are read next.
     found: VecDeque<u32>,
-    /// Counts are kept by the second, from then on.
+    /// Counts are kept by the second, from this time on.
     origin: Option<Instant>,
 }
 
@@ -120,7 +120,7 @@ impl Client {
         key
     }
 
-    /// Appends what stores a record: a field's version is its number, so that none can be taken for another.
+    /// Appends the requests that store a record: a field's version is its number, so that no field can be taken for another.
     fn store(&self, out: &mut Vec<u8>, id: u32) {
         let (key, mut values) = (self.key(id), Vec::with_capacity(FIELDS * FIELD_BYTES));
         (0..FIELDS as u64).for_each(|field| value::write(&mut values, id, field, FIELD_BYTES));
@@ -132,13 +132,13 @@ impl Client {
         command(out, &[b"ZADD", INDEX, b"0", &key]);
     }
 
-    /// Appends what asks for records.
+    /// Appends the requests that read records.
     fn read(&mut self, out: &mut Vec<u8>, ids: VecDeque<u32>) {
         ids.iter().for_each(|&id| command(out, &[b"HGETALL", &self.key(id)]));
         self.asked = Asked::Records(ids);
     }
 
-    /// The number of the record that is inserted next; none when there are no more numbers.
+    /// The number of the next record to insert; none when there are no more numbers.
     fn insert(&mut self) -> Option<u32> {
         let id = self.next_id;
         self.next_id = id.checked_add(self.clients)?;
@@ -149,7 +149,7 @@ impl Client {
         Some(id)
     }
 
-    /// The numbers of the keys of a scan, or what is wrong with them.
+    /// The numbers of a scan's keys, or the error in them.
     fn scanned(&self, keys: &[&[u8]], from: u32, most: u32) -> Result<VecDeque<u32>, String> {
         let mut ids: VecDeque<u32> = VecDeque::with_capacity(keys.len());
         for key in keys {
@@ -164,7 +164,7 @@ impl Client {
         if ids.len() > most as usize {
             return Err(format!("{} keys", ids.len()));
         }
-        // All that were stored beforehand are there, and nothing is between them.
+        // All records that were stored beforehand exist, and no keys are between them.
         let known = most.min(self.keyspace.count.saturating_sub(from));
         match (from..from + known).zip(0..).find(|&(id, at)| ids.get(at) != Some(&id)) {
             Some((id, at)) => Err(match ids.get(at) {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// What is wrong with a record, if anything.
+    /// The error in a record, if there is one.
     fn flaw(parts: &[Reply<'_>], id: u32) -> Option<String> {
         let mut seen = [false; FIELDS];
         for pair in parts.chunks(2) {
@@ -197,7 +197,7 @@ impl Client {
         seen.contains(&false).then(|| format!("{} fields", parts.len() / 2))
     }
 
-    /// Takes a reply; whether it was the last that was asked for.
+    /// Takes a reply; returns whether it was the last that the client waits for.
     fn take(&mut self, reply: &Reply<'_>, bytes: &[u8], tally: &mut Tally) -> bool {
         match &mut self.asked {
             Asked::Stored { records, replies } => {
@@ -253,7 +253,7 @@ impl Client {
     }
 }
 
-/// The parts of an array that holds no other; of another reply none.
+/// The elements of an array without arrays in it; none of another reply.
 fn elements(bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
     let is_array = bytes.first() == Some(&b'*');
     let head = memchr::memchr(b'\n', bytes).filter(|_| is_array).map_or(bytes.len(), |end| end + 1);
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(Client::flaw(&fields[2..], 7).unwrap(), "9 fields");
         fields.rotate_left(6);
         assert_eq!(Client::flaw(&fields, 7), None);
-        // Two values that changed places.
+        // Two values that have changed places.
         fields.swap(1, 3);
         assert!(Client::flaw(&fields, 7).unwrap().contains("in field 3 that is not its value"));
         fields.swap(1, 3);

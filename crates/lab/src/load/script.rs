@@ -39,7 +39,7 @@ impl Options {
         })
     }
 
-    /// Has the load run for `time`.
+    /// Runs the load for `time`.
     fn go(&self, load: &mut Load, check: Check, time: Duration, seed: u64) -> Result<Tally, Error> {
         match self.rate {
             None => load.run(check, Stop::After(time)),
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Stores what the load expects to find, warms up, and runs the load.
+/// Stores the data that the load expects, warms up, and runs the load.
 pub(super) fn run(
     args: &Options,
     control: &Control,
@@ -78,7 +78,7 @@ pub(super) fn run(
     };
     let mut others = Tally::default();
     if let Some(seconds) = args.warm_up {
-        // At other times than the counted part.
+        // Other random times than those of the counted part.
         others.merge(args.go(&mut load, check, Duration::from_secs_f64(seconds), !args.seed)?);
     }
     if let Some(requests) = args.requests {

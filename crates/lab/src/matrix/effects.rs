@@ -1,4 +1,4 @@
-//! What an option does, apart from the others: effects of a factorial, as ratios.
+//! The effect of an option, separated from the others: effects of a factorial design, as ratios.
 //!
 //! With ln y for every combination of k options that vary, round by round:
 //!
@@ -14,7 +14,7 @@
 
 use crate::results::{Estimate, Outcome};
 
-/// An effect, and whether it is one.
+/// An effect, and whether it is more than noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
     /// The ratio.
@@ -32,7 +32,7 @@ pub type Cells = [Vec<f64>; 8];
 /// The effects that there are: single options and pairs, as bits.
 pub const TERMS: [u8; 6] = [1, 2, 4, 1 | 2, 1 | 4, 2 | 4];
 
-/// How an effect is called.
+/// The name of an effect.
 pub fn name(term: u8) -> String {
     let names: Vec<&str> =
         (0..3).filter(|at| term & 1 << at != 0).map(|at| super::setting::OPTIONS[at]).collect();
@@ -141,7 +141,7 @@ mod tests {
         let again: Cells = std::array::from_fn(|at| cells[at].iter().map(|time| 1.3 * time).collect());
         let effect = |term| effect(&cells, Some((&cells, &again)), term, &[]).unwrap().outcome;
         assert_eq!((effect(1), effect(4)), (Outcome::Noise, Outcome::Differs));
-        // A control that ended shows no noise, and hides any.
+        // A control that ended shows no noise, and so no effect is shown.
         let none: Cells = Default::default();
         assert_eq!(super::effect(&cells, Some((&cells, &none)), 4, &[]).unwrap().outcome, Outcome::Noise);
     }

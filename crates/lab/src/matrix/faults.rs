@@ -1,7 +1,7 @@
-//! What calls return when something is wrong, and what was really stored.
+//! The results of calls when something goes wrong, and the values that were really stored.
 //!
-//! Each visit has a server of its own. A driver stores one key after the other, each once. In the middle something
-//! happens. In the end every key is read over another connection:
+//! Each visit has a server of its own. A driver stores one key after the other, each once. In the middle the fault happens. In
+//! the end every key is read over another connection:
 //!
 //! ```text
 //! lost and not told = calls that returned OK − keys that exist − errors of the last flush and barrier
@@ -25,7 +25,7 @@ use crate::peers::Kind;
 use crate::sizes::Sizes;
 use crate::walk::{Deed, Keys, walk};
 
-/// What happens.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -43,11 +43,11 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 6] =
         [Fault::None, Fault::Leaves, Fault::Stopped, Fault::Full, Fault::TooLarge, Fault::Killed];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Fault::None => "none",
@@ -65,7 +65,7 @@ impl Fault {
 pub struct Mode {
     /// The client of the calls.
     pub client: Client,
-    /// Whether they are answered.
+    /// Whether the calls have replies.
     pub reply: Reply,
 }
 
@@ -74,7 +74,7 @@ impl Mode {
         Mode { client: Client::Library(Options(options)), reply }
     }
 
-    /// All of them.
+    /// All ways to store.
     pub const ALL: [Mode; 9] = [
         Mode::library(0, Reply::Awaited),
         Mode::library(BUFFER, Reply::Awaited),
@@ -87,7 +87,7 @@ impl Mode {
         Mode { client: Client::Own(Way::Quiet), reply: Reply::Awaited },
     ];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> String {
         match (self.client, self.reply) {
             (Client::Library(Options(0)), Reply::Awaited) => "as shipped".to_owned(),
@@ -96,7 +96,7 @@ impl Mode {
         }
     }
 
-    /// The reply to each store is read before, or with, the call that returns: then nothing may be lost untold.
+    /// The reply to each store is read before, or with, the return of the call: then no value may be lost without an error.
     pub fn is_acknowledged(self) -> bool {
         match self.client {
             Client::Library(options) => self.reply == Reply::Awaited && !options.has(BUFFER),
@@ -105,13 +105,13 @@ impl Mode {
         }
     }
 
-    /// A barrier at the end reports all results: nothing that it covers may be lost without an error.
+    /// A barrier at the end reports all results: no value that it covers may be lost without an error.
     pub fn reports(self) -> bool {
         matches!(self.client, Client::Own(Way::Stream | Way::Quiet))
     }
 }
 
-/// What came of a visit.
+/// The result of a visit.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     /// Calls that returned.
@@ -128,8 +128,7 @@ pub struct Account {
     pub first_error_at: Option<u64>,
     /// The longest call, in ms.
     pub longest_ms: f64,
-    /// How long after half of the calls another connection saw them all, in ms; none if it did not in
-    /// [`VISIBLE`].
+    /// How long after half of the calls another connection saw all their values, in ms; none if it did not within [`VISIBLE`].
     pub visible_ms: Option<f64>,
     /// How the process ended, if by itself.
     pub ended: Option<Ended>,
@@ -144,24 +143,24 @@ impl Account {
 
 /// Calls of a visit, and bytes of their values.
 const CALLS: (u64, usize) = (3_000, 100);
-/// The same where the server is to become full.
+/// The same where the server must become full.
 const FULL_CALLS: (u64, usize) = (12_000, 1_000);
-/// Memory of a server that is to become full, and of others.
+/// Memory of a server that must become full, and of others.
 const FULL_MB: u32 = 8;
 const ROOMY_MB: u32 = 64;
-/// A value that no server takes as it is started.
+/// Bytes of a value that no server accepts with its default settings.
 const LARGE_BYTES: usize = 1_500_000;
-/// How long a server stands still.
+/// Time for which a server stands still.
 const STOP: Duration = Duration::from_millis(300);
 /// How long another connection looks for the stored keys.
 pub const VISIBLE: Duration = Duration::from_millis(200);
 /// Version of the values.
 const VERSION: u64 = 2;
 
-/// Stores in one way on a server of this kind while something happens.
+/// Stores in one way on a server of this kind during a fault.
 ///
 /// # Errors
-/// When server or driver cannot be asked; that the driver ended is none.
+/// When server or driver cannot be asked; a driver that ends by itself is no error.
 pub fn visit(
     experiment: &mut Experiment,
     bench: &Bench,
@@ -234,7 +233,7 @@ pub fn visit(
     Ok(account)
 }
 
-/// Has a driver that waits go on; a server that stands still does so for a while.
+/// Lets a driver that waits go on; a server that stands still does so for a while.
 fn go_on(driver: &mut Driver, server: &Contender, fault: Fault) -> Result<Said, Error> {
     if fault != Fault::Stopped {
         return driver.go();
@@ -256,7 +255,7 @@ impl Account {
     }
 }
 
-/// Every call has one outcome; and where every reply is read, nothing is lost untold.
+/// Checks that every call has one outcome; and that, where every reply is read, no value is lost without an error.
 fn check(experiment: &mut Experiment, mode: Mode, fault: Fault, account: &Account, name: &str) {
     if account.ended.is_none() {
         let outcomes = account.said_ok + account.told;
@@ -292,10 +291,10 @@ fn visible(control: &Control, wanted: u64) -> Result<Option<f64>, Error> {
     }
 }
 
-/// Readings in a row of a count that has come to rest.
+/// Readings in a row of a count that no longer changes.
 const RESTING: u32 = 5;
 
-/// How many sets the server has counted when it has taken everything that was sent.
+/// How many sets the server has counted when it has received all that were sent.
 fn settled(control: &Control) -> Result<u64, Error> {
     let mut last = None;
     let mut same = 0;
@@ -310,7 +309,7 @@ fn settled(control: &Control) -> Result<u64, Error> {
     }
 }
 
-/// How many of the keys are there, read over other connections; each must have the value that was set.
+/// How many of the keys exist, read over other connections; each must have the value that was set.
 fn read_back(
     experiment: &mut Experiment,
     server: &Contender,
@@ -342,7 +341,7 @@ mod tests {
         let account = Account { said_ok: 1_000, stored: 587, ..Account::default() };
         assert_eq!(account.untold(), 413);
         assert_eq!(Account { late: 2, ..account.clone() }.untold(), 411);
-        // A call that returned an error, and was carried out all the same, neither makes up for a loss nor counts as one.
+        // A call that returned an error, and was done all the same, neither makes up for a loss nor counts as one.
         assert_eq!(Account { stored: 1_001, ..account }.untold(), 0);
     }
 

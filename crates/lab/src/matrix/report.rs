@@ -13,7 +13,7 @@ use crate::results::{
 };
 use crate::tally::Latencies;
 
-/// Fills in what the run found.
+/// Adds the tables and pictures of the run.
 ///
 /// # Errors
 /// [`Error::NotValid`] when a histogram cannot be packed.
@@ -55,7 +55,7 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&rounds(cell, figure))
 }
 
-/// The cell of a server at a place, of a client.
+/// The cell of a server and a client at a place.
 pub fn cell_of(cells: &[Cell], contender: usize, place: Place, client: Client) -> Option<&Cell> {
     let is_it = |cell: &&Cell| {
         let Cell { seat, setting, .. } = cell;
@@ -129,8 +129,8 @@ fn costs(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
             row.note = ending(ended);
         }
     }
-    // Of many lines: sets and gets of the ends of the sizes, kept handles over loopback, replies awaited, no option
-    // or one.
+    // A selection of the rows: sets and gets of the smallest and largest values, kept handles over loopback, replies awaited, no
+    // option or one.
     let ends = [grid.sizes.first(), grid.sizes.last()];
     let plain = |at: usize| {
         let Cell { seat, setting, .. } = &cells[at];
@@ -173,7 +173,7 @@ fn endings(experiment: &mut Experiment, cells: &[Cell]) {
 pub struct Found {
     /// Index among the contenders.
     pub contender: usize,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// The options.
     pub term: u8,
@@ -207,7 +207,7 @@ fn all_effects(experiment: &Experiment, cells: &[Cell]) -> Vec<Found> {
         for &place in &places {
             let [own, first, again] = [(contender, false), (0, false), (0, true)]
                 .map(|(who, again)| cells_by_options(cells, who, again, place));
-            // Over a relay NODELAY does not vary; where buffering ended the client, the others do without.
+            // Over a relay NODELAY does not vary; where buffering ended the client, the effects of the others are over the rest.
             let without: &[u8] =
                 if place.link == Link::Loopback { &[BUFFER] } else { &[NODELAY, NODELAY | BUFFER] };
             for term in TERMS {
@@ -300,11 +300,11 @@ const ARTICLE: [(u8, [f64; 3]); 8] = [
     (6, [7.579, 9.030, 7.435]),
     (7, [8.817, 10.344, 8.716]),
 ];
-/// Its operations, and how many it did.
+/// The article's operations, and how many it made.
 const ARTICLE_OPS: [Op; 3] = [Op::Set, Op::Get, Op::Delete];
 const ARTICLE_COUNT: f64 = 10_000.0;
 
-/// The original article's table beside ours: a handle for each call, the smallest values.
+/// The original article's table beside the lab's: a handle for each call, the smallest values.
 fn article(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     if !grid.handles.contains(&Handle::Churn) || !grid.links.contains(&Link::Loopback) {
         return;
@@ -333,7 +333,7 @@ fn article(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     experiment.run.tables.push(table);
 }
 
-/// What buffering costs, beside sending as many requests together and reading every reply.
+/// The cost of buffering, beside that of sending as many requests together and reading every reply.
 fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     let title =
         "BUFFER_REQUESTS beside 64 requests sent together whose replies are all read, kept connections";
@@ -483,7 +483,7 @@ fn cost_plots(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     }
 }
 
-/// Adds a picture that has something in it.
+/// Adds a picture, unless it is empty.
 fn push(experiment: &mut Experiment, plot: Plot) {
     if plot.curves.iter().any(|curve| !curve.points.is_empty()) {
         experiment.run.plots.push(plot);
@@ -508,7 +508,7 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
     Ok(())
 }
 
-/// What calls returned, and what was true.
+/// The results that calls returned, and the values that were stored.
 fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title =
         "Said OK, stored, lost and not told: values of 100 B over a kept handle (server full: of 1,000 B)";
@@ -529,7 +529,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     }
     for Faulted { contender, mode, fault, account } in faulted {
         let ended = account.ended.as_ref();
-        // A driver that ended early has not reported what the rest of the row needs.
+        // A driver that ended early has not reported the figures of the rest of the row.
         let whole = |count: f64| ended.is_none().then_some(count).and_then(Estimate::exact);
         let partly = |count: u64| {
             let known = ended.is_none_or(|ended| ended.calls.is_some());
@@ -561,7 +561,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
         plot.groups = Fault::ALL.map(|fault| fault.name().to_owned()).to_vec();
         plot.x = Axis::new("what happened", "", Scale::Linear);
         plot.y = Axis::new("lost and not told", "sets", Scale::Linear);
-        // There are eight colours; what a loop by hand loses one by one, it loses 64 together.
+        // There are eight colours; a loop by hand loses the same values one by one as 64 together.
         for mode in Mode::ALL.into_iter().filter(|mode| mode.client != Client::Hand) {
             let points =
                 faulted.iter().filter(|one| one.contender == at && one.mode == mode).filter_map(|one| {

@@ -30,7 +30,7 @@ impl Options {
         (0..8).map(Options)
     }
 
-    /// An option is on.
+    /// Whether an option is on.
     pub fn has(self, bit: u8) -> bool {
         self.0 & bit != 0
     }
@@ -41,7 +41,7 @@ impl Options {
         if on.is_empty() { "none".to_owned() } else { on.join(" + ") }
     }
 
-    /// As the original article has them: (OFF,ON,OFF).
+    /// In the original article's form: (OFF,ON,OFF).
     pub fn as_written(self) -> String {
         let words = [NO_BLOCK, NODELAY, BUFFER].map(|bit| if self.has(bit) { "ON" } else { "OFF" });
         format!("({})", words.join(","))
@@ -62,13 +62,13 @@ pub enum Client {
 }
 
 impl Client {
-    /// All of them.
+    /// All clients.
     pub fn all() -> impl Iterator<Item = Client> {
         let others = [Client::Hand, Client::Batch].into_iter().chain(Way::ALL.map(Client::Own));
         Options::all().map(Client::Library).chain(others)
     }
 
-    /// How tables call it.
+    /// Its name in tables.
     pub fn name(self) -> String {
         match self {
             Client::Library(options) => options.name(),
@@ -87,24 +87,24 @@ impl Client {
     }
 }
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
     /// Stores a value.
     Set,
-    /// Reads one.
+    /// Reads a value.
     Get,
-    /// Deletes a key that is there.
+    /// Deletes a key that exists.
     Delete,
-    /// Reads [`MGET_KEYS`].
+    /// Reads [`MGET_KEYS`] keys.
     Mget,
 }
 
 impl Op {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Op; 4] = [Op::Set, Op::Get, Op::Delete, Op::Mget];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Op::Set => "set",
@@ -124,7 +124,7 @@ impl Op {
         }
     }
 
-    /// It changes what is stored.
+    /// Whether it changes stored data.
     pub fn writes(self) -> bool {
         matches!(self, Op::Set | Op::Delete)
     }
@@ -133,9 +133,9 @@ impl Op {
 /// How long a handle lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Handle {
-    /// For all calls.
+    /// It is used for all calls.
     Kept,
-    /// For one: the original article's way.
+    /// It is used for one call: the original article's way.
     Churn,
 }
 
@@ -143,7 +143,7 @@ impl Handle {
     /// Both.
     pub const ALL: [Handle; 2] = [Handle::Kept, Handle::Churn];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Handle::Kept => "kept",
@@ -152,12 +152,12 @@ impl Handle {
     }
 }
 
-/// Whether writes are answered.
+/// Whether writes have replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reply {
-    /// They are.
+    /// They have.
     Awaited,
-    /// Requests say `noreply`.
+    /// They have none, by `noreply`.
     Noreply,
 }
 
@@ -165,7 +165,7 @@ impl Reply {
     /// Both.
     pub const ALL: [Reply; 2] = [Reply::Awaited, Reply::Noreply];
 
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Reply::Awaited => "awaited",
@@ -174,17 +174,17 @@ impl Reply {
     }
 }
 
-/// What lies between driver and server.
+/// The way between driver and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Link {
-    /// Nothing.
+    /// A direct connection.
     Loopback,
     /// A relay that adds this many milliseconds to a round trip.
     Relay(u32),
 }
 
 impl Link {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> String {
         match self {
             Link::Loopback => "loopback".to_owned(),
@@ -192,10 +192,10 @@ impl Link {
         }
     }
 
-    /// Reads one, for clap.
+    /// Reads a name, for clap.
     ///
     /// # Errors
-    /// What there is.
+    /// The names that there are.
     pub fn parse(text: &str) -> Result<Link, String> {
         let ms = text.strip_prefix("relay-").and_then(|rest| rest.strip_suffix("ms"));
         match (text, ms.and_then(|ms| ms.parse::<u32>().ok())) {
@@ -215,11 +215,11 @@ pub struct Setting {
     pub op: Op,
     /// Bytes of values.
     pub value_bytes: usize,
-    /// Kept or churned.
+    /// The life of handles.
     pub handle: Handle,
-    /// Awaited or not.
+    /// Whether writes have replies.
     pub reply: Reply,
-    /// Over what.
+    /// The way to the server.
     pub link: Link,
 }
 
@@ -243,7 +243,7 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
-    /// The words of a note.
+    /// The reason in the words of a note.
     pub fn words(self) -> &'static str {
         match self {
             LeftOut::ReadsAreAnswered => "NOREPLY is of writes: reads are measured awaited alone",
@@ -273,7 +273,7 @@ fn is_too_much(value_bytes: usize) -> bool {
 }
 
 impl Setting {
-    /// Why it is not measured, if it is not; `smallest` is the smallest size of the run.
+    /// Why the point is not measured, if it is not; `smallest` is the smallest size of the run.
     pub fn left_out(&self, smallest: usize) -> Option<LeftOut> {
         let Setting { client, op, value_bytes, handle, reply, link } = *self;
         if reply == Reply::Noreply && !op.writes() {
@@ -304,7 +304,7 @@ impl Setting {
         }
     }
 
-    /// As a job for the driver, but for server, keys and how long.
+    /// The driver's job, except for the server, the keys and the time.
     pub fn job(&self) -> Job {
         let options = self.client.options();
         let on = |bit| options.is_some_and(|options| options.has(bit));
@@ -323,8 +323,8 @@ impl Setting {
         }
     }
 
-    /// Calls return "queued": those of a stream do, and those of the library. It does so for a delete that it buffers even if no
-    /// reply is wanted, and not for such a set.
+    /// Whether calls return "queued". Those of a stream do. Those of the library do for a delete that it buffers even if no reply
+    /// is wanted, and not for such a set.
     pub fn is_queued(&self) -> bool {
         match self.client {
             Client::Library(options) => {
@@ -336,13 +336,13 @@ impl Setting {
         }
     }
 
-    /// Nothing shows when the last call has been carried out: a handle that is closed behind a request without a reply waits for
-    /// nothing, and the next call has another connection.
+    /// Whether the end of the last call is invisible: a handle that is closed behind a request without a reply waits for nothing,
+    /// and the next call has another connection.
     pub fn has_no_barrier(&self) -> bool {
         self.handle == Handle::Churn && self.reply == Reply::Noreply
     }
 
-    /// In a word, for progress and errors.
+    /// The point in a word, for progress and errors.
     pub fn words(&self) -> String {
         let Setting { client, op, value_bytes, handle, reply, link } = self;
         let (op, handle, reply) = (op.name(), handle.name(), reply.name());
@@ -359,30 +359,30 @@ impl Setting {
 /// A point of the grid without its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// What calls do.
+    /// The kind of the calls.
     pub op: Op,
     /// Bytes of values.
     pub value_bytes: usize,
-    /// Kept or churned.
+    /// The life of handles.
     pub handle: Handle,
-    /// Awaited or not.
+    /// Whether writes have replies.
     pub reply: Reply,
-    /// Over what.
+    /// The way to the server.
     pub link: Link,
 }
 
 /// The settings that are varied.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    /// What calls do.
+    /// Kinds of calls.
     pub ops: Vec<Op>,
     /// Bytes of values, ascending.
     pub sizes: Vec<usize>,
-    /// How long handles live.
+    /// Lives of handles.
     pub handles: Vec<Handle>,
-    /// Whether writes are answered.
+    /// With and without replies.
     pub replies: Vec<Reply>,
-    /// What lies between.
+    /// Ways to the server.
     pub links: Vec<Link>,
 }
 
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(distinct.len(), settings.len());
         assert_eq!(left_out.len(), 7, "{left_out:?}");
         let count = |wanted: &dyn Fn(&Setting) -> bool| settings.iter().filter(|s| wanted(s)).count();
-        // Of the library, over loopback: 8 options × 2 handles × (4 sets + 2 deletes + 2 gets + 2 mgets).
+        // For the library, over loopback: 8 options × 2 handles × (4 sets + 2 deletes + 2 gets + 2 mgets).
         assert_eq!(count(&|s| s.client.options().is_some() && s.link == Link::Loopback), 8 * 2 * 10);
         assert_eq!(count(&|s| s.client.options().is_some() && s.link != Link::Loopback), 4 * 2 * 10);
         assert_eq!(count(&|s| s.client == Client::Hand && s.link == Link::Loopback), 2 * (2 + 1 + 2 + 2));

@@ -1,4 +1,4 @@
-//! The sentences that answer the original article.
+//! The verdict: sentences that answer the original article.
 
 use super::faults::Mode;
 use super::report::{Found, cell_of, place, rounds};
@@ -11,7 +11,7 @@ use crate::results::{Estimate, Outcome, number};
 /// An effect that is worth a sentence: time by a tenth more or less.
 const WORTH: f64 = 1.1;
 
-/// Which option matters, on which server and at which size, and what doing without costs.
+/// Which option matters, on which server and at which size, and how much more the calls cost without it.
 pub fn of_costs(experiment: &mut Experiment, cells: &[Cell], effects: &[Found], grid: &Grid) {
     if effects.iter().all(|found| found.effect.outcome == Outcome::Unknown) {
         experiment.run.verdict = format!("Effects need {ROUNDS_MIN} rounds.");
@@ -59,7 +59,7 @@ pub fn of_costs(experiment: &mut Experiment, cells: &[Cell], effects: &[Found], 
     }
 }
 
-/// "makes a set of 300,000 B 1/58 as long", or that it does nothing.
+/// "makes a set of 300,000 B 1/58 as long", or that it has no effect.
 fn of_option<'f>(effects: impl Iterator<Item = &'f Found>) -> String {
     let matters = |found: &&Found| {
         let ratio = found.effect.ratio.median;
@@ -79,7 +79,7 @@ fn of_option<'f>(effects: impl Iterator<Item = &'f Found>) -> String {
     if said.is_empty() { "does nothing that is more than a tenth".to_owned() } else { said.join(", ") }
 }
 
-/// The original article's own three answers, on its own way of calling.
+/// The original article's own three answers, with its own way of calling.
 fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
     let smallest = effects.iter().map(|found| found.place.value_bytes).min()?;
     let of = |term: u8| {
@@ -99,7 +99,7 @@ fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
     ))
 }
 
-/// What acknowledged batches cost beside buffering, sets of the smallest size.
+/// The cost of acknowledged batches beside buffering, for sets of the smallest size.
 fn of_batch(cells: &[Cell], contender: usize, grid: &Grid) -> Option<f64> {
     let of = |client| cell_of(cells, contender, place(Op::Set, grid.sizes[0], Handle::Kept), client);
     let (batch, buffered) = (of(Client::Batch)?, of(Client::Library(Options(BUFFER)))?);
@@ -110,7 +110,7 @@ fn of_batch(cells: &[Cell], contender: usize, grid: &Grid) -> Option<f64> {
     Estimate::ratio(&barrier(batch), &barrier(buffered)).map(|ratio| ratio.median)
 }
 
-/// The sentence on what calls hid.
+/// The sentence on lost values without an error.
 pub fn of_faults(experiment: &mut Experiment, faulted: &[Faulted]) {
     let lost = |wanted: &dyn Fn(Mode) -> bool| -> u64 {
         faulted.iter().filter(|one| wanted(one.mode)).map(|one| one.account.untold()).sum()

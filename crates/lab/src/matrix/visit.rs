@@ -1,4 +1,4 @@
-//! One visit: a driver makes calls on a server for a while, and both are held against each other.
+//! One visit: a driver makes calls on a server for a while, and the counts of both are compared.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,29 +27,29 @@ use crate::tally::Latencies;
 use crate::usage::Usage;
 use crate::walk::{Deed, Keys, walk};
 
-/// Calls of a visit at least.
+/// The least number of calls of a visit.
 const CALLS_MIN: u64 = 20;
 /// Bytes of values that calls of one size go through, about.
 const VALUES_BYTES: usize = 4 << 20;
-/// Keys of a size at most.
+/// The largest number of keys of a size.
 const KEYS_MAX: usize = 1024;
-/// Keys that a visit of deletes finds: with it they are gone it ends.
+/// Keys that a visit of deletes finds: it ends when they are gone.
 const DELETED_KEYS: u32 = 32_768;
 const DELETED_KEYS_CHURNED: u32 = 4_096;
-/// Numbers of keys of one size begin at a multiple of this; those of deletes behind all sizes.
+/// Numbers of keys of one size begin at a multiple of this; those of deletes come after all sizes.
 const SIZE_STEP: u32 = 1_000_000;
 const DELETES_FIRST: u32 = 900_000_000;
-/// Calls of a visit that is counted: of small values and of large ones.
+/// Calls of a visit in which system calls are counted: with small values and with large ones.
 const COUNTED: u64 = 200;
 const COUNTED_LARGE: u64 = 20;
 const LARGE_BYTES: usize = 8_000;
 
-/// What one visit gave.
+/// The result of a visit.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// µs a call until the last has returned.
     pub return_us: f64,
-    /// µs a call until a barrier behind the last was answered; no number where there is no barrier.
+    /// µs a call until a barrier behind the last was answered; NaN where there is no barrier.
     pub barrier_us: f64,
     /// Share of the calls that the server never counted.
     pub lost: f64,
@@ -61,7 +61,7 @@ pub struct Sample {
     pub calls: Latencies,
 }
 
-/// Counts of a cell, for a call.
+/// Counts per call of a cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     /// System calls of the driver.
@@ -77,10 +77,10 @@ pub fn keys_of(value_bytes: usize) -> u32 {
     (VALUES_BYTES / value_bytes.max(1)).clamp(MGET_KEYS as usize, KEYS_MAX) as u32
 }
 
-/// Drivers and relays, and where keys are.
+/// Drivers and relays, and the places of keys.
 pub struct Bench {
     core: Option<usize>,
-    /// Of libmemcached and the loops by hand, and of Larder's own client.
+    /// The driver of libmemcached and the loops by hand; `own` is that of Larder's own client.
     driver: Option<Driver>,
     own: Option<Driver>,
     relays: HashMap<(usize, Link), Relay>,
@@ -90,7 +90,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With a driver to start as often as needed, on `core`.
+    /// A bench with drivers on `core`, which are started as often as needed.
     pub fn new(core: Option<usize>, sizes: &[usize]) -> Bench {
         Bench { core, driver: None, own: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
     }
@@ -114,7 +114,7 @@ impl Bench {
         }
     }
 
-    /// A driver of its own for a client, for what ends it.
+    /// Another driver for a client, for visits that end it.
     ///
     /// # Errors
     /// As [`Driver::start`].
@@ -122,10 +122,10 @@ impl Bench {
         start(client, self.core)
     }
 
-    /// Stores what reads want to find.
+    /// Stores the keys that reads expect.
     ///
     /// # Errors
-    /// When the server does not take it.
+    /// When the server refuses it.
     pub fn fill(&self, experiment: &Experiment, contender: usize) -> Result<(), Error> {
         let contender = &experiment.contenders[contender];
         contender.control.flush()?;
@@ -145,7 +145,7 @@ impl Bench {
         Keyspace { first: at as u32 * SIZE_STEP, ..Keyspace::new(keys_of(value_bytes), value_bytes) }
     }
 
-    /// The way to a server: itself, or a relay before it.
+    /// The address of a server, or of a relay before it.
     fn way(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<SocketAddr, Error> {
         let server = experiment.contenders[contender].control.ip_address()?;
         let Link::Relay(ms) = link else { return Ok(server) };
@@ -158,7 +158,7 @@ impl Bench {
         Ok(relay.address)
     }
 
-    /// What a relay adds to a round trip.
+    /// The time that a relay adds to a round trip.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -173,7 +173,7 @@ impl Bench {
         self.relays.get(&(contender, link)).map_or(Ok(Duration::ZERO), |relay| relay.added(control))
     }
 
-    /// The job of the driver on a server. `limits` are the least and the most calls, and the time.
+    /// The job of the driver on a server. `limits` are the least and the largest number of calls, and the time.
     fn job(
         &mut self,
         experiment: &Experiment,
@@ -253,13 +253,13 @@ impl Bench {
         Ok((Ok(sample), waited))
     }
 
-    /// The driver is gone, and another is started when one is wanted.
+    /// Records that the driver is gone: another is started when it is needed.
     fn ended(&mut self, client: Client, ended: Ended) -> Ended {
         *self.place(client) = None;
         ended
     }
 
-    /// Every key that was written has the value of this visit.
+    /// Checks that every key that was written has the value of this visit.
     fn read_back(
         &self,
         experiment: &mut Experiment,
@@ -270,7 +270,7 @@ impl Bench {
     ) -> Result<(), Error> {
         let written = u64::from(job.keys).min(done.calls) as u32;
         let space = self.keyspace(setting.value_bytes);
-        // What a walk calls the number of keys is the number behind the last.
+        // A walk of the keys ends at the number behind the last.
         let keys =
             Keys { space: Keyspace { count: job.first + written, ..space }, first: job.first, step: 1 };
         let deed = Deed::Read { sizes: Sizes::Fixed(setting.value_bytes), version: job.version };
@@ -285,7 +285,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Counts what a call takes of system calls, segments and delayed acknowledgements.
+    /// Counts the system calls, segments and delayed acknowledgements of a call.
     ///
     /// # Errors
     /// When server, driver or tracer cannot be asked.
@@ -375,7 +375,7 @@ fn start(client: Client, core: Option<usize>) -> Result<Driver, Error> {
     }
 }
 
-/// Checks that library and socket have the options that were asked for.
+/// Checks that library and socket have the options of the job.
 pub fn check_options(checks: &mut Checks, name: &str, setting: &Setting, ready: &Ready) {
     let Client::Library(options) = setting.client else { return };
     let noreply = setting.reply == Reply::Noreply;
@@ -388,20 +388,20 @@ pub fn check_options(checks: &mut Checks, name: &str, setting: &Setting, ready: 
     });
 }
 
-/// What a server has counted before a visit.
+/// The server's counts before a visit.
 struct Books<'s> {
     setting: &'s Setting,
     before: Counters,
-    /// Questions that the lab has asked since then, each on a connection of its own.
+    /// Questions of the lab since then, each on a connection of its own.
     questions: u64,
 }
 
-/// How long a server may take for what no barrier waits for.
+/// The longest wait for requests that no barrier waits for.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
 impl<'s> Books<'s> {
-    /// Reads what the server has counted since. Where there is no barrier, it may still be at work: then it is asked
-    /// until it has counted all, or nothing more comes.
+    /// Reads the server's counts since then. Where there is no barrier, the server may still be at work: then it is asked until
+    /// it has counted all, or its counts no longer change.
     fn close(mut self, control: &Control, done: &Done) -> Result<(Books<'s>, Counters), Error> {
         let mut waiting = Instant::now();
         let mut last = 0;
@@ -425,7 +425,7 @@ impl<'s> Books<'s> {
         read(after).wrapping_sub(read(&self.before))
     }
 
-    /// What calls did, as the server counts it.
+    /// The server's count of the calls.
     fn counted(&self, after: &Counters) -> u64 {
         self.grown(
             after,
@@ -437,7 +437,7 @@ impl<'s> Books<'s> {
         )
     }
 
-    /// What the server has to count of these calls.
+    /// How many calls the server has to count.
     fn due(&self, done: &Done) -> u64 {
         done.calls * if self.setting.op == Op::Mget { u64::from(MGET_KEYS) } else { 1 }
     }

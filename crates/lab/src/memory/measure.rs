@@ -14,10 +14,10 @@ use crate::sizes::Sizes;
 use crate::usage;
 use crate::walk::{Counts, Deed, Keys, walk};
 
-/// What a fill took.
+/// The memory of a fill.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Resident memory it took, per item, above key and value.
+    /// Resident memory per item, above key and value.
     pub overhead_bytes: f64,
     /// The memory of its data by the server's own count, per item, above key and value.
     pub counted_bytes: f64,
@@ -34,14 +34,14 @@ pub struct Full {
     pub overhead_bytes: f64,
     /// Resident memory.
     pub rss_mib: f64,
-    /// Writes that the server refused, though it may evict.
+    /// Writes that the server refused, although it may evict.
     pub refused: f64,
 }
 
 /// Memory at one stage.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Which.
+    /// The stage.
     pub name: &'static str,
     /// Keys and values that are stored.
     pub data_mib: f64,
@@ -75,7 +75,7 @@ impl<'e> Bench<'e> {
         Bench { experiment, contender, settle }
     }
 
-    /// What a key costs.
+    /// The memory of a key.
     pub fn cost(&mut self, space: Keyspace, ttl_s: u32) -> Result<Reading, Error> {
         let server = self.fresh(limit_mb(space))?;
         let (rss_before, counted_before) = (self.rss(&server)?, counted(&server.control)?);
@@ -180,7 +180,7 @@ impl<'e> Bench<'e> {
         })
     }
 
-    /// What stays behind.
+    /// The memory that stays.
     pub fn stages(&mut self, space: Keyspace, idle: Duration) -> Result<Vec<Stage>, Error> {
         let server = self.fresh(limit_mb(space))?;
         let (rss_before, counted_before) = (self.rss(&server)?, counted(&server.control)?);
@@ -230,7 +230,7 @@ impl<'e> Bench<'e> {
         Ok(stages)
     }
 
-    /// A server with nothing in it: just started, or as it was found if it is not ours.
+    /// An empty server: just started, or in its present state if the lab did not start it.
     fn fresh(&mut self, memory_mb: u64) -> Result<Contender, Error> {
         let template = &self.experiment.contenders[self.contender];
         let server = match template.kind {
@@ -257,7 +257,7 @@ impl<'e> Bench<'e> {
         Ok(server)
     }
 
-    /// Resident memory when it no longer moves.
+    /// Resident memory when it no longer changes.
     fn rss(&self, server: &Contender) -> Result<f64, Error> {
         let pid = server.pid.expect("a server without a process is refused");
         thread::sleep(self.settle);

@@ -4,7 +4,7 @@ use super::{Found, Question, Shape};
 use crate::experiment::{Experiment, Pair};
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
 
-/// Writes the results into the run.
+/// Adds the results to the run.
 pub fn fill(experiment: &mut Experiment, found: &[Found]) {
     let names: Vec<String> = experiment.contenders.iter().map(|contender| contender.name.clone()).collect();
     let name = |found: &Found| {
@@ -186,7 +186,7 @@ fn stages(experiment: &mut Experiment, found: &[Found], name: &dyn Fn(&Found) ->
     experiment.run.plots.push(plot);
 }
 
-/// The first server against the others, question by question, rounds paired.
+/// The ratios of the first server to the others, question by question, rounds paired.
 fn ratios(experiment: &mut Experiment, found: &[Found], names: &[String]) {
     experiment.compare_unchecked(pairs(found, names));
 }

@@ -1,4 +1,4 @@
-//! What clients wrote last, and whether it can be read over another connection.
+//! The last writes of clients, and whether they can be read over another connection.
 
 use std::mem;
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub struct Wrote {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     wrote: Vec<Wrote>,
-    /// Where the next stands, when there are as many as it remembers.
+    /// The place of the next write, when there are as many as it remembers.
     next: usize,
 }
 
@@ -56,7 +56,7 @@ impl Recent {
         (wrote.hash, wrote.version, wrote.bytes) = (hash, version, bytes);
     }
 
-    /// What the key holds now is not known.
+    /// The key's contents are unknown now.
     pub(super) fn forget(&mut self, hash: u64) {
         self.wrote.retain(|wrote| wrote.hash != hash);
     }
@@ -87,7 +87,7 @@ impl Replay {
     }
 }
 
-/// The agent that reads all of it in one piece.
+/// The agent that reads all keys in one pipeline.
 struct Reader {
     protocol: Protocol,
     wrote: Vec<Wrote>,

@@ -1,4 +1,4 @@
-//! What shares the requests of a source out over clients: a queue for each, all of a key's in one, with an end.
+//! Distributes the requests of a source among clients: a bounded queue for each, and all requests of a key in one queue.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,13 +19,13 @@ const TTL_MAX_S: u32 = 30 * 86_400;
 
 /// Where requests come from.
 pub trait Source: Send {
-    /// The next, and when it is due, from the start on; at once where there is no time.
+    /// The next request, and when it is due, counted from the start; at once where it has no time.
     ///
     /// # Errors
-    /// When there is one, and it cannot be read.
+    /// When the next request cannot be read.
     fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error>;
 
-    /// What was read of a trace so far; nothing for generated requests.
+    /// The lines of a trace so far; nothing for generated requests.
     fn seen(&self) -> Seen {
         Seen::default()
     }
@@ -57,7 +57,7 @@ pub(super) struct Feed<S> {
     queues: Mutex<Queues<S>>,
 }
 
-/// What shares a source out over clients.
+/// Distributes a source among clients.
 pub(super) struct Queues<S> {
     source: S,
     protocol: Protocol,
@@ -66,17 +66,17 @@ pub(super) struct Queues<S> {
     queues: Vec<VecDeque<Waiting>>,
     /// The request that was read last, while the queue of its client has no room.
     head: Option<(usize, Waiting)>,
-    /// Requests that are yet to be read, at most.
+    /// Requests that are still to be read, at most.
     left: u64,
     ended: bool,
     failed: Option<Error>,
     told: Told,
 }
 
-/// What was changed in requests that could not be sent as they are.
+/// Requests that were changed because they could not be sent as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// What was read.
+    /// The lines of the trace.
     pub seen: Seen,
     /// Requests whose keys memcached would refuse, and that got others.
     pub renamed: u64,
@@ -84,7 +84,7 @@ pub struct Told {
     pub sized: u64,
     /// Requests whose values were shortened.
     pub cut: u64,
-    /// There is more to come.
+    /// The trace has more requests.
     pub goes_on: bool,
 }
 
@@ -111,13 +111,13 @@ impl Told {
     }
 }
 
-/// What a client gets.
+/// The next requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     Some,
-    /// Nothing before then.
+    /// None before then.
     At(Duration),
-    /// Others have to take theirs first.
+    /// None before other clients have taken theirs.
     Blocked,
     Ended,
 }
@@ -143,7 +143,7 @@ impl<S: Source> Queues<S> {
         }
     }
 
-    /// Everything that was changed.
+    /// All changes of requests.
     ///
     /// # Errors
     /// The error of reading.
@@ -157,7 +157,7 @@ impl<S: Source> Queues<S> {
         Ok(self.told)
     }
 
-    /// The next request, and the client that makes it.
+    /// The next request, and its client.
     fn read(&mut self) -> Option<(usize, Waiting)> {
         if self.left == 0 || self.ended {
             self.ended = true;
@@ -269,7 +269,7 @@ pub(super) mod tests {
     fn a_key_has_one_client_and_its_order_and_queues_have_an_end() {
         let keys: Vec<(u32, Option<u64>)> = (0..20_000).map(|n| (n % 50, None)).collect();
         let mut queues = queues(keys, Protocol::Resp);
-        // The second takes nothing: the first goes on until the other's queue is full.
+        // The second client takes nothing: the first goes on until the other's queue is full.
         let mut first = Vec::new();
         for most in (7..).step_by(7) {
             queues.take(0, most, Duration::ZERO, &mut first);

@@ -1,4 +1,4 @@
-//! Where a value lies on paper, and where the ticks of an axis are.
+//! The place of a value in a picture, and the ticks of an axis.
 
 use crate::results::{Axis, Scale};
 
@@ -14,12 +14,11 @@ pub struct Span {
     pub ticks: Vec<f64>,
 }
 
-/// Ticks that a linear axis has about.
+/// Number of ticks of a linear axis, about.
 const TICKS: f64 = 6.0;
 
 impl Span {
-    /// Lays `axis` over `values`. Linear axes begin at 0 unless the values lie far from it and
-    /// `from_zero` does not ask for it.
+    /// Lays `axis` over `values`. Linear axes begin at 0 unless the values lie far from it and `from_zero` is not set.
     pub fn new(axis: &Axis, values: &[f64], from_zero: bool, start: f64, end: f64) -> Span {
         let usable = |value: &&f64| value.is_finite() && (axis.scale == Scale::Linear || **value > 0.0);
         let least = values.iter().filter(usable).copied().reduce(f64::min);
@@ -35,7 +34,7 @@ impl Span {
                     high = low + low.abs().max(1.0);
                 }
                 let step = step(high - low);
-                // A fixed end stays; a found one is rounded out to the next tick.
+                // A fixed end stays; one from the data is rounded to the next tick.
                 if axis.high.is_none() && from_zero {
                     high = (high / step - 1e-9).ceil() * step;
                 }
@@ -67,7 +66,7 @@ impl Span {
         }
     }
 
-    /// Where `value` lies; none for what a logarithm has no place for.
+    /// The place of `value`; none for values without a logarithm.
     pub fn at(&self, value: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -95,7 +94,7 @@ fn magnitudes(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// A tick in few letters: 0.5, 20, 1,500, 20k, 3M.
+/// A tick as a short text: 0.5, 20, 1,500, 20k, 3M.
 pub fn label(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),

@@ -5,14 +5,14 @@ use super::chart::{BOTTOM, LEFT, RIGHT, colour, title};
 use super::svg::{Anchor, Svg};
 use crate::results::{Kind, Plot, number};
 
-/// Bars above which their values are read with the pointer only.
+/// Number of bars above which their values are shown under the pointer only.
 const VALUES_MAX: usize = 28;
 /// Width of a digit and height of a line of a value.
 const LETTER: f64 = 7.0;
 const LINE: f64 = 12.0;
-/// How far slanted names are turned, in degrees: as far as lines beside each other need in the room of a bar.
+/// How far slanted names are turned, in degrees: as far as neighbouring lines need in the room of a bar.
 const SLANT: f64 = 32.0;
-/// Letters that all group names may have together to stand upright.
+/// Letters of all group names together up to which names stand upright.
 const LETTERS_MAX: usize = 100;
 
 /// Draws all groups.
@@ -53,7 +53,7 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
                 let value = number::short(point.y);
                 let letters = LETTER * value.len() as f64;
                 let mut above = if point.y < 0.0 { to + 13.0 } else { end - 4.0 };
-                // Next to each other at one height they would run together.
+                // Next to each other at one height they would overlap.
                 if let Some((last, last_letters)) = values[group]
                     && (letters + last_letters) / 2.0 > width
                     && (above - last).abs() < LINE
@@ -68,7 +68,7 @@ pub fn draw(svg: &mut Svg, plot: &Plot, y: &Span, colours: &[usize]) {
     names(svg, plot, room);
 }
 
-/// How far below the axis group names reach, where they are slanted and leave no room for its heading.
+/// How far below the axis group names reach where they are slanted and leave no room for its heading.
 pub fn slanted_depth(plot: &Plot) -> Option<f64> {
     let letters = plot.groups.iter().map(|name| name.chars().count());
     let slanted = letters.clone().sum::<usize>() > LETTERS_MAX;

@@ -1,4 +1,4 @@
-//! A picture: frame, axes, legend, and what is drawn between them.
+//! A picture: frame, axes, legend, and the curves between them.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use super::svg::{Anchor, Svg, escape};
 use super::{bars, lines};
 use crate::results::{Curve, Dash, Kind, Plot, Point, Run, Scale, number};
 
-/// Size of a picture and the room around what is drawn, in its own units.
+/// Size of a picture and the room around its plot, in its own units.
 pub const WIDTH: f64 = 760.0;
 pub const HEIGHT: f64 = 360.0;
 pub const LEFT: f64 = 68.0;
 pub const RIGHT: f64 = WIDTH - 18.0;
 pub const TOP: f64 = 22.0;
 pub const BOTTOM: f64 = HEIGHT - 52.0;
-/// Colours that the style sheet has.
+/// Number of colours of the style sheet.
 pub const COLOURS: usize = 8;
 
 /// A picture with its title, legend and caption, as a `<figure>`.
@@ -66,7 +66,7 @@ pub fn figure(run: &Run, plot: &Plot) -> String {
     )
 }
 
-/// How to read it, with what its intervals are drawn as, if any is.
+/// How to read the picture, and the meaning of its intervals, if there are any.
 fn caption(plot: &Plot) -> String {
     let is_wide = |point: &Point| point.interval.is_some_and(|[low, high]| low < high);
     let any = |curve: &Curve| curve.points.iter().any(is_wide);
@@ -81,7 +81,7 @@ fn caption(plot: &Plot) -> String {
     [plot.caption.as_str(), intervals].join(" ").trim().to_owned()
 }
 
-/// Everything that the vertical axis must reach.
+/// All values that the vertical axis must include.
 fn heights(plot: &Plot) -> Vec<f64> {
     match plot.kind {
         Kind::Lines | Kind::Bars => {
@@ -103,7 +103,7 @@ fn heights(plot: &Plot) -> Vec<f64> {
 fn colours(run: &Run, plot: &Plot) -> Vec<usize> {
     let of = |name: &str| {
         let belongs = |target: &str| name == target || name.starts_with(&format!("{target} "));
-        // "larder again" is itself, and no kind of "larder".
+        // "larder again" is a target of its own, and not a variant of "larder".
         let mine = run.targets.iter().enumerate().filter(|(_, target)| belongs(&target.name));
         mine.max_by_key(|(_, target)| target.name.len()).map(|(index, _)| index)
     };
@@ -157,13 +157,13 @@ fn marks(svg: &mut Svg, plot: &Plot, x: &Span) {
     for mark in &plot.marks {
         let Some(at) = x.at(mark.x) else { continue };
         svg.line("mark", (at, TOP), (at, BOTTOM));
-        // Text runs to the side where there is room.
+        // The text is on the side with room.
         let (anchor, beside) = if at > WIDTH * 0.7 { (Anchor::End, -4.0) } else { (Anchor::Start, 4.0) };
         svg.text("mark-text", (at + beside, TOP - 6.0), anchor, &mark.text);
     }
 }
 
-/// What the pointer reads on a point.
+/// The text under the pointer at a point.
 pub fn title(plot: &Plot, name: &str, x: &str, y: f64, interval: Option<[f64; 2]>) -> String {
     let unit = if plot.y.unit.is_empty() { String::new() } else { format!(" {}", plot.y.unit) };
     let ends = interval

@@ -5,7 +5,7 @@ use super::chart::{BOTTOM, colour, title};
 use super::svg::Svg;
 use crate::results::{Dash, Kind, Plot, Point, number};
 
-/// Points of a curve above which they get no dots.
+/// Number of points of a curve above which they have no dots.
 const DOTS_MAX: usize = 40;
 
 /// Draws all curves.
@@ -55,7 +55,7 @@ fn band(svg: &mut Svg, points: &[Point], x: &Span, y: &Span, class: &str) {
     svg.path(&format!("band {class}"), &outline, true);
 }
 
-/// For each curve and each of its points, where its top is when curves stand on each other.
+/// For each curve and each of its points, the place of its top in a stack of curves.
 pub fn tops(plot: &Plot) -> Vec<Vec<f64>> {
     let mut below: Vec<f64> = Vec::new();
     plot.curves

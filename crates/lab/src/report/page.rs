@@ -101,7 +101,7 @@ fn anchor(check: usize) -> String {
     format!("check-{check}")
 }
 
-/// Pictures of raw latencies that are on the page as the others are; more are folded.
+/// Number of latency pictures that are shown at once; further ones are folded.
 const PERCENTILES_OPEN_MAX: usize = 4;
 /// Most percentile tables on a page.
 const PERCENTILES_MAX: usize = 24;
@@ -112,8 +112,8 @@ fn folded(summary: &str, content: &str) -> String {
     format!("<details><summary>{}</summary>\n{content}</details>\n", escape(summary))
 }
 
-/// A picture of the raw latencies for each kind of request: latency against the share of requests that
-/// took longer; the first [`PERCENTILES_MAX`], and how many there are beyond.
+/// A picture of the raw latencies for each kind of request: latency against the share of requests that took longer; the first
+/// [`PERCENTILES_MAX`], and how many there are beyond.
 fn percentiles(run: &Run) -> (Vec<Plot>, usize) {
     let mut plots: Vec<Plot> = Vec::new();
     let mut left_out: Vec<String> = Vec::new();
@@ -291,7 +291,7 @@ fn of_figures(title: &str, header: &[&str], rows: impl Iterator<Item = Vec<Strin
     table_of_words(title, header, "wide figures", rows, |_| None)
 }
 
-/// A table of words, with names for some of its lines, that links lead to.
+/// A table of texts, with names for some of its rows, which links lead to.
 fn table_of_words(
     title: &str,
     header: &[&str],

@@ -17,13 +17,13 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Draws into a string.
+/// A drawing in a string.
 #[derive(Debug, Default)]
 pub struct Svg {
     pub text: String,
 }
 
-/// Where a text stands against its point.
+/// The place of a text relative to its point.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
     Start,
@@ -77,7 +77,7 @@ impl Svg {
         self.text.push_str(if close { "Z\"/>" } else { "\"/>" });
     }
 
-    /// A dot with what the pointer reads on it.
+    /// A dot with a text under the pointer.
     pub fn dot(&mut self, class: &str, at: (f64, f64), title: &str) {
         let ((x, y), title) = (at, escape(title));
         let _ = write!(
@@ -86,7 +86,7 @@ impl Svg {
         );
     }
 
-    /// A box with what the pointer reads on it.
+    /// A box with a text under the pointer.
     pub fn bar(&mut self, class: &str, x: f64, width: f64, y: (f64, f64), title: &str) {
         let (top, height, title) = (y.0.min(y.1), (y.0 - y.1).abs(), escape(title));
         let _ = write!(

@@ -15,7 +15,7 @@ pub struct Change {
     pub table: String,
     /// Target and condition.
     pub row: String,
-    /// Which figure.
+    /// The figure.
     pub column: Column,
     /// In the first run.
     pub before: Estimate,
@@ -28,7 +28,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// "better", "worse", or why neither.
+    /// "better", "worse", or the reason for neither.
     pub fn word(&self) -> &'static str {
         let Some(ratio) = &self.ratio else { return "no ratio" };
         match (self.outcome, self.column.better) {
@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// The chance that any figure of two runs of the same thing is called different.
+/// The chance that any figure of two equal runs is called different.
 const CHANCE_MAX: f64 = 0.05;
 
 /// Every figure that both runs have. One differs when its rounds are ranked so unevenly (Mann and Whitney) that, over all
@@ -48,7 +48,7 @@ const CHANCE_MAX: f64 = 0.05;
 /// itself in either run.
 pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
     let mut changes: Vec<(Change, Option<f64>)> = Vec::new();
-    // A digest has nothing that its table has not.
+    // A digest has only rows of its table.
     for table in a.tables.iter().filter(|table| table.shown != Shown::Digest) {
         let Some(other) = b.tables.iter().find(|other| other.id == table.id) else { continue };
         for row in &table.rows {
@@ -124,7 +124,7 @@ pub fn differences(a: &Run, b: &Run) -> Vec<String> {
     found
 }
 
-/// Tables, lines and columns that one run has alone: their figures are compared with nothing.
+/// Tables, rows and columns that only one run has: their figures are not compared.
 pub fn unmatched(a: &Run, b: &Run) -> Vec<String> {
     let mut found = Vec::new();
     for (name, run, other) in [("first", a, b), ("second", b, a)] {
@@ -155,7 +155,7 @@ pub fn unmatched(a: &Run, b: &Run) -> Vec<String> {
     found
 }
 
-/// Target and condition of a line.
+/// Target and condition of a row.
 fn row_name(row: &Row) -> String {
     let words = std::iter::once(&row.target).chain(&row.labels);
     words.map(String::as_str).collect::<Vec<_>>().join(" ")

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoint::hidden;
 
-/// What of a machine moves figures.
+/// The properties of a machine that change figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Model of the processor.
@@ -29,7 +29,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads it from the system; what the system does not report stays empty.
+    /// Reads them from the system; properties that the system does not report stay empty.
     pub fn of_this_machine() -> Environment {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let field = |text: &str, name: &str, mark: &str| {
@@ -54,7 +54,7 @@ impl Environment {
         }
     }
 
-    /// In a line.
+    /// The machine in a line.
     pub fn line(&self) -> String {
         let memory_gib = self.memory_bytes as f64 / f64::from(1 << 30);
         let mut line = format!(
@@ -79,7 +79,7 @@ pub fn command() -> Vec<String> {
     words
 }
 
-/// A command line as a shell would take it.
+/// A command line for a shell.
 pub fn quoted(words: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_=./:,+%@".contains(&b))

@@ -10,9 +10,9 @@ use crate::stats::{COVERAGE, interval, median};
 pub struct Estimate {
     /// Median over the rounds.
     pub median: f64,
-    /// Its interval of 95 % at least, of order statistics; none of fewer than [`ROUNDS_MIN`].
+    /// Its interval of 95 % at least, from order statistics; none with fewer than [`ROUNDS_MIN`] rounds.
     pub interval: Option<[f64; 2]>,
-    /// What each round gave, in the order of the rounds.
+    /// The values of the rounds, in their order.
     pub rounds: Vec<f64>,
 }
 
@@ -29,7 +29,7 @@ impl Estimate {
         })
     }
 
-    /// It is what its rounds make it, to what a number loses in a file.
+    /// Whether it agrees with its rounds, except for the digits that a number loses in a file.
     pub fn is_of_its_rounds(&self) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
         let Some(made) = Estimate::of(&self.rounds) else { return false };
@@ -46,7 +46,7 @@ impl Estimate {
         Estimate::of(&[value])
     }
 
-    /// `a` over `b`, round by round: what disturbed a whole round cancels.
+    /// `a` over `b`, round by round: disturbances of a whole round cancel out.
     ///
     /// # Panics
     /// If the rounds are not paired.

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// A file that will be written to.
+/// A file that will be written.
 #[derive(Debug)]
 pub struct ResultFile {
     path: PathBuf,
     file: File,
     of: Metadata,
-    /// It is ours alone: it was not there before, and nothing is written to it yet.
+    /// The file was created by this run, and nothing is written to it yet.
     empty: bool,
 }
 
@@ -123,7 +123,7 @@ mod tests {
         both.next().unwrap().write(b"new").unwrap();
         both.next().unwrap().write(b"x").unwrap();
         assert_eq!((fs::read(&new).unwrap(), fs::read(&old).unwrap()), (b"new".to_vec(), b"x".to_vec()));
-        // Nothing is lost with an empty one.
+        // An empty file has no contents to lose.
         fs::write(&old, "").unwrap();
         drop(ResultFile::open_all(false, [Some(&*old), None]).unwrap());
         assert!(old.exists(), "it was there before");

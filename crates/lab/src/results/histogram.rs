@@ -1,4 +1,4 @@
-//! Raw latencies, kept whole in the form that HdrHistogram's tools in any language read.
+//! Raw latencies, kept completely in the form that HdrHistogram's tools in any language read.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,11 +19,11 @@ pub struct Latency {
     pub target: String,
     /// The kind of requests: "get, during the shift".
     pub what: String,
-    /// From when to when: "open loop, from the intended send" or "closed loop, from the send".
+    /// The two times of a latency: "open loop, from the intended send" or "closed loop, from the send".
     pub clock: String,
     /// Values in it.
     pub count: u64,
-    /// Values that were longer than it holds, and are not in it.
+    /// Values that were too long for it, and are not in it.
     pub over_range: u64,
     /// Nanoseconds, HdrHistogram V2 compressed, base64.
     pub hdr_ns: String,
@@ -58,7 +58,7 @@ impl Latency {
     /// Unpacks it.
     ///
     /// # Errors
-    /// Why it is none: it was written by another, or is damaged.
+    /// The text is damaged, or has another form.
     pub fn histogram(&self) -> Result<Histogram<u64>, String> {
         let damaged = |why: String| format!("the histogram of {} {}: {why}", self.target, self.what);
         let packed = STANDARD.decode(&self.hdr_ns).map_err(|error| damaged(error.to_string()))?;

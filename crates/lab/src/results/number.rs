@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers for readers.
 
 use super::Estimate;
 
@@ -22,7 +22,6 @@ pub fn text(value: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
 /// A figure with about three digits, as short as it can be read: 0.066, 2.98M, 29.6k.
 pub fn short(value: f64) -> String {
     let (value, unit) = match value.abs() {
@@ -40,6 +39,7 @@ pub fn short(value: f64) -> String {
     format!("{value:.digits$}{unit}")
 }
 
+/// A whole number with commas between thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < 0.0 { "-" } else { "" });
@@ -52,7 +52,7 @@ fn grouped(value: f64) -> String {
     out
 }
 
-/// A figure with what its interval reaches to either side: "104 (90 … 110)".
+/// A figure with the ends of its interval: "104 (90 … 110)".
 pub fn estimate(estimate: &Estimate) -> String {
     match estimate.interval {
         Some([low, high]) if low != high => {

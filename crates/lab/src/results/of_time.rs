@@ -1,21 +1,21 @@
-//! Claims about the machine: a machine that is busy with something else does not keep them, whatever the servers do.
+//! Claims about the machine: a busy machine does not keep them, whatever the servers do.
 
-/// Of a server that is visited twice in each round.
+/// About a server that is visited twice in each round.
 pub const TWICE: &str = "a server measured twice agrees with itself";
-/// Of a null server beside all others.
+/// About a null server beside all others.
 pub const CEILING: &str = "no server does more than the null server";
-/// Of requests that are due at a time.
+/// About requests that are due at a time.
 pub const GENERATOR: &str = "the generator was in time";
-/// Of the threads of servers and generator.
+/// About the threads of servers and generator.
 pub const CORES: &str = "no thread waited for a core";
-/// Of a C loop beside the generator, one request at a time.
+/// About a C loop beside the generator, one request at a time.
 pub const BY_HAND: &str = "the loop by hand costs at most 1.3 × what the generator does";
-/// Of requests that are due at a time, in `shift`: how many were asked.
+/// About requests that are due at a time, in `shift`: how many were sent.
 pub const OFFERED: &str = "what was offered was asked in its time";
-/// Of an open loop: how many requests came.
+/// About an open loop: how many requests were answered.
 pub const DUE: &str = "as many requests came as were due";
 
-/// All of them.
+/// All claims about the machine.
 pub const ALL: [&str; 7] = [TWICE, CEILING, GENERATOR, CORES, BY_HAND, OFFERED, DUE];
 
 /// What to do when a check did not hold, by its claim.
@@ -52,7 +52,7 @@ mod tests {
         assert!(ALL.iter().all(|claim| remedy(claim) != other && remedy(claim).contains("repeat it")));
     }
 
-    /// Claims that hold on any machine, however busy: about what was counted, read back, or refused.
+    /// Claims that hold on any machine, however busy: about counts, values that were read back, and refusals.
     const AT_ANY_TIME: &[&str] = &[
         "Larder's own client took no fault for a miss",
         "a call said that it was queued where it was, and nowhere else",
@@ -117,7 +117,7 @@ mod tests {
         words.into_iter().flat_map(move |word| text.split(word).skip(1)).filter_map(|behind| {
             let behind = behind.trim_start().trim_start_matches(['&']).trim_start_matches("format!(");
             let (claim, _) = behind.strip_prefix('"')?.split_once('"')?;
-            // Ratios are called so, and are no checks.
+            // Ratios have such names, and are no checks.
             (!claim.contains(" / ")).then_some(claim)
         })
     }

@@ -16,11 +16,11 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What.
+    /// The quantity.
     pub label: String,
-    /// In what.
+    /// The unit.
     pub unit: String,
-    /// How laid out.
+    /// The scale.
     pub scale: Scale,
     /// The low end; `None`: from the data.
     pub low: Option<f64>,
@@ -65,7 +65,7 @@ pub enum Kind {
     StackedBars,
 }
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dash {
@@ -79,11 +79,11 @@ pub enum Dash {
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Across.
+    /// The place across.
     pub x: f64,
-    /// Up.
+    /// The height.
     pub y: f64,
-    /// What y may be between.
+    /// The range of y.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }
@@ -111,12 +111,12 @@ pub struct Curve {
     pub points: Vec<Point>,
 }
 
-/// A line across the picture at some x: something happened.
+/// A vertical line at some x: an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Where.
+    /// The place of the event.
     pub x: f64,
-    /// What happened.
+    /// The event.
     pub text: String,
 }
 
@@ -129,15 +129,15 @@ pub struct Plot {
     pub title: String,
     /// How the curves are drawn.
     pub kind: Kind,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
     /// Names of the groups of bars.
     pub groups: Vec<String>,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// What happened when.
+    /// The events.
     pub marks: Vec<Mark>,
     /// How to read it.
     pub caption: String,
@@ -166,7 +166,7 @@ impl Plot {
         self.curves.last_mut().expect("one was added")
     }
 
-    /// Notes that something happened at `x`.
+    /// Adds an event at `x`.
     pub fn mark(&mut self, x: f64, text: &str) {
         self.marks.push(Mark { x, text: text.to_owned() });
     }

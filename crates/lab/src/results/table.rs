@@ -12,7 +12,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// It only describes.
+    /// The figure only describes.
     #[default]
     Neither,
 }
@@ -20,9 +20,9 @@ pub enum Better {
 /// A column of figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// What.
+    /// The quantity.
     pub name: String,
-    /// In what: "µs", "B", "1/s"; empty for a count or a share.
+    /// The unit: "µs", "B", "1/s"; empty for a count or a share.
     pub unit: String,
     /// Which way it is better.
     pub better: Better,
@@ -40,29 +40,29 @@ impl Column {
     }
 }
 
-/// A line of a table.
+/// A row of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which server.
+    /// The server.
     pub target: String,
-    /// Under which condition: one for each of the table's labels.
+    /// The conditions: one for each of the table's labels.
     pub labels: Vec<String>,
     /// A figure for each column; `None` if it has none.
     pub values: Vec<Option<Estimate>>,
-    /// What to know about this line.
+    /// A remark on this row.
     pub note: String,
 }
 
-/// Where a table is seen whole.
+/// Where a table is shown completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shown {
     /// In the terminal and on the page.
     #[default]
     Everywhere,
-    /// Too long to be read through: on the page it is folded, in the terminal only mentioned.
+    /// Too long to be read as a whole: on the page it is folded, in the terminal only mentioned.
     Folded,
-    /// Chosen lines of a folded table.
+    /// Selected rows of a folded table.
     Digest,
 }
 
@@ -77,17 +77,17 @@ pub struct Table {
     pub labels: Vec<String>,
     /// Columns of figures.
     pub columns: Vec<Column>,
-    /// Lines.
+    /// The rows.
     pub rows: Vec<Row>,
     /// Where the whole table is shown.
     #[serde(default)]
     pub shown: Shown,
-    /// Why a figure is not there, where one is not.
+    /// Why a figure is missing, where one is.
     #[serde(default)]
     pub absent: String,
 }
 
-/// Stands where there is no figure.
+/// The text where there is no figure.
 pub const ABSENT: &str = "–";
 
 impl Table {
@@ -104,18 +104,18 @@ impl Table {
         }
     }
 
-    /// Notes why a figure is missing, if one is.
+    /// Records why a figure is missing, if one is.
     pub fn absent(&mut self, why: &str) {
         why.clone_into(&mut self.absent);
     }
 
-    /// The columns that have a figure in some line: a reader needs no others.
+    /// The columns that have a figure in some row: a reader needs no others.
     pub fn filled(&self) -> Vec<usize> {
         let has = |&at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| row.values[at].is_some());
         (0..self.columns.len()).filter(has).collect()
     }
 
-    /// The line below it: what [`ABSENT`] means, and which columns were left out; none where every figure is there.
+    /// The line below the table: the meaning of [`ABSENT`], and the columns that were left out; none where every figure is there.
     pub fn legend(&self) -> Option<String> {
         let filled = self.filled();
         let gaps = self.rows.iter().any(|row| filled.iter().any(|&at| row.values[at].is_none()));
@@ -132,7 +132,7 @@ impl Table {
         Some(words)
     }
 
-    /// Folds the table if it has more lines than `rows_max`, and returns a digest to show in its place: the lines whose index
+    /// Folds the table if it has more rows than `rows_max`, and returns a digest to show in its place: the rows whose index
     /// `chosen` accepts.
     pub fn digest(&mut self, rows_max: usize, chosen: impl Fn(usize) -> bool) -> Option<Table> {
         if self.rows.len() <= rows_max {
@@ -156,10 +156,10 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Adds a line; returns it, for a note.
+    /// Adds a row; returns it, for a remark.
     ///
     /// # Panics
-    /// If it has not one label and one value for each of the table's.
+    /// If the number of labels or values is not the table's.
     pub fn row<L: Into<String>>(
         &mut self,
         target: &str,
@@ -178,7 +178,7 @@ impl Table {
         self.rows.last_mut().expect("one was added")
     }
 
-    /// The figure of a line in a column, by name.
+    /// The figure of a row in a column, by name.
     pub fn value(&self, target: &str, labels: &[&str], column: &str) -> Option<&Estimate> {
         let at = self.columns.iter().position(|have| have.name == column)?;
         let row = self.rows.iter().find(|row| row.target == target && row.labels == labels)?;

@@ -1,4 +1,4 @@
-//! A run as text for a terminal: why it is not valid, if so; tables, the generator's ceiling, the verdict.
+//! A run as text for a terminal: why it is not valid, if it is not; tables, the generator's ceiling, the verdict.
 
 use std::fmt::Write;
 

@@ -1,14 +1,14 @@
-//! What each connection asks, before it is rendered.
+//! The requests of each connection, before they are rendered.
 //!
 //! If one load reads and changes keys, each key has one connection that changes it: writes go to the owner of their key, and
 //! reads fill the rest. Keys are distributed by how often they are changed, the hottest first, so that all connections have as
-//! many requests in the same mix, and the whole keeps the popularity of keys. The owner knows what its key must hold when it
-//! reads it. A key that is changed more often than one connection asks has no owner: all connections change it, and none knows
-//! what it holds.
+//! many requests in the same mix, and the whole keeps the popularity of keys. The owner knows the contents of its key when it
+//! reads it. A key that is changed more often than a connection has requests has no owner: all connections change it, and none
+//! knows its contents.
 //!
-//! A write with a token needs a read before it: the read is put in one window and the write, whose
-//! token is filled in when it goes out, first in the next. What happens to the key between them decides
-//! whether the write must happen or must be refused, and the connection knows which.
+//! A write with a token needs a read before it: the read is put in one window and the write, whose token is filled in when it is
+//! sent, first in the next. The changes of the key between them decide whether the write must be done or must be refused, and the
+//! connection knows which.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,22 +26,22 @@ use crate::workload::{Verb, Workload};
 /// Memory that the scripts of one workload may take, unless a single window per connection needs more.
 const SCRIPTS_BYTES_MAX: usize = 64 << 20;
 
-/// More than that is refused: see [`Workload::renderable`].
+/// Scripts above this size are refused: see [`Workload::renderable`].
 const SCRIPTS_BYTES_LIMIT: u64 = 2 << 30;
-/// About how many bytes are kept of a request beside its text, and of a key with an owner.
+/// Bytes of a request besides its text, and of a key with an owner, about.
 const REQUEST_KEPT_BYTES: u64 = 128;
 const KEY_KEPT_BYTES: u64 = 24;
 
-/// What one connection is to ask, before it is bytes.
+/// The requests of one connection, before they are bytes.
 pub(super) type Plan = Vec<(Verb, Vec<u32>)>;
 /// The owner of a key that all connections change.
 pub(super) const ALLS: usize = usize::MAX;
 
 impl Workload {
-    /// Whether [`Workload::scripts`] has room for what it renders.
+    /// Whether [`Workload::scripts`] has room for the scripts.
     ///
     /// # Errors
-    /// [`Error::Usage`] when that takes more than 2 GiB.
+    /// [`Error::Usage`] when they take more than 2 GiB.
     pub fn renderable(&self) -> Result<(), Error> {
         let (request, count) =
             (self.request_bytes() as u64 + REQUEST_KEPT_BYTES, u64::from(self.keyspace.count));
@@ -59,14 +59,14 @@ impl Workload {
         Err(Error::Usage(format!("{why} {} MiB: fewer keys, connections or requests at a time", bytes >> 20)))
     }
 
-    /// Each key once, shared out over the connections; each connection's are its own, where that matters.
+    /// Each key once, distributed among the connections; each connection owns its keys, where that matters.
     pub(super) fn in_turn(&self, verb: Verb) -> (Vec<Plan>, Option<Vec<usize>>) {
         let share = |n: usize| (self.keyspace.count as usize * n / self.connections) as u32;
         let shares = (0..self.connections).map(|connection| share(connection)..share(connection + 1));
         let plan = |ids: Range<u32>| {
             let ids: Vec<u32> = ids.map(|id| self.keyspace.first + id).collect();
             let requests = ids.chunks(self.keys_of(verb)).map(|ids| {
-                // A last request with too few keys asks for its first ones again.
+                // A last request with too few keys gets its first ones again.
                 let ids = ids.iter().cycle().take(self.keys_of(verb)).copied().collect();
                 (verb, ids)
             });
@@ -102,7 +102,7 @@ impl Workload {
         last.expect("a mix asks for something")
     }
 
-    /// Every connection draws for itself.
+    /// Every connection draws its own requests.
     pub(super) fn drawn(&self, seed: u64) -> Vec<Plan> {
         let requests = self.requests_each();
         let plan = |connection: usize| {
@@ -132,7 +132,7 @@ impl Workload {
         let mut owners = vec![0; of_key.len()];
         for key in hottest {
             let Reverse((has, connection)) = least.pop().expect("as many as there are connections");
-            // A key without changes weighs something, too: connections take turns in reading it. These come last.
+            // A key without changes has a weight, too: connections take turns in reading it. These keys come last.
             let (owner, weighs) = match of_key[key] {
                 0 => (connection, 1),
                 changes if has + changes <= most => (connection, changes),
@@ -156,14 +156,14 @@ impl Workload {
                 (verb, (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect::<Vec<u32>>())
             })
             .partition(|(verb, _)| verb.is_read());
-        // A little more than its share, so that nearly all keys have an owner where all that is asked are changes.
+        // A little more than its share, so that nearly all keys have an owner where all requests are changes.
         let owners = self.owners(&changes, requests + requests / 16);
         let (alls, own): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|(_, keys)| owners[self.place_of(keys[0])] == ALLS);
         for (verb, keys) in own {
             plans[owners[self.place_of(keys[0])]].push((verb, keys));
         }
-        // As many were drawn as all connections have room for.
+        // As many requests were drawn as all connections have room for.
         let mut least: BinaryHeap<_> =
             plans.iter().enumerate().map(|(connection, plan)| Reverse((plan.len(), connection))).collect();
         for change in alls {
@@ -182,12 +182,12 @@ impl Workload {
         (plans, Some(owners))
     }
 
-    /// The place of a key among all.
+    /// The place of a key in the keyspace.
     pub(super) fn place_of(&self, id: u32) -> usize {
         (id - self.keyspace.first) as usize
     }
 
-    /// There are writes with tokens.
+    /// Whether there are writes with tokens.
     pub(super) fn swaps(&self) -> bool {
         self.protocol != Protocol::Resp && self.mix.has(Verb::Cas)
     }
@@ -195,15 +195,15 @@ impl Workload {
     /// Puts a window of reads with their tokens before each window of a plan of writes.
     fn with_tokens_of_all(&self, plan: Plan) -> Plan {
         let windows = plan.chunks(self.pipeline).map(|window| {
-            // As many as windows have, so that the writes begin one.
+            // As many reads as a window has requests, so that the writes begin one.
             let reads = window.iter().map(|(_, keys)| (Verb::Gets, keys.clone())).cycle();
             reads.take(self.pipeline).chain(window.iter().cloned()).collect::<Plan>()
         });
         windows.flatten().collect()
     }
 
-    /// Puts a read with its token in place of each write with one, and the write at the beginning of the
-    /// next window. The plan keeps its length.
+    /// Puts a read with its token in place of each write with one, and the write at the beginning of the next window. The plan
+    /// keeps its length.
     fn with_tokens(&self, plan: Plan) -> Plan {
         let requests = plan.len();
         let mut whole = Plan::with_capacity(2 * requests);
@@ -212,7 +212,7 @@ impl Workload {
         while whole.len() < requests {
             let mut room = self.pipeline;
             let mut swaps = std::mem::take(&mut due);
-            // Never more than a window has room for: each was read in the one before.
+            // Never more than a window has room for: each key was read in the window before.
             room -= swaps.len();
             whole.extend(swaps.drain(..).map(|keys| (Verb::Cas, keys)));
             for (verb, keys) in rest.by_ref().take(room) {
@@ -293,7 +293,7 @@ mod tests {
             assert!(scripts.iter().all(|script| script.requests.len() as f64 == all / 8.0), "{choice:?}");
             let sets = count(&|_, request| request.verb == Verb::Set) / all;
             assert!((sets - 0.5).abs() < 0.01, "{choice:?}: {sets}");
-            // The popularity is right for writes as for reads, and no connection claims to know what such a key holds.
+            // The popularity is right for writes and for reads, and no connection claims to know the contents of such a key.
             let key_of = |script: &Script, request: &Request| script.keys[request.keys_end as usize - 1];
             let hottest = |script: &Script, request: &Request| key_of(script, request).id == 0;
             let share = |verb: Verb| {

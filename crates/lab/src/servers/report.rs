@@ -9,7 +9,7 @@ use crate::tally::Latencies;
 /// The generator was the limit when it worked for more than this share of the time.
 const BUSY_MAX: f64 = 0.95;
 
-/// Fills in what the run found.
+/// Adds the tables and plots of the run.
 ///
 /// # Errors
 /// [`Error::NotValid`] when a histogram cannot be packed.
@@ -93,14 +93,14 @@ pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     chosen
 }
 
-/// Loads of `settings` that no null server is asked, by their names.
+/// Names of loads in `settings` that a null server does not have.
 pub fn without_null(settings: &[Setting]) -> Vec<String> {
     let others = [Asked::Zipf, Asked::KeyDb].into_iter();
     let asked = others.filter(|asked| settings.iter().any(|setting| setting.asked == *asked));
     asked.map(|asked| asked.name().to_owned()).collect()
 }
 
-/// The article's own figure: how long its reads took.
+/// The article's own figure: the time of its reads.
 fn article(experiment: &mut Experiment, cells: &[Cell]) {
     let ours: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.asked == Asked::KeyDb).collect();
     if ours.is_empty() {
@@ -117,8 +117,8 @@ fn article(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
-/// CPU time per request of the first server over the others', where all their processes can be seen, and throughput. Of
-/// a server that is visited twice both have to agree.
+/// CPU time per request of the first server over the others', where all their processes can be seen, and throughput. Both visits
+/// of a server that is visited twice have to agree.
 fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
     let first = |cell: &&Cell| cell.seat.contender == 0 && !cell.seat.again && shown.has(&cell.setting);
     for base in cells.iter().filter(first) {
@@ -143,7 +143,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
 /// A figure by which servers are compared: its name, which way it is better, and its value in a visit.
 type Compared = (&'static str, Better, fn(&Sample) -> f64);
 
-/// What a server and others are compared by.
+/// The figures by which a server and others are compared.
 fn compared(base: &Cell, others: &[&Cell]) -> Vec<Compared> {
     let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
     let mut figures: Vec<Compared> = Vec::new();
@@ -184,17 +184,17 @@ impl Grid {
         }
     }
 
-    /// It has more points than a picture has room for bars.
+    /// Whether it has more points than a picture has room for bars.
     fn is_grid(&self) -> bool {
         self.connections.len() * self.value_sizes.len() > BARS_MAX
     }
 
-    /// The connections with which other axes are shown.
+    /// The number of connections at which the other axes are shown.
     fn usual_connections(&self) -> u32 {
         self.connections.get(self.connections.len() / 2).copied().unwrap_or(1)
     }
 
-    /// It is shown of a large sweep: usual connections, the least and the most pipelined, the smallest value.
+    /// Whether it is shown of a large sweep: usual connections, the least and the most pipelined, the smallest value.
     fn has(&self, setting: &Setting) -> bool {
         let ends = [self.pipelines.first(), self.pipelines.last()];
         !self.is_grid()
@@ -205,7 +205,7 @@ impl Grid {
     }
 }
 
-/// Curves of a sweep along each of its axes, the others held.
+/// Curves of a sweep along each of its axes, the others fixed.
 fn sweeps(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     type Axle = (&'static str, &'static str, fn(&Setting) -> u32);
     let axes: [(Axle, usize); 3] = [

@@ -1,12 +1,11 @@
-//! Cache-aside clients: get, and on a miss make the value and set it.
+//! Cache-aside clients: they get a key, and after a miss make the value and set it.
 //!
 //! All connections share one table of versions. A key has one writer at a time: a client that misses while another writes the
 //! same key does not write it. So the versions of a key follow each other, and a hit must have a version between the last one
-//! acknowledged when it was asked for and the last one sent when its reply came. Anything else is a stale, torn or foreign value.
+//! acknowledged before its request and the last one sent before its reply. Any other value is stale, torn or foreign.
 //!
-//! Open loop: each connection has its own Poisson schedule; the time of a batch of gets runs from its
-//! intended send. Sets follow at once, and their time runs from their own send. Closed loop, for
-//! filling: the next batch follows the last.
+//! Open loop: each connection has its own Poisson schedule; the time of a batch of gets runs from its intended send. Sets follow
+//! at once, and their time runs from their own send. Closed loop, for filling: the next batch follows the last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +25,7 @@ use crate::generator::gap;
 use crate::keys::{Keyspace, Prefix};
 use crate::value;
 
-/// How a client paces itself.
+/// When a client sends its batches.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
     /// The next batch follows the last.
@@ -48,11 +47,10 @@ pub struct Aside {
     started: Instant,
     intended: Instant,
     idle: bool,
-    /// Batches that it begins at most from now on, if they are counted.
+    /// Batches that the client begins at most from now on, if they are limited.
     left: Option<u64>,
     doing: Doing,
-    /// Keys of the batch under way, with the version acknowledged when they were asked for, or with
-    /// the one being written.
+    /// Keys of the batch under way, each with the version acknowledged before its request, or with the one that is written.
     keys: Vec<(u32, u32)>,
     answered: usize,
     missed: Vec<u32>,
@@ -68,7 +66,7 @@ enum Doing {
 }
 
 impl Aside {
-    /// Client number `number`. Time 0 of the plan is `started`.
+    /// Client number `number`. `started` is time 0 of the plan.
     pub fn new(
         plan: &Arc<Plan>,
         shelf: &Arc<Shelf>,
@@ -103,17 +101,17 @@ impl Aside {
         client
     }
 
-    /// From now on it ends after this many batches.
+    /// Ends after this many further batches.
     pub fn limit(&mut self, batches: u64) {
         self.left = Some(batches);
     }
 
-    /// Batches of its limit that it has not begun.
+    /// Batches of its limit that the client has not begun.
     pub fn left(&self) -> u64 {
         self.left.unwrap_or(0)
     }
 
-    /// Time to the next batch: exponential, so that arrivals are Poisson's.
+    /// Time to the next batch: exponential, so that arrivals are a Poisson process.
     fn gap(&mut self) -> Duration {
         match self.pace {
             Pace::Closed => Duration::ZERO,
@@ -202,7 +200,7 @@ impl Agent for Aside {
             return Step::Until(self.intended);
         }
         if self.idle {
-            // Nothing but ourselves kept this send waiting.
+            // Only the generator itself delayed this send.
             let due = self.intended.saturating_duration_since(self.started);
             record(&mut seen.lag, due, now - self.intended);
         }

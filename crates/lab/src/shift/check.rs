@@ -1,4 +1,4 @@
-//! What must hold of a visit: values, counts, and that the load was asked for in its time.
+//! Checks of a visit: values, counts, and whether the load was sent in its time.
 
 use super::seen::Seen;
 use super::variant::Variant;
@@ -6,22 +6,22 @@ use super::visit::{Counted, Visit};
 use crate::experiment::Experiment;
 use crate::results::of_time;
 
-/// A run in which less of the offered load than this was asked is none.
+/// A run that sends less of the offered load than this has no result.
 const OFFERED_MIN: f64 = 0.8;
 
-/// What must hold of a visit.
+/// All checks of a visit.
 pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
     check_values(experiment, variant, &visit.seen);
     check_values(experiment, variant, &visit.warm);
     check_counts(experiment, variant, &[&visit.warm, &visit.seen], visit.server_counts);
-    // Requests that wait for long come after a shift that they should have come before.
+    // Requests that wait for long come after a shift although they belong before it.
     let share = visit.seen.totals().0 as f64 / visit.offered.max(1.0);
     experiment.checks.add(of_time::OFFERED, share >= OFFERED_MIN, || {
         format!("{}: {:.0} % of it", variant.name, 100.0 * share)
     });
 }
 
-/// The server must have counted what the clients did.
+/// Checks that the server counted the same as the clients.
 pub fn check_counts(
     experiment: &mut Experiment,
     variant: &Variant,

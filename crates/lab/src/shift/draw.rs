@@ -1,7 +1,7 @@
-//! Which key is asked for next.
+//! The choice of the next key.
 //!
-//! Popular keys are drawn by Zipf's law. Two things make a stream harder than that: keys that are asked for once and never again,
-//! and popularity that moves, so that wanted keys become unwanted. Both are known to separate eviction policies.
+//! Popular keys are drawn by Zipf's law. Two things make a stream harder than that: keys that are requested once and never again,
+//! and popularity that moves, so that wanted keys become unwanted. Both are known to distinguish eviction policies.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -18,18 +18,18 @@ pub struct Draw {
     lone: f64,
     life: u64,
     rng: StdRng,
-    /// Requests so far, of all clients about.
+    /// Requests so far, of all clients, about.
     asked: u64,
     clients: u64,
-    /// The next key that is asked for only once; clients take turns.
+    /// The next key that is requested only once; clients take turns.
     next_lone: u32,
 }
 
 impl Draw {
-    /// For client `number` of `clients`. The draws depend on the arguments alone.
+    /// The draws of client `number` of `clients`. They depend on the arguments alone.
     pub fn new(plan: &Plan, phase: usize, (number, clients): (usize, usize), seed: u64) -> Draw {
         let terms = &plan.phases[phase];
-        // A seed and its complement, for a warm-up and what follows, share no lone key.
+        // A seed and its complement, for a warm-up and the part after it, share no lone key.
         let lone_first = if seed >> 63 == 1 { 1 << 31 } else { plan.numbers() };
         let seed =
             seed.wrapping_mul(1_000_003).wrapping_add(number as u64).wrapping_add((phase as u64) << 32);

@@ -1,4 +1,4 @@
-//! An ideal cache without overhead that forgets the least recently used: LRU by bytes.
+//! An ideal cache without overhead that evicts the least recently used key: LRU by bytes.
 
 use super::draw::Draw;
 use super::plan::Plan;
@@ -6,7 +6,7 @@ use super::visit::{FILL_TIMES, warm_step};
 
 const NONE: u32 = u32::MAX;
 
-/// A cache of keys numbered from 0 on, with this many bytes.
+/// A cache of keys numbered from 0 on, of this many bytes.
 #[derive(Debug)]
 pub struct Lru {
     capacity_bytes: u64,
@@ -14,7 +14,7 @@ pub struct Lru {
     /// Neighbours of each key, towards the more and the less recently used; `NONE` at the ends.
     newer: Vec<u32>,
     older: Vec<u32>,
-    /// Size of each key's item; 0: it is not there.
+    /// Size of each key's item; 0: the key does not exist.
     bytes: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -35,7 +35,7 @@ impl Lru {
         }
     }
 
-    /// Asks for a key, and stores it with `bytes` (at least 1) if it is not there; true for a hit.
+    /// Reads a key, and stores it with `bytes` (at least 1) after a miss; true for a hit.
     pub fn ask(&mut self, key: u32, bytes: u32) -> bool {
         if key as usize >= self.bytes.len() {
             let keys = (key as usize + 1).next_power_of_two();
@@ -66,7 +66,7 @@ impl Lru {
         hit
     }
 
-    /// Asks for a key that is not stored if it is not there; true for a hit.
+    /// Reads a key, and stores nothing after a miss; true for a hit.
     pub fn look(&mut self, key: u32) -> bool {
         match self.bytes.get(key as usize) {
             None | Some(0) => false,
@@ -87,7 +87,7 @@ impl Lru {
     }
 }
 
-/// A stream on its way through a cache.
+/// The run of a stream through a cache.
 struct Trial<'p> {
     plan: &'p Plan,
     cache: Lru,
@@ -101,7 +101,7 @@ impl Trial<'_> {
     }
 }
 
-/// Clients that share a stream, as those of [`super::aside`]: each reads a batch of keys, and then stores the missing ones.
+/// Clients that share a stream, like those of [`super::aside`]: each reads a batch of keys, and then stores the missing ones.
 struct Clients {
     draws: Vec<Draw>,
     batch: usize,
@@ -142,8 +142,7 @@ impl Clients {
 /// Requests of a warm-up at most.
 const WARM_MAX: u64 = 100_000_000;
 
-/// A cache that has been asked for the first phase until twice its capacity was written, as servers
-/// are warmed.
+/// A cache that had requests of the first phase until twice its capacity was written, as servers are warmed.
 fn warmed(plan: &Plan, seed: u64) -> (Trial<'_>, Draw) {
     let mut trial = Trial { plan, cache: Lru::new(plan.capacity_bytes(), plan.numbers()) };
     let mut draw = Draw::new(plan, 0, (0, 1), seed);
@@ -160,7 +159,7 @@ fn warmed(plan: &Plan, seed: u64) -> (Trial<'_>, Draw) {
     (trial, draw)
 }
 
-/// The hit ratio in each bin, from the first bin of the plan on, of the plan's requests at `rate`.
+/// The hit ratio in each bin, from the first bin of the plan on, for the plan's requests at `rate`.
 pub fn ratios(plan: &Plan, rate: f64, seed: u64) -> Vec<f64> {
     let (mut trial, _) = warmed(plan, seed);
     let per_bin = (rate * plan.bin.as_secs_f64()).round().max(1.0) as u64;
@@ -174,8 +173,8 @@ pub fn ratios(plan: &Plan, rate: f64, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The share of `requests` of the first phase that miss in a warm cache: of the very requests that clients ask of a
-/// server, in turns.
+/// The share of `requests` of the first phase that miss in a warm cache: the same requests as the clients send to a server, in
+/// turns.
 pub fn misses(plan: &Plan, (clients, batch): (usize, usize), requests: u64, seed: u64) -> f64 {
     let mut trial = Trial { plan, cache: Lru::new(plan.capacity_bytes(), plan.numbers()) };
     let draws = (0..clients).map(|number| Draw::new(plan, 0, (number, clients), seed)).collect();

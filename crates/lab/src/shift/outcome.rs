@@ -1,4 +1,4 @@
-//! The outcome of one shift: when the hits were back, and how many were lost.
+//! The outcome of one shift: the time until the hits were back, and the number of lost hits.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::seen::Bin;
 use super::visit::Visit;
 
-/// A hit ratio is back when a second of it is at least this share of the one to be reached.
+/// A hit ratio is back when a second of it is at least this share of the final one.
 pub const BACK_SHARE: f64 = 0.95;
 
 /// One shift of one visit.
@@ -14,7 +14,7 @@ pub const BACK_SHARE: f64 = 0.95;
 pub struct Outcome {
     /// Hit ratio in the last half of the phase before.
     pub before: f64,
-    /// The lowest of a second after the shift.
+    /// The lowest ratio of a second after the shift.
     pub lowest: f64,
     /// Hit ratio in the last quarter of the phase.
     pub last: f64,
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub back_s: Option<f64>,
     /// The same compared with the ratio of a fresh server, if there was one.
     pub back_to_fresh_s: Option<f64>,
-    /// Hits that a server with the ratio to be reached would have had more.
+    /// Hits that a server with the final ratio would have had in addition.
     pub lost_hits: f64,
     /// Pages that moved between classes.
     pub pages_moved: f64,
@@ -40,13 +40,12 @@ fn ratio(bins: &[Bin]) -> f64 {
     if gets == 0 { 0.0 } else { hits as f64 / gets as f64 }
 }
 
-/// Hit ratios over runs of `width` bins, one after the other; none where nothing was asked.
+/// Hit ratios over runs of `width` bins, one after the other; none where there were no requests.
 pub fn series(bins: &[Bin], width: usize) -> Vec<Option<f64>> {
     bins.chunks(width).map(|bins| bins.iter().any(|bin| bin.gets > 0).then(|| ratio(bins))).collect()
 }
 
-/// What became of shift number `shift` (0 is the first); `fresh` is the hit ratio of a server that
-/// only saw the phase after it.
+/// The outcome of shift number `shift` (0 is the first); `fresh` is the hit ratio of a server that had only the phase after it.
 pub fn of(plan: &Plan, visit: &Visit, shift: usize, fresh: Option<f64>) -> Outcome {
     let at = |time: Duration| (time.as_secs_f64() / plan.bin.as_secs_f64()).round() as usize;
     let start = at(plan.shifts()[shift]);
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!((outcome.before, outcome.lowest, outcome.last), (0.8, 0.2, 0.8));
         // 0.76 is reached by the second that begins 2.75 s after the shift: a quarter at 0.6.
         assert_eq!((outcome.back_s, outcome.back_to_fresh_s), (Some(3.0), Some(3.0)));
-        // 320 + 120 sets of 5,243 bytes are 2.2 MB: more than 1 MiB is there after 0.75 s.
+        // 320 + 120 sets of 5,243 bytes are 2.2 MB: after 0.75 s more than 1 MiB is written.
         assert_eq!(outcome.written_s, Some(0.75));
         assert!((outcome.lost_hits - (240.0 + 160.0 + 80.0)).abs() < 1e-6, "{}", outcome.lost_hits);
         assert_eq!(outcome.pages_moved, 8.0);

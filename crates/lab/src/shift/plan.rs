@@ -1,23 +1,23 @@
-//! The plan of a shift: phases with their keys and sizes, and when each begins.
+//! The plan of a shift: phases with their keys and sizes, and the beginning of each.
 
 use std::time::Duration;
 
 use crate::sizes::Sizes;
 
-/// Keys and values that are asked for in one phase. No two phases share a key.
+/// Keys and values of one phase. No two phases share a key.
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// Number of the first key.
     pub first: u32,
-    /// How many keys are wanted at any time.
+    /// Number of keys in use at any time.
     pub count: u32,
-    /// How large keys are.
+    /// Sizes of keys.
     pub keys: Sizes,
-    /// How large their values are.
+    /// Sizes of values.
     pub sizes: Sizes,
-    /// Exponent of their popularity.
+    /// Zipf's exponent of their popularity.
     pub zipf: f64,
-    /// Share of the requests for keys that are asked for only once.
+    /// Share of the requests for keys that are requested only once.
     pub lone: f64,
     /// Requests after which another key has taken each key's place; 0: never.
     pub life: u64,
@@ -32,18 +32,18 @@ const OF_KEY: u64 = 1 << 40;
 const OF_TTL: u64 = 2 << 40;
 
 impl Phase {
-    /// Numbers that its keys take.
+    /// Key numbers that the phase uses.
     pub fn numbers(&self) -> u32 {
         if self.life > 0 { self.count * GENERATIONS } else { self.count }
     }
 
-    /// The same with as many keys as take `working_set` times the memory.
+    /// The same phase with as many keys as take `working_set` times the memory.
     pub fn filling(self, memory_mb: u32, working_set: f64) -> Phase {
         let bytes = f64::from(memory_mb) * 1_048_576.0 * working_set;
         Phase { count: (bytes / self.item_bytes()).max(16.0) as u32, ..self }
     }
 
-    /// Bytes of a key and its value on the mean.
+    /// Mean bytes of a key and its value.
     pub fn item_bytes(&self) -> f64 {
         self.keys.mean() + self.sizes.mean()
     }
@@ -65,18 +65,18 @@ impl Phase {
     }
 }
 
-/// What every server goes through.
+/// The plan for every server.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The phases, in order.
     pub phases: Vec<Phase>,
     /// Memory of a server, in MiB.
     pub memory_mb: u32,
-    /// How long the first phase is measured before the first shift.
+    /// Measured time of the first phase.
     pub before: Duration,
-    /// How long each later phase lasts.
+    /// Length of each later phase.
     pub after: Duration,
-    /// The length of time that is counted together.
+    /// The length of a bin, whose events are counted together.
     pub bin: Duration,
     /// Connections.
     pub connections: usize,
@@ -100,12 +100,12 @@ impl Plan {
             .collect()
     }
 
-    /// How many numbers keys take; higher numbers are keys that are asked for only once.
+    /// Number of all keys; higher numbers are keys that are requested only once.
     pub fn numbers(&self) -> u32 {
         self.phases.iter().map(|phase| phase.first + phase.numbers()).max().unwrap_or(0)
     }
 
-    /// The phase of a key; keys that are asked for only once belong to the last.
+    /// The phase of a key; keys that are requested only once belong to the last.
     pub fn phase_of(&self, key: u32) -> &Phase {
         self.phases.iter().rfind(|phase| key >= phase.first).expect("the first phase begins at 0")
     }
@@ -115,7 +115,7 @@ impl Plan {
         u64::from(self.memory_mb) << 20
     }
 
-    /// When, from the start of the measurement on, each phase but the first begins.
+    /// When each phase but the first begins, from the start of the measurement on.
     pub fn shifts(&self) -> Vec<Duration> {
         (1..self.phases.len()).map(|phase| self.before + self.after * (phase as u32 - 1)).collect()
     }
@@ -125,12 +125,12 @@ impl Plan {
         self.shifts().iter().filter(|&&shift| time >= shift).count()
     }
 
-    /// How long the measurement takes.
+    /// The length of the measurement.
     pub fn length(&self) -> Duration {
         self.before + self.after * (self.phases.len() as u32 - 1)
     }
 
-    /// How many bins it has.
+    /// The number of its bins.
     pub fn bins(&self) -> usize {
         (self.length().as_secs_f64() / self.bin.as_secs_f64()).round() as usize
     }
@@ -141,7 +141,7 @@ impl Plan {
         Plan { phases, before: Duration::ZERO, after: Duration::ZERO, bin: Duration::MAX, ..self.clone() }
     }
 
-    /// The plan of a server that only ever sees the last phase.
+    /// The plan of a server that has only the last phase.
     pub fn only_last(&self) -> Plan {
         let mut last = self.phases[self.phases.len() - 1].clone();
         last.first = 0;

@@ -17,10 +17,10 @@ use crate::results::{
 use crate::stats::median;
 use crate::tally::{Latencies, in_time, late_at};
 
-/// Most classes that a picture can show apart.
+/// The most classes that a picture can show apart.
 const LAYERS_MAX: usize = 6;
 
-/// Notes the settings of the plan.
+/// Adds the settings of the plan to the run.
 pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     let list = |each: &dyn Fn(&super::plan::Phase) -> String| {
         plan.phases.iter().map(each).collect::<Vec<_>>().join(", then ")
@@ -39,7 +39,7 @@ pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     options.ways.note(run);
 }
 
-/// Writes the results into the run.
+/// Adds the results to the run.
 ///
 /// # Errors
 /// A histogram cannot be written.
@@ -121,7 +121,7 @@ fn shifts(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]
         for (shift, outcomes) in all.iter().enumerate() {
             let of =
                 |pick: &dyn Fn(&Outcome) -> f64| Estimate::of(&outcomes.iter().map(pick).collect::<Vec<_>>());
-            // A time is one only if it was reached in every round.
+            // A time is a figure only if it was reached in every round.
             let time = |pick: fn(&Outcome) -> Option<f64>| {
                 outcomes.iter().map(pick).collect::<Option<Vec<f64>>>().and_then(|times| Estimate::of(&times))
             };
@@ -285,7 +285,7 @@ fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome
                     if left_out > 0 {
                         late.push(format!("{what} {quantile} without {left_out}"));
                     }
-                    // A phase that a round had nothing of has no figure.
+                    // A phase without events in a round has no figure.
                     let whole = values.len() + left_out == rounds.len();
                     cells.push(Estimate::of(&values).filter(|_| whole));
                 }
@@ -329,7 +329,7 @@ struct Timed {
 }
 
 impl Timed {
-    /// Of gets or sets in these seconds.
+    /// The latencies of gets or sets in these seconds.
     fn of(seen: &Seen, what: &str, seconds: Range<usize>) -> Timed {
         let cut = |all: &[Latencies]| {
             let (start, end) = (seconds.start.min(all.len()), seconds.end.min(all.len()));
@@ -339,12 +339,12 @@ impl Timed {
         Timed { latencies, lag: cut(&seen.lag) }
     }
 
-    /// The generator was late by too much of what there is at this quantile.
+    /// Whether the generator was too late, compared with the latency at this quantile.
     fn is_late(&self, quantile: f64) -> bool {
         late_at(&self.lag, &self.latencies, quantile).is_some()
     }
 
-    /// A quantile; none of nothing, and none that is as much the generator's as the server's.
+    /// A quantile; none without latencies, and none that is as much the generator's as the server's.
     fn quantile_us(&self, quantile: f64) -> Option<f64> {
         let known = !self.latencies.is_empty() && !self.is_late(quantile);
         known.then(|| self.latencies.quantile_us(quantile))
@@ -458,7 +458,7 @@ mod tests {
             record(&mut seen.get, second(0), us(80));
             record(&mut seen.lag, second(0), us(5));
         }
-        // The generator stood still for 50 ms in the first second; the server in the second.
+        // The generator stood still for 50 ms in the first second; the server in the second one.
         for at in [0, 1] {
             (0..2).for_each(|_| record(&mut seen.get, second(at), us(50_000)));
         }

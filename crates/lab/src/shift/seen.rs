@@ -1,15 +1,15 @@
-//! What clients see: counts and latencies over time, late sends, refusals and wrong values.
+//! The clients' figures: counts and latencies over time, late sends, refusals and wrong values.
 
 use std::time::Duration;
 
 use crate::tally::Latencies;
 
-/// Counts of one stretch of time.
+/// Counts of a bin.
 #[derive(Clone, Debug, Default)]
 pub struct Bin {
-    /// Keys asked for.
+    /// Keys in gets.
     pub gets: u64,
-    /// Those that were found.
+    /// Keys with a value.
     pub hits: u64,
     /// Values stored.
     pub sets: u64,
@@ -17,7 +17,7 @@ pub struct Bin {
     pub set_bytes: u64,
 }
 
-/// What the clients count.
+/// All figures of the clients.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// By time of the reply.
@@ -29,14 +29,14 @@ pub struct Seen {
     pub lag: Vec<Latencies>,
     /// Writes that the server refused.
     pub refused: u64,
-    /// Values that must not be.
+    /// Values that must not occur.
     pub wrong: u64,
     /// The first wrong value, in words.
     pub first: Option<String>,
 }
 
 impl Seen {
-    /// Adds what another thread saw.
+    /// Adds the figures of another thread.
     pub fn merge(&mut self, other: Seen) {
         if self.bins.len() < other.bins.len() {
             self.bins.resize(other.bins.len(), Bin::default());
@@ -66,7 +66,7 @@ impl Seen {
             .fold((0, 0, 0), |(gets, hits, sets), bin| (gets + bin.gets, hits + bin.hits, sets + bin.sets))
     }
 
-    /// The bin of a time, of so wide ones.
+    /// The bin of a time, for bins of this width.
     pub fn bin(&mut self, at: Duration, width: Duration) -> &mut Bin {
         let index = (at.as_secs_f64() / width.as_secs_f64()) as usize;
         if self.bins.len() <= index {

@@ -1,4 +1,4 @@
-//! The shelf: which version of every key was sent last, and which acknowledged, for all connections.
+//! The shelf: the last sent and the last acknowledged version of every key, for all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +22,7 @@ impl Shelf {
         Arc::new(Shelf { versions, written_bytes: AtomicU64::new(0) })
     }
 
-    /// The word of a key; `None` for keys that are asked for only once.
+    /// The word of a key; `None` for keys that are requested only once.
     fn word(&self, key: u32) -> Option<&AtomicU64> {
         self.versions.get(key as usize)
     }

@@ -1,4 +1,4 @@
-//! A server with a way to move its memory: memcached's automove, Redis's eviction policy.
+//! A server with one of its ways to manage memory: memcached's automove, Redis's eviction policy.
 
 use clap::Args;
 
@@ -10,7 +10,7 @@ use crate::numbers;
 use crate::peers::Kind;
 use crate::results::Run;
 
-/// The variants of servers, and what is equal in them.
+/// The variants of servers, and how they are made equal.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 pub struct Ways {
@@ -29,7 +29,7 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Notes in the settings what is equal.
+    /// Adds to the settings how servers are made equal.
     pub fn note(&self, run: &mut Run) {
         run.set("memory is equal by", if self.equal_limit { "limit" } else { "resident memory" });
         run.set("seconds of a warm-up at most", self.warm_max);
@@ -37,7 +37,6 @@ impl Ways {
 
     /// How much memory servers had. Each has its name, the resident memory that was seen, and whether the lab chose its limit.
     /// The words claim no more than is known.
-    /// limit: words that say no more than is known.
     pub fn memory_words(&self, memory_mb: u32, near: f64, servers: &[(&Variant, Option<f64>)]) -> String {
         if self.equal_limit && servers.iter().all(|(variant, _)| variant.can_be_limited()) {
             return format!("with limits of {memory_mb} MB");
@@ -61,14 +60,14 @@ impl Ways {
     }
 }
 
-/// A server as it is measured, started anew for each visit.
+/// A measured server, started anew for each visit.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// How tables call it.
+    /// Its name in tables.
     pub name: String,
     /// Index among the contenders of the experiment.
     pub contender: usize,
-    /// It is the first one a second time: what differs between the two is noise.
+    /// It is the first variant a second time: differences between the two are noise.
     pub again: bool,
     source: Source,
     /// A command that is sent before it is used, and the reply to it.
@@ -82,7 +81,7 @@ enum Source {
 }
 
 impl Variant {
-    /// Every contender once for each of its ways: memcached's for every automove, Redis's for every policy; once as it is if it
+    /// Every contender once for each of its ways: memcached's for every automove, Redis's for every policy; once unchanged if it
     /// has none. The first one is listed twice.
     pub fn all(experiment: &Experiment, ways: &Ways) -> Vec<Variant> {
         let Ways { automove, policy: policies, .. } = ways;
@@ -139,7 +138,7 @@ impl Variant {
         memory_mb
     }
 
-    /// Its memory limit can be chosen.
+    /// Whether its memory limit can be chosen.
     pub fn can_be_limited(&self) -> bool {
         matches!(self.source, Source::Started(..))
     }
@@ -147,12 +146,12 @@ impl Variant {
     /// An empty server: a new process, or a running one flushed.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it does not start or refuses what makes it this variant.
+    /// [`Error::Peer`] when it does not start or refuses a setting of this variant.
     pub fn start(&self, limit_mb: u32) -> Result<Contender, Error> {
         self.start_with(limit_mb, &[])
     }
 
-    /// Which server is started, if it is.
+    /// The kind of server, if the lab starts it.
     pub fn kind(&self) -> Option<Kind> {
         match self.source {
             Source::Started(kind, _) => Some(kind),
@@ -160,7 +159,7 @@ impl Variant {
         }
     }
 
-    /// As [`Variant::start`], with more arguments where it is started.
+    /// Like [`Variant::start`], with more arguments for a server that the lab starts.
     ///
     /// # Errors
     /// As [`Variant::start`].

@@ -1,4 +1,4 @@
-//! One server through the plan, warmed and measured; and beside it a fresh one that only sees the last phase.
+//! A server with the whole plan, warmed and measured; and beside it a fresh one that has only the last phase.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,19 +31,19 @@ pub const FILL_BATCH: usize = 32;
 pub const FILL_CONNECTIONS: usize = 16;
 /// A fill ends when this many times the memory was written.
 pub const FILL_TIMES: u64 = 2;
-/// Requests of a fill that are asked together, as a share of the keys; then it is seen how much was written.
+/// Requests of a fill between two readings of the written bytes, as a share of the keys.
 const FILL_SHARE: u64 = 8;
 /// The longest time of the counted part.
 const COUNT_MAX: Duration = Duration::from_secs(3600);
 
-/// What drives the load.
+/// The generator of a visit.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver<'d> {
     /// Cores of the generator.
     pub cores: &'d [Option<usize>],
     /// Seed of all choices.
     pub seed: u64,
-    /// How long a warm-up may take.
+    /// The longest time of a warm-up.
     pub warm_max: Duration,
 }
 
@@ -51,12 +51,12 @@ pub struct Driver<'d> {
 #[derive(Debug)]
 pub struct Warm {
     dialog: Dialog<Aside>,
-    /// What they saw so far.
+    /// Their figures so far.
     pub seen: Seen,
 }
 
 impl Warm {
-    /// Has the clients make this many more requests, rounded up to whole batches of all.
+    /// Makes the clients send this many more requests, rounded up to whole batches of all.
     ///
     /// # Errors
     /// A connection fails or a reply is malformed.
@@ -72,7 +72,7 @@ impl Warm {
     }
 }
 
-/// Has filling clients make this many requests, in `time` at most. Returns what they saw, and the batches that were not begun.
+/// Makes filling clients send this many requests, in `time` at most. Returns their figures, and the batches that were not begun.
 fn go_on(dialog: &mut Dialog<Aside>, requests: u64, time: Duration) -> Result<(Seen, u64), Error> {
     let batches = requests.div_ceil((FILL_CONNECTIONS * FILL_BATCH) as u64);
     dialog.agents_mut().for_each(|client| client.limit(batches));
@@ -82,7 +82,7 @@ fn go_on(dialog: &mut Dialog<Aside>, requests: u64, time: Duration) -> Result<(S
     Ok((seen, dialog.agents().map(Aside::left).sum()))
 }
 
-/// Requests of a warm-up between two looks at how much was written: a share of the keys, so that servers of every speed get the
+/// Requests of a warm-up between two readings of the written bytes: a share of the keys, so that servers of every speed get the
 /// same requests.
 pub fn warm_step(plan: &Plan) -> u64 {
     (u64::from(plan.phases[0].count) / FILL_SHARE).max(1)
@@ -104,20 +104,20 @@ pub struct Sample {
 /// Hits, misses and sets that a server counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Gets that found their key.
+    /// Gets of existing keys.
     pub hits: u64,
-    /// Gets that did not.
+    /// Gets of other keys.
     pub misses: u64,
     /// Sets, where they are counted.
     pub sets: Option<u64>,
 }
 
-/// What a visit gave.
+/// The result of a visit.
 #[derive(Debug)]
 pub struct Visit {
-    /// Of the measured time.
+    /// The figures of the measured time.
     pub seen: Seen,
-    /// Of the time before, for the counts.
+    /// The figures of the time before, for the counts.
     pub warm: Seen,
     /// Memory over time.
     pub samples: Vec<Sample>,
@@ -127,7 +127,7 @@ pub struct Visit {
     pub busy: f64,
     /// How long threads waited for a core.
     pub waited: Waited,
-    /// What the server counted in all that.
+    /// The server's counts over all of that.
     pub server_counts: Option<Counted>,
 }
 
@@ -148,7 +148,7 @@ impl Driver<'_> {
         Dialog::connect(server.endpoint(), (0..connections).map(client).collect(), self.cores)
     }
 
-    /// For what follows a warm-up: its requests again would be no sample of the stream.
+    /// A generator for the part after a warm-up: the same requests again would be no sample of the stream.
     fn anew(&self) -> Driver<'_> {
         Driver { seed: !self.seed, ..*self }
     }
@@ -160,7 +160,7 @@ impl Driver<'_> {
         Ok((seen, outcome.busy, outcome.elapsed, outcome.waited))
     }
 
-    /// Asks for the first phase's keys until the cache has been overwritten several times.
+    /// Sends requests of the first phase until the cache has been overwritten several times.
     ///
     /// # Errors
     /// A connection fails or a reply is malformed; [`Error::NotValid`] when it takes too long, since counts of a half-warm cache
@@ -178,7 +178,7 @@ impl Driver<'_> {
             seen.merge(more);
             let written = shelf.written_bytes.load(Relaxed);
             let enough = FILL_TIMES * plan.capacity_bytes();
-            // A cache in which everything fits is never written over.
+            // A cache in which everything fits is never overwritten.
             if written >= enough || written == before && left == 0 {
                 return Ok(Warm { dialog, seen });
             }
@@ -194,11 +194,11 @@ impl Driver<'_> {
         }
     }
 
-    /// Requests a second that a warm server answers in the plan's own way, without a pause: in the phase that is
-    /// hardest for it while the phase is new, since half of what hits take may be more than misses can.
+    /// Requests a second that a warm server answers in the plan's own way, without a pause: in its hardest phase while the phase
+    /// is new, since half of the rate of hits may be more than the rate of misses.
     ///
     /// # Errors
-    /// When a connection fails or a reply is none.
+    /// A connection fails or a reply is malformed.
     pub fn peak(
         &self,
         server: &Contender,
@@ -218,8 +218,8 @@ impl Driver<'_> {
         Ok(lowest)
     }
 
-    /// What the generator alone reaches with the clients' first question, which a null server can only answer as
-    /// a cache without items would.
+    /// The rate of the generator alone with the clients' first request, which a null server can only answer as a cache without
+    /// items would.
     ///
     /// # Errors
     /// When the null server or a connection fails.
@@ -235,7 +235,7 @@ impl Driver<'_> {
         experiment.ceiling(&asked, Check::Parse, load)
     }
 
-    /// The hit ratio of a server that only ever saw the last phase, with what was seen of it and what it counted.
+    /// The hit ratio of a server that had only the last phase, with the clients' figures and its own counts.
     ///
     /// # Errors
     /// When a server cannot be started or a connection fails.
@@ -261,7 +261,7 @@ impl Driver<'_> {
     /// The whole plan at `rate` requests a second.
     ///
     /// # Errors
-    /// When a connection fails or a reply is none.
+    /// A connection fails or a reply is malformed.
     pub fn visit(&self, server: &Contender, plan: &Arc<Plan>, rate: f64) -> Result<Visit, Error> {
         let shelf = Shelf::new(plan);
         let before = Counted::of(&server.control)?;
@@ -283,14 +283,14 @@ impl Driver<'_> {
         let waited = Placement::waited(placement.as_ref(), elapsed, waited);
         let after = Counted::of(&server.control)?;
         let server_counts = after.zip(before).map(|(after, before)| after.since(before));
-        // Batches that were under way at the end.
+        // Further bins are for batches that were under way at the end.
         seen.bins.resize(seen.bins.len().max(plan.bins()), Default::default());
         let offered = rate * plan.length().as_secs_f64();
         Ok(Visit { seen, warm, samples, offered, busy, waited, server_counts })
     }
 }
 
-/// Looks at a server's memory every second.
+/// Reads a server's memory every second.
 fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut next = started;
@@ -301,7 +301,7 @@ fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample>
         }
         next += Duration::from_secs(1);
         let at_s = started.elapsed().as_secs_f64();
-        // A server that does not answer in time is left alone until the next second.
+        // A server that does not answer in time is asked again in the next second.
         if let Ok(sample) = sample(server, at_s) {
             samples.push(sample);
         }
@@ -356,7 +356,7 @@ fn classes(stats: &[(String, String)]) -> Vec<(String, f64)> {
 }
 
 impl Counted {
-    /// What a server has counted so far; `None` if it does not count hits and misses.
+    /// The server's counts so far; `None` if it does not count hits and misses.
     ///
     /// # Errors
     /// When it does not answer.
@@ -381,8 +381,8 @@ impl Counted {
     }
 }
 
-/// Finds the memory limit at which a warm server's resident memory is `plan.memory_mb`, and its peak
-/// rate; the last server that was warmed answers for both.
+/// Finds the memory limit at which a warm server's resident memory is `plan.memory_mb`, and its peak rate; both come from the
+/// last server that was warmed.
 ///
 /// # Errors
 /// When a server cannot be started or a connection fails.
@@ -407,7 +407,7 @@ pub fn fit(
         if better {
             best = Some(Fit { limit_mb, rss_mib, peak: 0.0 });
         }
-        // The limit bounds a part of what is resident; the rest hardly changes.
+        // The limit bounds a part of the resident memory; the rest hardly changes.
         let resident_mib = rss_mib.unwrap_or(target_mib);
         let next = (f64::from(limit_mb) + target_mib - resident_mib).round().max(2.0) as u32;
         let last =
@@ -422,7 +422,7 @@ pub fn fit(
 }
 
 const FIT_TRIES: u32 = 5;
-/// Resident memory this near to the wanted one is as wanted.
+/// Resident memory this near to the wanted one is accepted.
 pub const FIT_SHARE: f64 = 0.01;
 
 /// A memory limit and its result.
@@ -432,7 +432,7 @@ pub struct Fit {
     pub limit_mb: u32,
     /// Resident memory of the warm server, if it is visible.
     pub rss_mib: Option<f64>,
-    /// Requests a second it answers at most, in the plan's way and its hardest phase.
+    /// Its rate in the plan's way and its hardest phase.
     pub peak: f64,
 }
 

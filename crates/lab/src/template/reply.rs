@@ -1,4 +1,4 @@
-//! Replies to arbitrary commands.
+//! Replies to commands of any kind.
 
 use larder_protocol::client::{LINE_BYTES_MAX, Malformed, Protocol};
 
@@ -7,20 +7,20 @@ use larder_protocol::client::{LINE_BYTES_MAX, Malformed, Protocol};
 pub enum Reply<'r> {
     /// A status, or a line.
     Text(&'r [u8]),
-    /// The server did not do it.
+    /// The server refused the command.
     Error(&'r [u8]),
     /// A number, as its digits.
     Number(&'r [u8]),
     /// A value.
     Value(&'r [u8]),
-    /// There is none.
+    /// There is no value.
     Nil,
     /// An array of this length, or this many values or figures.
     Many(usize),
 }
 
 impl Reply<'_> {
-    /// In words, as a message shows it.
+    /// The reply in words, as a message shows it.
     pub fn words(&self) -> String {
         let shown = |bytes: &[u8]| bytes[..bytes.len().min(64)].escape_ascii().to_string();
         match self {
@@ -33,10 +33,10 @@ impl Reply<'_> {
     }
 }
 
-/// The whole reply at the start of `bytes`, and how long it is; none while it is not all there.
+/// The complete reply at the start of `bytes`, and its length; none while it is incomplete.
 ///
 /// # Errors
-/// [`Malformed`] when it is none.
+/// [`Malformed`] when it is no reply.
 pub fn reply(protocol: Protocol, bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
     match protocol {
         Protocol::Resp => resp(bytes),

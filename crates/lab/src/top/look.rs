@@ -1,4 +1,4 @@
-//! The figures that a server reports at one moment, in whichever protocol.
+//! The figures that a server reports at one moment, in either protocol.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use crate::control::Family;
 use crate::endpoint::{Conversation, Endpoint};
 use crate::error::Error;
 
-/// How long an answer may take.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer.
+/// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Names and values, as the server sent them.
 pub type Fields = BTreeMap<String, String>;
 
-/// What a server reports.
+/// All figures of a server.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub family: Family,
@@ -30,9 +30,9 @@ pub struct Look {
     pub classes: Fields,
     /// `stats conns`, or lines of CLIENT LIST, by the number of the connection.
     pub connections: Vec<Fields>,
-    /// `stats doctor`, or INFO findings: what matters most first.
+    /// `stats doctor`, or INFO findings: the most important first.
     pub findings: Vec<Finding>,
-    /// `stats memory`: what counts against the limit, which `stats` does not have. INFO has it.
+    /// `stats memory`: the memory that counts against the limit, which `stats` does not have. INFO has it.
     pub memory: Fields,
     /// `stats hotkeys`, or INFO hotkeys.
     pub hot_keys: Fields,
@@ -40,7 +40,7 @@ pub struct Look {
     pub prefixes: Fields,
 }
 
-/// Something that the operator should know, as the server words it.
+/// A finding for the operator, in the server's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub rule: String,
@@ -50,7 +50,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Takes a part by its name; one of a newer server is passed over.
+    /// Sets a part by its name; unknown parts of newer servers are ignored.
     fn set(&mut self, part: &str, text: &str) {
         match part {
             "rule" => self.rule = text.to_owned(),
@@ -62,7 +62,7 @@ impl Finding {
     }
 }
 
-/// A server that is asked.
+/// A connection to a server for its figures.
 #[derive(Debug)]
 pub struct Server {
     family: Family,
@@ -70,10 +70,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects; of a bare address it is found out in which protocol it answers.
+    /// Connects; for a bare address, it finds out the server's protocol.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it names no server, [`Error::Peer`] when that cannot be asked.
+    /// [`Error::Usage`] when it names no server, [`Error::Peer`] when the server cannot be asked.
     pub fn connect(target: &str) -> Result<Server, Error> {
         let told = target.contains("://");
         let url = if told { target.to_owned() } else { format!("memcached://{target}") };
@@ -97,7 +97,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks for all that a sheet shows.
+    /// Asks for all figures of a sheet.
     ///
     /// # Errors
     /// [`Error::Peer`]: why there is no answer.
@@ -129,7 +129,7 @@ impl Server {
                         look.classes.extend(self.stats(" items")?);
                     }
                     Sheet::Connections => look.connections = grouped(self.stats(" conns")?),
-                    // Others know no doctor.
+                    // Other servers have no doctor.
                     Sheet::Doctor if is_larder(&look) => {
                         look.findings = findings_of_stats(&self.stat_lines(" doctor")?)?;
                     }
@@ -189,9 +189,9 @@ impl Server {
         Ok(said.lines().filter_map(pair).collect())
     }
 
-    /// The bulk string that a RESP command is answered by.
+    /// The bulk string in the reply to a RESP command.
     fn bulk(&mut self, words: &[&str]) -> Result<String, String> {
-        // Not as a line: where two protocols are spoken, its first letter would be the other's.
+        // Not as a line: where two protocols share a port, its first letter would be taken for the other's.
         let mut question = Vec::new();
         command(&mut question, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         let whole = |said: &[u8]| {
@@ -222,7 +222,7 @@ impl Server {
     }
 }
 
-/// An error of memcached's text, or one in Redis's protocol by a server that speaks that alone.
+/// Whether it is an error of memcached's text, or one in Redis's protocol by a server that only speaks that.
 fn is_error(said: &[u8]) -> bool {
     said.starts_with(b"CLIENT_ERROR") || said.starts_with(b"SERVER_ERROR") || said.starts_with(b"-")
 }
@@ -272,7 +272,7 @@ fn findings_of_info(text: &str) -> Option<Vec<Finding>> {
     Some(by_number.into_values().collect())
 }
 
-/// It reports to be a Larder.
+/// Whether it reports to be a Larder.
 pub fn is_larder(look: &Look) -> bool {
     look.general.get("version").is_some_and(|version| version.contains("larder"))
         || look.general.contains_key("larder_version")
@@ -320,7 +320,7 @@ fn client(line: &str) -> Fields {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// `7:addr …`, `7:state …`: one for each number.
+/// `7:addr …`, `7:state …`: one entry for each number.
 pub fn grouped(fields: Fields) -> Vec<Fields> {
     let mut all: BTreeMap<u64, Fields> = BTreeMap::new();
     for (name, value) in fields {

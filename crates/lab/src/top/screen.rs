@@ -63,7 +63,7 @@ pub enum Sort {
     Rate,
 }
 
-/// Columns and lines there are room for.
+/// The columns and lines of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub columns: usize,
@@ -75,7 +75,7 @@ impl Size {
     pub const UNBOUNDED: Size = Size { columns: usize::MAX, lines: usize::MAX };
 }
 
-/// What happened between two looks.
+/// The changes between two looks.
 struct Between<'a> {
     before: &'a Look,
     now: &'a Look,
@@ -130,7 +130,7 @@ impl<'a> Between<'a> {
         let cpu = self.by_family(&["rusage_user", "rusage_system"], &["used_cpu_user", "used_cpu_sys"]);
         let limit =
             self.is(self.by_family(&["limit_maxbytes"], &["maxmemory"])[0]).filter(|limit| *limit > 0.0);
-        // What counts against the limit. Of a Larder `bytes` are the items alone.
+        // The memory that counts against the limit. For a Larder, `bytes` are the items alone.
         let used = number_of(&self.now.memory, "used")
             .or_else(|| self.is(self.by_family(&["bytes"], &["used_memory"])[0]));
         vec![
@@ -185,7 +185,7 @@ fn databases(general: &Fields) -> f64 {
     lines.filter_map(|(_, line)| part(line, "keys")).sum()
 }
 
-/// Of `a=1,b=2` that of a name.
+/// The value of a name in `a=1,b=2`.
 fn part(line: &str, name: &str) -> Option<f64> {
     line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
@@ -341,7 +341,7 @@ fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
-/// Counters that moved between the looks, those that moved most first.
+/// Counters that changed between the looks, those that changed most first.
 fn overview(between: &Between<'_>) -> String {
     let mut moved: Vec<(f64, &String, f64)> = Vec::new();
     for (name, value) in &between.now.general {
@@ -481,7 +481,7 @@ fn connections(between: &Between<'_>) -> String {
     table(&["address", "connections", "longest idle", "replies that wait"], cells.collect())
 }
 
-/// An address without the protocol in front of it and without its port.
+/// An address without its protocol in front and without its port.
 fn host(address: &str) -> &str {
     let address =
         ["tcp:", "tcp6:", "unix:"].iter().find_map(|kind| address.strip_prefix(kind)).unwrap_or(address);
@@ -498,7 +498,7 @@ fn doctor(between: &Between<'_>) -> String {
     words(&between.now.findings)
 }
 
-/// The keys that are asked for most, as text: every byte that is no letter, digit or one of `-._~` is `%` and two digits.
+/// The hot keys as text: every byte that is no letter, digit or one of `-._~` is `%` and two digits.
 fn hot_keys(now: &Look) -> String {
     if !is_larder(now) {
         return "hot keys are told by a Larder".into();
@@ -529,14 +529,14 @@ fn hot_keys(now: &Look) -> String {
 
 const NOT_SAMPLED: &str = "traffic is not sampled: that needs the HTTP port (--http-port)";
 
-/// What a list of a sample stands on; none if there is no sample.
+/// The size of a sample in words; none if there is no sample.
 fn stands_on(fields: &Fields) -> Option<String> {
     let of = |name: &str| number_of(fields, name);
     let (requests, samples) = (number::text(of("requests")?), number::text(of("samples")?));
     Some(format!("{requests} requests of the last {}, by {samples} samples", duration(of("seconds")?)))
 }
 
-/// The prefixes whose keys are asked for most, as text as keys are.
+/// The prefixes of hot keys, as text like keys.
 fn prefixes(now: &Look) -> String {
     if !is_larder(now) {
         return "prefixes are told by a Larder".into();

@@ -1,4 +1,4 @@
-//! A terminal: keys one by one, and a screen that is drawn again in its place. It is given back as it was.
+//! A terminal: keys one by one, and a screen that is drawn again in its place. It is restored at the end.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// A key or another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// It is enough: `q`, Ctrl-C, or the end of the input.
+    /// The end: `q`, Ctrl-C, or the end of the input.
     End,
-    /// Any other.
+    /// Any other key.
     Letter(char),
 }
 
-/// The terminal, as it was.
+/// The terminal, with its former settings.
 #[derive(Debug)]
 pub struct Terminal {
     before: Termios,
 }
 
 impl Terminal {
-    /// Takes it; none if input or output is none.
+    /// Opens the terminal; none if input or output is none.
     pub fn open() -> Option<Terminal> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
@@ -43,7 +43,7 @@ impl Terminal {
         Some(terminal)
     }
 
-    /// Waits for a key, for `most` at most; returns also how long it waited.
+    /// Waits for a key, for `most` at most; returns the time that it waited, too.
     pub fn wait(&mut self, most: Duration) -> (Option<Key>, Duration) {
         let began = Instant::now();
         let stdin = io::stdin();
@@ -51,13 +51,13 @@ impl Terminal {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout));
         let key = match ready {
             Ok(1..) => Some(read()),
-            // A signal, as when the window has another size: the screen is drawn in its time.
+            // A signal, as when the window gets another size: the screen is drawn at its next time.
             Ok(0) | Err(_) => None,
         };
         (key, began.elapsed())
     }
 
-    /// How many columns and lines it has.
+    /// The number of columns and lines.
     pub fn size(&self) -> Size {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {

@@ -1,4 +1,4 @@
-//! Records that memcached writes.
+//! Records of memcached.
 //!
 //! ```text
 //! ts=1500000000.17 gid=5 type=item_get key=a%20b status=found clsid=1 cfd=28 size=3       watch fetchers
@@ -76,7 +76,7 @@ fn command(at_us: Option<u64>, words: &[&[u8]], ops: &mut VecDeque<Op>) -> Line 
         ops.push_back(Op { value_bytes, ttl_s, partly, ..Op::new(at_us, kind, key) });
         Line::Asks
     };
-    // A time that is past, or a date, is no length of time.
+    // A time in the past, or a date, is no length of time.
     const MONTH: u32 = 30 * 86_400;
     let ttl = |word: &[u8]| number::<u32>(word).filter(|&ttl_s| ttl_s <= MONTH).unwrap_or(0);
     match *words {

@@ -9,13 +9,13 @@ use super::{Kind, Line, Op, seconds_us};
 pub(super) fn parse(line: &[u8], ops: &mut VecDeque<Op>) -> Line {
     match read(line) {
         Some((at_us, words)) => ask(at_us, &words, ops),
-        // Its first line.
+        // The first line of MONITOR.
         None if matches!(line, b"OK" | b"+OK") => Line::Other,
         None => Line::Bad,
     }
 }
 
-/// When, and the words of the command.
+/// The time, and the words of the command.
 fn read(line: &[u8]) -> Option<(u64, Vec<Vec<u8>>)> {
     let space = line.iter().position(|&byte| byte == b' ')?;
     let at_us = seconds_us(line[..space].strip_prefix(b"+").unwrap_or(&line[..space]))?;
@@ -30,7 +30,7 @@ fn read(line: &[u8]) -> Option<(u64, Vec<Vec<u8>>)> {
     (rest.is_empty() && !words.is_empty()).then_some((at_us, words))
 }
 
-/// A word up to its quotation mark, and how long it is with it.
+/// A word up to its quotation mark, and its length including the mark.
 fn quoted(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut word = Vec::new();
     let mut at = 0;

@@ -1,7 +1,7 @@
 //! When the requests of a trace are due.
 //!
 //! Some traces have whole seconds: then the requests of a second follow each other at even times. Their number is found by
-//! reading ahead in the file a second time, not by keeping them.
+//! reading ahead in the file a second time, not by keeping the requests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Format, Op, Reader, Seen};
 use crate::error::Error;
 
-/// Later than any run goes on.
+/// Later than the end of any run.
 const FAR_S: f64 = 1e9;
 
 /// A trace with due times for its requests.
@@ -34,10 +34,10 @@ struct Ahead {
 }
 
 impl Times {
-    /// Opens a trace. `speed`: its times, that many times as fast; none for as fast as possible.
+    /// Opens a trace. `speed`: the factor of its times; none for as fast as possible.
     ///
     /// # Errors
-    /// As [`Reader::open`]; [`Error::File`] when times are wanted and its first request has none.
+    /// As [`Reader::open`]; [`Error::File`] when times are needed and its first request has none.
     pub fn open(path: &Path, format: Option<Format>, speed: Option<f64>) -> Result<Times, Error> {
         let reader = Reader::open(path, format)?;
         let format = reader.format();
@@ -61,12 +61,12 @@ impl Times {
         self.reader.format()
     }
 
-    /// What was read of it.
+    /// The counts so far.
     pub fn seen(&self) -> Seen {
         self.reader.seen()
     }
 
-    /// The next request, and when it is due from the first one's time on.
+    /// The next request, and when it is due, counted from the first one's time on.
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be read.
