@@ -218,13 +218,13 @@ fn counts(all: &[Fault], gate: &BTreeSet<String>) -> String {
     let count = |is: &dyn Fn(&Fault) -> bool| all.iter().filter(|fault| is(fault)).count();
     let caught = count(&|fault| fault.test().is_some());
     let by_gate = count(&|fault| fault.test().is_some_and(|test| gate.contains(test)));
-    let nobody = count(&|fault| fault.caught.is_none() && fault.reason.is_some());
+    let untested = count(&|fault| fault.caught.is_none() && fault.reason.is_some());
     format!(
-        "\nOf {} faults the gate (`cargo xtask test`) catches {by_gate}, and `cargo xtask test --all` alone {}. Nobody \
-         catches {nobody}, with the reason; {} have not been tried.\n",
+        "\nOf {} faults the gate (`cargo xtask test`) catches {by_gate}, and `cargo xtask test --all` alone {}. No test \
+         catches {untested}, with the reason; {} have not been tried.\n",
         all.len(),
         caught - by_gate,
-        all.len() - caught - nobody
+        all.len() - caught - untested
     )
 }
 
@@ -249,7 +249,7 @@ pub fn document() -> Outcome<String> {
                 },
                 None => caught.clone(),
             },
-            (None, Some(reason)) => format!("nobody: {reason}"),
+            (None, Some(reason)) => format!("no test: {reason}"),
             (None, None) => "not tried".to_owned(),
         };
         let file = fault.file.to_string_lossy().into_owned();
@@ -283,8 +283,8 @@ mod tests {
             fault(Some("store, it failed"), None),
         ];
         let said = counts(&all, &BTreeSet::from(["one".to_owned()]));
-        let wanted = "\nOf 5 faults the gate (`cargo xtask test`) catches 1, and `cargo xtask test --all` alone 1. Nobody catches \
-                      1, with the reason; 2 have not been tried.\n";
+        let wanted = "\nOf 5 faults the gate (`cargo xtask test`) catches 1, and `cargo xtask test --all` alone 1. No test \
+                      catches 1, with the reason; 2 have not been tried.\n";
         assert_eq!(said, wanted);
     }
 }

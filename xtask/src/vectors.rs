@@ -199,7 +199,7 @@ fn program(library: &str, sources: &Path, home: &Path) -> Outcome<Command> {
             run(command("javac", &["-d", &classes, "-cp", &path, &file("spymemcached/Vectors.java")]))?;
             command("java", &["-cp", &path, "Vectors", SPYMEMCACHED])
         }
-        _ => return Err(format!("nobody asks {library}")),
+        _ => return Err(format!("no program asks {library}")),
     })
 }
 

@@ -67,7 +67,7 @@ func New(o Options) (*Observer, error) {
 		return nil, err
 	}
 	if observer.down, err = meter.Int64UpDownCounter("larder.client.server.down",
-		metric.WithDescription("1 while calls are told at once that the server is down.")); err != nil {
+		metric.WithDescription("1 while calls fail at once because the server is down.")); err != nil {
 		return nil, err
 	}
 	return observer, nil

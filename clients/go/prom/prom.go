@@ -54,13 +54,13 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: o.Namespace, Name: "operation_duration_seconds", ConstLabels: o.Labels, Buckets: o.Buckets,
-			Help: "How long calls took, by what was asked, server and result: ok, or the error's name.",
+			Help: "How long calls took, by verb, server and result: ok, or the error's name.",
 		}, []string{"verb", "server", "result"}),
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: o.Namespace, Name: "connection_events_total", ConstLabels: o.Labels,
-			Help: "What happened to connections, by server.",
+			Help: "Events of connections, by server.",
 		}, []string{"server", "event"}),
-		down: prometheus.NewDesc(o.Namespace+"_server_down", "1 while calls are told at once that the server is down.", []string{"server"}, o.Labels),
+		down: prometheus.NewDesc(o.Namespace+"_server_down", "1 while calls fail at once because the server is down.", []string{"server"}, o.Labels),
 	}
 	for _, c := range []struct {
 		name, help string

@@ -45,7 +45,7 @@ func TestMetricsAreThoseOfTheCalls(t *testing.T) {
 		}
 	}
 	expect([]string{"larder_client_requests_total", "larder_client_dials_total", "larder_client_server_down", "larder_client_connection_events_total"}, `
-# HELP larder_client_connection_events_total What happened to connections, by server.
+# HELP larder_client_connection_events_total Events of connections, by server.
 # TYPE larder_client_connection_events_total counter
 larder_client_connection_events_total{event="connected",server="one"} 1
 # HELP larder_client_dials_total Connections that were dialed.
@@ -54,7 +54,7 @@ larder_client_dials_total{server="one"} 1
 # HELP larder_client_requests_total Requests that were sent.
 # TYPE larder_client_requests_total counter
 larder_client_requests_total{server="one"} 4
-# HELP larder_client_server_down 1 while calls are told at once that the server is down.
+# HELP larder_client_server_down 1 while calls fail at once because the server is down.
 # TYPE larder_client_server_down gauge
 larder_client_server_down{server="one"} 0
 `)
@@ -87,7 +87,7 @@ larder_client_server_down{server="one"} 0
 		}
 	}
 	expect([]string{"larder_client_server_down"}, `
-# HELP larder_client_server_down 1 while calls are told at once that the server is down.
+# HELP larder_client_server_down 1 while calls fail at once because the server is down.
 # TYPE larder_client_server_down gauge
 larder_client_server_down{server="one"} 1
 `)

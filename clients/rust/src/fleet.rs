@@ -109,7 +109,7 @@ impl<L: Line> Shared<L> {
                 None => Err(CLOSED),
             });
             let watch = watch.map_err(|error| Error::Config(error.to_string()))?;
-            shared.watch.set(watch).expect("nobody else has begun one");
+            shared.watch.set(watch).expect("only one is begun");
         }
         Ok(shared)
     }

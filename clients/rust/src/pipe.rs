@@ -269,7 +269,7 @@ impl Pipe {
                 continue;
             }
             let Some(slot) = self.slots.front() else {
-                return Err(protocol("a reply that nobody asked for", input.bytes()));
+                return Err(protocol("a reply without a request", input.bytes()));
             };
             let kind = slot.kind;
             let bytes = input.bytes();
@@ -316,7 +316,7 @@ impl Pipe {
         input: &mut Input,
         deliver: &mut impl FnMut(Tag, Delivery<'_>),
     ) -> Result<(), Broken> {
-        let Some(long) = &mut self.long else { unreachable!("asked for by who saw it") };
+        let Some(long) = &mut self.long else { unreachable!("only called with a long reply") };
         let bytes = input.bytes();
         if long.value_left > 0 {
             let part = &bytes[..bytes.len().min(long.value_left)];

@@ -63,7 +63,7 @@ impl Error {
     /// The error for `bytes` that are no reply to the request.
     #[cold]
     pub(crate) fn malformed(bytes: &[u8]) -> Error {
-        Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
+        Error::Reply(format!("no reply to the request: \"{}\"", excerpt(bytes)))
     }
 
     /// The error for `bytes` that are longer than any reply and still not one.

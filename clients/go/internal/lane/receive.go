@@ -147,7 +147,7 @@ func (l *Lane) deliver() *fault.Error {
 			verb = wire.Noop
 		}
 		if err := l.o.Protocol.Read(verb, line, &head); err != nil {
-			return l.protocol("not a reply to what was asked", line)
+			return l.protocol("not a reply to the request", line)
 		}
 		var value []byte
 		if head.Status == wire.Value {

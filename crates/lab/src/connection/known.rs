@@ -74,7 +74,7 @@ impl Connection {
     ) {
         let id = key.id;
         if flags != 0 {
-            tally.mistake(|| format!("key {id} has flags {flags}, which nobody wrote"));
+            tally.mistake(|| format!("key {id} has flags {flags}, which were never written"));
         }
         let version = match value::verify(value, id) {
             Ok(version) => version,
@@ -228,7 +228,7 @@ impl Connection {
         if VERIFY && differs && !(shared && last.live) {
             let id = key.id;
             tally.mistake(|| match last.live {
-                true => format!("key {id} has another token, {value}, though nobody changed it"),
+                true => format!("key {id} has another token, {value}, although it was not changed"),
                 false => format!("key {id} has token {value} again after it was changed"),
             });
         }
@@ -326,7 +326,7 @@ impl Connection {
                 (tally.swaps, tally.conflicts) = (tally.swaps + 1, tally.conflicts + 1);
                 if !self.is_shared(key.slot) {
                     tally.mistake(|| {
-                        format!("key {} is changed by nobody else, and EXEC did nothing", key.id)
+                        format!("no other connection changes key {}, and EXEC did nothing", key.id)
                     });
                 }
                 return Some(true);

@@ -157,7 +157,7 @@ impl Connection {
                         self.key += 1;
                         tally.hits += 1;
                         if request.verb == Verb::Miss {
-                            tally.mistake(|| "a value for a key that nobody stored".to_owned());
+                            tally.mistake(|| "a value for a key that was never stored".to_owned());
                         } else if fixed.is_some_and(|bytes| bytes != value.len()) {
                             tally.mistake(|| format!("a value of {} bytes", value.len()));
                         }

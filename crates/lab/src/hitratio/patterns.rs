@@ -24,7 +24,7 @@ pub struct Request {
     /// Whether its hits count for the pattern.
     pub counts: bool,
     /// The number of this write among those of its key, or of the last write.
-    #[allow(dead_code, reason = "who checks no values does not look")]
+    #[allow(dead_code, reason = "the store's bench checks no values")]
     pub version: u32,
 }
 

@@ -82,7 +82,7 @@ pub(super) fn run(
         ("speed of the trace", times.clone()),
         ("reads that miss", if replay.fills { "are followed by a write" } else { "are left" }.to_owned()),
         ("protocol", format!("{protocol:?}")),
-        ("bytes of values that are not told", args.request.value_bytes.to_string()),
+        ("bytes of values without a size", args.request.value_bytes.to_string()),
         ("seconds at most", args.time().as_secs_f64().to_string()),
     ];
     Ok(Ran {

@@ -4,7 +4,7 @@
 //! the end every key is read over another connection:
 //!
 //! ```text
-//! lost and not told = calls that returned OK − keys that exist − errors of the last flush and barrier
+//! lost without an error = calls that returned OK − keys that exist − errors of the last flush and barrier
 //! ```
 
 use std::thread;
@@ -259,19 +259,19 @@ impl Account {
 fn check(experiment: &mut Experiment, mode: Mode, fault: Fault, account: &Account, name: &str) {
     if account.ended.is_none() {
         let outcomes = account.said_ok + account.told;
-        experiment.checks.equal("every call said OK or told an error", account.calls, outcomes, name);
+        experiment.checks.equal("every call returned OK or an error", account.calls, outcomes, name);
     }
     if mode.is_acknowledged() {
-        let claim = "where every reply is read, nothing is lost and not told";
+        let claim = "where every reply is read, nothing is lost without an error";
         experiment.checks.add(claim, account.untold() == 0, || {
-            format!("{name}: {} said OK, {} are stored", account.said_ok, account.stored)
+            format!("{name}: {} returned OK, {} are stored", account.said_ok, account.stored)
         });
     }
     if mode.reports() && fault != Fault::Leaves {
         let claim = "behind a barrier, what was sent is stored, refused or unknown";
         experiment.checks.add(claim, account.untold() == 0, || {
             let Account { said_ok, stored, late, .. } = account;
-            format!("{name}: {said_ok} sent, {stored} are stored, {late} were told")
+            format!("{name}: {said_ok} sent, {stored} are stored, {late} errors")
         });
     }
 }

@@ -511,16 +511,16 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
 /// The results that calls returned, and the values that were stored.
 fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title =
-        "Said OK, stored, lost and not told: values of 100 B over a kept handle (server full: of 1,000 B)";
+        "Returned OK, stored, lost without an error: 100 B over a kept handle (server full: 1,000 B)";
     let mut table = Table::new("faults", title, &["fault", "client"]);
-    table.absent("the client ended before it told, or nothing of that kind happened");
+    table.absent("the client ended before it reported that, or there was no such event");
     for (name, unit, better) in [
         ("calls", "", Better::Neither),
-        ("said OK", "", Better::Neither),
+        ("returned OK", "", Better::Neither),
         ("stored", "", Better::Higher),
-        ("told by calls", "", Better::Neither),
-        ("told in the end", "", Better::Neither),
-        ("lost and not told", "", Better::Lower),
+        ("errors of calls", "", Better::Neither),
+        ("errors in the end", "", Better::Neither),
+        ("lost without an error", "", Better::Lower),
         ("first error at call", "", Better::Neither),
         ("longest call", "ms", Better::Lower),
         ("visible after", "ms", Better::Lower),
@@ -559,8 +559,8 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
         let title = format!("{name}: sets that were acknowledged and lost, without an error of any call");
         let mut plot = Plot::new(&format!("lost-{name}"), &title, Kind::Bars);
         plot.groups = Fault::ALL.map(|fault| fault.name().to_owned()).to_vec();
-        plot.x = Axis::new("what happened", "", Scale::Linear);
-        plot.y = Axis::new("lost and not told", "sets", Scale::Linear);
+        plot.x = Axis::new("fault", "", Scale::Linear);
+        plot.y = Axis::new("lost without an error", "sets", Scale::Linear);
         // There are eight colours; a loop by hand loses the same values one by one as 64 together.
         for mode in Mode::ALL.into_iter().filter(|mode| mode.client != Client::Hand) {
             let points =

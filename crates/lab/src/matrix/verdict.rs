@@ -119,7 +119,7 @@ pub fn of_faults(experiment: &mut Experiment, faulted: &[Faulted]) {
     let acknowledged = lost(&Mode::is_acknowledged);
     let text = |count: u64| number::text(count as f64);
     let sentence = format!(
-        "Of sets that were said to be done, {} were lost and not told with BUFFER_REQUESTS, {} with NOREPLY, {} where \
+        "Of sets that returned OK, {} were lost without an error with BUFFER_REQUESTS, {} with NOREPLY, {} where \
          every reply was read.",
         text(by_name("BUFFER")),
         text(by_name("NOREPLY")),

@@ -61,7 +61,7 @@ mod tests {
         "behind a barrier, what was sent is stored, refused or unknown",
         "every call beside a fault has one outcome",
         "every call has one outcome",
-        "every call said OK or told an error",
+        "every call returned OK or an error",
         "every call was timed",
         "every hit carried the right value, no older than acknowledged",
         "every key that was there was deleted",
@@ -95,7 +95,7 @@ mod tests {
         "what is there after a fault is what was set",
         "what was set is what is read back over another connection",
         "what was written can be read",
-        "where every reply is read, nothing is lost and not told",
+        "where every reply is read, nothing is lost without an error",
     ];
 
     /// Files of the crate's sources, without their tests.

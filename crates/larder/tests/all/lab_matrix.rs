@@ -118,7 +118,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         faults.value("larder", &[fault, client], column).map(|value| value.median)
     };
     let row = |fault: &str, client: &str| {
-        ["calls", "said OK", "stored", "told by calls", "lost and not told"]
+        ["calls", "returned OK", "stored", "errors of calls", "lost without an error"]
             .map(|column| figure(fault, client, column).unwrap_or(f64::NAN))
     };
     for client in ["as shipped", "by hand", "larder-client"] {
@@ -146,7 +146,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
     }
     // A stream is told in the end, of each by its barrier.
     for client in ["larder-client, stream", "larder-client, quiet"] {
-        let late = |fault| figure(fault, client, "told in the end").unwrap();
+        let late = |fault| figure(fault, client, "errors in the end").unwrap();
         // Others may be refused or unknown with it: what matters is that they are told.
         let [_, ok, stored, told, lost] = row("a value too large", client);
         assert!(ok == 3_000.0 && stored <= 2_999.0 && told == 0.0 && lost == 0.0, "{client}");
