@@ -48,7 +48,7 @@ pub fn faults(names: &[String]) -> Outcome {
         println!("\n== {}", fault.name);
         let caught = match scratch.show(fault) {
             Ok(caught) => caught,
-            // Nothing is noted of it; the others are tried.
+            // It gets no result; the other faults are tried.
             Err(error) => {
                 println!("{error}");
                 untold.push(format!("{}: {error}", fault.name));
@@ -70,7 +70,7 @@ pub fn faults(names: &[String]) -> Outcome {
     if wrong.is_empty() && untold.is_empty() {
         return Ok(());
     }
-    Err(format!("noticed by no test: {}\nnot told: {}", wrong.join("; "), untold.join("; ")))
+    Err(format!("noticed by no test: {}\nnot tried: {}", wrong.join("; "), untold.join("; ")))
 }
 
 /// A copy of the tree, and how long each suite takes in it.

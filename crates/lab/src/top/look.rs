@@ -278,10 +278,10 @@ pub fn is_larder(look: &Look) -> bool {
         || look.general.contains_key("larder_version")
 }
 
-/// What the text protocol answers where a user has to be said first.
+/// The reply of the text protocol to a request before authentication.
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
-/// What a server has said in place of an answer, and what helps where it asks for a user.
+/// An unexpected reply of a server, and how to authenticate where it asks for that.
 fn says(said: &str) -> String {
     let line = first_line(said);
     let asks = line.starts_with("-NOAUTH") || line.starts_with(UNAUTHENTICATED);

@@ -488,7 +488,7 @@ fn http_by_tls_needs_a_certificate_and_a_port() {
     assert!(said.contains("--http-tls, --http-port 0: "), "{said}");
 }
 
-/// What a browser asks with for somebody who says the default user's password, "boss".
+/// A browser's request with the default user's password, "boss".
 const WITH_PASSWORD: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
     Authorization: Basic ZGVmYXVsdDpib3Nz\r\n\r\n";
 
