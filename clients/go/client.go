@@ -98,7 +98,7 @@ type Meta struct {
 	Stale, Won, Pending bool
 
 	number uint64
-	// knowsTTL: the server told it.
+	// knowsTTL: the reply had the TTL.
 	knowsTTL bool
 }
 

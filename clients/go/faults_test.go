@@ -90,17 +90,17 @@ func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 	}
 }
 
-// relay is the way to a server, on which harm is done to what the server says.
+// relay passes bytes between clients and a server, and harms what the server sends.
 type relay struct {
 	listener net.Listener
 	server   string
-	// cut closes a connection when it has said so many bytes; 0: never.
+	// cut closes a connection after the server has sent this many bytes; 0: never.
 	cut atomic.Int64
-	// hold is how long what it says is kept back, in nanoseconds.
+	// hold is the delay of what the server sends, in nanoseconds.
 	hold atomic.Int64
-	// refuses: connections are closed, and so are those that come.
+	// refuses: new connections are closed at once.
 	refuses atomic.Bool
-	// harmed counts what was done.
+	// harmed counts the harms that were done.
 	harmed atomic.Int64
 
 	mu   sync.Mutex
@@ -108,7 +108,7 @@ type relay struct {
 	all  sync.WaitGroup
 }
 
-// relayed is a relay before the socket of a server. It ends with the test.
+// relayed starts a relay before the socket of a server. It ends with the test.
 func relayed(t *testing.T, server string) *relay {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,7 +131,7 @@ func (r *relay) accept() {
 	for {
 		client, err := r.listener.Accept()
 		if err != nil {
-			// One that came just before the end has been closed with the others, or is now.
+			// A connection that came just before the end was closed with the others, or is closed now.
 			r.closeAll()
 			return
 		}
@@ -153,7 +153,7 @@ func (r *relay) accept() {
 	}
 }
 
-// pass passes on what from says; harm says what is done to it.
+// pass copies from one connection to the other; harm, if there is one, decides what is harmed.
 func (r *relay) pass(from, to net.Conn, harm *relay) {
 	defer r.all.Done()
 	defer from.Close()
@@ -191,8 +191,8 @@ func (r *relay) closeAll() {
 	r.open = nil
 }
 
-// Whatever is done to the answers of a third of the writes: a report accounts for all, what it calls stored is there, and
-// what it calls refused is not.
+// Whatever is done to the replies of a third of the writes, a report counts every write, its stored values exist, and its
+// refused ones do not.
 func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
 	socket, server := live(t)
 	direct := opened(t, socket)
@@ -204,7 +204,7 @@ func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
 		{"none", func(*relay, bool) {}, func(*relay, bool) {}},
 		{"late", func(r *relay, _ bool) { r.hold.Store(int64(60 * time.Millisecond)) }, func(r *relay, _ bool) { r.hold.Store(0) }},
 		{"cut", func(r *relay, quiet bool) {
-			// Of a quiet stream a group is answered by four bytes. Greetings are passed on.
+			// A group of a quiet stream has a reply of four bytes. Greetings are passed on.
 			r.cut.Store(400)
 			if quiet {
 				r.cut.Store(60)
@@ -218,7 +218,7 @@ func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
 				r := relayed(t, socket)
 				config := Config{Servers: []Server{{Address: r.listener.Addr().String()}}, Timeout: 50 * time.Millisecond, VerifyReplies: true}
 				if fault.name == "none" {
-					// However slow the machine.
+					// No timeout ends a call, even on a slow machine.
 					config.Timeout, config.DialTimeout, config.StallTimeout = patience, patience, patience
 				}
 				c, err := newClient(config)
@@ -245,7 +245,7 @@ func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
 					}
 				}
 				settle := func() {
-					// What was not answered is in the report.
+					// The report counts writes without a reply, too.
 					part, _ := s.Barrier(background)
 					report.Sent += part.Sent
 					report.Stored += part.Stored
@@ -287,7 +287,7 @@ func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
 				if there := uint64(len(found)); there < report.Stored || there > report.Stored+report.Unknown {
 					t.Errorf("%d are there: %d stored, %d unknown", there, report.Stored, report.Unknown)
 				}
-				// Those that a report names, one by one: a count hides a lost one behind another that was stored all the same.
+				// Named refusals are checked one by one: a count would not show a lost write if another one was stored after all.
 				for _, refusal := range report.First {
 					if found[refusal.Key] && Applied(refusal.Err) != Unknown {
 						t.Errorf("%s is there: %v", refusal.Key, refusal.Err)

@@ -400,7 +400,7 @@ func TestUpdatesKnowTheItemAndMayKeepItsTime(t *testing.T) {
 	if len(told) != 1 || told[0].Size != 2 || told[0].Flags != 7 || told[0].CAS != before.CAS || told[0].TTL < 9*time.Hour {
 		t.Errorf("%+v", told)
 	}
-	// What never expires goes on so, and what is new has the time that is said.
+	// An item that never expires stays so, and a new one has the time of the options.
 	if err := c.Set(background, "ever", nil, Forever); err != nil {
 		t.Fatal(err)
 	}
@@ -415,14 +415,14 @@ func TestUpdatesKnowTheItemAndMayKeepItsTime(t *testing.T) {
 	if m, _ := left("new"); m.TTL <= 0 || m.TTL > time.Minute {
 		t.Errorf("%+v", m)
 	}
-	// Without a word the time is that of the options, and for ever if they have none.
+	// Without KeepTTL the time is that of the options, and for ever if they have none.
 	if err := c.Update(background, "k", UpdateOptions{}, grow); err != nil {
 		t.Fatal(err)
 	}
 	if m, _ := left("k"); m.TTL != Forever {
 		t.Errorf("%+v", m)
 	}
-	// Classic text tells no times: nothing is stored.
+	// Classic text returns no times: nothing is stored.
 	old := opened(t, socket, classic)
 	if err := old.Update(background, "k", options, grow); !errors.Is(err, ErrServer) || Applied(err) != NotSent {
 		t.Errorf("%v", err)

@@ -62,8 +62,8 @@ func (c *Client) Update(ctx context.Context, key string, o UpdateOptions, f func
 			return &Error{Err: ErrServer, Outcome: NotSent, Detail: "classic text does not tell how long an item has left"}
 		case err == nil:
 			if o.KeepTTL {
-				// No set leaves an item's time as it is: without T it is for ever, and with I and an older CAS, which does,
-				// it takes no heed of who was faster, and marks the item stale.
+				// No set leaves an item's time as it is, except one with I and an older CAS, which ignores faster writers, and
+				// marks the item stale. Without T the time is for ever.
 				store.TTL = m.TTL
 			}
 			room = old

@@ -9,7 +9,7 @@ import (
 	servers "larder.example/clients/go/internal/live"
 )
 
-// The time that a read told is stored as it is, at each update. How far that moves the item's end is the server's matter:
+// Each update stores the time that its read returned. How far that moves the item's end depends on the server:
 // crates/commands/tests/session/meta.rs has Larder's.
 func TestUpdatesStoreTheTimeThatTheirReadTold(t *testing.T) {
 	servers.Leaks(t)
@@ -31,11 +31,11 @@ func TestUpdatesStoreTheTimeThatTheirReadTold(t *testing.T) {
 		{read("t60"), store(" T60", "HD\r\n")},
 		{read("t60"), store(" T60", "HD\r\n")},
 		{read("t59"), store(" T59", "HD\r\n")},
-		// Somebody was faster: that of the second read.
+		// Another writer was faster: the time is that of the second read.
 		{read("t59"), store(" T59", "EX\r\n"), read("t57"), store(" T57", "HD\r\n")},
-		// 30 days are the longest that are told as they are.
+		// 30 days are the longest time that is sent as a number of seconds.
 		{read("t2592000"), store(" T2592000", "HD\r\n")},
-		// Less than half a second, which is there.
+		// Less than half a second is left: the item exists.
 		{read("t0"), store(" T1", "HD\r\n")},
 		{read("t-1"), store("", "HD\r\n")},
 		{{"mg k v f c t\r\n", "EN\r\n"}, {"ms k 1 T600 ME\r\ny\r\n", "HD\r\n"}},

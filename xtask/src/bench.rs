@@ -32,10 +32,10 @@ pub fn bench(args: &[String]) -> Outcome {
     run::run(command)
 }
 
-/// Elements of the largest collections, in millions, if nothing else is said.
+/// Elements of the largest collections, in millions, by default.
 const MILLIONS: &str = "10";
 
-/// Collections of all types, then streams. What misses a bound of the first does not keep the second from being measured.
+/// Measures collections of all types, then streams; streams also if collections miss a bound.
 fn collections(rest: &[String]) -> Outcome {
     let millions = match rest {
         [] => MILLIONS,

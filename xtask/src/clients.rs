@@ -51,12 +51,12 @@ const VET: &[&str] = &["vet", "./..."];
 const TEST: &[&str] = &["test", "-count=1", "-timeout=0", "./..."];
 const RACE: &[&str] = &["test", "-race", "-count=1", "-timeout=0", "./..."];
 
-/// Fuzzers, for a count of inputs, which is the same on a slow machine. What one finds lies in its package's `testdata/fuzz`
-/// afterwards, and is run as a test from then on.
+/// Fuzzers, with a count of inputs, which is the same on a slow machine. An input that fails is left in the package's
+/// `testdata/fuzz`, and is a test from then on.
 const FUZZERS: &[&[&str]] =
     &[&["test", "-run=^$", "-fuzz=^FuzzReply$", "-fuzztime=200000x", "./internal/wire"]];
 
-/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without; then its fuzzers.
+/// Checks format, vet and tests of `clients/go`, with the race detector and, for allocations, without; then runs its fuzzers.
 fn golang() -> Outcome {
     debian(&[("go", "golang-go"), ("cc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")])?;
     check_go()?;

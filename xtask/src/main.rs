@@ -90,14 +90,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    /// The words behind `cargo xtask` in a text; of what a place or a choice stands for there is none.
+    /// The words behind `cargo xtask` in a text, without placeholders and choices.
     fn tasks_in(text: &str) -> Vec<&str> {
         let behind = text.split("cargo xtask ").skip(1);
         let word = |rest: &str| rest.find(|letter: char| !letter.is_ascii_lowercase()).unwrap_or(rest.len());
         behind.map(|rest| &rest[..word(rest)]).filter(|word| !word.is_empty()).collect()
     }
 
-    /// The tasks, as the table at the top of this file has them.
+    /// The tasks of the table at the top of this file.
     fn tasks() -> BTreeSet<&'static str> {
         let rows = include_str!("main.rs").lines().filter_map(|line| line.strip_prefix("//! | `"));
         rows.filter_map(|row| row.split([' ', '`']).next()).collect()

@@ -1,9 +1,9 @@
-/* Which server has a key: what clients/vectors.txt, the file that is named, says of other people's clients, is so here.
+/* Placement: keys have the same servers as with other libraries, by clients/vectors.txt, whose path is the argument.
  *
  *     key TEXT                   a key; there are a thousand
- *     place PRESET by LIBRARY    a question
+ *     place PRESET by LIBRARY    a preset, and the library that made the answer
  *     server WEIGHT NAME         its servers, in their order
- *     at DIGITS                  the answer: for each key the place of its server among them, as a digit
+ *     at DIGITS                  the answer: for each key the number of its server among them, as a digit
  */
 #include "check.h"
 
@@ -12,7 +12,7 @@ enum { KEYS_MAX = 2000, SERVERS_MAX = 16, LINE_BYTES = 8192, NAME_BYTES = 64 };
 static char *keys[KEYS_MAX];
 static size_t keys_count;
 
-/* A question. */
+/* The preset and the servers of the next answer. */
 static struct {
     char preset[NAME_BYTES];
     char names[SERVERS_MAX][NAME_BYTES];
@@ -20,7 +20,7 @@ static struct {
     size_t servers;
 } asked;
 
-/* A client of these servers, none of which is dialed, has each key where the digits say. */
+/* Checks that a client of these servers, none of which is dialed, has each key on the server of its digit. */
 static void answer(const char *digits) {
     char addresses[SERVERS_MAX][NAME_BYTES];
     const char *servers[SERVERS_MAX], *names[SERVERS_MAX];
@@ -49,7 +49,7 @@ static void answer(const char *digits) {
     larder_free(client);
 }
 
-/* The rest of a line that begins with this word and a space; NULL of another. */
+/* The rest of a line that begins with this word and a space; NULL for another line. */
 static const char *behind(const char *line, const char *word) {
     size_t length = strlen(word);
     return strncmp(line, word, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
@@ -90,7 +90,7 @@ int main(int count, char **words) {
         }
     }
     fclose(file);
-    /* An empty file would say nothing. */
+    /* An empty file would prove nothing. */
     CHECK(keys_count == 1000 && places >= 80);
     printf("%d keys at %d places\n", (int) keys_count, (int) places);
     while (keys_count > 0) {

@@ -18,7 +18,7 @@ import (
 	facade "larder.example/clients/go/memcache"
 )
 
-// A program that sets nothing has the same of both; the page on clients for Go says gomemcache's timeout.
+// Both packages have the same defaults; the page on clients for Go has gomemcache's timeout.
 func TestFacadeAndGomemcacheHaveTheSameDefaults(t *testing.T) {
 	for _, of := range []struct {
 		name       string
@@ -43,13 +43,13 @@ func TestFacadeAndGomemcacheHaveTheSameDefaults(t *testing.T) {
 	}
 }
 
-// stored is an item as both clients have it: but for its CAS, which is the server's own.
+// stored is an item as both clients return it, without its CAS, which differs between servers.
 type stored struct {
 	value string
 	flags uint32
 }
 
-// library is what both export, with the item that a swap is to be of: the last that get returned.
+// library has the calls that both packages export. swap is about the item that get returned last.
 type library struct {
 	store     func(verb, key string, value []byte, flags uint32, expiration int32) error
 	get       func(key string) (stored, error)
@@ -146,7 +146,7 @@ func ourFacade(address string) library {
 	}
 }
 
-// outcome is an error in the words of both: sentinels by name, others by whose they are.
+// outcome is an error in words for both packages: sentinels by name, others by the side at fault.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -167,7 +167,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// step has both do the same, and returns what each said.
+// step makes the same call with both, and returns the result of each.
 func step(r *rand.Rand, both [2]library) (what string, said [2]string) {
 	pool := []string{"a", "b", "c", "d", "e", "n", "m", strings.Repeat("k", 250), strings.Repeat("k", 251), "a b", "a\x7f", "日本"}
 	key := pool[r.IntN(len(pool))]
@@ -187,7 +187,7 @@ func step(r *rand.Rand, both [2]library) (what string, said [2]string) {
 	switch n := r.IntN(100); {
 	case n < 35:
 		verb := verbs[r.IntN(len(verbs))]
-		// Now and then more than a server takes.
+		// Now and then the value is larger than a server accepts.
 		if verb == "set" && r.IntN(50) == 0 {
 			value = make([]byte, 2<<20)
 		}
@@ -232,7 +232,7 @@ func step(r *rand.Rand, both [2]library) (what string, said [2]string) {
 	return what, said
 }
 
-// The same calls on a server each, drawn by a seed: what both return is the same, call by call.
+// The same calls, drawn by a seed, are made on a server each: both return the same, call by call.
 func TestFacadeAndGomemcacheSayTheSame(t *testing.T) {
 	const seeds, steps = 8, 1500
 	for seed := range uint64(seeds) {
@@ -255,7 +255,7 @@ func TestFacadeAndGomemcacheSayTheSame(t *testing.T) {
 				_, word, _ := strings.Cut(said[0], ", ")
 				outcomes[word]++
 			}
-			// Whatever can be said was said.
+			// Every outcome occurred.
 			for _, word := range []string{"done", "miss", "conflict", "not stored", "malformed key"} {
 				found := 0
 				for said, count := range outcomes {

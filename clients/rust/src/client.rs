@@ -305,15 +305,15 @@ impl Client {
         self.fleet().sockets().into_iter()
     }
 
-    /// Ends all connections: calls under way and later ones fail with [`Error::Closed`]. One that waits for its caller's reader
-    /// or writer fails when that goes on.
+    /// Ends all connections: calls under way and later ones fail with [`Error::Closed`]. A call that waits for its caller's
+    /// reader or writer fails when that continues.
     pub fn close(&self) {
         self.fleet().close();
     }
 
-    /// Closes when what is under way was answered, or after so long: false, if some of it was not. Calls that come meanwhile
-    /// fail with [`Error::Closed`]; a call that has not sent its request yet may, too. What a stream has sent is under way
-    /// until its barrier.
+    /// Closes the client when all requests under way were answered, or after `within`; returns false if some were not. Calls that
+    /// begin meanwhile fail with [`Error::Closed`], and a call that has not sent its request yet may, too. Requests of a stream
+    /// are under way until its barrier.
     pub fn drain(&self, within: Duration) -> bool {
         let began = Instant::now();
         self.fleet().refuse();

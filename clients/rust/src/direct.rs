@@ -201,7 +201,8 @@ impl Fleet<Lane> {
         let is_good = matches!(&result, Ok(_) | Err(Error::Absent | Error::Conflict | Error::NotStored));
         if is_good && direct.pipe.owed() == 0 {
             let mut state = taken.0.lock();
-            // Who closes the client says so before taking this lock: either it is seen here, or what is kept is ended.
+            // A close of the client sets the flag before it takes this lock: either the flag is seen here, or the close ends
+            // the kept connection.
             if !self.is_closed() {
                 state.kept = Some(direct);
             }
@@ -329,5 +330,5 @@ impl Set<'_> {
     }
 }
 
-/// Why nothing was stored.
+/// The reason why nothing was stored.
 pub const SHORT: Reason = Reason::said("it has fewer bytes than were to be stored");

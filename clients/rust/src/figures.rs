@@ -1,20 +1,20 @@
-//! What a server says of itself: `stats`, whose answer has as many lines as it likes. No input or output.
+//! The command `stats`, and its reply, which has any number of lines. No input or output.
 
 use crate::error::{Error, Outcome};
 use std::sync::Arc;
 
-/// Bytes of an answer at most: what a server says of itself is far less.
+/// Most bytes of a reply: servers' statistics are far shorter.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// What is received at once.
+/// Bytes that are received at a time.
 pub const PIECE_BYTES: usize = 16 << 10;
 
 /// Names and their values.
 pub type Named = Vec<(String, String)>;
 
-/// The question for a group, or for the general one.
+/// The request for a group of statistics; empty: the general one.
 ///
 /// # Errors
-/// [`Error::BadKey`] where the group's name would end the line.
+/// [`Error::BadKey`] if the group's name has a control character, which could end the line.
 pub fn question(group: &str) -> Result<String, Error> {
     if group.contains(|letter: char| letter.is_ascii_control()) {
         return Err(Error::BadKey);
@@ -22,16 +22,16 @@ pub fn question(group: &str) -> Result<String, Error> {
     Ok(format!("stats {group}").trim_end().to_owned() + "\r\n")
 }
 
-/// What a line of an answer is.
+/// A line of a reply.
 #[derive(Debug, PartialEq, Eq)]
 enum Said<'l> {
     /// A name and its value.
     Figure(&'l str, &'l str),
-    /// The answer is whole.
+    /// The reply is complete.
     End,
-    /// The server has no such group, or may not tell it.
+    /// The server has no such group, or this client may not read it.
     Refused,
-    /// None of what may stand there.
+    /// No line of a reply to `stats`.
     Strange,
 }
 
@@ -42,7 +42,7 @@ impl Said<'_> {
                 let (name, value) = figure.split_once(' ').unwrap_or((figure, ""));
                 Said::Figure(name, value)
             }
-            // The latter two behind what resets something.
+            // RESET and OK end the reply to a request that resets statistics.
             ("END" | "RESET" | "OK", "") => Said::End,
             ("ERROR" | "CLIENT_ERROR" | "SERVER_ERROR", _) => Said::Refused,
             _ => Said::Strange,
@@ -50,20 +50,20 @@ impl Said<'_> {
     }
 }
 
-/// An answer that comes.
+/// A reply that is being received.
 #[derive(Debug, Default)]
 pub struct Figures {
     answer: Vec<u8>,
-    /// Up to here its lines were read.
+    /// Where the lines that were read end.
     read: usize,
     found: Named,
 }
 
 impl Figures {
-    /// Takes what has come: all figures, if the answer is whole with it.
+    /// Takes received bytes, and returns all statistics if the reply is complete.
     ///
     /// # Errors
-    /// The server refuses; or this is no such answer.
+    /// The server refuses, or this is no reply to `stats`.
     pub fn take(&mut self, server: &Arc<str>, bytes: &[u8]) -> Result<Option<Named>, Error> {
         let protocol = |what: String| Error::Protocol(Arc::clone(server), what, Outcome::Unknown);
         self.answer.extend_from_slice(bytes);

@@ -35,7 +35,7 @@ const LATE: Reason = Reason::said("half of its answers came too late");
 /// Why a connection could not be made.
 pub const SLOW: Reason = Reason::said("it does not greet in time");
 const GONE: Reason = Reason::said("it is no longer one of the servers");
-/// What callers are told of whom nothing was sent; what was is told by [`Error::with`].
+/// The error of calls whose requests were not sent; [`Error::with`] gives it the outcome of those that were.
 const CLOSED: Error = Error::Closed(Outcome::NotSent);
 
 /// A connection that callers share.
@@ -59,7 +59,7 @@ pub trait Line: Debug + Send + Sync + 'static {
     fn close(&self, error: Error);
     /// Takes no new requests: the connection ends when all owed replies have arrived.
     fn retire(&self);
-    /// Nobody has the connection for one caller.
+    /// No caller has the connection for one caller.
     fn is_free(alone: &Self::Alone) -> bool;
     /// Ends the connection for one caller.
     fn end(alone: &Self::Alone);
@@ -164,7 +164,7 @@ pub struct List<L: Line> {
 struct Gone<L: Line> {
     /// Callers may still wait on these.
     lanes: Vec<Weak<L>>,
-    /// Somebody may have a connection of these for one caller.
+    /// Callers may still have connections for one caller of these.
     servers: Vec<Weak<Server<L>>>,
     counters: Counters,
     dials: u64,
@@ -242,7 +242,7 @@ pub enum Step<L> {
 #[derive(Debug)]
 pub struct State<L> {
     lanes: [Option<Arc<L>>; LANES],
-    /// Since when somebody makes one.
+    /// Since when a caller makes a connection for each lane, if one does.
     dialing: [Option<Instant>; LANES],
     breaker: Breaker,
     /// The last reason that was given to the breaker.
@@ -407,7 +407,7 @@ impl<L: Line> Fleet<L> {
         at: usize,
         deadline: Instant,
     ) -> Result<Step<L>, Error> {
-        // What is under way may still use its lanes.
+        // Requests under way may still use its lanes.
         if self.is_closed() {
             return Err(CLOSED);
         }
@@ -466,7 +466,7 @@ impl<L: Line> Fleet<L> {
         }
         let turn = state.turn(was_down);
         drop(state);
-        // As of other dials, nothing is told of one that a close came before.
+        // A dial that ends after the client was closed is no event, as with other dials.
         if !self.is_closed() {
             self.connects(&server.name, began, error);
         }
@@ -516,7 +516,7 @@ impl<L: Line> Fleet<L> {
         drop(state);
         L::tell(&server.dialed);
         if !matches!(result, Err(Error::Closed(_))) {
-            // One to a server that went meanwhile was made all the same.
+            // A connection to a server that was removed meanwhile was made, too.
             let error = result.as_ref().err().filter(|_| !is_made);
             self.connects(&server.name, began, error);
         }

@@ -1,4 +1,4 @@
-//! What a program is told of: calls as they end, and what becomes of connections and servers.
+//! Events that a program can observe: calls as they end, and changes of connections and servers.
 
 use crate::error::{Error, Reason};
 use crate::fleet::{Fleet, Line};
@@ -8,38 +8,38 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What happened. It is told after the fact and outside of the client's locks, by the thread or the task that
-/// it happened to: what is done about it takes that one's time.
+/// An event. The observer is called after it, outside of the client's locks, by the thread or the task that had the event: the
+/// observer's time is that thread's or task's.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// A call for keys has ended. A stream is none, it has its report; nor is a future that was dropped.
+    /// A call for keys has ended. A stream has no such event, it has its report; nor has a future that was dropped.
     Call(Call<'e>),
-    /// A connection was made and greeted, which took so long.
+    /// A connection was made and greeted.
     Connected {
         /// The server's name.
         server: &'e str,
-        /// From the first packet to the greeting.
+        /// The time from the first packet to the greeting.
         took: Duration,
     },
-    /// One could not be made.
+    /// A connection could not be made.
     ConnectFailed {
         /// The server's name.
         server: &'e str,
-        /// How long it was tried.
+        /// How long the client tried.
         took: Duration,
-        /// Why it could not.
+        /// The reason.
         error: &'e Error,
     },
-    /// It could not be reached three times in a row, or half of its answers came too late: calls are told at once,
-    /// or go elsewhere, until one of them is let try again.
+    /// The server could not be reached three times in a row, or half of its replies came too late. Calls fail at once, or go to
+    /// other servers, until one of them may try again.
     Down {
         /// The server's name.
         server: &'e str,
-        /// Why.
+        /// The reason.
         reason: &'e Reason,
     },
-    /// It was down, and a connection was made again.
+    /// The server was down, and a connection was made again.
     Back {
         /// The server's name.
         server: &'e str,
@@ -50,22 +50,21 @@ pub enum Event<'e> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Call<'e> {
-    /// What was asked: `get`, `touch`, `set`, `add`, `replace`, `append`, `prepend`, `delete`, `incr`, `decr`;
-    /// `batch` for one.
+    /// The kind of call: `get`, `touch`, `set`, `add`, `replace`, `append`, `prepend`, `delete`, `incr`, `decr`, or `batch`.
     pub verb: &'static str,
-    /// The name of the server that was asked last; none for a batch, and where the key cannot be asked for.
+    /// The name of the server that was asked last; `None` for a batch, and for a key that cannot be sent.
     pub server: Option<&'e str>,
-    /// For how many keys.
+    /// Number of keys.
     pub keys: usize,
-    /// How many of those were not there.
+    /// Number of keys that had no item.
     pub missing: usize,
     /// How long the caller waited.
     pub took: Duration,
-    /// What the caller is told; of a batch, the first of its requests that failed.
+    /// The error that the call returns; of a batch, that of the first request that failed.
     pub error: Option<&'e Error>,
 }
 
-/// Who is told.
+/// The function that is called for each event.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn(&Event<'_>) + Send + Sync>);
 
@@ -81,12 +80,12 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// What became of a server.
+/// A change of a server.
 #[derive(Debug)]
 pub enum Turn {
-    /// It is down.
+    /// The server is down.
     Down(Reason),
-    /// It was, and is not any more.
+    /// The server was down, and is not any more.
     Back,
 }
 
@@ -97,12 +96,12 @@ impl<L: Line> Fleet<L> {
         }
     }
 
-    /// When what begins now began; none, where nobody is told of it.
+    /// The present time, as the beginning of an event; `None` without an observer.
     pub fn begins(&self) -> Option<Instant> {
         self.config.observer.is_some().then(L::now)
     }
 
-    /// A call for one key has ended that began then, and of which this server was asked last.
+    /// Reports a call for one key that began then and has ended; `server` was asked last.
     pub fn asked(
         &self,
         began: Option<Instant>,
@@ -117,7 +116,7 @@ impl<L: Line> Fleet<L> {
         self.tell(&Event::Call(call));
     }
 
-    /// A batch has ended that began then, with these results.
+    /// Reports a batch that began then and has ended with these results.
     pub fn asked_for_all(&self, began: Option<Instant>, results: &[Result<Answer, Error>]) {
         let Some(began) = began.filter(|_| !results.is_empty()) else { return };
         let missing = results.iter().flatten().filter(|answer| is_missing(answer)).count();
@@ -127,7 +126,7 @@ impl<L: Line> Fleet<L> {
         self.tell(&Event::Call(call));
     }
 
-    /// It was tried to connect since then, and what came of it.
+    /// Reports a connection that was begun then: made, or failed with `error`.
     pub fn connects(&self, server: &str, began: Option<Instant>, error: Option<&Error>) {
         let Some(began) = began else { return };
         let took = L::now().saturating_duration_since(began);
@@ -137,7 +136,7 @@ impl<L: Line> Fleet<L> {
         });
     }
 
-    /// What became of a server, if something did.
+    /// Reports a change of a server, if there is one.
     pub fn turns(&self, server: &str, turn: Option<&Turn>) {
         match turn {
             None => {}
@@ -147,7 +146,7 @@ impl<L: Line> Fleet<L> {
     }
 }
 
-/// There was no such item.
+/// Whether there was no such item.
 fn is_missing(answer: &Answer) -> bool {
     answer.status == Status::Absent
 }

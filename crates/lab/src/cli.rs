@@ -153,8 +153,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// The exit code of a command line that cannot be carried out. A target whose host cannot be looked up is a server that cannot be
-/// reached.
+/// The exit code of a command line that cannot be carried out. A target whose host cannot be resolved counts as a server that
+/// cannot be reached.
 fn exit_code(error: &clap::Error) -> u8 {
     let why = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Unusable>());
     if matches!(why, Some(Unusable::Lookup(_))) { exit::NO_ANSWER } else { exit::USAGE }
@@ -339,7 +339,7 @@ mod tests {
             "larder lab cas --quickly",
             "larder lab what",
             "larder lab cas --peer nobody",
-            // Each option is known, and the two mean nothing together.
+            // Each option is known, and the two contradict each other.
             "larder lab load --target a=redis://127.0.0.1:1 --preset ycsb-e --warm-up 1",
             "larder top --show nothing",
             "larder doctor --once",

@@ -53,7 +53,7 @@ pub struct Options {
     /// List the clients and what they do, and measure nothing
     #[arg(long)]
     list: bool,
-    /// What calls do: hit, set, many (gets 100 keys), sets (stores 64 keys, of clients that have such a call), miss
+    /// Kinds of calls: hit, set, many (gets 100 keys), sets (stores 64 keys, by clients that have such a call), miss
     /// [default: all; with --quick hit, set, many]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = parse_op)]
     operation: Vec<Op>,
@@ -74,7 +74,7 @@ pub struct Options {
     visit_ms: Option<u32>,
 }
 
-/// Memory of a server that holds large values beside all others: a hundred of them are 30 MB.
+/// Memory of a server that holds large values beside all others: a hundred large values are 30 MB.
 const LARGE_MEMORY_MB: u32 = 256;
 
 /// Parts of the experiment.
@@ -198,7 +198,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// A line about clients that are not asked of a server because they cannot say its password.
+/// A note about clients that are left out because they cannot send the server's password.
 fn without_login(clients: &[Client], control: &Control) -> Option<String> {
     let is_left_out = |client: &&Client| {
         client.is_understood_by(control.family) && control.login.is_some() && !client.logs_in()
@@ -209,7 +209,7 @@ fn without_login(clients: &[Client], control: &Control) -> Option<String> {
 }
 
 impl Client {
-    /// Whether it speaks to a server, and logs in where that asks.
+    /// Whether the client speaks the server's protocol, and can log in if the server requires it.
     fn can_ask(&self, control: &Control) -> bool {
         self.is_understood_by(control.family) && (control.login.is_none() || self.logs_in())
     }
@@ -246,7 +246,7 @@ impl Options {
         Ok((found, absent))
     }
 
-    /// Large values are set as well, by clients that a target names: where nothing else was asked for, and they fit.
+    /// Whether the clients that a target names set large values, too: with the default settings, if these values fit.
     fn sets_large(&self) -> bool {
         let all = self.callers.is_empty() && self.operation.is_empty() && self.value_bytes.is_empty();
         all && !self.common.quick && self.common.memory_mb.is_none_or(|mb| mb >= LARGE_MEMORY_MB)
@@ -258,7 +258,7 @@ impl Options {
         sizes.iter().map(|&size| size as usize).collect()
     }
 
-    /// Sizes of the values that are there before anything is measured, of which these clients are asked.
+    /// Sizes of the values that are stored before the measurements, as these clients need them.
     fn filled(&self, clients: &[Client]) -> Vec<usize> {
         let mut sizes = self.sizes();
         sizes.push(targets::ARTICLE_BYTES);
@@ -461,7 +461,7 @@ mod tests {
         assert_eq!(bursts(&options(&["--full"]).settings(CLIENTS)), 2 * CLIENTS.len());
         let few = options(&["--callers", "4", "--operation", "hit"]).settings(CLIENTS);
         assert_eq!(few.len(), CLIENTS.len());
-        // Large values, of clients that a target names.
+        // Sets of large values, by clients that a target names.
         let large = |all: &[Setting]| {
             all.iter().filter(|s| (s.op, s.value_bytes) == (Op::Set, targets::LARGE_BYTES)).count()
         };
@@ -472,7 +472,7 @@ mod tests {
             assert_eq!(large(&options(words).settings(CLIENTS)), 0, "{words:?}");
         }
         assert_eq!(large(&options(&["--memory-mb", "256"]).settings(CLIENTS)), 6);
-        // They are there for these alone.
+        // Large values are stored for these clients alone.
         let filled = |words: &[&str], language: Option<Language>| {
             let of = |client: &&Client| language.is_none_or(|language| client.language == language);
             options(words).filled(&CLIENTS.iter().filter(of).copied().collect::<Vec<_>>())
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(filled(&[], Some(Language::Python)), usual_bytes);
         assert_eq!(filled(&["--part", "faults"], None), usual_bytes);
         assert_eq!(filled(&["--quick"], None), usual_bytes);
-        // Several keys with one call, of clients that have one, and of no more than 16 callers.
+        // Sets of several keys with one call, by clients that have such a call, and by 16 callers at most.
         let sets = |s: &&Setting| s.op == Op::Sets;
         let able = CLIENTS.iter().filter(|client| client.sets_several()).count();
         let asked = options(&["--operation", "sets", "--callers", "1,256"]).settings(CLIENTS);

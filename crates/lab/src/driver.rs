@@ -101,26 +101,26 @@ pub struct Job {
     pub pause_ns: u64,
     /// Time limit of a call, if a client has such an option; 0 for its default.
     pub timeout_ms: u64,
-    /// Who each connection is, if the server asks.
+    /// The user of each connection; empty if the server needs none.
     pub user: String,
-    /// And how it knows that; empty where it does not ask.
+    /// The user's password; empty if the server needs none.
     pub password: Secret,
 }
 
 impl Job {
-    /// On this server.
+    /// The job, for this server.
     pub fn at(self, server: SocketAddr) -> Job {
         Job { host: server.ip().to_string(), port: server.port(), ..self }
     }
 
-    /// Where the server is, as clients are told: an IPv6 address stands in brackets.
+    /// The server's address and port, as clients take them; an IPv6 address is in brackets.
     pub fn address(&self) -> String {
         let Job { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 }
 
-/// A text that goes to drivers alone.
+/// A text that is sent to drivers, and not printed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub String);
 

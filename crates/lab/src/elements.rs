@@ -1,4 +1,4 @@
-//! Collections that are filled and read back: with which commands, and what must be answered.
+//! Collections that are filled and read back: the commands, and the right replies.
 //!
 //! | type | an element | is written by | is read back by |
 //! |---|---|---|---|
@@ -7,8 +7,8 @@
 //! | set | a member of 8 bytes | SADD | SMISMEMBER |
 //! | sorted set | a member of 8 bytes, and a score that counts as 8: a whole number below ten million | ZADD | ZMSCORE |
 //!
-//! Names are no numbers and in no order. Each key is written, and read, by one connection, some elements with each command; every
-//! reply is compared with the one that must come.
+//! Names are not numbers, and come in no order. One connection writes and reads a key, with some elements in each command.
+//! Every reply is compared with the right one.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,45 +42,45 @@ pub enum Type {
 /// All of them.
 pub const TYPES: [Type; 4] = [Type::Hash, Type::List, Type::Set, Type::Zset];
 
-/// Collections of one type, all with as many elements.
+/// Collections of one type, all with the same number of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Their type.
     pub kind: Type,
-    /// Elements of each.
+    /// Elements of each collection.
     pub elements: u32,
-    /// Collections.
+    /// Number of collections.
     pub keys: u32,
 }
 
-/// What came of filling them, or of reading them back.
+/// The result of filling collections, or of reading them back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Commands that were answered as they must be.
+    /// Commands with the right reply.
     pub right: u64,
-    /// Those that were not, …
+    /// Commands with another reply.
     pub wrong: u64,
-    /// … and what the first of them was told.
+    /// The first of these replies.
     pub first: Option<String>,
 }
 
 /// Bytes of a name, a value and a score.
 const STRING_BYTES: u64 = 8;
-/// Elements of a command, at most.
+/// Most elements of a command.
 const TOGETHER: u32 = 50;
 /// Commands that a connection sends together.
 const PIPELINE: usize = 16;
 const CONNECTIONS: u32 = 16;
-/// Scores are below this.
+/// The bound of scores.
 const SCORES: u64 = 10_000_000;
-/// What is reckoned for an element above its strings, and for a key, of a server that has much for them.
+/// Bytes that are allowed for an element above its strings, and for a key: more than any server takes.
 const ELEMENT_BYTES: u64 = 160;
-/// Longer than a fill takes: it ends when all is written.
+/// A time that no fill takes: it ends when all elements are written.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
-/// A number that belongs to element `n`, of 40 bits, which no other element has.
+/// A number of 40 bits for element `n`; no other element has the same.
 fn mixed(n: u32) -> u64 {
-    // By an odd number: one to one.
+    // Multiplication by an odd number is one to one.
     u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (1 << 40)
 }
 
@@ -101,7 +101,7 @@ pub fn score(n: u32) -> Vec<u8> {
 }
 
 impl Type {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Type::Hash => "hash",
@@ -111,7 +111,7 @@ impl Type {
         }
     }
 
-    /// Bytes of what an element consists of.
+    /// Bytes of the strings of an element.
     fn element_bytes(self) -> u64 {
         match self {
             Type::Hash | Type::Zset => 2 * STRING_BYTES,
@@ -119,7 +119,7 @@ impl Type {
         }
     }
 
-    /// Appends the command that writes these elements of a key; the reply to it.
+    /// Appends the command that writes these elements of a key; returns the right reply.
     fn write(self, out: &mut Vec<u8>, key: &[u8], numbers: Range<u32>) -> Vec<u8> {
         let (count, end) = (numbers.len(), numbers.end);
         let (verb, words): (&[u8], Vec<Vec<u8>>) = match self {
@@ -129,12 +129,12 @@ impl Type {
             Type::Zset => (b"ZADD", numbers.flat_map(|n| [score(n), name(n).to_vec()]).collect()),
         };
         send(out, verb, key, &words);
-        // A list says how long it is, all others how many elements were not there.
+        // A list replies with its length, the other types with the number of new elements.
         let told = if self == Type::List { end as usize } else { count };
         format!(":{told}\r\n").into_bytes()
     }
 
-    /// Appends the command that reads these elements of a key; the reply to it.
+    /// Appends the command that reads these elements of a key; returns the right reply.
     fn read(self, out: &mut Vec<u8>, key: &[u8], numbers: Range<u32>) -> Vec<u8> {
         let names = || -> Vec<Vec<u8>> { numbers.clone().map(|n| name(n).to_vec()).collect() };
         let last = numbers.end.saturating_sub(1);
@@ -170,44 +170,44 @@ fn send(out: &mut Vec<u8>, verb: &[u8], key: &[u8], words: &[Vec<u8>]) {
 }
 
 impl Shape {
-    /// So many collections that they have `total` elements together, or one that has more.
+    /// As many collections as have `total` elements together, or one that has more.
     pub fn new(kind: Type, elements: u32, total: u32) -> Shape {
         Shape { kind, elements, keys: (total / elements).max(1) }
     }
 
-    /// Elements of all of them.
+    /// Elements of all collections together.
     pub fn all(self) -> u64 {
         u64::from(self.elements) * u64::from(self.keys)
     }
 
-    /// Bytes of their keys and of all that their elements consist of.
+    /// Bytes of all keys and of the strings of all elements.
     pub fn bytes(self) -> u64 {
         u64::from(self.keys) * self.space().key_bytes as u64 + self.all() * self.kind.element_bytes()
     }
 
-    /// A memory limit that they stay below in every server, in MB.
+    /// A memory limit in MB that is enough in every server.
     pub fn limit_mb(self) -> u64 {
         let most = self.bytes() + (self.all() + u64::from(self.keys)) * ELEMENT_BYTES;
         64 + ((most * 3 / 2) >> 20)
     }
 
-    /// As tables have it.
+    /// The shape in words, for tables.
     pub fn words(self) -> String {
         format!("{} of {} × {}", self.kind.name(), self.elements, self.keys)
     }
 
-    /// Their keys.
+    /// The collections' keys.
     pub fn space(self) -> Keyspace {
         Keyspace::new(self.keys, 0)
     }
 
-    /// Commands that write, or read, all of them.
+    /// Number of commands that write, or read, all collections.
     pub fn commands(self) -> u64 {
         u64::from(self.keys) * u64::from(self.elements.div_ceil(TOGETHER))
     }
 }
 
-/// What an experiment with collections is asked for, so that Larder, too, is asked in Redis's protocol.
+/// The options of an experiment with collections: Larder, too, is asked in Redis's protocol.
 ///
 /// # Errors
 /// [`Error::Usage`] when another server speaks memcached's protocols alone.
@@ -231,7 +231,7 @@ pub fn asked_as_redis(options: &Options) -> Result<Options, Error> {
 /// Fills all collections of a server, or reads them back.
 ///
 /// # Errors
-/// When a connection fails or a reply is none.
+/// When a connection fails, or a reply is malformed.
 pub fn pass(server: &Contender, shape: Shape, reads: bool, cores: &[Option<usize>]) -> Result<Done, Error> {
     let agents = (0..CONNECTIONS).map(|key| Visitor::new(shape, reads, key)).collect();
     let mut total = Done::default();
@@ -243,16 +243,16 @@ pub fn pass(server: &Contender, shape: Shape, reads: bool, cores: &[Option<usize
     Ok(total)
 }
 
-/// A connection: it visits every so many keys, and of each all elements in their order.
+/// A connection. It visits its share of the keys, and all elements of each in order.
 #[derive(Debug)]
 struct Visitor {
     shape: Shape,
     reads: bool,
-    /// The next elements are of this key, from there on.
+    /// The key of the next elements, and the first of them.
     key: u32,
     from: u32,
     name: Vec<u8>,
-    /// What the commands under way must be answered.
+    /// The right replies to the commands under way.
     expected: VecDeque<Vec<u8>>,
 }
 
@@ -364,7 +364,7 @@ mod tests {
                 words(&[&one, &two]),
             ]
         );
-        // A list says how long it is by then.
+        // A list replies with its length by then.
         assert_eq!(Type::List.write(&mut Vec::new(), key, 50..70), b":70\r\n");
         assert_eq!(Type::Set.write(&mut Vec::new(), key, 50..70), b":20\r\n");
     }

@@ -122,7 +122,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// User and password, for what logs in by itself.
+    /// User and password, for clients that log in by themselves.
     pub fn words(&self) -> (&str, &str) {
         (&self.user, &self.password)
     }
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_host_that_cannot_be_looked_up_is_a_server_that_cannot_be_reached() {
-        // No name has so long a part: it is not asked for anywhere.
+        // No name has a part of this length: no resolver is asked.
         let host = "a".repeat(64) + ".invalid";
         for url in [format!("memcached://{host}:1"), format!("rediss://me:secret@{host}:1")] {
             let why = Endpoint::parse(&url).unwrap_err();

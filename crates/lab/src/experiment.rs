@@ -181,7 +181,7 @@ impl Pair {
         self.control
     }
 
-    /// Why one of them gave nothing.
+    /// Why one of the two has no figure.
     #[cfg(test)]
     pub(crate) fn why(&self) -> Option<&str> {
         self.why.as_deref()

@@ -161,7 +161,8 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// libmemcached asks at IP addresses, and has a login in its binary protocol alone, which is not what is measured.
+/// Checks that libmemcached can reach a server: by its IP address, without a login. It has one in its binary protocol alone,
+/// which the matrix does not measure.
 fn is_reached(control: &Control) -> Result<(), Error> {
     control.ip_address()?;
     if control.login.is_some() {
@@ -225,7 +226,7 @@ fn costs(
     let mut cells: Vec<Cell> = Vec::new();
     for seat in experiment.seats() {
         for &setting in &settings {
-            // What has no options has no effects that noise could be taken for.
+            // The noise is measured for effects of options: a client without options has none.
             if seat.again && setting.client.options().is_none() {
                 continue;
             }

@@ -41,8 +41,8 @@ pub struct Options {
     /// Bytes of keys and values, as 16+32,30+400 [default: 16+32,20+8,16+100,30+400]
     #[arg(long, value_delimiter = ',', value_name = "K+V", value_parser = parse_shape)]
     sizes: Vec<Shape>,
-    /// Collections in place of keys: what an element of each of these types costs. Servers are asked in Redis's protocol,
-    /// Larder too; --items is how many elements all collections have together [default: 1,000,000; 100,000 with --quick]
+    /// Measures elements of collections of these types in place of keys. All servers, Larder too, are asked in Redis's
+    /// protocol; --items is the number of elements of all collections together [default: 1,000,000; 100,000 with --quick]
     #[arg(long = "type", value_delimiter = ',', value_name = "TYPE", value_enum, conflicts_with = "sizes")]
     types: Vec<elements::Type>,
     /// Elements of a collection [default: 10,100,10000,1000000; 10,10000 with --quick; with --full also 1000,100000]

@@ -6,7 +6,7 @@
 //! counted the same hits, misses and writes. `keydb` is the case of an article that compared Redis and KeyDB (docs/lab/keydb.md):
 //! 16 connections × 200 reads of one key, 1,001,600 of them.
 //!
-//! With `--verb` it is commands on collections: `servers/collections.rs`.
+//! `--verb` measures commands on collections in place of loads: `servers/collections.rs`.
 
 mod collections;
 mod report;
@@ -47,14 +47,14 @@ pub struct Options {
     /// docs/lab/keydb.md) [default: all; with --quick without keydb]
     #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = Asked::parse)]
     load: Vec<Asked>,
-    /// Commands on collections in place of loads, each on an element at random; servers are asked in Redis's protocol, Larder
-    /// too
+    /// Commands on collections in place of loads, each on an element at random; all servers, Larder too, are asked in Redis's
+    /// protocol
     #[arg(long, value_name = "VERB", value_delimiter = ',', value_enum, conflicts_with_all = ["load", "value_bytes", "keys", "meta"])]
     verb: Vec<verbs::Verb>,
-    /// Elements of a collection, of so many that they have --items together [default: one collection]
+    /// Elements of a collection; there are as many collections as have --items together [default: one collection]
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "verb", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     elements: Vec<u32>,
-    /// Elements of all collections together, if one does not have more [default: 1,000,000; 100,000 with --quick]
+    /// Elements of all collections together, unless one has more [default: 1,000,000; 100,000 with --quick]
     #[arg(long, value_name = "N", requires = "verb", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     items: Option<u32>,
     /// Bytes of values [default: 32; with --full 16, 128, 1024, 8192]
@@ -256,7 +256,7 @@ impl Options {
         }
     }
 
-    /// Connections, and how many requests each sends together.
+    /// Counts of connections, and how many requests each sends together.
     fn shapes(&self) -> Vec<(u32, u32)> {
         let full = self.common.full;
         if !full && self.connections.is_empty() && self.pipeline.is_empty() {
@@ -349,14 +349,14 @@ mod tests {
 
     use super::*;
 
-    /// `larder lab servers` and what stands behind it.
+    /// `larder lab servers` and its options.
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
         options: Options,
     }
 
-    /// The options that these words are.
+    /// Parses these words of a command line.
     pub(super) fn options(words: &[&str]) -> Options {
         Line::try_parse_from(["servers"].iter().chain(words)).unwrap().options
     }

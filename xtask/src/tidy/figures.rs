@@ -1,16 +1,15 @@
-//! Figures of documents: each paragraph and each table that has one has a line in docs/figures.md, which says where it comes
-//! from.
+//! Figures of documents: each paragraph and each table with a figure has a line in docs/figures.md with its source.
 //!
-//! A line has words of the paragraph, and its source: a command that prints such figures, a file that fixes them or tests them,
-//! or `beside it`, where the command stands in the same section of the document. What was said once and is said no more, what is
-//! said and has no source, and a file that is gone are complaints.
+//! A line has words of the paragraph, and the source: a command that prints such figures, a file that fixes them or tests
+//! them, or `beside it`, where the command stands in the same section of the document. The check complains of figures without
+//! a source, of lines whose words are in no document, and of files that do not exist.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The list.
+/// The list of figures and sources.
 const LIST: &str = "docs/figures.md";
 /// Documents, and folders of them, whose figures have sources.
 const DOCUMENTS: &[&str] = &[
@@ -25,9 +24,9 @@ const DOCUMENTS: &[&str] = &[
     "docs/redis.md",
     "docs/security.md",
 ];
-/// What stands behind a number that is a figure.
+/// Units: a number with one of these behind it is a figure.
 const UNITS: &[&str] = &["µs", "ns", "ms", "%", "×", "/s", "times"];
-/// How commands begin that print figures.
+/// Beginnings of commands that print figures.
 const COMMANDS: &[&str] =
     &["larder lab ", "larder top", "cargo xtask ", "cargo bench ", "cargo run ", "go test "];
 /// A source that stands in the document.
@@ -42,7 +41,7 @@ struct Row<'t> {
     from: &'t str,
 }
 
-/// Holds the list to the documents, and them to it.
+/// Compares the list with the documents, both ways.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let read = |path: &Path| {
         fs::read_to_string(root().join(path)).map_err(|error| format!("{}: {error}", path.display()))
@@ -96,7 +95,7 @@ fn blocks(text: &str) -> Vec<(usize, &str, String)> {
     let mut all = Vec::new();
     for (number, section) in sections(text) {
         let (mut words, mut first, mut fenced) = (Vec::new(), 0, false);
-        // What is behind the last line ends it.
+        // An empty line behind the last one ends the last paragraph.
         for (index, line) in section.lines().chain([""]).enumerate() {
             let is_fence = line.trim_start().starts_with("```");
             fenced ^= is_fence;
@@ -131,7 +130,7 @@ fn sections(text: &str) -> Vec<(usize, &str)> {
     all
 }
 
-/// A number with a unit.
+/// True if a text has a number with a unit.
 fn has_figure(text: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     text.match_indices(|letter: char| letter.is_ascii_digit()).any(|(at, digit)| {
@@ -141,7 +140,7 @@ fn has_figure(text: &str) -> bool {
     })
 }
 
-/// What is wrong with a source of a paragraph in this section, if something is.
+/// What is wrong with the source of a paragraph in this section; `None` if nothing is.
 fn wrong(from: &str, section: &str) -> Option<String> {
     if from.starts_with(BESIDE) {
         let stands = COMMANDS.iter().any(|command| section.contains(command));

@@ -220,7 +220,7 @@ func readFlags(rest []byte, h *Head) error {
 				h.TTL = -1
 			} else {
 				h.TTL, err = seconds(token)
-				// Servers round: what has less than half a second left is there, and 0 is what was not told.
+				// Servers round: an item with less than half a second left exists, and 0 means that the reply had no time.
 				h.TTL = max(h.TTL, 1)
 			}
 		case 'l':

@@ -1,4 +1,4 @@
-//! What a server says of itself, asked on the connection for one caller.
+//! A server's statistics, by the connection for one caller.
 
 use super::Direct;
 use crate::client::Client;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Direct {
-    /// Asks, and reads lines until one ends the answer.
+    /// Sends the request, and reads lines until one ends the reply.
     fn stats(
         &mut self,
         server: &Arc<str>,
@@ -41,17 +41,17 @@ impl Direct {
 }
 
 impl Client {
-    /// What one of [`Client::servers`] says of itself, names and values as it says them: `stats`, with the name of a group behind
-    /// it, as `items` or `settings`, or with nothing. It is asked on a connection that this call has for itself, within
-    /// [`crate::Builder::timeout`].
+    /// Statistics of one of [`Client::servers`]: names and values, as the server sends them. `what` is the group behind `stats`,
+    /// such as `items` or `settings`; empty: the general one. The call uses a connection that no other call uses meanwhile, and
+    /// ends within [`crate::Builder::timeout`].
     ///
     /// # Errors
-    /// As [`Client::get`]; [`Error::BadKey`] where `what` has a control character; [`Error::Server`] where the server has no such
-    /// group; [`Error::Protocol`] where it answers with other lines than names and values, as memcached does to `cachedump` and
+    /// As [`Client::get`]; [`Error::BadKey`] if `what` has a control character; [`Error::Server`] if the server has no such
+    /// group; [`Error::Protocol`] if it answers with other lines than names and values, as memcached does for `cachedump` and
     /// `detail dump`.
     ///
     /// # Panics
-    /// If there are fewer servers.
+    /// If there is no server of this number.
     pub fn stats(&self, server: usize, what: &str) -> Result<Vec<(String, String)>, Error> {
         let question = question(what)?;
         let (fleet, deadline) = (self.fleet(), self.deadline());

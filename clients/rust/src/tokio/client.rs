@@ -288,8 +288,8 @@ impl Client {
         self.fleet().close();
     }
 
-    /// Closes when what is under way was answered, or after so long, as [`crate::Client::drain`] does: false, if some of it
-    /// was not. Where the future is dropped, calls are refused and nothing is closed.
+    /// Closes the client when all requests under way were answered, or after `within`, as [`crate::Client::drain`] does; returns
+    /// false if some were not. If the future is dropped, new calls are refused and nothing is closed.
     pub async fn drain(&self, within: Duration) -> bool {
         let began = time::Instant::now();
         self.fleet().refuse();

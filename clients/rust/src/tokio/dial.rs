@@ -73,10 +73,10 @@ impl Dialing {
     }
 }
 
-/// A connection on which requests may be sent, and what is spoken.
+/// Makes a connection on which requests may be sent; returns its dialect, too.
 ///
 /// # Errors
-/// It could not be reached by then, or does not let this client in.
+/// The server could not be reached by then, or does not accept this client.
 pub async fn connected(
     fleet: &Fleet<Lane>,
     server: &Server<Lane>,

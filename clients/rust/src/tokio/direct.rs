@@ -1,7 +1,8 @@
-//! Values that are written and read as they come, awaited: each call has a connection of its own.
+//! Values that are written and read piece by piece, async: each call has its own connection.
 //!
-//! [`crate::Builder::timeout`] is for having it; from then on the server may be silent for [`crate::Builder::stall_timeout`], and
-//! the call takes what the caller's reader or writer takes. A future that is dropped takes its connection along.
+//! [`crate::Builder::timeout`] limits the time to get the connection. From then on the server may be silent for
+//! [`crate::Builder::stall_timeout`], and the call takes as long as the caller's reader or writer. A dropped future closes its
+//! connection.
 
 use super::client::Client;
 use super::dial::connected;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A server's connections for one call each.
+/// A server's connections of which each serves one call.
 #[derive(Debug, Default)]
 pub struct Alone {
     calls: AtomicUsize,
@@ -38,20 +39,20 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// There are none.
+    /// Whether there are none.
     pub fn is_free(&self) -> bool {
         self.calls.load(Ordering::Acquire) == 0
     }
 
-    /// Ends them.
+    /// Ends these connections.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         self.over.notify_waiters();
     }
 
-    /// Until they are ended.
+    /// Waits until these connections are ended.
     pub async fn ended(&self) {
-        // Whoever ends them from here on is heard.
+        // An end from here on wakes this future.
         let over = self.over.notified();
         if !self.is_over.load(Ordering::Acquire) {
             over.await;
@@ -59,11 +60,11 @@ impl Alone {
     }
 }
 
-/// A server has one of them more, while this is there.
+/// Counts a connection of a server until it is dropped.
 pub struct Counted(Arc<Server<Lane>>);
 
 impl Counted {
-    /// One more of this server.
+    /// Counts one more connection of this server.
     pub fn new(server: &Arc<Server<Lane>>) -> Counted {
         server.alone.calls.fetch_add(1, Ordering::AcqRel);
         Counted(Arc::clone(server))
@@ -76,7 +77,7 @@ impl Drop for Counted {
     }
 }
 
-/// One of them, for a value.
+/// A connection for one value.
 struct Direct {
     server: Arc<Server<Lane>>,
     socket: Socket,
@@ -87,7 +88,7 @@ struct Direct {
 }
 
 impl Direct {
-    /// Nobody has ended it.
+    /// Fails if the connection was ended.
     fn goes_on(&self) -> Result<(), Error> {
         let is_over = self.server.alone.is_over.load(Ordering::Acquire);
         if is_over { Err(Error::Closed(Outcome::NotSent)) } else { Ok(()) }
@@ -109,7 +110,7 @@ impl Direct {
         }
     }
 
-    /// What the caller's reader or writer does, unless somebody ends the connection first.
+    /// Awaits the caller's reader or writer, unless the connection is ended first.
     async fn unless_ended<T>(
         &self,
         outcome: Outcome,
@@ -124,7 +125,7 @@ impl Direct {
         .await
     }
 
-    /// Sends these bytes, as long as the server takes some.
+    /// Sends these bytes. Fails if the server takes none for the stall timeout.
     async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
         self.goes_on()?;
         let mut sent = 0;
@@ -138,7 +139,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Receives once: the answer, if it has come with that. What came of a value is appended to `value`.
+    /// Receives once, and returns the reply if it is complete. Received bytes of a value are appended to `value`.
     async fn hear(&mut self, value: &mut Vec<u8>) -> Result<Option<Answer>, Error> {
         self.ready(|context| self.socket.poll_receive(context)).await?;
         match self.socket.receive(self.input.room()) {
@@ -164,11 +165,11 @@ impl Direct {
 }
 
 impl Client {
-    /// Writes a key's value to `to` as it comes, on a connection that is made for this call; none, and nothing written, if there is
-    /// none. What was written is flushed.
+    /// Writes a key's value to `to` as it arrives, on a connection that is made for this call, and flushes `to`. `None` if there
+    /// is no value; then nothing is written.
     ///
     /// # Errors
-    /// As [`Client::get`]; [`Error::Local`] where `to` fails. What was written before an error is a part of the value.
+    /// As [`Client::get`]; [`Error::Local`] if `to` fails. What was written before an error is a part of the value.
     pub async fn get_to(
         &self,
         key: &[u8],
@@ -244,7 +245,7 @@ impl Client {
             direct.send(&piece[..some]).await?;
             left -= some;
         }
-        // From here on it may be stored.
+        // From here on the value may be stored.
         let unknown = |error: Error| error.with(Outcome::Unknown);
         direct.send(b"\r\n").await.map_err(unknown)?;
         let mut nothing = Vec::new();
@@ -255,7 +256,7 @@ impl Client {
         }
     }
 
-    /// A connection for one call, to the server that has this key, or to who stands in for it.
+    /// Makes a connection for one call, to the server that has this key, or to the server that stands in for it.
     async fn alone(&self, aim: &mut Aim<Lane>, key: &[u8]) -> Result<Direct, Error> {
         let (fleet, deadline) = (self.fleet(), time::Instant::from_std(self.deadline()));
         loop {
@@ -280,7 +281,7 @@ impl Client {
             let pipe = Pipe::new(dialect, limits, Lane::now());
             let (input, stall) = (Input::default(), fleet.config.stall_timeout);
             let direct = Direct { server, socket, pipe, input, stall, _counted: counted };
-            // Who closes the client either finds it, or is seen here.
+            // A concurrent close of the client either finds this connection, or is noticed here.
             fleet.admit(&direct.server)?;
             return Ok(direct);
         }
@@ -288,11 +289,11 @@ impl Client {
 }
 
 impl Set<'_, Client> {
-    /// Stores so many bytes that `from` gives, in place of the value, on a connection that is made for this call.
+    /// Stores `bytes` bytes of `from` as the value, on a connection that is made for this call.
     ///
     /// # Errors
-    /// As [`Set::send`]; [`Error::Local`] where `from` fails or has fewer: nothing is stored then, nor where the future is dropped
-    /// before all were given.
+    /// As [`Set::send`]; [`Error::Local`] if `from` fails or has fewer bytes. Nothing is stored then, nor if the future is
+    /// dropped before `from` has given all of them.
     pub async fn send_from(self, from: &mut (impl AsyncRead + Unpin), bytes: u64) -> Result<Stored, Error> {
         let (client, key, ask, cas) = self.parts();
         let Ok(bytes) = usize::try_from(bytes) else { return Err(Error::TooLarge) };
@@ -308,7 +309,7 @@ impl Set<'_, Client> {
     }
 }
 
-/// Writes all of it.
+/// Writes all of `bytes`.
 async fn write_all(to: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> Result<(), Error> {
     while !bytes.is_empty() {
         let written = poll_fn(|context| Pin::new(&mut *to).poll_write(context, bytes)).await;
@@ -322,13 +323,13 @@ async fn write_all(to: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> Resu
     Ok(())
 }
 
-/// Flushes what was written.
+/// Flushes `to`.
 async fn flush(to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Error> {
     let flushed = poll_fn(|context| Pin::new(&mut *to).poll_flush(context)).await;
     flushed.map_err(|error| Error::Local(error.into()))
 }
 
-/// Reads some: how much.
+/// Reads once, and returns the number of bytes.
 async fn read_some(from: &mut (impl AsyncRead + Unpin), room: &mut [u8]) -> Result<usize, Error> {
     let mut room = ReadBuf::new(room);
     loop {

@@ -1,4 +1,4 @@
-//! What a server says of itself, awaited.
+//! A server's statistics, async.
 
 use super::client::Client;
 use super::dial::connected;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl Client {
-    /// What one of [`Client::servers`] says of itself, as [`crate::Client::stats`]. It is asked on a connection that is made for
-    /// this call.
+    /// Statistics of one of [`Client::servers`], as [`crate::Client::stats`] returns them, by a connection that is made for this
+    /// call.
     ///
     /// # Errors
     /// As [`crate::Client::stats`].
     ///
     /// # Panics
-    /// If there are fewer servers.
+    /// If there is no server of this number.
     pub async fn stats(&self, server: usize, what: &str) -> Result<Vec<(String, String)>, Error> {
         let question = question(what)?;
         let (fleet, deadline) = (self.fleet(), time::Instant::from_std(self.deadline()));
@@ -36,7 +36,7 @@ impl Client {
         fleet.tried(server, began, made.as_ref().err());
         let (socket, _) = made?;
         let _counted = Counted::new(server);
-        // Who closes the client either finds it, or is seen here.
+        // A concurrent close of the client either finds this connection, or is noticed here.
         fleet.admit(server)?;
         let mut ended = pin!(server.alone.ended());
         let mut asked = pin!(ask(&server.name, &socket, question.as_bytes()));
@@ -51,7 +51,7 @@ impl Client {
     }
 }
 
-/// Asks, and reads lines until one ends the answer.
+/// Sends the request, and reads lines until one ends the reply.
 async fn ask(server: &Arc<str>, socket: &Socket, question: &[u8]) -> Result<Named, Error> {
     let lost = |reason: Reason| Error::Lost(Arc::clone(server), reason, Outcome::Unknown);
     let mut sent = 0;

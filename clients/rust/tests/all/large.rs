@@ -63,7 +63,7 @@ impl Write for Sink {
     }
 }
 
-/// Says that a part came, and takes it when it is told to; from when nobody can tell it any more, at once.
+/// A writer that reports each part, and takes it when the test allows it; at once, when the test no longer can.
 struct Gate {
     came: mpsc::Sender<()>,
     go: mpsc::Receiver<()>,
@@ -146,7 +146,7 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
         let waits = scope.spawn(|| client.get_to(b"k", Want::default(), &mut Sink::default()));
         thread::sleep(Duration::from_millis(50));
         client.close();
-        // Nothing was asked yet: a connection that was kept is tried first.
+        // No request was sent yet: a connection that was kept is tried first.
         assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed(Outcome::NotSent)));
     });
     server.resume();
@@ -157,7 +157,7 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
 #[test]
 fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
     let server = server();
-    // More than sockets take while nobody reads: its end is still the server's when the client is closed.
+    // The value is more than sockets hold while it is not read: the server still has its end when the client is closed.
     let bytes = 20_000_000;
     let mut source = Source { at: 0, end: bytes, fails: false };
     client(&server).set(b"k", b"").send_from(&mut source, bytes as u64).expect("stored");
@@ -169,7 +169,7 @@ fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
             let get = scope.spawn(move || client.get_to(b"k", Want::default(), &mut Gate { came, go }));
             comes.recv().expect("a part came");
             if has_gone {
-                // It is no longer one of the servers.
+                // The server is removed from the list.
                 client.change_servers(vec!["127.0.0.1:1".into()]).expect("a good server");
             }
             client.close();

@@ -82,12 +82,12 @@ fn a_server_tells_its_figures_by_group() {
         assert_eq!(of(what, name).as_deref(), Some(value), "{what} {name}");
     }
     assert_eq!(of("", "of_no_server"), None);
-    // It is reset, and an answer without a figure is one.
+    // The statistics are reset; a reply without a figure is valid.
     assert_eq!(client.stats(0, "reset"), Ok(Vec::new()));
     assert_eq!(of("", "get_misses").as_deref(), Some("0"));
     assert!(matches!(client.stats(0, "of no server"), Err(Error::Server(..))));
     assert_eq!(client.stats(0, "items\r\nflush_all"), Err(Error::BadKey));
-    // What was refused was refused there alone.
+    // A refusal leaves the shared connection as it was.
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
     assert!(client.stats(0, "items").expect("figures").iter().any(|(name, _)| name.ends_with(":number")));
     client.close();
@@ -368,8 +368,8 @@ fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
     }
 }
 
-/// A server for one connection that says that it is too old for meta text, and answers nothing else. It tells when it has read so
-/// many sets of the value `v`.
+/// A server for one connection that says by its version that it is too old for meta text, and answers nothing else. It reports
+/// when it has read `expected` sets of the value `v`.
 fn reads_only(listener: &TcpListener, expected: u32, told: &mpsc::Sender<()>) {
     let (stream, _) = listener.accept().expect("a connection");
     let (mut write, mut sets) = (stream.try_clone().expect("the same"), 0);
@@ -473,7 +473,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         let gets: Vec<_> = (0..16).map(|_| scope.spawn(|| patient.get(b"k"))).collect();
         waits_for(&patient, 17);
         let drained = scope.spawn(|| patient.drain(PATIENCE));
-        // The same servers, until it has begun.
+        // The list stays the same; it is refused once the drain has begun.
         while patient.change_servers(vec![address.as_str().into()]).is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -481,7 +481,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         let mut value = Vec::new();
         assert_eq!(patient.get_to(b"k", Want::default(), &mut value), Err(Error::Closed(Outcome::NotSent)));
         assert!(!drained.is_finished());
-        // Who does not want to wait so long.
+        // This client does not wait that long.
         let get = scope.spawn(|| hasty.get(b"k"));
         waits_for(&hasty, 2);
         assert!(!hasty.drain(Duration::from_millis(50)));

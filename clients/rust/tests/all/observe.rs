@@ -1,5 +1,5 @@
-//! What an observer is told: of each call what was asked, of whom, and how it ended; of connections that they
-//! were made or could not be; of servers that they are down, and back.
+//! The events of an observer: each call with its verb, its server and its end; connections that were made or could not be;
+//! servers that are down, or back.
 
 use larder_client::{Builder, Call, Client, Error, Event, Outcome, Server as Address, Ttl, Want};
 use larder_testkit::PATIENCE;
@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 
-/// What was told, in words.
+/// Observed events, in words.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    /// A client of one server that tells these.
+    /// A builder for a client of one server, with these notes as its observer.
     fn of(&self, address: &str) -> Builder {
         let (notes, name) = (self.clone(), address.to_owned());
         let builder = Client::builder().server(address).timeout(PATIENCE).dial_timeout(PATIENCE);
@@ -30,8 +30,8 @@ impl Notes {
     }
 }
 
-/// A call as what was asked, for how many keys, how many were not there, whether it was of one server, and
-/// whose fault it was that it failed.
+/// An event in words. A call has its verb, its number of keys, how many of them had no item, whether one server had it, and
+/// the side at fault if it failed.
 fn words(event: &Event<'_>, name: &str) -> String {
     let (text, server, took) = match *event {
         Event::Call(Call { verb, server, keys, missing, took, error, .. }) => {
@@ -81,7 +81,7 @@ fn an_observer_is_told_of_calls_and_connections() {
     drop(batch.run());
     assert_eq!(notes.taken(), ["batch 3 -1", "batch 1 -0: Caller"], "a batch of nothing is none");
 
-    // On the connection for one caller, which is made once.
+    // These calls use the connection for one caller, which is made once.
     let mut value = Vec::new();
     client.get_to(b"k", Want::default(), &mut value).expect("an answer").expect("a hit");
     client.set(b"m", b"").send_from(&mut b"value".as_slice(), 5).expect("stored");
@@ -133,7 +133,7 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
         let (stream, _) = listener.accept().expect("a connection");
         let mut write = stream.try_clone().expect("the same");
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            // Too old to be asked in meta text; it has nothing.
+            // The server is too old for meta text, and holds nothing.
             let answer = if line == "version" { "VERSION 1.4.0\r\n" } else { "END\r\n" };
             write.write_all(answer.as_bytes()).expect("sent");
         }
@@ -145,7 +145,7 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
         thread::sleep(Duration::from_millis(1));
     }
     let mut told = notes.taken();
-    // Until its pause was over.
+    // The server stays down until its pause is over.
     told.retain(|words| words != failed[1]);
     assert_eq!(told, ["connected", "back", "get 1 -1 of it"]);
     client.close();
@@ -165,7 +165,7 @@ fn an_observer_is_told_of_a_connection_to_a_server_that_went_and_of_none_behind_
     thread::scope(|scope| {
         let get = scope.spawn(|| client.get(b"k"));
         let (mut stream, _) = listener.accept().expect("a connection");
-        // It waits for the greeting, and its key becomes another server's.
+        // The call waits for the greeting, and its key moves to another server.
         let address = server.address().to_string();
         let other = Address { address, name: Some(name.to_owned()), weight: 1 };
         client.change_servers(vec![other]).expect("a good server");

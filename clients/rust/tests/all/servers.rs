@@ -262,7 +262,7 @@ fn a_value_on_its_way_to_a_server_that_went_is_waited_for_by_a_drain_and_ended_b
             if drains {
                 let ends = client.clone();
                 let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-                // The same server, until it has begun.
+                // The list stays the same; it is refused once the drain has begun.
                 while client.change_servers(vec![address(&all[1])]).is_ok() {
                     pause().await;
                 }

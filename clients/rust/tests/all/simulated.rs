@@ -1,5 +1,5 @@
-//! A connection without its socket against the server's sessions without theirs: each request is answered as a
-//! plain map has it, in order, in whatever pieces its bytes go and come.
+//! A client's connection without its socket against the server's sessions without theirs: replies come in order and are those
+//! of a plain map, in whatever pieces bytes are sent and received.
 
 use larder_client::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
 use larder_client::{Dialect, Mode, Want};
@@ -10,31 +10,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 const KEYS: [&[u8]; 4] = [b"text:a", b"text:b", b"text:c", b"number"];
-/// The one whose values can be counted.
+/// The key whose values are numbers.
 const NUMBER: usize = 3;
 /// A token that no item has.
 const FOREIGN: u64 = 1 << 60;
-/// More pieces would take too long.
+/// Most pieces of an exchange: more would take too long.
 const PIECES_MAX: usize = 500;
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// What happens next, to one of the keys.
+/// The next step, about one of the keys.
 #[derive(Clone, Debug)]
 enum Step {
     Get(usize),
-    /// So many bytes, with these flags.
+    /// Stores this many bytes, with these flags.
     Store(usize, Mode, usize, u32),
-    /// A set if the item has the token that was read last, or one that no item has.
+    /// Sets by compare-and-swap: with the token that was read last, or with one that no item has.
     Compare(usize, bool),
     Delete(usize),
     Touch(usize),
     Number(u64),
-    /// Down, or up, by so much.
+    /// Counts down or up, by this much.
     Count(usize, bool, u64),
     Barrier,
-    /// Adds of which only refusals are answered.
+    /// Makes adds of which only refusals have a reply.
     Quiet(Vec<usize>),
-    /// All goes there in pieces of so many bytes, and comes back in pieces of so many.
+    /// Sends all requests in pieces of this many bytes, and receives the replies in pieces of the second number.
     Exchange(usize, usize),
 }
 
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What was asked and is not answered yet.
+/// A request without a reply so far.
 #[derive(Debug)]
 enum Asked {
     Get(usize),
@@ -81,7 +81,7 @@ enum Asked {
         delta: u64,
     },
     Barrier,
-    /// The opaque of each, its key, and its value.
+    /// The opaque, the key and the value of each add.
     Quiet(Vec<(u32, usize, Vec<u8>)>),
 }
 
@@ -89,11 +89,11 @@ enum Asked {
 struct Item {
     value: Vec<u8>,
     flags: u32,
-    /// Its token, once that was read.
+    /// Its token, if it was read.
     token: Option<u64>,
 }
 
-/// What the server has.
+/// The items of the server.
 #[derive(Debug, Default)]
 struct Items {
     items: BTreeMap<usize, Item>,
@@ -102,7 +102,7 @@ struct Items {
 }
 
 impl Items {
-    /// This was answered: what was said is what is so, and what was asked is done.
+    /// Checks the reply to a request against the items, and applies the request to them.
     fn answered(&mut self, asked: Asked, head: &Head<'_>, value: &[u8], refused: &[u32]) {
         let status = head.status;
         match asked {
@@ -129,7 +129,7 @@ impl Items {
                 assert_eq!(status, if has { Status::Done } else { Status::Absent });
             }
             Asked::Count { key, down, delta } => self.count(key, down, delta, status, value),
-            // Classic text has none of its own.
+            // Classic text has no barrier of its own.
             Asked::Barrier => assert!(matches!(status, Status::Barrier | Status::Version), "{status:?}"),
             Asked::Quiet(adds) => {
                 assert_eq!(status, Status::Barrier);
@@ -152,7 +152,7 @@ impl Items {
             return assert_eq!(head.status, Status::Absent);
         };
         assert_eq!((head.status, head.flags), (Status::Value, item.flags));
-        // A number that has become shorter keeps its place.
+        // A number that becomes shorter keeps its length: spaces follow it.
         let is_own = if key == NUMBER { value.trim_ascii_end() == item.value } else { value == item.value };
         assert!(is_own, "another value of {key}");
         match item.token {
@@ -193,12 +193,12 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
 }
 
-/// So many bytes that are no number, and tell from which request they are.
+/// A value of this many bytes that is no number, and names its request.
 fn text(request: u32, bytes: usize) -> Vec<u8> {
     format!("v{request}:").into_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// Both ends, and what is between them.
+/// Both ends of a connection.
 struct Simulation {
     local: Local,
     connection: LocalConnection,
@@ -208,7 +208,7 @@ struct Simulation {
     pushed: u32,
     asked: VecDeque<Asked>,
     items: Items,
-    /// Of the request whose answer is coming: its value, and what was refused.
+    /// The value and the refusals of the reply that is being received.
     value: Vec<u8>,
     refused: Vec<u32>,
 }
@@ -237,7 +237,7 @@ impl Simulation {
         match step {
             Step::Get(key) => self.push(Asked::Get(key)),
             Step::Store(key, mode, bytes, flags) => {
-                // What grows stays below what a server takes.
+                // Values that grow stay below the server's limit.
                 let grows = matches!(mode, Mode::Append | Mode::Prepend);
                 let value = text(request, if grows { bytes.min(200) } else { bytes });
                 self.push(Asked::Store { key, mode, value, flags, cas: None });
@@ -306,7 +306,7 @@ impl Simulation {
         self.asked.push_back(Asked::Quiet(adds));
     }
 
-    /// All that was pushed is sent and answered.
+    /// Sends all requests that were pushed, and receives their replies.
     fn exchange(&mut self, there: usize, back: usize) {
         let bytes = self.pipe.hand_out(Vec::new());
         for piece in bytes.chunks(there.max(bytes.len() / PIECES_MAX + 1)) {
@@ -359,7 +359,7 @@ proptest! {
         let mut simulation = Simulation::new(dialect, verify);
         steps.into_iter().for_each(|step| simulation.take(step));
         simulation.exchange(1000, 1000);
-        // What is there at the end is what the map has.
+        // In the end the server has the items of the map.
         (0..KEYS.len()).for_each(|key| simulation.push(Asked::Get(key)));
         simulation.exchange(7, 7);
     }

@@ -56,7 +56,7 @@ static struct job {
   char user[1024], password[1024]; /* empty where the server asks for none */
 } job;
 
-/* Where the server is. */
+/* The server's address. */
 static union {
   struct sockaddr any;
   struct sockaddr_in four;
@@ -131,7 +131,7 @@ static void text(const char *name, char *out, size_t room) {
       if (found) {
         letter = short_ones[found - short_names];
       } else if (letter == 'u' && strlen(from) > 4) {
-        /* Only what is below a space is written so. */
+        /* Only characters below a space are written so. */
         char digits[5] = {from[1], from[2], from[3], from[4], 0};
         letter = (char)strtol(digits, NULL, 16);
         from += 4;
@@ -529,7 +529,7 @@ static int hand_values(long wanted) {
   return 1;
 }
 
-/* A set of the key and the value of call `n`, but for the end of its line. */
+/* Appends a set of the key and the value of call `n`, without the end of its line. */
 static void append_set(long n) {
   char key[KEY_BYTES], size[24];
   size_t bytes = bytes_of(n);
@@ -540,7 +540,7 @@ static void append_set(long n) {
   append(value_of(n), bytes);
 }
 
-/* SETS_KEYS sets from key `n` on, sent in one piece: one call, which has one outcome. */
+/* Makes SETS_KEYS sets from key `n` on, sent in one piece: one call, with one outcome. */
 static void hand_sets(long n) {
   long refused = 0;
   answered = 0;

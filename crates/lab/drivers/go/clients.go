@@ -43,7 +43,7 @@ type session interface {
 	close()
 }
 
-// setter is a session that stores several keys with one call: setsKeys of them, from that at on.
+// setter is a session that stores several keys with one call: setsKeys of them, from number at on.
 type setter interface {
 	sets(at int, k *keyspace) error
 }

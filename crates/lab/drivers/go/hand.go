@@ -127,14 +127,14 @@ func (h *hand) set(key string, value []byte) error {
 	return h.lost(h.stored())
 }
 
-// store appends a set to what is to be sent.
+// store appends a set to the bytes to send.
 func (h *hand) store(key string, value []byte) {
 	h.out = append(append(append(h.out, "set "...), key...), " 0 0 "...)
 	h.out = append(strconv.AppendInt(h.out, int64(len(value)), 10), "\r\n"...)
 	h.out = append(append(h.out, value...), "\r\n"...)
 }
 
-// stored reads the reply of one.
+// stored reads the reply to a set.
 func (h *hand) stored() error {
 	text, err := h.line()
 	if err == nil && string(text) != "STORED" {
@@ -143,7 +143,7 @@ func (h *hand) stored() error {
 	return err
 }
 
-// sets sends all with one write.
+// sets sends all sets with one write.
 func (h *hand) sets(at int, k *keyspace) error {
 	if err := h.begin(); err != nil {
 		return h.lost(err)

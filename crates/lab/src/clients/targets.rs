@@ -37,7 +37,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// The client whose figure it is held against.
+    /// The client whose figure is the base of the ratio, if it is one.
     fn over(self) -> Option<&'static str> {
         match self {
             Figure::CpuOver(other) => Some(other),
@@ -155,7 +155,7 @@ impl Target {
         format!("{}: {client}, {}{large}, {callers} callers: {what}", language.name(), op.name())
     }
 
-    /// A client whose large sets a target is about: it, or the one that it is held against.
+    /// Whether a target is about large sets of this client, or compares with them.
     pub fn sets_large(client: &Client) -> bool {
         let is_it = |target: &Target| {
             let by = [Some(target.client), target.figure.over()];
@@ -191,7 +191,7 @@ mod tests {
         let expected =
             ["go: larder", "go: by hand", "c: larder", "c: by hand", "rust: larder", "rust: by hand"];
         assert_eq!(names, expected);
-        // A batch that is held against another is one that both make.
+        // Both clients of a comparison have a call for a batch of sets.
         for target in TARGETS.iter().filter(|target| target.op == Op::Sets) {
             let of = |name| {
                 let is_it = |client: &&Client| (client.language, client.name) == (target.language, name);

@@ -30,7 +30,7 @@ pub enum Op {
     Set,
     /// Gets [`MANY`] keys that exist.
     Many,
-    /// Sets [`SETS`] keys, and has an answer for each.
+    /// Sets [`SETS`] keys, with a result for each.
     Sets,
 }
 
@@ -54,7 +54,7 @@ impl Op {
         }
     }
 
-    /// A call is about many keys: one caller has many requests under way by it.
+    /// Whether a call is about many keys: then one caller has many requests under way.
     pub fn is_of_many(self) -> bool {
         matches!(self, Op::Many | Op::Sets)
     }

@@ -57,7 +57,7 @@ impl Way {
 
 /// The timeout of libmemcached.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a call does, by the numbers that all drivers have.
+/// Kinds of calls, by the numbers of all drivers.
 const SET: u8 = 0;
 const GET: u8 = 1;
 const DELETE: u8 = 2;
@@ -115,7 +115,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Call number `at` found its key, or none; or it told an error.
+    /// Counts the result of call number `at`: it found its key, or did not, or returned an error.
     fn take(&mut self, at: u64, said: Result<bool, larder_client::Error>) {
         match said {
             Ok(true) => self.ok += 1,
@@ -136,7 +136,7 @@ impl Tally {
 struct Data<'j> {
     job: &'j Job,
     space: Keyspace,
-    /// Of all keys, one behind the other, where they are stored.
+    /// The values of all keys, one behind the other, if the job stores them.
     values: Vec<u8>,
     /// The value of call `large_at`.
     large: Vec<u8>,
@@ -154,12 +154,12 @@ impl<'j> Data<'j> {
         Data { job, space, values, large: vec![0; job.large_bytes] }
     }
 
-    /// The place of a call's key among all.
+    /// The number of a call's key, counted from the job's first.
     fn place(&self, at: u64) -> u32 {
         (at % u64::from(self.space.count)) as u32
     }
 
-    /// Renders the key of call number `at`, and says which it is.
+    /// Renders the key of call number `at`, and returns its number.
     fn key(&self, at: u64, key: &mut Vec<u8>) -> u32 {
         let id = self.job.first + self.place(at);
         key.clear();
@@ -167,7 +167,7 @@ impl<'j> Data<'j> {
         id
     }
 
-    /// What call number `at` stores.
+    /// The value that call number `at` stores.
     fn value(&self, at: u64) -> &[u8] {
         if at + 1 == self.job.large_at {
             return &self.large;
@@ -176,13 +176,13 @@ impl<'j> Data<'j> {
         &self.values[self.place(at) as usize * bytes..][..bytes]
     }
 
-    /// A value that was read is one of the key.
+    /// Whether a value that was read belongs to the key.
     fn is_right(&self, got: &[u8], id: u32) -> bool {
         got.len() == self.job.value_bytes && value::verify(got, id).is_ok()
     }
 }
 
-/// The client, and what its calls need.
+/// The client, and the buffers of its calls.
 struct Caller<'j> {
     data: Data<'j>,
     client: Client,
@@ -212,7 +212,7 @@ impl<'j> Caller<'j> {
         Ok(Caller { data, client, stream, batch, key, buffer, tally: Tally::default() })
     }
 
-    /// Makes call number `at`, and the rest of `count` with it, where they go together.
+    /// Makes call number `at`, and with it the rest of `count` if they are sent together.
     fn call(&mut self, at: u64, count: u64) {
         if self.stream.is_some() {
             self.queue(at);
@@ -260,7 +260,7 @@ impl<'j> Caller<'j> {
         tally.ok += 1;
     }
 
-    /// Sends so many writes together. Each is a call.
+    /// Sends `count` writes together. Each counts as a call.
     fn together(&mut self, from: u64, count: u64) {
         let Caller { data, batch, key, tally, .. } = self;
         let calls = from..from + count;
@@ -287,7 +287,7 @@ impl<'j> Caller<'j> {
         }
     }
 
-    /// Gives a write to the stream, which says that it is queued.
+    /// Passes a write to the stream, which returns that it is queued.
     fn queue(&mut self, at: u64) {
         let Caller { data, stream: Some(stream), key, tally, .. } = self else { return };
         data.key(at, key);
@@ -301,17 +301,17 @@ impl<'j> Caller<'j> {
         }
     }
 
-    /// Waits for all that was queued; of how many writes it said that they were refused, or are unknown.
+    /// Waits for all queued writes; returns how many of them were refused or are unknown.
     fn barrier(&mut self) -> u64 {
         let Some(stream) = &mut self.stream else { return 0 };
         let report = stream.barrier();
         report.refused + report.unknown
     }
 
-    /// Connects, with what large values go over; what was done for that is not counted.
+    /// Connects, also for large values. The calls that this takes are not counted.
     fn warm(&mut self) -> Ready {
         let mut warm_error = self.client.get(b"barrier").err().map(|error| error.to_string());
-        // A delete would take a key away that is counted on.
+        // A delete would remove a key that a later call expects.
         if !self.data.job.cold && self.data.job.op != DELETE {
             self.call(0, 1);
             let late = self.barrier();
@@ -404,7 +404,7 @@ mod tests {
         }
         assert_eq!(data.value(4), [0; 90]);
         assert!(!data.is_right(data.value(0), 8) && !data.is_right(&data.value(0)[..29], 7));
-        // What is only read has no values of its own.
+        // A job that only reads keeps no values.
         assert!(Data::new(&Job { op: GET, ..job.clone() }).values.is_empty());
     }
 

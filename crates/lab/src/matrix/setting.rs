@@ -57,7 +57,7 @@ pub enum Client {
     Hand,
     /// A loop by hand that sends [`BATCH`] requests together and reads as many replies.
     Batch,
-    /// Larder's own client, in one of its ways to write; reads are one by one.
+    /// Larder's own client, in one of its ways to write; it reads one by one.
     Own(Way),
 }
 
@@ -238,7 +238,7 @@ pub enum LeftOut {
     TooMuchForABatch,
     /// Larder's own client keeps its connections.
     OwnIsKept,
-    /// Its ways are for writes, and each is one kind of reply.
+    /// Each way of Larder's own client is for writes with one kind of reply.
     WaysAreOfWrites,
 }
 
@@ -267,7 +267,7 @@ impl LeftOut {
     }
 }
 
-/// A batch of values of this size is more than goes together.
+/// Whether a batch of values of this size is more than may be sent together.
 fn is_too_much(value_bytes: usize) -> bool {
     value_bytes * BATCH as usize > BATCH_BYTES_MAX
 }

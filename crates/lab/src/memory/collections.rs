@@ -1,7 +1,7 @@
-//! `larder lab memory --type`: what an element of a collection costs above what it consists of.
+//! `larder lab memory --type`: what an element of a collection costs above its strings.
 //!
-//! As with keys, each measurement is a server of its own, just started; all are asked in Redis's protocol. What is filled, and
-//! read back, is [`crate::elements`]'s.
+//! As with keys, each measurement has its own server, just started. All servers are asked in Redis's protocol.
+//! [`crate::elements`] fills the collections, and reads them back.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::error::Error;
 use crate::experiment::{Experiment, Pair, Seat};
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
 
-/// Elements of a collection, if nothing else is said.
+/// Elements of a collection, by default.
 const ELEMENTS: [u32; 4] = [10, 100, 10_000, 1_000_000];
 const ELEMENTS_QUICK: [u32; 2] = [10, 10_000];
 const ELEMENTS_FULL: [u32; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
-/// Elements that are written and read back in a second, about.
+/// About how many elements are written and read back in a second.
 const ELEMENTS_PER_S: f64 = 400e3;
 
-/// What was found of collections of one shape on one server.
+/// The result for collections of one shape on one server.
 #[derive(Debug)]
 struct Found {
     shape: Shape,
     seat: Seat,
-    /// A value for each round.
+    /// A reading for each round.
     cost: Vec<Reading>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server speaks memcached's protocols alone or cannot be started, or something did not hold: then there is no result.
+/// When a server speaks memcached's protocols alone or cannot be started, or a check did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = asked_as_redis(&options.common)?;
     if let [_, _, ..] = options.items.as_slice() {
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut found = Vec::new();
     for &shape in &shapes {
         for seat in experiment.seats() {
-            // As with keys: the same server twice for the first question alone, and a running one once.
+            // As with keys, only the first shape is measured twice on the same server, and a running server is measured once.
             let first = shape == shapes[0];
             let running = experiment.contender(seat).kind.is_none();
             if seat.again && !first || running && (seat.again || !first) {
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
 }
 
 impl Options {
-    /// The types that were asked for, each once.
+    /// The types of the options, each once.
     fn types(&self) -> Vec<Type> {
         TYPES.into_iter().filter(|kind| self.types.contains(kind)).collect()
     }
@@ -94,7 +94,7 @@ impl Options {
         }
     }
 
-    /// What is measured: all that this machine has room for.
+    /// The shapes to measure: those for which this machine has room.
     fn collections(&self, experiment: &mut Experiment) -> Vec<Shape> {
         let usual = self.common.by_effort(100_000, 1_000_000, 1_000_000);
         let total = self.items.first().copied().unwrap_or(usual);
@@ -121,7 +121,7 @@ fn estimate(found: &Found, pick: fn(&Reading) -> f64) -> Option<Estimate> {
     Estimate::of(&found.cost.iter().map(pick).collect::<Vec<_>>())
 }
 
-/// Writes what was found into the run.
+/// Writes the results into the run.
 fn report(experiment: &mut Experiment, found: &[Found]) {
     let names = experiment.names();
     let name = |found: &Found| {
@@ -157,7 +157,7 @@ fn report(experiment: &mut Experiment, found: &[Found]) {
     experiment.run.verdict = verdict(found, &names);
 }
 
-/// A bar for each server and type, of collections of so many elements.
+/// A bar for each server and type, for collections of this many elements.
 fn plot(found: &[Found], elements: u32, name: &dyn Fn(&Found) -> String) -> Plot {
     let title = format!("Bytes per element above its strings, {} of a key", number::text(elements.into()));
     let mut plot = Plot::new(&format!("elements-{elements}"), &title, Kind::Bars);
@@ -181,7 +181,7 @@ fn plot(found: &[Found], elements: u32, name: &dyn Fn(&Found) -> String) -> Plot
     plot
 }
 
-/// The first server against the others, shape by shape, rounds paired.
+/// Compares the first server with the others, shape by shape, with paired rounds.
 fn pairs(found: &[Found], names: &[String]) -> Vec<Pair> {
     let rounds = |found: &Found| found.cost.iter().map(|reading| reading.overhead_bytes).collect::<Vec<_>>();
     let mut pairs = Vec::new();
@@ -199,7 +199,7 @@ fn pairs(found: &[Found], names: &[String]) -> Vec<Pair> {
     pairs
 }
 
-/// What an element takes in the largest collections of each type.
+/// The cost of an element in the largest collections of each type, in words.
 fn verdict(found: &[Found], names: &[String]) -> String {
     let said = |kind: Type| {
         let of = |found: &&Found| found.shape.kind == kind && !found.seat.again;

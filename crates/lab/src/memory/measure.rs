@@ -132,7 +132,7 @@ impl<'e> Bench<'e> {
         });
     }
 
-    /// Fills collections, or reads them back.
+    /// Fills collections, or reads them back, and checks the replies.
     fn pass(&mut self, server: &Contender, shape: elements::Shape, reads: bool) -> Result<(), Error> {
         let done = elements::pass(server, shape, reads, &self.experiment.generator_cores)?;
         let claim = match reads {

@@ -1,11 +1,11 @@
-//! `larder lab servers --verb`: how much servers do, and what it costs them, where commands are on elements of collections.
+//! `larder lab servers --verb`: throughput and CPU time of commands on elements of collections.
 //!
 //! ```text
-//! visit   fill, if something else is there ─▶ warm up, but where lists are popped ─▶ measure, until all is popped at most
+//! visit   fill, if the server holds something else ─▶ warm up, unless lists are popped ─▶ measure, until all is popped at most
 //! ```
 //!
-//! All servers are asked in Redis's protocol, and every reply is judged, which the generator has time for: commands on elements
-//! take servers longer than `get`. Elements are [`crate::elements`]'s.
+//! All servers are asked in Redis's protocol. Every reply is checked; the generator has time for that, because commands on
+//! elements take servers longer than `get`. [`crate::elements`] has the elements.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::results::{Better, Column, Environment, Estimate, Table, number};
 use crate::starvation::Waited;
 use crate::usage::Usage;
 
-/// Elements of all collections together, if nothing else is said and one does not have more.
+/// Elements of all collections together by default, unless one has more.
 const ELEMENTS: u32 = 1_000_000;
 const ELEMENTS_QUICK: u32 = 100_000;
-/// What it takes to fill a server for a visit, about, for each element.
+/// About how long it takes to fill a server for a visit, for each element.
 const FILL_NS: u64 = 1_500;
 
-/// What is measured.
+/// What a cell measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     verb: Verb,
@@ -57,11 +57,11 @@ struct Cell {
     samples: Vec<Sample>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 ///
 /// # Errors
-/// When a server speaks memcached's protocols alone, cannot be started or fails, when this machine has no room for what they are
-/// to be filled with, or a check did not hold.
+/// When a server speaks memcached's protocols alone, cannot be started or fails, when this machine has no room for the
+/// collections of all servers, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     let common = asked_as_redis(&options.common)?;
     let (settings, left_out) =
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let fill = Duration::from_nanos(elements / cells.len().max(1) as u64 * FILL_NS);
     experiment.announce(cells.len(), visit.mul_f64(1.2) + fill + Duration::from_millis(100));
     let names = experiment.names();
-    // What each server was filled with and still has.
+    // The collections that each server was filled with and still holds.
     let mut filled: Vec<Option<Shape>> = vec![None; names.len()];
     experiment.rounds(
         &mut cells,
@@ -104,16 +104,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// How many servers have their memory on this machine, of which Larder is a peer by now: all at once, since each keeps what it
-/// was filled with while others are visited.
+/// How many servers have their memory on this machine at once: each keeps its collections while others are visited. Larder is
+/// one of the peers by now.
 fn here(common: &Common) -> u64 {
     let peers = common.peers.iter().enumerate().filter(|&(at, kind)| !common.peers[..at].contains(kind));
     let targets = common.targets.iter().filter(|target| target.endpoint.address.is_local());
     (peers.count() + targets.count()) as u64
 }
 
-/// The settings for which half of a machine's memory, which is 0 where it is not known, is enough for so many servers together,
-/// and a note for each verb and shape of the others.
+/// The settings for which half of the machine's memory is enough for this many servers together, and a note for each verb and shape
+/// of the others. `machine_bytes` is 0 if it is not known.
 fn with_room(settings: Vec<Setting>, servers: u64, machine_bytes: u64) -> (Vec<Setting>, Vec<String>) {
     let fits =
         |setting: &Setting| machine_bytes == 0 || setting.most_mb() * servers <= (machine_bytes / 2) >> 20;
@@ -188,7 +188,7 @@ fn visit_once(
     let agents = (0..connections).map(asker).collect();
     let mut dialog = Dialog::connect(contender.endpoint(), agents, &experiment.generator_cores)?;
     let mut all = Counts::default();
-    // What is popped before is not there to be measured.
+    // Elements that a warm-up pops would be missing from the measurement.
     if verb != Verb::Lpop {
         dialog.run(visit / 5)?.tallies.iter().for_each(|counts| all.add(counts));
     }
@@ -218,8 +218,8 @@ fn visit_once(
     Ok((sample, waited))
 }
 
-/// Notes whether collections had all of their elements for the whole visit, where the server says how many keys it has
-/// evicted: a write to a key that is gone makes a new one, small, and is answered the same.
+/// Checks that collections had all of their elements during the whole visit, if the server reports evicted keys. A write to an
+/// evicted key makes a new, small one, and has the same reply.
 fn check_whole(checks: &mut Checks, name: &str, evicted: Option<u64>) {
     checks.add("no collection was evicted", evicted.is_none_or(|keys| keys == 0), || match evicted {
         Some(0) => format!("{name}: none"),
@@ -230,7 +230,7 @@ fn check_whole(checks: &mut Checks, name: &str, evicted: Option<u64>) {
     });
 }
 
-/// The generator was the limit when it worked for more than this share of the time.
+/// If the generator works for more than this share of the time, it is the limit.
 const BUSY_MAX: f64 = 0.95;
 
 fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
@@ -241,12 +241,12 @@ fn server_us(cell: &Cell) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
 }
 
-/// The generator was the limit: throughput is its own, and not the server's.
+/// Whether the generator was the limit: then the throughput is the generator's, and not the server's.
 fn at_limit(cell: &Cell) -> bool {
     estimate(cell, |sample| sample.busy).is_some_and(|busy| busy.median > BUSY_MAX)
 }
 
-/// Writes what was found into the run.
+/// Writes the results into the run.
 fn report(experiment: &mut Experiment, cells: &[Cell]) {
     let labels = ["asked", "elements of a key", "connections", "pipeline"];
     let title = "Peaks of a closed loop on collections; latency is of a whole pipeline";
@@ -287,12 +287,12 @@ fn report(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.verdict = verdict(cells, &experiment.names());
 }
 
-/// What servers are compared by: its name, which way it is better, and what it is of a visit.
+/// A figure by which servers are compared: its name, its better direction, and its value for a visit.
 type Figure = (&'static str, Better, fn(&Sample) -> f64);
 
 const THROUGHPUT: &str = "throughput";
 
-/// CPU time of a command of the first server over the others', where all their processes can be seen, and throughput.
+/// Compares the first server with the others by CPU time of a command, if all their processes can be seen, and by throughput.
 fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
     let both: [Figure; 2] = [
@@ -311,8 +311,8 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-/// The first server with itself and with others, of a setting and a figure. There is no ratio of throughput where the generator was
-/// the limit of one of both: the server might have done more.
+/// Compares the first server with itself and with others, for a setting and a figure. There is no ratio of throughput if the
+/// generator was the limit of one of the two: the server might have done more.
 fn pairs(
     base: &Cell,
     others: &[&Cell],
@@ -327,7 +327,7 @@ fn pairs(
         let claim = format!("{} / {}, {what}, {}", name(base), name(cell), base.setting.words());
         let bound = if first_is { Some(base) } else { is_bound(cell).then_some(cell) };
         match bound {
-            // What the same server again did is the generator's, too, and no measure of noise.
+            // The second measurement of the same server is the generator's limit, too, and no measure of noise.
             Some(_) if cell.seat.again => {}
             Some(bound) => {
                 let why = format!("the generator was the limit of {}", name(bound));
@@ -339,7 +339,7 @@ fn pairs(
     pairs
 }
 
-/// What commands cost, of the most pipelined and the largest of each.
+/// The cost of commands in words, for the longest pipeline and the largest collections.
 fn verdict(cells: &[Cell], names: &[String]) -> String {
     let mut verbs: Vec<Verb> = Vec::new();
     for cell in cells {
@@ -439,7 +439,7 @@ mod tests {
         let name = |cell: &Cell| ["larder", "redis", "valkey"][cell.seat.contender].to_owned();
         let cpu: Figure = ("server CPU", Better::Lower, |sample| sample.server_us.unwrap_or(f64::NAN));
         let rate: Figure = (THROUGHPUT, Better::Higher, |sample| sample.rate);
-        // Of the first server, of it again, and of two others, so busy was the generator.
+        // The generator's busy share with the first server, with its second measurement, and with two others.
         let said = |figure: Figure, busy: [f64; 4]| -> Vec<String> {
             let cells = [(0, false), (0, true), (1, false), (2, false)].into_iter().zip(busy);
             let cells: Vec<Cell> = cells

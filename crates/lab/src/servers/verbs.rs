@@ -1,4 +1,4 @@
-//! Commands on collections, each on an element at random: how they are asked, and what must be answered.
+//! Commands on collections, each on an element at random: the requests, and the right replies.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,9 +18,9 @@ use crate::template::{Reply, reply};
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Verb {
-    /// HGET of a field that is there
+    /// HGET of an existing field
     Hget,
-    /// HSET of a field that is there, to another value
+    /// HSET of an existing field, to another value
     Hset,
     /// HSET of a new field
     HsetNew,
@@ -28,7 +28,7 @@ pub enum Verb {
     Sadd,
     /// SISMEMBER of a member
     Sismember,
-    /// ZADD of a member that is there, with another score
+    /// ZADD of an existing member, with another score
     Zadd,
     /// ZADD of a new member
     ZaddNew,
@@ -48,7 +48,7 @@ pub enum Verb {
 const RANGE: u32 = 10;
 
 impl Verb {
-    /// How it is called.
+    /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Hget => "hget",
@@ -66,7 +66,7 @@ impl Verb {
         }
     }
 
-    /// What it is asked of.
+    /// The type of its collections.
     pub fn kind(self) -> Type {
         match self {
             Verb::Hget | Verb::Hset | Verb::HsetNew => Type::Hash,
@@ -76,7 +76,7 @@ impl Verb {
         }
     }
 
-    /// Collections are others behind it.
+    /// Whether the command changes collections.
     pub fn changes(self) -> bool {
         match self {
             Verb::Hget | Verb::Sismember | Verb::Zscore | Verb::Zrank | Verb::Zrange => false,
@@ -91,7 +91,7 @@ impl Verb {
     }
 }
 
-/// What a request must be answered.
+/// The right reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     /// This string.
@@ -104,7 +104,7 @@ enum Told {
     Number,
     /// An element of a list.
     Element,
-    /// So many members.
+    /// This many members.
     Members(u32),
 }
 
@@ -122,21 +122,21 @@ impl Told {
     }
 }
 
-/// What connections count together.
+/// Counts of all connections.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Requests that were answered.
+    /// Requests with a reply.
     pub requests: u64,
-    /// Those that were answered otherwise than they must be, …
+    /// Requests with a wrong reply.
     pub wrong: u64,
-    /// … and what the first of them was told.
+    /// The first of these replies.
     pub first: Option<String>,
-    /// Of a whole pipeline, from its send.
+    /// Latencies of whole pipelines, from when they were sent.
     pub latency: Latencies,
 }
 
 impl Counts {
-    /// Adds what others have counted.
+    /// Adds the counts of another connection.
     pub fn add(&mut self, other: &Counts) {
         self.requests += other.requests;
         self.wrong += other.wrong;
@@ -152,10 +152,10 @@ pub struct Asker {
     shape: Shape,
     pipeline: usize,
     random: StdRng,
-    /// The number of the next new element, which no other connection takes.
+    /// The number of the next new element; no other connection uses it.
     new: u32,
-    /// Of lists that are popped: the next one, how far it is from one of the connection's to the next, and so many elements
-    /// are its own in all.
+    /// For lists that are popped: the connection's next list, and the step to the one behind it. `left` is how many elements the
+    /// connection may still pop.
     own: (u32, u32),
     left: u64,
     expected: VecDeque<Told>,
@@ -164,14 +164,14 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Connection number `at` of so many.
+    /// Connection number `at` of `connections`.
     pub fn new(verb: Verb, shape: Shape, (at, connections): (u32, u32), pipeline: u32, seed: u64) -> Asker {
         let Shape { elements, keys, .. } = shape;
         let left = match verb {
             Verb::Lpop if keys >= connections => {
                 u64::from((keys - at).div_ceil(connections)) * u64::from(elements)
             }
-            // Several share a list.
+            // Several connections share a list.
             Verb::Lpop => u64::from(elements / (connections - at % keys).div_ceil(keys)),
             _ => u64::MAX,
         };
@@ -189,7 +189,7 @@ impl Asker {
         }
     }
 
-    /// Appends a request; what it must be answered.
+    /// Appends a request; returns its right reply.
     fn ask(&mut self, out: &mut Vec<u8>) -> Told {
         let Shape { elements, keys, .. } = self.shape;
         let there = self.random.random_range(0..elements);
@@ -256,7 +256,7 @@ impl Asker {
         }
     }
 
-    /// The next list of those that this connection pops from, in turn.
+    /// The next of the lists that this connection pops from, in turn.
     fn own_key(&mut self) -> u32 {
         let (key, step) = self.own;
         let next = key + step;

@@ -355,7 +355,7 @@ fn commands_that_look_at_several_keys_as_one_take_16384() {
     const MOST: usize = 16 << 10;
     let mut talk = Talk::new(&["-m", "256"]);
     let names: Vec<String> = (0..=MOST).map(|n| format!("{n:x}")).collect();
-    // The words before the keys, whether their number is said, and the words behind them.
+    // The words before the keys, whether a count precedes the keys, and the words behind them.
     let rows = [
         ("SINTER", false, ""),
         ("SUNIONSTORE to", false, ""),

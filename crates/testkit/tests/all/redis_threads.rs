@@ -85,14 +85,14 @@ fn counter_raised_under_watch_by_many_counts_exactly() {
     assert_eq!(client.bulk(), Some((clients * EACH).to_string()));
 }
 
-/// What a client has added: to the field and to the member of each number.
+/// The sums that a client has added, by number: to fields, and to members.
 type Added = [BTreeMap<usize, u64>; 2];
 
-/// Adds to fields and scores, and moves members between two sets, so many times.
+/// Adds to fields and scores, and moves members between two sets, `times` times.
 fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u64) -> Added {
     let mut client = Client::new(server);
     let mut added = Added::default();
-    // What each was told of a counter last: it only grows.
+    // The last value of each counter that this client has read: counters only grow.
     let mut told = Added::default();
     let mut random = |below: usize| {
         seed ^= seed << 13;
@@ -101,7 +101,7 @@ fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u
         (seed >> 20) as usize % below
     };
     for _ in 0..times {
-        // A few elements are written by all at once.
+        // All clients write a few elements at the same time.
         let element = if random(2) == 0 { random(3) } else { random(elements) };
         let (name, by) = (format!("e{element:03}"), 1 + random(3));
         let (name, text) = (name.as_bytes(), by.to_string());
@@ -159,14 +159,14 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
         for (element, by) in added.iter().flat_map(|added| &added[which]) {
             *sums.entry(*element).or_default() += by;
         }
-        // Both are trees, of some leaves.
+        // With this many elements both collections are trees of several leaves.
         assert!(sums.len() > ELEMENTS * 9 / 10, "{} of {ELEMENTS} elements were written", sums.len());
     }
     for (element, sum) in &sums[0] {
         client.send(&[b"HGET", b"counts", names[*element].as_bytes()]);
         assert_eq!(client.bulk(), Some(sum.to_string()), "field {element}");
     }
-    // By its order the sorted set says what it says by name.
+    // The sorted set has the same scores by its order as by name.
     client.send(&[b"ZRANGE", b"board", b"0", b"-1", b"WITHSCORES"]);
     assert_eq!(client.line(), format!("*{}", 2 * sums[1].len()));
     let mut board: Vec<(u64, String)> = Vec::new();

@@ -51,7 +51,7 @@ pub trait Session: Send {
     fn set(&mut self, key: &str, value: &[u8]) -> Answer;
     fn many(&mut self, keys: &[String], space: &Space) -> Answer;
 
-    /// Stores several keys with one call, the first at this place.
+    /// Stores several keys with one call, from this number on.
     fn sets(&mut self, _: usize, _: &Space) -> Answer {
         told(false, "the client has no call that stores several keys")
     }

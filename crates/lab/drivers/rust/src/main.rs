@@ -40,13 +40,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Where the server is: an IPv6 address stands in brackets.
+    /// The server's address and port; an IPv6 address is in brackets.
     pub fn address(&self) -> String {
         let Job { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// How Larder's own client is to be: on the server, as the user that it asks for, if it does.
+    /// A builder of Larder's own client for this server, with user and password if the server needs them.
     pub fn builder(&self) -> larder_client::Builder {
         let builder =
             larder_client::Client::builder().server(self.address().as_str()).timeout(self.timeout());
@@ -137,7 +137,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// The name and the value of each key that a call for several stores, which begins with the key at this place.
+    /// The name and the value of each key of a call that stores several, from this number on.
     fn several(&self, at: usize) -> impl Iterator<Item = (&str, &[u8])> {
         let Space { names, values, .. } = self;
         (at..at + SETS_KEYS).map(move |at| (names[at].as_str(), values[at % values.len()].as_slice()))

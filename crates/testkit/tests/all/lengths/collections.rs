@@ -162,7 +162,7 @@ fn run(local: &mut Local, form: &str, key_bytes: usize, value_bytes: usize) -> R
     }
     // Two short strings and a key have room in any collection.
     let must_fit = key_bytes + 2 * value_bytes + 200 < 16_384;
-    // Members are as long as elements may be; but there is a bound on what SORT goes by.
+    // Members may be as long as elements may; but SORT has its own bound for the strings that it sorts by.
     let is_of_members = form.starts_with("sadd") || form.starts_with("zadd") || form.starts_with("geoadd");
     if refused && (must_fit || is_of_members && !form.contains("sort")) {
         return Err("it is said to be too large, and is not".to_owned());

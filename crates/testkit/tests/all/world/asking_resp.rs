@@ -23,7 +23,7 @@ impl Client {
         if scene.plan.has_queues() && scene.random.one_in(4) {
             return self.ask_queue(scene);
         }
-        // What clients contend for is asked for only where it is there.
+        // Requests for contended keys are only made in worlds that have them.
         let kinds = if scene.plan.contends() { 28 } else { 24 };
         match scene.random.below(kinds) {
             0..14 => {

@@ -81,9 +81,9 @@ pub struct Books {
     pub contests: Vec<Counter>,
     /// Money that scripts move.
     pub bank: Bank,
-    /// Lists that are pushed to and waited for.
+    /// Lists to which clients push, and for which they wait.
     pub queues: Queues,
-    /// Collections that clients write together.
+    /// Collections that several clients write.
     pub shared: Shared,
     /// By owner.
     pub channels: Vec<Channel>,

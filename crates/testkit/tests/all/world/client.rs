@@ -218,7 +218,7 @@ impl Client {
         let line = self.line.take().expect("it is connected");
         let killed = scene.may_be_killed.contains(&line.address);
         let answered = line.requests.iter().all(|request| request.end > line.sent);
-        // Who waits for a list is not waited for.
+        // A request that waits for a list may end without a reply.
         let answered = answered || line.requests.front().is_some_and(Request::awaits);
         let fine = match line.ending {
             Ending::Reset => true,

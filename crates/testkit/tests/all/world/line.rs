@@ -24,7 +24,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// It is answered when somebody pushes, or its time is over.
+    /// Whether the reply comes only when a client pushes, or at the timeout.
     pub fn awaits(&self) -> bool {
         matches!(self.parts.front(), Some(Part::Popped { waits: true, .. }))
     }

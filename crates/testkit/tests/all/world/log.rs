@@ -1,52 +1,52 @@
-//! The stream that clients of the world share, and its group: what was added, delivered, acknowledged and deleted.
+//! The stream that clients of the world share, and its group: entries that were added, delivered, acknowledged and deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_store::{Guard, StreamId, Type};
 use larder_testkit::proof;
 
-/// The stream, and its group.
+/// The names of the stream and its group.
 pub const LOG: &str = "log";
 pub const GROUP: &str = "group";
 
-/// What has come of the stream's entries.
+/// The states of the stream's entries.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// The next number that is added.
+    /// The number of the next entry.
     pub next: u64,
-    /// Their numbers, by who has added them.
+    /// The numbers of acknowledged additions, by ID.
     pub added: BTreeMap<StreamId, u64>,
-    /// Added on connections that ended before the answer.
+    /// Numbers of additions on connections that ended before the reply.
     pub perhaps: BTreeSet<u64>,
-    /// The same by who they were delivered to.
+    /// The numbers of delivered entries, by ID.
     pub told: BTreeMap<StreamId, u64>,
-    /// Those that nobody has acknowledged yet.
+    /// Delivered entries that no client has acknowledged yet.
     pub open: Vec<StreamId>,
     pub acknowledged: BTreeSet<StreamId>,
     pub erased: BTreeSet<StreamId>,
-    /// Acknowledged or deleted on connections that ended before the answer.
+    /// Entries whose XACK or XDEL was on a connection that ended before the reply.
     pub perhaps_gone: BTreeSet<StreamId>,
-    /// What was asked and answered: each has a number of its own.
+    /// The number of the last event: each request and each reply has its own.
     moment: u64,
-    /// When it was answered that an entry is added.
+    /// The moment at which the reply to an addition came.
     added_at: BTreeMap<StreamId, u64>,
-    /// When a client asked that was told of an entry.
+    /// The moment of the request by which an entry was delivered.
     told_at: BTreeMap<StreamId, u64>,
-    /// When a client asked that was told of nothing, and when it was answered.
+    /// The moments of requests that delivered nothing, and of their replies.
     denials: Vec<(u64, u64)>,
 }
 
 impl Log {
-    /// The moment of what is asked or answered now.
+    /// The moment of a new request or reply.
     pub fn now(&mut self) -> u64 {
         self.moment += 1;
         self.moment
     }
 
-    /// An entry was added.
+    /// Notes that an entry was added.
     ///
     /// # Errors
-    /// Another has its ID.
+    /// Another entry has the ID.
     pub fn add(&mut self, id: StreamId, number: u64) -> Result<(), String> {
         let now = self.now();
         self.added_at.insert(id, now);
@@ -54,16 +54,16 @@ impl Log {
         other.map_or(Ok(()), |other| Err(format!("two entries have the ID {id:?}: {other} and {number}")))
     }
 
-    /// A client that asked then was told that there is nothing to deliver.
+    /// Notes the reply to a request of that moment: there is nothing to deliver.
     pub fn deny(&mut self, asked: u64) {
         let answered = self.now();
         self.denials.push((asked, answered));
     }
 
-    /// An entry was delivered to a client that asked then.
+    /// Notes that an entry was delivered by a request of that moment.
     ///
     /// # Errors
-    /// It was delivered before, or never added.
+    /// The entry was delivered before, or never added.
     pub fn deliver(&mut self, id: StreamId, text: &[u8], asked: u64) -> Result<(), String> {
         let number = proof::version(LOG, text)?;
         if number >= self.next || self.told.insert(id, number).is_some() {
@@ -74,12 +74,12 @@ impl Log {
         Ok(())
     }
 
-    /// Some that nobody else acknowledges.
+    /// Takes some delivered entries, which no other client acknowledges.
     pub fn take_some(&mut self, most: usize) -> Vec<StreamId> {
         self.open.split_off(self.open.len().saturating_sub(most))
     }
 
-    /// Each entry that was added is there until it is deleted, and pending from when it was delivered until it is acknowledged.
+    /// Checks that each added entry is in the stream until it is deleted, and pending from its delivery until it is acknowledged.
     ///
     /// # Errors
     /// What is wrong.
@@ -118,7 +118,7 @@ impl Log {
         let pending: BTreeSet<StreamId> =
             stream.pending(&group, StreamId::MIN).map(|there| there.id).collect();
         for id in left.keys().chain(self.told.keys()) {
-            // One that nobody was told of went to a connection that had ended.
+            // An entry that no client received was delivered to a connection that had ended.
             let (is_pending, is_done) = (pending.contains(id), self.acknowledged.contains(id));
             let unsure = self.perhaps_gone.contains(id) && !is_done;
             if is_pending != (*id <= group.last && !is_done) && !unsure {
@@ -128,12 +128,12 @@ impl Log {
         self.denials_are_true(group.last)
     }
 
-    /// Nobody was told of nothing while an entry lay there from before the request until behind the answer, where the group was
+    /// Checks that no request delivered nothing while an entry was left from before it until after its reply. The group has
     /// delivered all entries up to `last`.
     fn denials_are_true(&self, last: StreamId) -> Result<(), String> {
         for (asked, answered) in &self.denials {
             let lay_there = |(id, added): &(&StreamId, &u64)| {
-                // One that nobody was told of went to a connection that had ended, at any time.
+                // An entry that no client received was delivered to a connection that had ended, at any time.
                 let is_left = **id > last || self.told_at.get(*id).is_some_and(|told| told > answered);
                 *added < asked && is_left
             };

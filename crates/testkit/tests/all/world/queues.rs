@@ -1,15 +1,15 @@
-//! Lists that clients push to, pop from and wait for: each element that was pushed is given to one client, or is in its list at
-//! the end.
+//! Lists to which clients push, from which they pop, and for which they wait: each pushed element is given to one client, or is
+//! in its list at the end.
 //!
 //! ```text
-//! pushed ─┬─▶ told to one client, by LPOP or BLPOP
+//! pushed ─┬─▶ given to one client, by LPOP or BLPOP
 //!         ├─▶ in its list at the end
 //!         └─▶ lost with a connection that ended before its pop was answered: no more of them than there are such pops
 //! ```
 //!
-//! Each element says its list and its number. Who was told that a list has nothing must not have been told so while an element lay
-//! there all the time. Elements of one client come to another in the order in which they were pushed. Both are only known
-//! where no pop was lost: what was popped for a client that has gone is put back.
+//! Each element names its list and its number. A reply that a list is empty is wrong if an element was in the list all the time
+//! between request and reply. A client receives the elements of another one in the order in which they were pushed. Both can
+//! only be checked if no pop was lost: an element that was popped for a client that has gone is put back.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,20 +22,20 @@ use crate::world::judge::bulk_at;
 use crate::world::part::{Dialect, Part, words};
 use crate::world::scene::Scene;
 
-/// Lists.
+/// Number of lists.
 pub const LISTS: usize = 3;
-/// Seconds for which a client waits.
+/// Timeouts of clients that wait, in seconds.
 const TIMEOUTS: [&str; 4] = ["0.001", "0.05", "0.3", "2"];
 
-/// What has come of a push.
+/// The state of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Push {
     Open,
-    /// It was answered then.
+    /// Its reply came at that moment.
     Done(u64),
     /// It was never sent.
     Not,
-    /// Its connection ended before the answer.
+    /// Its connection ended before the reply.
     Unsure,
 }
 
@@ -45,11 +45,11 @@ struct Element {
     /// The client that pushed it.
     pusher: usize,
     push: Push,
-    /// When the pop was asked for that was told of it.
+    /// The moment of the request that popped it.
     popped: Option<u64>,
 }
 
-/// Somebody was told that a list has nothing, or was given something of another list.
+/// A reply that a list is empty, or one with an element of a later list.
 #[derive(Debug)]
 struct Denial {
     who: String,
@@ -58,17 +58,17 @@ struct Denial {
     answered: u64,
 }
 
-/// All of them.
+/// All lists.
 #[derive(Debug, Default)]
 pub struct Queues {
     elements: Vec<Element>,
     denials: Vec<Denial>,
-    /// The client and the element of each pop, as they were answered.
+    /// The client and the element of each pop, in the order of replies.
     told: Vec<(usize, usize)>,
-    /// Pops and pushes on connections that ended before the answer.
+    /// Pops and pushes on connections that ended before the reply.
     unsure_pops: usize,
     unsure_pushes: usize,
-    /// What was asked and answered: each has a number of its own.
+    /// The number of the last event: each request and each reply has its own.
     moment: u64,
 }
 
@@ -88,43 +88,43 @@ impl Queues {
         self.elements.len() as u64
     }
 
-    /// A client is to push one more.
+    /// Notes that a client is about to push an element; returns its number.
     fn push(&mut self, list: usize, pusher: usize) -> u64 {
         self.elements.push(Element { list, pusher, push: Push::Open, popped: None });
         self.next() - 1
     }
 
-    /// These were pushed.
+    /// Notes the reply to a push of these elements.
     pub fn pushed(&mut self, numbers: Range<u64>) {
         let now = self.now();
         numbers.for_each(|number| self.elements[number as usize].push = Push::Done(now));
     }
 
-    /// The connection that was to push these ended before the answer.
+    /// Notes that the connection of a push of these elements ended before the reply.
     pub fn left_push(&mut self, numbers: Range<u64>, sent: bool) {
         self.unsure_pushes += usize::from(sent);
         let push = if sent { Push::Unsure } else { Push::Not };
         numbers.for_each(|number| self.elements[number as usize].push = push);
     }
 
-    /// A connection ended before its pop was answered.
+    /// Notes that the connection of a pop ended before the reply.
     pub fn left_pop(&mut self, sent: bool) {
         self.unsure_pops += usize::from(sent);
     }
 
-    /// Elements that were told.
+    /// Number of elements that clients received.
     pub fn pops(&self) -> u64 {
         self.told.len() as u64
     }
 
-    /// These lists have nothing.
+    /// Notes a reply by which these lists are empty.
     fn denied(&mut self, who: &str, lists: &[usize], asked: u64) {
         let answered = self.now();
         let denial = |&list: &usize| Denial { who: who.to_owned(), list, asked, answered };
         self.denials.extend(lists.iter().map(denial));
     }
 
-    /// A client was given an element.
+    /// Notes that a client received an element.
     fn popped(&mut self, who: usize, list: usize, text: &[u8], asked: u64) -> Result<(), String> {
         let number = self.number(list, text)?;
         let element = &mut self.elements[number];
@@ -147,7 +147,7 @@ impl Queues {
         }
     }
 
-    /// What must be in the lists at the end.
+    /// Checks the elements of the lists at the end.
     ///
     /// # Errors
     /// What is wrong.
@@ -179,7 +179,7 @@ impl Queues {
         if self.unsure_pushes > 0 { Ok(()) } else { self.is_in_order() }
     }
 
-    /// No element lay in the list from before that was asked until behind the answer.
+    /// Checks that no element was in the list from before the request until after the reply.
     fn is_true(&self, denial: &Denial, is_left: &[bool]) -> Result<(), String> {
         let lay_there = |(element, is_left): &(&Element, &bool)| {
             element.list == denial.list
@@ -197,7 +197,7 @@ impl Queues {
         }
     }
 
-    /// What one has pushed to a list comes to another in that order.
+    /// Checks that a client received the elements that another one pushed to a list in their order.
     fn is_in_order(&self) -> Result<(), String> {
         let mut last: HashMap<(usize, usize, usize), usize> = HashMap::new();
         for &(who, number) in &self.told {
@@ -213,7 +213,7 @@ impl Queues {
 }
 
 impl Client {
-    /// A request for what is in lists.
+    /// A request about lists.
     pub fn ask_queue(&self, scene: &mut Scene) -> Asking {
         match scene.random.below(8) {
             3 | 4 => {
@@ -229,7 +229,7 @@ impl Client {
                 let bytes = words(&[b"BLPOP", names[0].as_bytes(), names[1].as_bytes(), timeout.as_bytes()]);
                 Asking::new(bytes, vec![Part::Popped { lists, waits: true, asked }])
             }
-            // What is watched may have been changed.
+            // A watched key may have been changed: then EXEC does nothing.
             7 if self.contesting.is_none() => self.move_some(scene),
             _ => {
                 let (bytes, part) = self.push(scene);
@@ -260,7 +260,7 @@ impl Client {
         (bytes, Part::Popped { lists: vec![list], waits: false, asked })
     }
 
-    /// Pushes and pops at one moment: whoever waits is served behind it.
+    /// Pushes and pops in MULTI: waiting clients are served after it.
     fn move_some(&self, scene: &mut Scene) -> Asking {
         let mut bytes = words(&[b"MULTI"]);
         let mut answers = Vec::new();
@@ -278,10 +278,10 @@ impl Client {
         Asking::new(bytes, parts)
     }
 
-    /// Judges what a pop is told; how many bytes it takes, or none if there have to be more to tell.
+    /// Judges the reply to a pop. Returns its length in bytes; `None` if it is incomplete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the reply.
     pub fn judge_pop(
         &self,
         scene: &mut Scene,

@@ -37,11 +37,11 @@ pub struct Outcome {
     pub replies: u64,
     /// Moves of money whose scripts have replied.
     pub moves: u64,
-    /// Elements of lists that were given to clients.
+    /// Elements of lists that clients received.
     pub pops: u64,
-    /// Answers about collections that clients write together.
+    /// Replies about collections that several clients write.
     pub shared: u64,
-    /// Of these: numbers that were popped, and entries of the stream that were delivered.
+    /// Among these: popped numbers, and delivered entries of the stream.
     pub shared_pops: u64,
     pub deliveries: u64,
 }
@@ -192,7 +192,7 @@ fn balance(world: &World) -> Result<(), String> {
     books.shared.agrees(&world.store)
 }
 
-/// Each element was given to one client, or is in its list.
+/// Checks that each element was given to one client, or is in its list.
 fn balance_queues(world: &World) -> Result<(), String> {
     if !world.scene.plan.has_queues() {
         return Ok(());
@@ -201,7 +201,7 @@ fn balance_queues(world: &World) -> Result<(), String> {
     world.scene.books.queues.agrees(&lists)
 }
 
-/// The elements of a list, which are short.
+/// The elements of a list, all of which are short.
 fn elements(store: &Arc<Store>, name: &str) -> Vec<Vec<u8>> {
     let mut worker = store.worker().expect("those of the server are gone");
     let mut guard = worker.enter(1_800_000_000_000);

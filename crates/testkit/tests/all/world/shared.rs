@@ -1,17 +1,17 @@
-//! Collections that clients of Redis's protocol write together: what each client is told fits what all of them have asked
-//! for, and in the end the collections hold what was done.
+//! Collections that several RESP clients write: each reply fits the requests of all clients, and in the end the collections
+//! hold the result of all of them.
 //!
 //! ```text
-//! counts   hash         fields that many add to                    no two additions are answered alike
-//! board    sorted set   members to whose scores many add           the same, and its order is that of the scores
+//! counts   hash         fields to which many clients add           no two additions have the same reply
+//! board    sorted set   members to whose scores many clients add   the same, and its order is that of the scores
 //! queues   two lists    numbers are pushed, moved and popped       each number is popped once or is left
 //! sides    two sets     members are moved from one to the other    each is in one of them, at every moment
 //! log      stream       entries are added, delivered to a group,   each is delivered once, and pending or acknowledged;
-//!                       acknowledged and deleted                   nobody hears of nothing while one lies there
+//!                       acknowledged and deleted                   no empty reply while one is left to deliver
 //! ```
 //!
-//! The hash and the sorted set are trees, the sets and the stream become trees and leaves by turns, and the texts of some numbers
-//! lie apart.
+//! The hash and the sorted set are trees, the sets and the stream change between trees and leaves, and the texts of some numbers
+//! are stored apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,20 +38,20 @@ const CONSUMERS: [&str; 2] = ["one", "two"];
 
 /// Fields of the hash, members of the sorted set, and members of both sets together.
 const ELEMENTS: usize = 200;
-/// Of so many each is asked for often.
+/// The first elements, for each of which there are many requests.
 const OFTEN: usize = 3;
-/// Numbers that are pushed or popped together, at most.
+/// Most numbers that are pushed or popped together.
 const TOGETHER: usize = 3;
-/// Bytes of the text of one number in [`LONG_ONE_IN`], where values may be as long: it lies apart.
+/// Bytes of the text of one number in [`LONG_ONE_IN`], if values may be this long: it is stored apart.
 const LONG_BYTES: usize = 20_000;
 const LONG_ONE_IN: u64 = 9;
 /// How long a client waits for a number, in seconds.
 const WAITS: &[u8] = b"0.05";
 
-/// What was asked for, as far as its answer depends on it.
+/// A request, as far as the right reply depends on it.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// HINCRBY or ZINCRBY: so much is added to an element's counter, of which `before` were acknowledged.
+    /// HINCRBY or ZINCRBY: `by` is added to an element's counter; `before` is the sum of acknowledged additions.
     Add {
         board: bool,
         element: usize,
@@ -62,7 +62,7 @@ pub enum Ask {
     Board,
     /// These numbers are pushed.
     Push(Vec<u64>),
-    /// So many numbers at most are popped; the reply begins with the name of the queue if it was waited for.
+    /// At most this many numbers are popped; the reply begins with the name of the queue if the request waits.
     Pop {
         most: usize,
         waited: bool,
@@ -71,22 +71,22 @@ pub enum Ask {
     Rotate,
     /// A member is moved to the other side.
     Move,
-    /// The members of both sides, of one moment.
+    /// The members of both sides at one moment.
     Sides,
     /// How many members are on both sides.
     Both,
     /// XADD of this number.
     Log(u64),
-    /// XREADGROUP, and when it was asked for.
+    /// XREADGROUP, and the moment of the request.
     Deliver {
         asked: u64,
     },
-    /// XACK of these entries, and XDEL of them behind it.
+    /// XACK of these entries; `Erase` is the XDEL after it.
     Acknowledge(Vec<StreamId>),
     Erase(Vec<StreamId>),
 }
 
-/// What has come of it.
+/// The expected states of the collections.
 #[derive(Debug, Default)]
 pub struct Shared {
     fields: BTreeMap<usize, Counter>,
@@ -94,13 +94,13 @@ pub struct Shared {
     /// The next number that is pushed.
     next: u64,
     pushed: BTreeSet<u64>,
-    /// Pushed on connections that ended before the answer.
+    /// Numbers of pushes on connections that ended before the reply.
     perhaps: BTreeSet<u64>,
     popped: BTreeSet<u64>,
-    /// So many numbers may have been popped for connections that ended before the answer.
+    /// How many numbers may have been popped on connections that ended before the reply.
     untold: usize,
     log: Log,
-    /// Answers that were judged.
+    /// Replies that were judged.
     pub answers: u64,
 }
 
@@ -125,7 +125,7 @@ pub fn begin(guard: &mut Guard<'_>) {
     guard.group_create(&log, GROUP.as_bytes(), start, None, true).expect("an empty store has room");
 }
 
-/// The text of a number of a queue or the log, where no value has more bytes than `most`.
+/// The text of a number of a queue or the log, of at most `most` bytes.
 fn text_of(of: &str, number: u64, most: usize) -> Vec<u8> {
     let bytes = if number.is_multiple_of(LONG_ONE_IN) { LONG_BYTES.min(most) } else { 40 };
     proof::value(of, number, bytes)
@@ -149,7 +149,7 @@ fn texts(frame: &Frame) -> Vec<&[u8]> {
     }
     match (&frame.body, frame.line[0]) {
         (Some(body), _) => vec![body.as_slice()],
-        // Nothing, or a list of nothing.
+        // Null, or an empty list.
         (None, b'$' | b'*' | b'~' | b'_') => Vec::new(),
         (None, _) => vec![&frame.line[1..]],
     }
@@ -160,14 +160,14 @@ impl Shared {
         if board { &mut self.scores } else { &mut self.fields }
     }
 
-    /// Something is added to an element's counter.
+    /// Notes a request that adds to an element's counter.
     fn add(&mut self, board: bool, element: usize, by: u64) -> Ask {
         let counter = self.counters(board).entry(element).or_default();
         counter.asked += by;
         Ask::Add { board, element, by, before: counter.sure }
     }
 
-    /// A number has come out of a queue.
+    /// Notes that a number was popped.
     fn pop(&mut self, text: &[u8]) -> Result<(), String> {
         let number = proof::version(QUEUES[0], text)?;
         if number >= self.next || !self.popped.insert(number) {
@@ -176,23 +176,23 @@ impl Shared {
         Ok(())
     }
 
-    /// Numbers that were popped for clients that were told of them.
+    /// Count of popped numbers that clients received.
     pub fn popped(&self) -> u64 {
         self.popped.len() as u64
     }
 
-    /// Entries of the log that were delivered to clients that were told of them.
+    /// Count of delivered entries of the log that clients received.
     pub fn delivered(&self) -> u64 {
         self.log.told.len() as u64
     }
 
-    /// Judges an answer; how many bytes it takes, or none if there have to be more to tell.
+    /// Judges a reply. Returns its length in bytes; `None` if it is incomplete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the reply.
     pub fn judge(&mut self, ask: &Ask, rest: &[u8]) -> Result<Option<usize>, String> {
         let Some((frame, bytes)) = Frame::read(rest)? else { return Ok(None) };
-        // Where clients contend there is memory for everything, and nothing takes a collection or its group away.
+        // In worlds with contended keys there is memory for everything, and nothing deletes a collection or its group.
         if frame.is_error() {
             return Err(format!("{ask:?} is refused: {}", frame.shown()));
         }
@@ -268,7 +268,7 @@ impl Shared {
             }
             Ask::Deliver { asked } => match texts.as_slice() {
                 [] => self.log.deny(*asked),
-                // The stream and its entries, of which there is one: an ID, the name of the field and its value.
+                // The stream and its entries. Each has an ID, the name of the field and its value.
                 [name, entries @ ..] if *name == LOG.as_bytes() && !entries.is_empty() => {
                     for entry in entries.chunks(3) {
                         let &[of, b"n", text] = entry else { return Err(wrong()) };
@@ -292,7 +292,7 @@ impl Shared {
         Ok(Some(bytes))
     }
 
-    /// A connection has ended before this was answered.
+    /// Notes that a connection ended before the reply to this request.
     pub fn left(&mut self, ask: Ask) {
         match ask {
             Ask::Add { board, element, by, .. } => {
@@ -302,13 +302,13 @@ impl Shared {
             Ask::Pop { most, .. } => self.untold += most,
             Ask::Log(number) => drop(self.log.perhaps.insert(number)),
             Ask::Acknowledge(ids) | Ask::Erase(ids) => self.log.perhaps_gone.extend(ids),
-            // What was delivered is pending.
+            // Delivered entries are pending.
             Ask::Deliver { .. } => {}
             Ask::Board | Ask::Rotate | Ask::Move | Ask::Sides | Ask::Both => {}
         }
     }
 
-    /// What the collections must hold at the end.
+    /// Checks what the collections hold at the end.
     ///
     /// # Errors
     /// What is wrong.
@@ -356,7 +356,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Each number that was pushed was popped once, or is left, or may have been popped for a connection that had ended.
+    /// Checks that each pushed number was popped once, is left, or may have been popped for a connection that had ended.
     fn queues_agree(&self, guard: &mut Guard<'_>) -> Result<(), String> {
         let mut seen = self.popped.clone();
         for queue in QUEUES {
@@ -386,28 +386,28 @@ fn is_all(members: &BTreeSet<&[u8]>) -> bool {
     members.len() == ELEMENTS && (0..ELEMENTS).all(|element| members.contains(name(element).as_bytes()))
 }
 
-/// The string of an element, which may lie apart.
+/// The string of an element, which may be stored apart.
 fn text(of: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     of.each_part(element, |part| text.extend_from_slice(part));
     text
 }
 
-/// An element's counter says what was added.
+/// Checks that an element's counter is the sum of the additions.
 fn counted(counters: &BTreeMap<usize, Counter>, element: usize, number: u64) -> Result<(), String> {
     let agrees = counters.get(&element).map_or(number == 0, |counter| counter.agrees(number));
     let counter = counters.get(&element);
     if agrees { Ok(()) } else { Err(format!("{} is {number}, and {counter:?} were added", name(element))) }
 }
 
-/// An element, one of a few more often than others.
+/// A random element, more often one of the first.
 fn some(random: &mut Random) -> usize {
     let among = random.of(&[OFTEN, ELEMENTS]);
     random.index(among)
 }
 
 impl Client {
-    /// A request on a collection that others write to, too.
+    /// A request on a collection to which other clients write, too.
     pub fn ask_shared(&self, scene: &mut Scene) -> Asking {
         let one = |command: &[&[u8]], ask| Asking::new(words(command), vec![Part::Shared(ask)]);
         let (random, shared) = (&mut scene.random, &mut scene.books.shared);
@@ -437,7 +437,7 @@ impl Client {
                 one(&push, Ask::Push(numbers))
             }
             7 => one(&[b"LPOP", queue, b"3"], Ask::Pop { most: TOGETHER, waited: false }),
-            // A connection that waits ends without an answer where its client sends no more, or the server stops.
+            // A connection that waits ends without a reply if its client sends no more, or the server stops.
             8 if !scene.plan.resets && !scene.plan.stops_early => {
                 one(&[b"BLPOP", queue, other, WAITS], Ask::Pop { most: 1, waited: true })
             }
@@ -521,7 +521,7 @@ fn a_delivery_is_nothing_or_the_log_and_its_entries() {
         [&b"*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nn\r\n"[..], &bulk(&text)].concat()
     };
     let of = |head: &[u8], entries: &[u8]| judged(&[head, entries].concat()).map(|(_, delivered)| delivered);
-    // In RESP2, and in RESP3.
+    // The replies of RESP2, and of RESP3.
     for head in [&b"*1\r\n*2\r\n$3\r\nlog\r\n"[..], b"%1\r\n$3\r\nlog\r\n"] {
         assert_eq!(of(head, &entry(0)), Ok(1));
         assert!(of(head, &entry(1)).unwrap_err().contains("never added"));
