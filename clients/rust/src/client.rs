@@ -40,7 +40,7 @@ pub struct Counters {
     pub overdue: u64,
     /// Connections that were tried.
     pub dials: u64,
-    /// Writes of streams that ended without a barrier, whose results were never reported.
+    /// Writes of streams that ended without a barrier, and were not stored or may not have been.
     pub unreported: u64,
 }
 

@@ -158,7 +158,7 @@ impl<'a> Write<'a> {
 }
 
 /// Writes that are not waited for one by one. It is for one thread, or task. Dropped without a barrier, it sends what it has
-/// collected, and those writes count as [`crate::Counters::unreported`].
+/// collected, and counts writes that were not stored, or may not have been, as [`crate::Counters::unreported`].
 #[derive(Debug)]
 #[must_use = "a stream says what became of its writes after its barrier"]
 pub struct Stream<C: Front = Client> {

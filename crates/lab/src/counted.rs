@@ -4,8 +4,7 @@
 //! |---|---|
 //! | system calls | `perf stat -e raw_syscalls:sys_enter -p`; where that is not allowed `strace -f -c -p`, which slows what it counts; else not at all |
 //! | segments | `TCP_INFO` of the driver's own sockets, sent and received |
-//! | delayed acknowledgements | the system's `DelayedACKs`, compared with an idle time of the same length: other programs may
-//! cause some, too |
+//! | delayed acknowledgements | the system's `DelayedACKs`, compared with an idle time as long: others may cause some, too |
 //!
 //! Each is counted in a visit of its own, with a fixed number of calls, and once more with none. The cost of a barrier, of the
 //! lab's questions and of closing a handle is in both, and cancels out.

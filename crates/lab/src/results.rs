@@ -105,7 +105,7 @@ pub struct Target {
     pub protocol: String,
     /// The version that it reports.
     pub version: String,
-    /// The command that started it; `None` for a server that was running.
+    /// The address at which it listened.
     pub address: String,
     /// The command that started it; `None` for a server that was running.
     pub command: Option<String>,

@@ -1,5 +1,4 @@
 //! Sizes of values: the key and the version alone decide the size, so that a reader can check whether a value has the right one.
-//! written with.
 
 use std::fmt;
 
