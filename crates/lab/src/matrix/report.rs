@@ -510,8 +510,7 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
 
 /// The results that calls returned, and the values that were stored.
 fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
-    let title =
-        "Returned OK, stored, lost without an error: 100 B over a kept handle (server full: 1,000 B)";
+    let title = "Returned OK, stored, lost without an error: 100 B over a kept handle (server full: 1,000 B)";
     let mut table = Table::new("faults", title, &["fault", "client"]);
     table.absent("the client ended before it reported that, or there was no such event");
     for (name, unit, better) in [
