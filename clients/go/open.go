@@ -25,7 +25,7 @@ type core struct {
 	loads loads
 	once  sync.Once
 
-	// life ends with stop; watching ends with the discovery's goroutine.
+	// life ends with stop; watching waits for the discovery's goroutine.
 	life     context.Context
 	stop     context.CancelFunc
 	watching sync.WaitGroup

@@ -19,8 +19,8 @@
  * If a size is not set, or a field is set that this version of the library does not know, the call returns
  * LARDER_BAD_ARGUMENT. Pointers to such structs may be NULL: then all fields have their defaults, or nothing is returned.
  *
- * BYTES AND TEXTS that are passed to a call are read during that call alone. How long returned bytes are valid is said there.
- * Keys have 1 to 250 bytes, none of them a space or a control character, unless LARDER_BINARY_KEYS is set. Values have
+ * BYTES AND TEXTS that are passed to a call are read during that call alone. How long returned bytes are valid is said at each
+ * call. Keys have 1 to 250 bytes, none of them a space or a control character, unless LARDER_BINARY_KEYS is set. Values have
  * any bytes, and may be empty.
  *
  * TIMES are in milliseconds. Servers count whole seconds: a time to live is rounded up. Where a time to live is required, 0 and
@@ -171,7 +171,7 @@ typedef struct {
     uint32_t dial_timeout_ms;     /* to connect, within that of the call; 1,000 */
     uint32_t stall_timeout_ms;    /* a connection that owes replies and receives nothing this long is given up; 2,000 */
     uint32_t in_flight;           /* replies that a connection may owe, before callers wait; 4,096 */
-    uint32_t large_bytes;         /* values of this size or more use the second connection; 65,536 */
+    uint32_t large_bytes;         /* values of this size or more are stored over the second connection; 65,536 */
 } larder_config;
 
 /* Makes a client, into *client, which is NULL if it cannot be made. The configuration is copied. Nothing is dialed before

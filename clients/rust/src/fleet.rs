@@ -685,7 +685,7 @@ impl<L: Line> State<L> {
         };
     }
 
-    /// What became of the server since it was, or was not, down: it is down now, or is back, or neither.
+    /// The change since `was_down`: the server is down now, is back, or neither.
     fn turn(&self, was_down: bool) -> Option<Turn> {
         match (was_down, self.breaker.is_tried()) {
             (false, true) => Some(Turn::Down(self.reason.clone())),

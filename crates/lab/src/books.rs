@@ -133,7 +133,7 @@ impl Books {
             }
         };
         let happened = where_any.into_iter().filter(|(_, ours, theirs)| ours + theirs > 0);
-        // Servers count refused and rejected writes, each in its own way.
+        // Some servers count refused writes as writes, others do not.
         let known = |&(what, ..): &Figure| tally.refused == 0 || what != "writes";
         for (what, ours, theirs) in always.into_iter().chain(happened).filter(known) {
             checks.equal(&format!("the server counted the same {what}"), ours, theirs, whose);

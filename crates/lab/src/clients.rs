@@ -11,7 +11,7 @@
 //! hand, the least that a program can do, with ratios to it in the same round.
 //!
 //! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server's counts equal the calls'
-//! results; no thread waited for a core. With a fault the outcomes have to add up, too, and a client's wrong results are the
+//! results; threads got their cores. With a fault the outcomes have to add up, too, and a client's wrong results are the
 //! finding.
 
 mod faults;

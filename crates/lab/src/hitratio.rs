@@ -44,7 +44,7 @@ pub struct Options {
     /// cluster25 with --quick]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse)]
     stream: Vec<Named>,
-    /// Patterns that run before, once each; `patterns` means all [default: keys that are never read]
+    /// Patterns that run before, once each; patterns are all of them [default: keys that are never read]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse_pattern)]
     after: Vec<Named>,
     /// Bytes of a pattern's values, once each

@@ -22,7 +22,7 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The pipe to the keeper, once there is one.
 static KEEPER: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Puts servers that are started from now on on the keeper's list.
+/// Adds servers that are started from now on to the keeper's list.
 pub(crate) fn enable() {
     ENABLED.store(true, Relaxed);
 }

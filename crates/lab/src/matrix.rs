@@ -9,13 +9,13 @@
 //! lab (idle during visits) ── lines ──► driver on one core ── loopback or relay ──► server on the other
 //! ```
 //!
-//! A call that returns may only be queued, so calls are compared by the time until a barrier behind them is answered on the same
-//! connection. The effect of an option is taken over all combinations of the others, with an interval over rounds. There is none
-//! if the same server, measured twice, differs as much.
+//! A call that returns may have been queued only, so calls are compared by the time until a barrier behind them is answered on
+//! the same connection. The effect of an option is taken over all combinations of the others, with an interval over rounds. There
+//! is none if the same server, measured twice, differs as much.
 //!
 //! What must hold: options are in effect, as library and socket say; the server's counts equal the calls' results; every value
 //! that was set is read back over another connection, and every value read is verified; a handle opened the connections that it
-//! should; a call returned "queued" exactly where it was queued; no thread waited for a core.
+//! should; a call returned "queued" exactly where it was queued; threads got their cores.
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 

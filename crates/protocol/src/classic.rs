@@ -177,7 +177,7 @@ fn decode_line(input: &[u8]) -> Decoded<'_> {
         return Decoded::TooLong;
     }
     let text = line(input, feed);
-    // memcached's rule: a line of less than three bytes, line end included, is no command, not even `mn\n`.
+    // memcached's rule: a line of at most three bytes, line end included, is no command, not even `mn\n`.
     if feed < 3 {
         return Decoded::Request(fault(Fault::BadLine, 0, false), feed + 1);
     }

@@ -226,9 +226,9 @@ impl Case {
 
     /// Reads `KIND step`, in place of the last step.
     fn otherwise(&mut self, line: usize, text: &str) -> Result<(), String> {
-        let (who, step) = text.split_once(' ').ok_or("! who, and what happens then")?;
-        if !self.differs.iter().any(|differs| differs.who == who) {
-            return Err(format!("{who} does not differ"));
+        let (kind, step) = text.split_once(' ').ok_or("! KIND, and what happens then")?;
+        if !self.differs.iter().any(|differs| differs.who == kind) {
+            return Err(format!("{kind} does not differ"));
         }
         let step = Step::parse(line, step, self.binary)?;
         match (self.steps.last_mut(), &step.action) {
@@ -236,7 +236,7 @@ impl Case {
                 Err("it is what is awaited that differs".into())
             }
             (Some(last), _) => {
-                last.otherwise.push((who.to_owned(), step));
+                last.otherwise.push((kind.to_owned(), step));
                 Ok(())
             }
         }

@@ -57,7 +57,8 @@ const PLAIN: &[&str] = &[
     "xtask",
 ];
 
-/// Pronouns for people.
+/// Pronouns for people, which are refused where people are meant, too. Comments behind code are not searched, nor are inner lines
+/// of a C comment that do not begin with `*`.
 const PERSONS: &[&str] = &["who", "whom", "whoever"];
 
 /// Retired words in what users read, and pronouns for people in comments of [`PLAIN`] parts.

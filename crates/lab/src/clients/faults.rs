@@ -108,6 +108,7 @@ const LATE_MS: u32 = 150;
 const BEFORE: Duration = Duration::from_millis(200);
 /// Time of the fault.
 pub const HARM: Duration = Duration::from_millis(1_000);
+/// Time of a visit: before, during and after the fault.
 const TIME: Duration = Duration::from_millis(2_200);
 /// The pause of a caller after a call that failed, as of a program that has other work.
 const PAUSE: Duration = Duration::from_millis(1);

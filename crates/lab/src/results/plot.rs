@@ -79,9 +79,9 @@ pub enum Dash {
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The place across.
+    /// The horizontal coordinate.
     pub x: f64,
-    /// The height.
+    /// The vertical coordinate.
     pub y: f64,
     /// The range of y.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -213,7 +213,7 @@ fn a_reader_that_does_not_read_is_read_no_further() {
     writer.flush().expect("sent");
     assert_eq!(writer.reply().expect("a reply"), "STORED");
     let before = resident(&server);
-    // The clients may hold 1/16 of -m each, together more than all connections may.
+    // Each client may hold 1/16 of -m. There are so few that together they stay below what all connections may hold.
     let slow: Vec<TcpStream> = (0..3).map(|_| server.connect().expect("a connection")).collect();
     let requests = b"get k\r\n".repeat(10_000);
     for stream in &slow {

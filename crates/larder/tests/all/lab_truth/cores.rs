@@ -46,14 +46,14 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
     for core in [cores.first(), cores.last()] {
         let burners = Burners::on(*core.unwrap(), 1);
         let output = lab(&[&FEW[..], &["64"]].concat(), &folder).output().unwrap();
-        refused(&output, 1, "result not valid: no thread waited for a core");
+        refused(&output, 1, "result not valid: threads got their cores");
         let run = written(&folder, &output);
-        assert!(run.failed().any(|check| check.claim == "no thread waited for a core"), "{}", said(&output));
+        assert!(run.failed().any(|check| check.claim == "threads got their cores"), "{}", said(&output));
         std::fs::remove_file(folder.join("out.json")).unwrap();
         // Who allows it gets figures, and the run tells that it was allowed.
         let output = lab(&[&FEW[..], &["64", "--wait-max", "100"]].concat(), &folder).output().unwrap();
         let run = written(&folder, &output);
-        let check = run.checks.iter().find(|check| check.claim == "no thread waited for a core").unwrap();
+        let check = run.checks.iter().find(|check| check.claim == "threads got their cores").unwrap();
         assert!(check.held && run.settings["waits for a core, % at most"] == "100", "{}", said(&output));
         drop(burners);
         std::fs::remove_file(folder.join("out.json")).unwrap();
@@ -77,7 +77,7 @@ fn of_two_labs_at_once_one_at_least_has_no_result() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     let outputs = labs.map(|lab| lab.wait_with_output().unwrap());
-    let is_refused = |output: &Output| said(output).contains("result not valid: no thread waited for a core");
+    let is_refused = |output: &Output| said(output).contains("result not valid: threads got their cores");
     let all: Vec<String> = outputs.iter().map(said).collect();
     assert!(outputs.iter().any(is_refused), "{}", all.join("\n"));
     for folder in folders {
@@ -101,11 +101,7 @@ fn a_load_on_a_server_whose_core_others_have_is_no_result() {
     };
     for words in [&["--verb", "set", "--keys", "100"][..], &["--command", "get {key}"]] {
         let output = load(words);
-        refused(
-            &output,
-            1,
-            "result not valid: no thread waited for a core (a: the server waited for its core ",
-        );
+        refused(&output, 1, "result not valid: threads got their cores (a: the server waited for its core ");
         let said = said(&output);
         // A generator that is kept from its core itself leaves the server little to wait with.
         let share = |who: &str| {

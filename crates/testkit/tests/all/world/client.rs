@@ -125,7 +125,7 @@ impl Client {
         let line = self.line.as_mut().expect("it is connected");
         let sent = line.send(scene);
         let owner = matches!(self.role, Role::Owner);
-        // Before the server has received it; most often where it begins a value behind which replies are held.
+        // Before the server has received it; most often where it begins a value in front of which replies are held.
         let rarely = if sent > RECEIVE_BYTES { 6 } else { 50 };
         if sent > 0 && owner && scene.plan.resets && !scene.stopping && scene.random.one_in(rarely) {
             line.peer.reset();
