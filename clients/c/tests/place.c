@@ -5,6 +5,7 @@
  *     server WEIGHT NAME         its servers, in their order
  *     at DIGITS                  the answer: for each key the number of its server among them, as a digit
  */
+#define _GNU_SOURCE
 #include "check.h"
 
 enum { KEYS_MAX = 2000, SERVERS_MAX = 16, LINE_BYTES = 8192, NAME_BYTES = 64 };

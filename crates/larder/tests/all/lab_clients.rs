@@ -222,8 +222,11 @@ fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wr
         assert_eq!(of("calls"), of("right") + of("wrong") + of("false misses") + of("errors"), "{fault}");
         assert_eq!((of("wrong"), of("false misses")), (0.0, 0.0), "{fault}");
         assert!(of("right") > 0.0, "{fault}");
-        if fault != "slow" {
-            assert!(of("errors") > 0.0, "{fault}");
+        match fault {
+            "slow" => {}
+            // A read whose connection was lost is sent once more, on another, of which 20 pieces are not cut.
+            "cut" => assert!(of("connects") > 0.0, "{fault}"),
+            _ => assert!(of("errors") > 0.0, "{fault}"),
         }
     }
 }
