@@ -136,7 +136,7 @@ pub use read::{Hint, InLeaf, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
 pub use types::TypeTotals;
 pub use upload::{Spaces, Upload};
-pub use watch::Touched;
+pub use watch::{Touched, WATCHES_SWAPPED_MAX};
 pub use worker::{Guard, Worker};
 
 use crate::sync::Apart;

@@ -24,7 +24,7 @@ use crate::index::{Hold, Locked, Own};
 use crate::sync::{Apart, AtomicU64, ModelMutex, Ordering, fence};
 use crate::wait::Wait;
 use crate::worker::{Guard, Local};
-use crate::{Key, Store};
+use crate::{Key, Store, WATCHES_SWAPPED_MAX};
 use std::sync::Arc;
 
 /// What a worker holds.
@@ -397,20 +397,26 @@ impl Guard<'_> {
         self.local.transaction.whole
     }
 
-    /// Swaps two databases by their names, for all observers at once.
+    /// Swaps two databases by their names, for all observers at once. False, and nothing is done, if their keys have more
+    /// than [`WATCHES_SWAPPED_MAX`] watches.
     ///
     /// # Panics
     /// If a transaction of keys is open.
-    pub fn swap_databases(&mut self, one: u8, other: u8) {
+    pub fn swap_databases(&mut self, one: u8, other: u8) -> bool {
         let had_whole = self.has_whole();
         if !had_whole {
             self.begin_whole();
         }
-        self.swap_watches(one, other);
-        self.store.names.swap(one, other);
+        let watches = self.store.watches_in(one) + self.store.watches_in(other);
+        let swaps = one == other || watches <= WATCHES_SWAPPED_MAX;
+        if swaps {
+            self.swap_watches(one, other);
+            self.store.names.swap(one, other);
+        }
         if !had_whole {
             self.finish();
         }
+        swaps
     }
 }
 

@@ -2,7 +2,7 @@
 //! be there.
 //!
 //! ```text
-//! bucket's watched bit ─▶ shard by hash ─▶ hash ─▶ (database, key) ─▶ flags of clients that watch
+//! bucket's watched bit ─▶ shard by hash ─▶ database ─▶ hash ─▶ key ─▶ flags of clients that watch
 //!                                                                  └▶ awaited: noted by the worker that writes
 //! ```
 //!
@@ -17,6 +17,8 @@
 //! A write to a key that is awaited is noted ([`Guard::take_called`]): the worker that wrote looks then for waiters.
 //! A waiter has the key awaited first and looks at it behind that. So either it sees what was written, or the write finds
 //! the bit: both are under the bucket's lock.
+//!
+//! SWAPDB takes the watches of two databases elsewhere while all others wait, so it is refused where they are too many.
 
 use crate::bucket::Control;
 use crate::index::Locked;
@@ -24,7 +26,7 @@ use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::worker::{Guard, Local};
-use crate::{Key, Lookup, Store};
+use crate::{DATABASES, Key, Lookup, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -43,11 +45,12 @@ pub type Touched = Arc<AtomicBool>;
 
 /// Watches that go at once: some 100 µs. The others go with the next batches, or with upkeep.
 const SETTLED_AT_ONCE: usize = 256;
+/// Databases that are swapped have no more watches together: some 1.3 µs each, for which all workers wait.
+pub const WATCHES_SWAPPED_MAX: u64 = 4096;
 
 /// One watched key.
 #[derive(Debug)]
 struct Watch {
-    number: u8,
     /// The database's name when it was watched.
     name: u8,
     key: Box<[u8]>,
@@ -74,12 +77,16 @@ impl Called {
         self.next += 1;
     }
 }
-type Shard = BTreeMap<u64, Vec<Watch>>;
+
+/// By the number of the database, then by the hash.
+type Shard = [BTreeMap<u64, Vec<Watch>>; DATABASES as usize];
 
 /// All watches.
 #[derive(Debug)]
 pub(crate) struct Watches {
     shards: Box<[Mutex<Shard>]>,
+    /// By the number of the database: what was added and not taken out, each time that a key is watched or awaited.
+    counts: [AtomicU64; DATABASES as usize],
     bytes: AtomicU64,
     /// Those that are to be taken out, by a worker: only in a batch a bucket is sure to be one.
     leaving: Mutex<Vec<Leaving>>,
@@ -90,6 +97,7 @@ impl Default for Watches {
     fn default() -> Watches {
         Watches {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
             bytes: AtomicU64::new(0),
             leaving: Mutex::default(),
             leaving_count: AtomicU64::new(0),
@@ -103,12 +111,13 @@ impl Watches {
     }
 
     fn add(&self, key: &Key<'_>, name: u8, flag: Option<&Touched>) {
+        let number = usize::from(key.number);
         let mut shard = self.shard(key.hash);
+        self.counts[number].fetch_add(1, Ordering::Relaxed);
         // Hardly ever there is another of the same hash.
-        let list = shard.entry(key.hash).or_insert_with(|| Vec::with_capacity(1));
+        let list = shard[number].entry(key.hash).or_insert_with(|| Vec::with_capacity(1));
         let at = list.iter().position(|watch| watch.is(key)).unwrap_or_else(|| {
             list.push(Watch {
-                number: key.number,
                 name,
                 key: key.bytes.into(),
                 flags: Vec::with_capacity(usize::from(flag.is_some())),
@@ -128,13 +137,17 @@ impl Watches {
     /// A key with one of these hashes, which are those of a bucket, is watched.
     pub(crate) fn has(&self, hashes: RangeInclusive<u64>) -> bool {
         // Buckets are in the order of the hash, and none is in two shards.
-        self.shard(*hashes.start()).range(hashes).next().is_some()
+        let shard = self.shard(*hashes.start());
+        shard.iter().any(|watches| watches.range(hashes.clone()).next().is_some())
     }
 
     /// Takes a watch out.
     fn remove(&self, key: &Key<'_>, flag: Option<&Touched>) {
+        let number = usize::from(key.number);
         let mut shard = self.shard(key.hash);
-        if let Some(list) = shard.get_mut(&key.hash) {
+        self.counts[number].fetch_sub(1, Ordering::Relaxed);
+        let watches = &mut shard[number];
+        if let Some(list) = watches.get_mut(&key.hash) {
             if let Some(watch) = list.iter_mut().find(|watch| watch.is(key)) {
                 match flag {
                     None => watch.awaited = watch.awaited.saturating_sub(1),
@@ -150,7 +163,7 @@ impl Watches {
             }
             list.retain(|watch| !watch.flags.is_empty() || watch.awaited > 0);
             if list.is_empty() {
-                shard.remove(&key.hash);
+                watches.remove(&key.hash);
             }
         }
     }
@@ -158,14 +171,17 @@ impl Watches {
     /// How many different buckets have watched keys; `home` says which one a hash's is.
     pub(crate) fn homes<H: Ord>(&self, home: impl Fn(u64) -> H) -> usize {
         let shards = self.shards.iter().map(|shard| shard.lock().expect("no panic under the lock"));
-        shards.flat_map(|shard| shard.keys().map(|&hash| home(hash)).collect::<BTreeSet<H>>()).count()
+        let homes = |shard: MutexGuard<'_, Shard>| {
+            shard.iter().flat_map(BTreeMap::keys).map(|&hash| home(hash)).collect::<BTreeSet<H>>()
+        };
+        shards.flat_map(homes).count()
     }
 
     /// Raises the flags of all watchers of a key; the name of its database if a client awaits it.
     #[cold]
     fn touch(&self, key: &Key<'_>) -> Option<u8> {
         let shard = self.shard(key.hash);
-        let watch = shard.get(&key.hash)?.iter().find(|watch| watch.is(key))?;
+        let watch = shard[usize::from(key.number)].get(&key.hash)?.iter().find(|watch| watch.is(key))?;
         for (flag, _) in &watch.flags {
             // The bucket's lock orders it for a worker that begins a transaction on the key.
             flag.store(true, Ordering::Relaxed);
@@ -175,8 +191,9 @@ impl Watches {
 }
 
 impl Watch {
+    /// Of a key of the same database.
     fn is(&self, key: &Key<'_>) -> bool {
-        self.number == key.number && *self.key == *key.bytes
+        *self.key == *key.bytes
     }
 
     /// Where a flag is, and how often it watches.
@@ -194,6 +211,11 @@ impl Store {
     /// Watches hold their share of the memory: no more may be added. Bytes that they hold now.
     pub fn watch_bytes(&self) -> u64 {
         self.watches.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Watches of the keys of the database with this name, each time that one is watched or awaited.
+    pub fn watches_in(&self, name: u8) -> u64 {
+        self.watches.counts[usize::from(self.names.word(name).number())].load(Ordering::Relaxed)
     }
 
     /// Takes back what [`Guard::watch`] did, once: any thread, in a batch or not. It is done by the next
@@ -350,18 +372,21 @@ impl Guard<'_> {
         if one == other || store.watch_bytes() == 0 {
             return;
         }
+        let numbers = [one, other].map(|name| usize::from(store.names.word(name).number()));
         let mut moved = Vec::new();
         for shard in &store.watches.shards {
             let mut shard = shard.lock().expect("no panic under the lock");
-            for (&hash, list) in shard.iter_mut() {
-                let (go, stay): (Vec<_>, _) =
-                    std::mem::take(list).into_iter().partition(|watch| [one, other].contains(&watch.name));
-                *list = stay;
-                moved.extend(go.into_iter().map(|watch| (hash, watch)));
+            for number in numbers {
+                let watches = std::mem::take(&mut shard[number]);
+                let each = |(hash, list): (u64, Vec<Watch>)| list.into_iter().map(move |watch| (hash, watch));
+                moved.extend(watches.into_iter().flat_map(each));
             }
-            shard.retain(|_, list| !list.is_empty());
         }
-        for (left, mut watch) in moved {
+        let counts = numbers.map(|number| &store.watches.counts[number]);
+        let [left, came] = counts.map(|count| count.load(Ordering::Relaxed));
+        counts[0].store(came, Ordering::Relaxed);
+        counts[1].store(left, Ordering::Relaxed);
+        for (left, watch) in moved {
             let locked = self.lock_clean(left);
             store.unlock_watched(locked, left);
             let there = [one, other].map(|name| {
@@ -376,19 +401,18 @@ impl Guard<'_> {
             }
             let to = if watch.name == one { other } else { one };
             let key = self.key_in(to, &watch.key);
-            let (hash, number) = (key.hash, key.number);
+            let (hash, number) = (key.hash, usize::from(key.number));
             let mut locked = self.lock_clean(hash);
             locked.control = locked.control.with_watched();
             locked.home.unlock(locked.control);
-            watch.number = number;
-            store.watches.shard(hash).entry(hash).or_default().push(watch);
+            store.watches.shard(hash)[number].entry(hash).or_default().push(watch);
         }
     }
 }
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
-    use super::Touched;
+    use super::{Touched, WATCHES_SWAPPED_MAX};
     use crate::{Attributes, Config, Expect, Guard, Store};
     use std::sync::atomic::Ordering;
 
@@ -407,8 +431,10 @@ mod tests {
         let flag = Touched::default();
         let key = guard.key(b"k");
         (0..100).for_each(|_| assert_eq!(guard.watch(0, &key, &flag), Some(false)));
-        let noted =
-            || store.watches.shard(key.hash).values().flatten().map(|watch| watch.flags.len()).sum::<usize>();
+        let noted = || {
+            let shard = store.watches.shard(key.hash);
+            shard[0].values().flatten().map(|watch| watch.flags.len()).sum::<usize>()
+        };
         assert_eq!(noted(), 1);
         (0..99).for_each(|_| store.unwatch(0, b"k", &flag));
         guard.end_watches();
@@ -529,6 +555,48 @@ mod tests {
         let key = guard.key_in(1, b"awaited");
         guard.delete(&key, Expect::Present).unwrap();
         assert!(guard.has_called());
+    }
+
+    #[test]
+    fn databases_are_swapped_while_no_more_of_their_keys_are_watched_than_are_moved_at_once() {
+        const EACH: u64 = WATCHES_SWAPPED_MAX / 2;
+        let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let flag = Touched::default();
+        // The keys of one database are awaited, those of two others watched.
+        for n in 0..EACH {
+            let name = n.to_le_bytes();
+            for db in [2, 3] {
+                let key = guard.key_in(db, &name);
+                guard.watch(db, &key, &flag).unwrap();
+            }
+            let key = guard.key_in(1, &name);
+            assert!(guard.await_key(1, &key));
+        }
+        let counts = || [1, 2, 3].map(|db| store.watches_in(db));
+        assert_eq!(counts(), [EACH; 3]);
+        assert!(guard.swap_databases(1, 2));
+        assert_eq!(counts(), [EACH; 3], "watches are of names");
+        let key = guard.key_in(1, b"one more");
+        assert!(guard.await_key(1, &key));
+        assert!(!guard.swap_databases(1, 2) && !guard.swap_databases(2, 1));
+        assert!(guard.swap_databases(1, 1) && guard.swap_databases(2, 3) && guard.swap_databases(1, 4));
+        assert_eq!(counts(), [EACH + 1, EACH, EACH]);
+        // Each is where its name is.
+        let first = 0u64.to_le_bytes();
+        let key = guard.key_in(1, &first);
+        guard.store_value(&key, b"x", &Attributes::default(), Expect::Any).unwrap();
+        assert_eq!(guard.take_called(), [(1, first[..].into())]);
+        assert!(!flag.load(Ordering::Relaxed));
+        let key = guard.key_in(3, &first);
+        guard.store_value(&key, b"x", &Attributes::default(), Expect::Any).unwrap();
+        assert!(flag.load(Ordering::Relaxed));
+        // What ends is counted no more.
+        store.unawait(1, b"one more");
+        guard.end_watches();
+        assert_eq!(counts(), [EACH; 3]);
+        assert!(guard.swap_databases(1, 2));
     }
 
     #[test]

@@ -317,3 +317,38 @@ fn a_part_of_a_sorted_set_that_is_too_large_to_copy_is_refused() {
         assert_eq!(bench.worker.store().held_bytes(), before);
     }
 }
+
+#[test]
+fn databases_with_very_many_watched_keys_are_not_swapped_and_what_fewer_take_is_spent() {
+    const MOST: usize = 4096;
+    const REFUSED: &str = "-ERR too many keys of these databases are watched or waited for\r\n";
+    const DISCARDED: &str = "+OK\r\n+QUEUED\r\n+QUEUED\r\n-EXECABORT Transaction discarded: ";
+    let mut bench = bench();
+    let says = |bench: &mut Bench, session: &mut Session, commands: &[&[&str]]| {
+        let input: Vec<u8> = commands.iter().flat_map(|words| command(words)).collect();
+        String::from_utf8(bench.turns(session, &input).0).unwrap()
+    };
+    let names: Vec<String> = (0..MOST).map(|n| format!("w{n}")).collect();
+    let watch: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
+    let (mut watches, mut one_more, mut swaps) = (Session::new(), Session::new(), Session::new());
+    assert_eq!(says(&mut bench, &mut watches, &[&watch]), "+OK\r\n");
+    let swap = ["SWAPDB", "0", "1"];
+    let ns = spent(&mut bench, &mut swaps, &command(&swap));
+    assert!((5_000_000..6_000_000).contains(&ns), "{ns}");
+    // Two in one EXEC are more than one may take.
+    let said = says(&mut bench, &mut swaps, &[&["MULTI"], &swap, &swap, &["EXEC"]]);
+    assert!(said.starts_with(DISCARDED), "{said}");
+    let said = says(&mut bench, &mut swaps, &[&["MULTI"], &["SET", "k", "v"], &swap, &["EXEC"]]);
+    assert_eq!(said, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n");
+    assert_eq!(says(&mut bench, &mut swaps, &[&["SELECT", "1"], &["DEL", "k"]]), "+OK\r\n:1\r\n");
+    // One more, in the other database, is one too many.
+    assert_eq!(says(&mut bench, &mut one_more, &[&["SELECT", "1"], &["WATCH", "w0"]]), "+OK\r\n+OK\r\n");
+    assert_eq!(says(&mut bench, &mut swaps, &[&swap]), REFUSED);
+    let said = says(&mut bench, &mut swaps, &[&["MULTI"], &["SET", "k", "v"], &swap, &["EXEC"]]);
+    assert!(said.starts_with(DISCARDED), "{said}");
+    assert_eq!(says(&mut bench, &mut swaps, &[&["EXISTS", "k"]]), ":0\r\n");
+    let others: [&[&str]; 3] = [&["SWAPDB", "2", "3"], &["SWAPDB", "1", "2"], &["SWAPDB", "0", "0"]];
+    assert_eq!(says(&mut bench, &mut swaps, &others), "+OK\r\n+OK\r\n+OK\r\n");
+    assert_eq!(says(&mut bench, &mut one_more, &[&["UNWATCH"]]), "+OK\r\n");
+    assert_eq!(says(&mut bench, &mut swaps, &[&swap]), "+OK\r\n");
+}

@@ -1,7 +1,7 @@
 //! RENAME, COPY, MOVE, SWAPDB: values that go elsewhere.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value};
+use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value, WATCHES_SWAPPED_MAX};
 
 use crate::core::events::{Change, Class};
 use crate::core::work::copying_ns;
@@ -14,6 +14,8 @@ use crate::redis::table::{ArgsTold, Tells};
 
 /// What is copied of a collection that goes elsewhere, at most, about.
 pub(crate) const LEAF_BYTES_MAX: u64 = 48 << 10;
+/// What it takes to have a watch of a key follow the name of its database.
+const WATCH_NS: u64 = 1_300;
 
 /// Copies a value with what goes with it, and spends what that takes: from one key to another, which has no value or may lose it. A collection that is
 /// to leave its key does so at once. False if there is nothing to copy, or something in the way.
@@ -186,6 +188,13 @@ pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.integer(i64::from(moved))
 }
 
+/// What SWAPDB takes for the watches of keys in two databases; none if they are too many, and it will be refused.
+pub(crate) fn swapping_ns(call: &Call<'_, '_, '_>, one: u8, other: u8) -> Option<u64> {
+    let store = call.cx.guard.store();
+    let watches = if one == other { 0 } else { store.watches_in(one) + store.watches_in(other) };
+    (watches <= WATCHES_SWAPPED_MAX).then_some(watches * WATCH_NS)
+}
+
 /// SWAPDB
 pub(crate) fn swap(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     const FIRST: Fail = Fail::of("ERR invalid first DB index");
@@ -198,6 +207,10 @@ pub(crate) fn swap(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let two = database_or(two, SECOND, SECOND)?;
     let one = one?;
-    call.cx.guard.swap_databases(one, two);
+    let ns = swapping_ns(call, one, two).unwrap_or(0);
+    if !call.cx.guard.swap_databases(one, two) {
+        return Err(Fail::of("ERR too many keys of these databases are watched or waited for"));
+    }
+    call.spend(ns);
     call.ok()
 }

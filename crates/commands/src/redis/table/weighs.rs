@@ -11,7 +11,7 @@ pub(crate) enum Weighs {
     Nothing,
     /// None, but the database is another one behind it.
     Selection,
-    /// None, but names stand for other databases behind it.
+    /// Watches of keys in two databases, whose names stand for one another's behind it.
     Swap,
     /// Rules that are applied, and all users, of which there are others behind it.
     Rules,

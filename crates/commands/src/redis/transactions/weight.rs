@@ -29,7 +29,7 @@ use crate::redis::collections::WRITE_NS;
 use crate::redis::collections::words::PUSH_NS;
 use crate::redis::connection::{self, clients};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::copy::LEAF_BYTES_MAX;
+use crate::redis::keys::copy::{self, LEAF_BYTES_MAX};
 use crate::redis::keys::expiry::Clock;
 use crate::redis::keys::loading::{self, Weight, is_collection};
 use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
@@ -258,11 +258,15 @@ impl Scale {
                 0
             }
             Weighs::Swap => {
-                if let (Some(one), Some(other)) = (database(at(0)), database(at(1))) {
-                    self.names.swap(usize::from(one), usize::from(other));
-                }
                 self.replaced.fill(u64::MAX);
-                0
+                match (database(at(0)), database(at(1))) {
+                    (Some(one), Some(other)) => {
+                        self.names.swap(usize::from(one), usize::from(other));
+                        // Watches follow their names.
+                        copy::swapping_ns(call, one, other).unwrap_or(EXEC_NS_MAX + 1)
+                    }
+                    _ => 0,
+                }
             }
             Weighs::Rules => self.change_users(call, args),
             Weighs::Removal => self.remove_users(call, args),
