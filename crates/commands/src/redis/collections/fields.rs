@@ -11,7 +11,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
-use super::words::{Ask, FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, first, values_at_once};
+use super::words::{Ask, FIELDS_FEW, Looking, SET_BYTES_MAX, WRITES_AT_ONCE, Write, first, values_at_once};
 use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
 use crate::core::events::{Change, Class, Seen, seen};
 use crate::redis::call::{has_room, integer, is};
@@ -20,7 +20,7 @@ use crate::redis::keys::expiry::{Clock, When};
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::steps::kept::Kept;
+use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 
@@ -427,15 +427,11 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
         call.spend_on_bytes(pairs.encoded().len());
         return call.integer(i64::from(set));
     }
-    let store = call.cx.guard.store();
-    if Pairs(pairs).any(|(field, value)| !store.element_fits(Type::Hash, field, value)) {
-        return Err(Fail::COLLECTION_TOO_LARGE);
-    }
     // Those that are asked about are looked for before any is set.
-    let looked = if asked == Fields::Any { count } else { 0 };
+    let (looks, asks) = (call.look_ahead(Write::Set, pairs)?, asked != Fields::Any);
     let bytes = pairs.encoded().len();
     let some =
-        if looked == 0 { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step().min(at_once)) };
+        if looks || asks { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step().min(at_once)) };
     let kept = Kept::new(call, pairs)?;
     let name = Name::kept(call, key.bytes())?;
     if !some.is_empty() {
@@ -443,7 +439,9 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
         call.spend_on_writes(some.len() / 2);
         call.spend_on_bytes(bytes - pairs.encoded().len());
     }
-    call.go_on_with(Setting { name, asked, lasting, looked, kept });
+    let looking = looks.then(|| Looking::at(&kept));
+    let asking = asks.then(|| kept.place());
+    call.go_on_with(Setting { name, asked, lasting, looking, asking, kept });
     Ok(())
 }
 
@@ -507,27 +505,37 @@ struct Setting {
     name: Name,
     asked: Fields,
     lasting: Lasting,
-    /// Fields that were looked for.
-    looked: usize,
+    looking: Option<Looking>,
+    /// The fields that are still to be looked for.
+    asking: Option<Place>,
     kept: Kept,
 }
 
 impl Job for Setting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Setting { name, asked, lasting, looked, kept } = self;
+        let Setting { name, asked, lasting, looking, asking, kept } = self;
+        if let Some(ahead) = looking {
+            if ahead.step(call, Write::Set, kept)? {
+                *looking = None;
+            }
+            return Ok(Step::More);
+        }
         let key = name.key(call);
-        let words = kept.words();
-        if *asked != Fields::Any && *looked < words.len() / 2 {
+        if let Some(at) = asking {
             let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
-            let some = Pairs(words).map(|(field, _)| field).skip(*looked).take(LOOKS_AT_ONCE);
+            let there = |field: &[u8]| hash.as_ref().is_some_and(|hash| hash.has(field));
             let wanted = *asked == Fields::Present;
-            let holds = some.clone().all(|field| hash.as_ref().is_some_and(|hash| hash.has(field)) == wanted);
-            let count = some.count();
-            *looked += count;
+            let (holds, count) = kept.walk(at, |words| {
+                let some = first(words, 2 * LOOKS_AT_ONCE);
+                (Pairs(some).all(|(field, _)| there(field) == wanted), some.len() / 2)
+            });
             call.spend(count as u64 * LOOK_NS);
             if !holds {
                 call.integer(0)?;
                 return Ok(Step::Done);
+            }
+            if at.left == 0 {
+                *asking = None;
             }
             return Ok(Step::More);
         }
@@ -542,8 +550,6 @@ impl Job for Setting {
             set_some(call, key.bytes(), some, Fields::Any, *lasting)
         })?;
         if self.kept.left() > 0 {
-            // What is left is set whatever it is.
-            self.asked = Fields::Any;
             return Ok(Step::More);
         }
         call.integer(1)?;

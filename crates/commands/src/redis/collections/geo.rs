@@ -157,6 +157,14 @@ impl<'a> Iterator for Places<'a> {
     }
 }
 
+/// All of some places with their members are some.
+///
+/// # Errors
+/// One is none.
+pub(super) fn are_places(words: Args<'_>) -> Done {
+    Places(words).try_for_each(|(longitude, latitude, _)| place(longitude, latitude).map(drop))
+}
+
 /// The scores of places that are known to be some, with their members.
 pub(super) fn scored(words: Args<'_>) -> impl Iterator<Item = (f64, &[u8])> + Clone {
     Places(words)
@@ -181,7 +189,6 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     if args.is_empty() || !args.len().is_multiple_of(3) || rule.absent && rule.present {
         return Err(Fail::SYNTAX);
     }
-    Places(args).try_for_each(|(longitude, latitude, _)| place(longitude, latitude).map(drop))?;
     call.write_words("geoadd", key, args, Write::Place(rule, changes), false)
 }
 

@@ -13,9 +13,7 @@ use super::scan::scan;
 use super::storing;
 use super::taking::{self, MEMBERS_AT_ONCE};
 use super::words::{Ask, Write};
-use super::{
-    Call, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max, ranging,
-};
+use super::{Call, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max, ranging};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{few_keys, free_room, integer, is, next};
@@ -325,10 +323,9 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     if rule.added && args.len() > 2 {
         return Err(Fail::of("ERR INCR option supports a single increment-element pair"));
     }
-    let score = |word| parse_double(word).ok_or(Fail::NOT_A_FLOAT);
-    Pairs(args).try_for_each(|(word, _)| score(word).map(drop))?;
     if rule.added {
-        return give(call, key, rule, score(next(&mut args)?)?, next(&mut args)?);
+        let score = parse_double(next(&mut args)?).ok_or(Fail::NOT_A_FLOAT)?;
+        return give(call, key, rule, score, next(&mut args)?);
     }
     call.write_words("zadd", key, args, Write::Score(rule, changes), false)
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A command of no more elements is one moment, and in EXEC all are. What a moment has done stays done when a later one
-//! is refused.
+//! is refused. What would refuse any of the words is found before the first is written: some of them at a time are looked at.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
 use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type};
@@ -23,7 +23,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Clock;
 use crate::redis::reply::{put_array, put_double, put_fail, put_integer, put_null};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::steps::kept::Kept;
+use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
 use crate::redis::strings::source::Name;
 use crate::redis::table::{self, Command};
@@ -62,6 +62,13 @@ pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of a reply of one digit.
 const ANSWER_BYTES: usize = 4;
+
+/// Words that are looked at in one step before the first of them is written, at most.
+const LOOKED_AT_ONCE: usize = 8 << 10;
+/// What it takes to look how long one of them is, …
+const LENGTH_NS: u64 = 30;
+/// … and, of such as have numbers among them, whether it is one.
+const NUMBER_NS: u64 = 50;
 
 /// What is done with the elements that words name.
 #[derive(Clone, Copy, Debug)]
@@ -168,21 +175,91 @@ impl Write {
         words.map(|word| counted_bytes(word.len(), self.times()) - word.len()).sum()
     }
 
-    /// None of the elements is too long for any collection.
+    /// All its words have to be looked at before the first of them is written: there are numbers among them, or one may be too
+    /// long.
+    fn looks(self, words: Args<'_>, store: &Store) -> bool {
+        let longest = words.longest() as usize;
+        // Of words that were kept it is not known.
+        let fit = |kind| longest > 0 && store.elements_fit(kind, longest);
+        match self {
+            Write::Add => !fit(Type::Set),
+            Write::Set => !fit(Type::Hash),
+            Write::Push { .. } => !fit(Type::List),
+            Write::Score(..) | Write::Place(..) => true,
+            Write::Remove(_) | Write::Drop => false,
+        }
+    }
+
+    /// What it takes to look at a word so.
+    fn look_ns(self) -> u64 {
+        match self {
+            Write::Score(..) | Write::Place(..) => NUMBER_NS,
+            Write::Add | Write::Set | Write::Push { .. } | Write::Remove(_) | Write::Drop => LENGTH_NS,
+        }
+    }
+
+    /// What has to be a number is one.
     ///
     /// # Errors
-    /// One is.
-    fn look(self, words: Args<'_>, store: &Store) -> Done {
+    /// It is none.
+    fn parse(self, words: Args<'_>) -> Done {
+        match self {
+            Write::Score(..) => {
+                Pairs(words).try_for_each(|(word, _)| parse_double(word).map(drop).ok_or(Fail::NOT_A_FLOAT))
+            }
+            Write::Place(..) => geo::are_places(words),
+            Write::Add | Write::Set | Write::Push { .. } | Write::Remove(_) | Write::Drop => Ok(()),
+        }
+    }
+
+    /// None of the elements is too long for any collection.
+    fn fits(self, mut words: Args<'_>, store: &Store) -> bool {
         let fits = |kind, name: &[u8], value: &[u8]| store.element_fits(kind, name, value);
-        let fit = match self {
-            Write::Add => words.clone().all(|member| fits(Type::Set, member, b"")),
+        match self {
+            Write::Add => words.all(|member| fits(Type::Set, member, b"")),
             Write::Set => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
-            Write::Push { .. } => words.clone().all(|element| fits(Type::List, element, b"")),
+            Write::Push { .. } => words.all(|element| fits(Type::List, element, b"")),
             Write::Score(..) => Pairs(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
-            Write::Place(..) => geo::scored(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
+            Write::Place(..) => geo::Places(words).all(|(_, _, member)| fits(Type::SortedSet, member, b"")),
             Write::Remove(_) | Write::Drop => true,
-        };
-        if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
+        }
+    }
+}
+
+/// The look at all words of a command before the first of them is written.
+#[derive(Debug)]
+pub(super) struct Looking {
+    at: Place,
+    /// One of them is too long for any collection.
+    is_too_long: bool,
+}
+
+impl Looking {
+    /// At the words that are kept.
+    pub fn at(kept: &Kept) -> Looking {
+        Looking { at: kept.place(), is_too_long: false }
+    }
+
+    /// Looks at some more of them; true if there are no more.
+    ///
+    /// # Errors
+    /// What is to be a number is none, or, when all were looked at, one was too long.
+    pub fn step(&mut self, call: &mut Call<'_, '_, '_>, write: Write, kept: &Kept) -> Result<bool, Fail> {
+        let timely = ((call.step_ns() / write.look_ns()) as usize).clamp(FEW_ELEMENTS, LOOKED_AT_ONCE);
+        let count = timely / write.words() * write.words();
+        let Looking { at, is_too_long } = self;
+        let store = call.cx.guard.store();
+        let looked = kept.walk(at, |words| {
+            let some = first(words, count);
+            write.parse(some)?;
+            *is_too_long |= !write.fits(some, store);
+            Ok::<_, Fail>(some.len())
+        })?;
+        call.spend(looked as u64 * write.look_ns());
+        match self.at.left {
+            0 if self.is_too_long => Err(Fail::COLLECTION_TOO_LARGE),
+            left => Ok(left == 0),
+        }
     }
 }
 
@@ -254,6 +331,7 @@ impl Call<'_, '_, '_> {
         let each_ns = write.moment().1;
         let most = self.at_once(write, key, words);
         if elements <= most || self.cx.guard.in_transaction() {
+            write.parse(words)?;
             let count = write.run(self, key, words)?;
             self.spend_on(elements, each_ns);
             self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
@@ -261,7 +339,13 @@ impl Call<'_, '_, '_> {
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
-        write.look(words, self.cx.guard.store())?;
+        if self.look_ahead(write, words)? {
+            let kept = Kept::new(self, words)?;
+            let name = Name::kept(self, key.bytes())?;
+            let looking = Some(Looking::at(&kept));
+            self.go_on_with(Writing { row, name, write, says_ok, count: 0, looking, kept });
+            return Ok(());
+        }
         let all_bytes = words.encoded().len();
         let some = first(&mut words, self.moment_of(write, most) * write.words());
         let some_bytes = all_bytes - words.encoded().len() + write.compared_bytes(some);
@@ -271,8 +355,29 @@ impl Call<'_, '_, '_> {
         let count = write.run(self, &key, some)?;
         self.spend_on(some.len() / write.words(), each_ns);
         self.spend_on_bytes(some_bytes);
-        self.go_on_with(Writing { row, name, write, says_ok, count, kept });
+        self.go_on_with(Writing { row, name, write, says_ok, count, looking: None, kept });
         Ok(())
+    }
+
+    /// Looks at all words before the first of them is written, if they are few or need no look; true if they are looked at in
+    /// steps.
+    ///
+    /// # Errors
+    /// What is to be a number is none, or one is too long.
+    pub(super) fn look_ahead(&mut self, write: Write, words: Args<'_>) -> Result<bool, Fail> {
+        let store = self.cx.guard.store();
+        if !write.looks(words, store) {
+            return Ok(false);
+        }
+        if words.len() > LOOKED_AT_ONCE {
+            return Ok(true);
+        }
+        write.parse(words)?;
+        if !write.fits(words, store) {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        self.spend(words.len() as u64 * write.look_ns());
+        Ok(false)
     }
 
     /// How many elements are written in one moment, at most, from the first of these words on.
@@ -362,7 +467,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// A command that has written some of its elements.
+/// A command that has looked at some of its elements, or written some.
 #[derive(Debug)]
 struct Writing {
     row: &'static Command,
@@ -370,12 +475,20 @@ struct Writing {
     write: Write,
     says_ok: bool,
     count: usize,
+    /// Nothing is written yet.
+    looking: Option<Looking>,
     kept: Kept,
 }
 
 impl Job for Writing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Writing { row, name, write, count, kept, .. } = self;
+        let Writing { row, name, write, count, looking, kept, .. } = self;
+        if let Some(ahead) = looking {
+            if ahead.step(call, *write, kept)? {
+                *looking = None;
+            }
+            return Ok(Step::More);
+        }
         let key = name.key(call);
         // No more are looked at than there is time for.
         let timely = call.moment_of(*write, write.moment().0);

@@ -276,6 +276,17 @@ impl Store {
         }
     }
 
+    /// All elements fit whose names and values have no more bytes each.
+    pub fn elements_fit(&self, kind: Type, longest: usize) -> bool {
+        match kind {
+            Type::List | Type::Set => longest <= self.element_bytes_max(),
+            // No value lies apart, and no name is too long.
+            Type::Hash => 2 * longest <= FIELD_BYTES_MAX,
+            Type::SortedSet => longest <= self.scored_bytes_max(),
+            Type::Stream => false,
+        }
+    }
+
     /// Bytes that a member of a sorted set may have. One that is put in is compared with some twenty others of its score, each
     /// from the first byte on, so that it has less than a member of a set may have.
     pub fn scored_bytes_max(&self) -> usize {

@@ -34,6 +34,21 @@ fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
     }
 }
 
+/// What is said of all elements by the longest of them is so of each.
+#[test]
+fn elements_fit_that_are_no_longer_than_ones_that_do() {
+    let (store, _) = store(64);
+    let text = vec![b'x'; (4 << 20) + 1];
+    for kind in [Type::List, Type::Hash, Type::Set, Type::SortedSet] {
+        let fit = |bytes: usize| store.elements_fit(kind, bytes);
+        let most = (0..text.len()).collect::<Vec<_>>().partition_point(|bytes| fit(*bytes)) - 1;
+        assert!(fit(most) && !fit(most + 1) && most > 1_000, "{kind:?} {most}");
+        for bytes in (0..=most).step_by(997).chain(most.saturating_sub(40)..=most) {
+            assert!(store.element_fits(kind, &text[..bytes], &text[..bytes]), "{kind:?} {bytes}");
+        }
+    }
+}
+
 fn live(map: &Map, now: u64) -> Map {
     let is_live = |at: u64| at == 0 || at > now;
     map.iter()
