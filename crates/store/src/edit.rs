@@ -228,6 +228,26 @@ impl Guard<'_> {
         true
     }
 
+    /// There is memory for an item of so many bytes, of a large one for the first of its pieces, or none comes. False if some is
+    /// on its way, and others wait for this worker: it had better serve them, and look again in some milliseconds. In a
+    /// transaction, too, between two writes of which each may be the last of a step.
+    pub fn finds_memory(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.clamp(ITEM_BYTES_MIN, CHUNK_BYTES_MAX);
+        let (store, class) = (self.store, ClassId::of(bytes));
+        if self.local.patient || self.local.magazines[usize::from(class.0)].len() > 0 {
+            return true;
+        }
+        let again = self.ask_again(true);
+        self.local.looks_ahead = true;
+        let chunk = self.local.allocate(store, class, bytes);
+        self.local.looks_ahead = false;
+        self.ask_again(again);
+        let Some(chunk) = chunk else { return !self.memory_comes() };
+        self.write_piece_header(chunk, chunk, bytes - 8);
+        self.local.free_unseen(store, chunk);
+        true
+    }
+
     /// Has what this worker allocates not take the memory of this key, until it is called again.
     pub fn spare(&mut self, key: Option<&Key<'_>>) {
         self.local.spared = key.map(|key| key.hash);

@@ -309,6 +309,49 @@ mod tests {
         drop(stuck);
     }
 
+    /// A worker that serves others looks ahead for what it writes as one, and waits for some milliseconds at most in its midst.
+    #[test]
+    fn what_is_written_as_one_waits_for_some_turns_and_no_more() {
+        let store = store(16);
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        (0..16_000).for_each(|n| assert!(write(&mut worker, n, 1_000)));
+        assert!(worker.enter(NOW).finds_memory(1_016), "a patient one waits");
+        worker.set_patient(false);
+        worker.set_asked_again(true);
+        let stuck = other.enter(NOW);
+        let count = (0..3_000).take_while(|&n| write(&mut worker, n, 1_000)).count();
+        assert!(count < 3_000);
+        worker.set_asked_again(false);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"several");
+        PAUSES.take();
+        assert!(!guard.finds_memory(1_016) && guard.memory_comes());
+        guard.begin([key]);
+        assert!(!guard.finds_memory(1_016) && guard.memory_comes());
+        guard.finish();
+        let looks = PAUSES.take();
+        assert!(looks < 40, "{looks}");
+        drop(guard);
+        let mut waits = Vec::new();
+        for n in 0..500u64 {
+            let mut guard = worker.enter(NOW);
+            let name = (1 << 40 | n).to_be_bytes();
+            let key = guard.key(&name);
+            guard.begin([key]);
+            PAUSES.take();
+            let _ = guard.store_value(&key, &[7; 1_000], &Attributes::default(), Expect::Any);
+            waits.push(PAUSES.take());
+            guard.finish();
+        }
+        waits.sort_unstable();
+        // It was 1,600 turns, nearly all of which sleep.
+        let most = waits[waits.len() - 1];
+        assert!((64..=140).contains(&most) && waits[400] < 60, "{waits:?}");
+        drop(stuck);
+        assert!(worker.enter(NOW).finds_memory(1_016));
+        assert!(write(&mut worker, 1, 1_000), "there is memory again");
+    }
+
     /// A batch of many steps holds back no more than a step.
     #[test]
     fn walk_leaves_the_epoch_between_its_steps() {

@@ -73,6 +73,8 @@ pub(crate) struct Local {
     pub(crate) patient: bool,
     /// A caller that was refused memory that may still come asks again, so that it is not slept for.
     pub(crate) asked_again: bool,
+    /// What is allocated is for a look whether there is memory ([`Guard::finds_memory`]).
+    pub(crate) looks_ahead: bool,
     /// The last allocation found none, and some may come.
     pub(crate) comes: bool,
     /// The epoch of which a write that is asked again has waited for the end.
@@ -166,6 +168,7 @@ impl Worker {
             vain_until: 0,
             patient: true,
             asked_again: false,
+            looks_ahead: false,
             comes: false,
             later_epoch: 0,
             asks: 0,
@@ -221,7 +224,7 @@ impl Worker {
     }
 
     /// Whether who was refused memory that may still come ([`Guard::memory_comes`]) asks again, where others wait for this
-    /// worker: then it does not sleep for it. Not in transactions, nor where an item gets another shape, which do.
+    /// worker: then it does not sleep for it. Not in transactions, which wait some 10 ms, nor where an item gets another shape.
     pub fn set_asked_again(&mut self, asked_again: bool) {
         self.local.asked_again = asked_again;
     }

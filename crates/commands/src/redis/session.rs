@@ -621,14 +621,13 @@ impl Conversation {
     /// A request of its own, which lies in the input still: where memory for it is on its way it is read again, as one is that
     /// was read ahead.
     fn single_again(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
-        let asks_again = self.may_ask_again(turn);
+        let asks_again = Self::may_ask_again(turn);
         self.alone(turn, args, asks_again)
     }
 
     /// Nobody is told that a request was tried which found no memory.
-    fn may_ask_again(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
-        !self.client.transaction.is_open()
-            && turn.shared.starved_bytes.load(Relaxed) == 0
+    fn may_ask_again(turn: &Turn<'_, '_, '_, '_>) -> bool {
+        turn.shared.starved_bytes.load(Relaxed) == 0
             && !turn.cx.shared.topics.monitored()
             && !turn.cx.shared.watches_keys(turn.cx.guard.store())
     }

@@ -52,7 +52,9 @@ pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
 /// Items give way to watches when so many have come.
 const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
-const ITEM_HEADER_BYTES: usize = 8;
+pub(crate) const ITEM_HEADER_BYTES: usize = 8;
+/// What a command on a collection allocates first, about: a leaf.
+const LEAF_BYTES: usize = 1 << 10;
 
 /// A queue of no more commands and bytes takes a few milliseconds at most, whatever was weighed of it: it is one step.
 const FEW_COMMANDS: usize = 512;
@@ -141,6 +143,12 @@ impl Queued {
         args.nth(self.name - 1);
         (words, args)
     }
+
+    /// Bytes of what it allocates first, about; none if it needs no memory.
+    fn wanted_bytes(&self) -> Option<usize> {
+        let most = if self.row.elements { LEAF_BYTES } else { usize::MAX };
+        self.needs_memory.then(|| self.item_bytes.min(most))
+    }
 }
 
 #[derive(Debug)]
@@ -222,6 +230,12 @@ impl Transaction {
     pub fn changes(&self) -> bool {
         let queued = self.queue.iter().flat_map(|queue| &queue.commands);
         queued.into_iter().any(|queued| queued.row.changes())
+    }
+
+    /// Bytes of the longest item that EXEC writes, about; none if it writes none, or runs nothing.
+    pub fn wanted_bytes(&self) -> Option<usize> {
+        let queue = self.queue.as_ref().filter(|queue| !queue.spoilt)?;
+        queue.commands.iter().filter_map(Queued::wanted_bytes).max()
     }
 
     fn touched(&self) -> bool {

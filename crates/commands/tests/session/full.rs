@@ -258,6 +258,97 @@ fn a_step_is_made_once_more_while_others_are_served() {
     panic!("no command found its memory held back three times");
 }
 
+/// Sets keys of this name until there is no memory, and some is on its way.
+fn exhaust(bench: &mut Bench, name: &str) {
+    let (value, mut session) = ("v".repeat(1_000), Session::new());
+    for n in 0..3_000 {
+        let input = command(&["SET", &format!("{name}{n:04}"), &value]);
+        if matches!(bench.call(&mut session, &input).0, Next::Sleep(_)) {
+            return;
+        }
+    }
+    panic!("there was memory");
+}
+
+/// EXEC, and MSET, which cannot be asked again when they have written something, look for memory before.
+#[test]
+fn what_writes_several_keys_is_asked_again_before_it_begins() {
+    let (mut bench, mut stuck) = pressed();
+    let value = "v".repeat(1_000);
+    let mset = command(&["MSET", "mset-key", &value]);
+    let queued = [command(&["MULTI"]), command(&["SET", "exec-key", &value])].concat();
+    for (name, before, input, expected) in [
+        ("a", &b""[..], mset, "+OK\r\n"),
+        ("b", &queued[..], command(&["EXEC"]), "*1\r\n+OK\r\n"),
+    ] {
+        let batch = stuck.enter(START);
+        exhaust(&mut bench, name);
+        let mut session = Session::new();
+        bench.turns(&mut session, before);
+        for _ in 0..9 {
+            let (next, said, consumed) = bench.call(&mut session, &input);
+            assert!(matches!(next, Next::Sleep(_)), "{expected}: {next:?}");
+            assert_eq!((said.len(), consumed), (0, 0), "{expected}");
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        }
+        drop(batch);
+        let said = loop {
+            let (next, said, _) = bench.call(&mut session, &input);
+            if !matches!(next, Next::Sleep(_)) {
+                break said;
+            }
+        };
+        assert_eq!(String::from_utf8_lossy(&said), expected);
+    }
+    // What only looks waits for nothing.
+    let batch = stuck.enter(START);
+    exhaust(&mut bench, "c");
+    let looks = [command(&["MULTI"]), command(&["GET", "nothing"]), command(&["EXEC"])].concat();
+    assert_eq!(bench.call(&mut Session::new(), &looks).1, b"+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
+    assert_eq!(bench.call(&mut Session::new(), &command(&["MGET", "nothing"])).1, b"*1\r\n$-1\r\n");
+    drop(batch);
+}
+
+/// In steps it waits before each command, and others are served meanwhile.
+#[test]
+fn exec_in_steps_waits_for_memory_between_its_commands() {
+    const COMMANDS: usize = 2_300;
+    let (mut bench, mut stuck) = pressed();
+    let value = "v".repeat(1_000);
+    let commands = (0..COMMANDS).map(|n| match n % 10 {
+        0 => command(&["SET", &format!("k{n:07}"), &value]),
+        _ => command(&["INCR", "n"]),
+    });
+    let queued: Vec<u8> = std::iter::once(command(&["MULTI"])).chain(commands).flatten().collect();
+    let mut session = Session::new();
+    bench.turns(&mut session, &queued);
+    let (next, mut said, _) = bench.call(&mut session, &command(&["EXEC"]));
+    assert!(next == Next::Yield && said.is_empty(), "{next:?}");
+    let (mut waits, mut round) = (0, 0);
+    while session.must_end() {
+        let batch = stuck.enter(START);
+        exhaust(&mut bench, &format!("r{round:03}"));
+        for _ in 0..3 {
+            let (next, more, _) = bench.call(&mut session, b"");
+            said.extend(more);
+            waits += usize::from(matches!(next, Next::Await(Some(10))));
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        }
+        drop(batch);
+        said.extend(bench.call(&mut session, b"").1);
+        round += 1;
+    }
+    said.extend(bench.turns(&mut session, b"").0);
+    let replies = (0..COMMANDS).map(|n| match n % 10 {
+        0 => "+OK\r\n".to_owned(),
+        // Of those before each tenth is none.
+        _ => format!(":{}\r\n", n - n / 10),
+    });
+    let expected = format!("*{COMMANDS}\r\n{}", replies.collect::<String>());
+    assert!(String::from_utf8(said).unwrap() == expected, "not all of them were done");
+    assert!(waits >= 3, "{waits}");
+}
+
 #[test]
 fn what_takes_something_out_runs_in_a_full_store_that_evicts_nothing() {
     let mut bench = full(false, true);

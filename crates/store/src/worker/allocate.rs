@@ -24,6 +24,9 @@ const ALLOCATE_ROUNDS_IMPATIENT: usize = 1600;
 /// hold, or, where nothing is evicted, for their batches: some 50 ms. The system may keep another worker from its core
 /// for as long as that.
 const ALLOCATE_WAITS_IMPATIENT: usize = 400;
+/// Rounds of a write in a transaction, or of one that has the store to itself, for a worker that has connections waiting for it:
+/// some 10 ms. It cannot be asked again, and others wait for its keys, too.
+const ALLOCATE_ROUNDS_TOGETHER: usize = 128;
 /// After such a wait in vain, what other workers hold is not waited for again for this time.
 const VAIN_MS: Millis = 100;
 /// From this round on each round gives up the core: another worker's batch holds the epoch back.
@@ -137,9 +140,14 @@ impl Local {
             self.drain_ahead(store, class);
         }
         // A worker whose caller asks again tells it so, where another worker would sleep.
-        let later = self.asked_again && !self.patient && !self.transaction.open && !self.transaction.whole;
+        let together = self.transaction.open || self.transaction.whole;
+        let later = self.asked_again && !self.patient && (!together || self.looks_ahead);
         self.comes = false;
-        let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
+        let (rounds_max, waits_max) = match (self.patient, together) {
+            (true, _) => (ALLOCATE_ROUNDS_MAX, usize::MAX),
+            (false, true) => (ALLOCATE_ROUNDS_TOGETHER, ALLOCATE_ROUNDS_TOGETHER),
+            (false, false) => (ALLOCATE_ROUNDS_IMPATIENT, ALLOCATE_WAITS_IMPATIENT),
+        };
         let mut waited = 0;
         while round < rounds_max {
             // What the epochs have set free since comes first: it is in this core's cache.
@@ -228,7 +236,7 @@ impl Local {
                     break;
                 }
                 waited += 1;
-                if !self.patient && waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == rounds_max {
+                if waited == waits_max || round + 1 == rounds_max {
                     self.note_vain(store);
                     break;
                 }
@@ -279,7 +287,7 @@ impl Local {
                         break;
                     }
                     waited += usize::from(self.limbo.len() == 0);
-                    if waited == ALLOCATE_WAITS_IMPATIENT || round + 1 == ALLOCATE_ROUNDS_IMPATIENT {
+                    if waited == waits_max || round + 1 == rounds_max {
                         self.note_vain(store);
                         break;
                     }
@@ -332,7 +340,7 @@ impl Local {
         {
             return Some(chunk);
         }
-        if !self.comes {
+        if !self.comes && !self.looks_ahead {
             store.slabs.class(class).out_of_memory += 1;
             self.counters(store).out_of_memory.add(1);
         }

@@ -14,16 +14,24 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::table::{self, Command, RowId, Run, flag};
+use crate::redis::transactions::ITEM_HEADER_BYTES;
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way, if it
-    /// writes one key: what finds no memory has done nothing then.
+    /// writes one key: what finds no memory has done nothing then. What writes several as one looks for memory before.
     pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, asks_again: bool) -> Flow {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
         let found = named.map(|(row, _)| row);
         let writes_one = |row: &Command| matches!(row.run, Run::Key(_)) && row.has(flag::WRITE);
-        let asks_again = asks_again && found.is_some_and(writes_one);
+        if asks_again
+            && found.is_some_and(|row| self.finds_none_ahead(client, row, args))
+            && self.cx.asks_again(self.out)
+        {
+            self.tally.commands -= 1;
+            return Flow::Again;
+        }
+        let asks_again = asks_again && !client.transaction.is_open() && found.is_some_and(writes_one);
         self.cx.guard.ask_again(asks_again);
         if client.subscriptions.is_some() && found.is_some_and(|row| row.has(flag::ENDS_LISTENING)) {
             self.fetch_deliveries(client);
@@ -94,6 +102,20 @@ impl Turn<'_, '_, '_, '_> {
         }
         self.tell_behind(client, found);
         flow
+    }
+
+    /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the longest
+    /// of what it writes, and some is on its way.
+    fn finds_none_ahead(&mut self, client: &Client, row: &Command, args: Args<'_>) -> bool {
+        let bytes = if row.has(flag::RUNS_QUEUE) {
+            client.transaction.wanted_bytes()
+        } else if matches!(row.run, Run::Args(_)) && row.has(flag::DENYOOM) && !client.transaction.is_open() {
+            let key_bytes = args.at(1).map_or(0, <[u8]>::len);
+            Some(ITEM_HEADER_BYTES + key_bytes + args.longest() as usize)
+        } else {
+            None
+        };
+        bytes.is_some_and(|bytes| !self.cx.guard.finds_memory(bytes))
     }
 
     /// Behind a command's reply comes what was kept for then, and what its client is told of what it published.

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
-use larder_store::DATABASES;
+use larder_store::{DATABASES, Millis};
 
 use super::weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 use super::{
-    AtWork, NO_ROOM, Queue, Watches, begin_queued, end_queued, has_gone, make_room_for, run_queued, selected,
+    AtWork, NO_ROOM, Queue, Queued, Watches, begin_queued, end_queued, has_gone, make_room_for, run_queued,
+    selected,
 };
 use crate::core::hold::{self, Hold, Keys};
 use crate::core::output::Output;
@@ -43,6 +44,10 @@ const WEIGH_NS: u64 = 300;
 const WEIGH_WORD_NS: u64 = 15;
 /// Words of a command with many keys that are weighed at a time; pairs stay together.
 const WEIGHED_AT_ONCE: usize = 8 << 10;
+/// While it holds keys it waits for memory that is on its way for so long in all, …
+const WAITS_MS_MAX: Millis = 2_000;
+/// … and looks for it every so many milliseconds.
+const WAIT_MS: Millis = 10;
 /// Bytes of replies that are handed on at a time.
 const SENT_BYTES: usize = 64 << 10;
 /// What is noted of a command while it is under way: what it takes, and that it may not be run.
@@ -71,6 +76,8 @@ struct Executing {
     kept: Output,
     /// What the commands have come to.
     flow: Flow,
+    /// How long it has waited for memory.
+    waited_ms: Millis,
     /// What is noted.
     held: Option<Heap>,
 }
@@ -151,6 +158,7 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Opt
         fails: Vec::new(),
         kept,
         flow: Flow::Next,
+        waited_ms: 0,
         held: Some(held),
     });
     Ok(())
@@ -244,8 +252,14 @@ impl Executing {
                 }
             }
             Stage::Looks(hold, at) => self.look_at_some(call, hold, at)?,
+            Stage::Runs(hold, at) if self.awaits_memory(call, at) => {
+                hold.step(call.cx.now());
+                return Ok((Stage::Runs(hold, at), Step::Await(Some(WAIT_MS))));
+            }
             Stage::Runs(hold, at) => self.run_some(call, hold, at),
-            Stage::GoesOn(hold, at, job, at_work) => self.run_on(call, hold, at, (job, at_work)),
+            Stage::GoesOn(hold, at, job, at_work) => {
+                return Ok(self.run_on(call, hold, at, (job, at_work)));
+            }
             Stage::Replies => {
                 let step = self.send(call);
                 return Ok((Stage::Replies, step));
@@ -449,6 +463,20 @@ impl Executing {
         end
     }
 
+    /// The next command waits for memory that is on its way, while the worker serves others.
+    fn awaits_memory(&mut self, call: &mut Call<'_, '_, '_>, at: usize) -> bool {
+        let bytes = self.queue.commands.get(at).and_then(Queued::wanted_bytes);
+        let awaits = self.may_wait() && bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes));
+        if awaits {
+            self.waited_ms += WAIT_MS;
+        }
+        awaits
+    }
+
+    fn may_wait(&self) -> bool {
+        self.waited_ms < WAITS_MS_MAX
+    }
+
     /// Runs as many commands as a slice is for, one at least.
     fn run_some(&mut self, call: &mut Call<'_, '_, '_>, hold: Hold, at: usize) -> Stage {
         if at == self.queue.commands.len() {
@@ -463,6 +491,7 @@ impl Executing {
         let end = self.end_of_slice(at, until_ns);
         let some = if self.denied.is_empty() { at..at } else { at..end };
         let mut permitted = some.map(|at| self.permitted(at)).collect::<Vec<_>>().into_iter();
+        let may_wait = self.may_wait();
         let (run, spent_ns) = self.within(call, |call, queue| {
             let work = call.cx.room.work();
             let before_ns = work.done_ns();
@@ -476,6 +505,11 @@ impl Executing {
             for queued in &queue.commands[at..end] {
                 // What is not weighed is counted.
                 if run > 0 && work.done_ns() - began_ns >= until_ns {
+                    break;
+                }
+                // Memory that is on its way is waited for between two slices.
+                let bytes = queued.wanted_bytes().filter(|_| run > 0 && may_wait);
+                if bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes)) {
                     break;
                 }
                 run_queued(call, queued, queue, began_ns, permitted.next().unwrap_or(Ok(())));
@@ -518,27 +552,39 @@ impl Executing {
         hold: Hold,
         at: usize,
         (mut job, mut at_work): (Box<dyn Job>, AtWork),
-    ) -> Stage {
+    ) -> (Stage, Step) {
+        let (mut step, asks) = (Step::More, self.may_wait() && job.asks_again());
         let left = self.within(call, |call, queue| {
             let began_us = call.cx.host.clock_us();
             call.give_way();
             let exec = std::mem::replace(&mut call.row, queue.commands[at].id);
+            let again = call.cx.guard.ask_again(asks);
             let done = job.step(call);
+            call.cx.guard.ask_again(again);
             call.row = exec;
             let took_us = call.cx.host.clock_us().saturating_sub(began_us);
             at_work.took_us = at_work.took_us.map(|before_us| before_us + took_us);
             match done {
                 Ok(Step::More | Step::Full | Step::Await(_)) => return Some((job, at_work)),
+                // It has done nothing.
+                Err(fail) if asks && fail.is_no_memory() && call.cx.guard.memory_comes() => {
+                    step = Step::Await(Some(WAIT_MS));
+                    return Some((job, at_work));
+                }
                 Ok(Step::Done) => end_queued(call, &queue.commands[at], queue, at_work, Ok(())),
                 Err(fail) => end_queued(call, &queue.commands[at], queue, at_work, Err(fail)),
             }
             None
         });
         hold.step(call.cx.now());
-        match left {
+        if step != Step::More {
+            self.waited_ms += WAIT_MS;
+        }
+        let stage = match left {
             Some((job, at_work)) => Stage::GoesOn(hold, at, job, at_work),
             None => Stage::Runs(hold, at + 1),
-        }
+        };
+        (stage, step)
     }
 
     /// What was queued, watched and noted has done what it was for: a client that does not read its replies holds these alone.
