@@ -280,6 +280,43 @@ mod tests {
         }
     }
 
+    /// What a flush has left in a segment is taken out in parts, and all of it goes.
+    #[test]
+    fn a_step_of_upkeep_takes_out_a_part_of_what_was_flushed() {
+        let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let now = 1_700_000_000_000;
+        let mut guard = worker.enter(now);
+        let set = |guard: &mut Guard<'_>, n: u32| {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"v", &crate::Attributes::default(), crate::Expect::Any).unwrap();
+        };
+        (0..30_000).for_each(|n| set(&mut guard, n));
+        guard.flush();
+        // All of its segment is cleaned, for one that stays.
+        set(&mut guard, 7);
+        let before = store.items();
+        assert!(before > 20_000, "{before}");
+        let (mut left, mut parts) = (before, 0);
+        loop {
+            let more = guard.maintain();
+            let now = store.items();
+            assert!(left - now <= 1_024, "{} in a step", left - now);
+            parts += u64::from(now < left);
+            left = now;
+            if !more {
+                break;
+            }
+        }
+        assert!(parts >= before / 1_024 && left == 1, "{parts} parts, {left} are left");
+        let key = guard.key(&[0, 0, 0, 7]);
+        assert!(guard.get(&key).hit().is_some());
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
     #[test]
     fn a_flush_too_many_is_refused_until_what_the_others_left_is_cleaned() {
         let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();

@@ -33,7 +33,7 @@ pub(crate) const KEY_NS: u64 = 150;
 /// What it costs to have a command's words read and its reply written, however short they are.
 pub(crate) const COMMAND_NS: u64 = 500;
 
-/// What a step takes of the cleaning up that a flush waits for: 40 µs where a segment is clean, 500 where it is full.
+/// What a step takes of the cleaning up that a flush waits for: 40 µs where a segment is clean, 150 where it is full.
 pub(crate) const CLEANING_NS: u64 = 150_000;
 /// What it takes to store a short key.
 pub(crate) const STORE_NS: u64 = 300;

@@ -61,22 +61,53 @@ impl Place<'_> {
     }
 }
 
+/// Behind how many of a segment's buckets with other stamps no more than so many items are at home, or those of one. `counts`: a
+/// zero for each bucket.
+fn end_of_part(all: &[&Bucket], stamps: &[u8], stamp: u8, most: usize, counts: &mut [usize]) -> usize {
+    for bucket in all {
+        for slot in (0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty()) {
+            counts[home_of(slot.tag(), stamps.len())] += 1;
+        }
+    }
+    let mut sum = 0;
+    let beyond = stamps.iter().zip(counts).position(|(&was, count)| {
+        let before = sum;
+        sum += if was == stamp { 0 } else { *count };
+        before > 0 && sum > most
+    });
+    beyond.unwrap_or(stamps.len())
+}
+
 impl Index {
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
     /// holds a part of it.
     pub(crate) fn clean(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> Option<()> {
-        self.with_growth(|_| self.clean_segment(arena, hash, items))
+        self.clean_some(arena, hash, usize::MAX, items).map(drop)
     }
 
-    fn clean_segment(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> Option<()> {
+    /// The same of as many buckets, from the first on that has none of it yet, as so many items are at home in, or one: true if
+    /// these were the last. Others keep the stamp that they have.
+    pub(crate) fn clean_some(
+        &self,
+        arena: &Arena,
+        hash: u64,
+        most: usize,
+        items: &mut dyn Items,
+    ) -> Option<bool> {
+        self.with_growth(|_| self.clean_segment(arena, hash, most, items))
+    }
+
+    fn clean_segment(&self, arena: &Arena, hash: u64, most: usize, items: &mut dyn Items) -> Option<bool> {
         let place = self.place(arena, hash);
         let n = place.buckets();
         let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
+        let mut counts = vec![0; if most < usize::MAX { n } else { 0 }];
         let mut stamps = Vec::with_capacity(n);
         let mut locks = Locks::take(place.base, &all, &Own::default())?;
         let stamp = locks.stamp(n, items);
         stamps.extend(locks.controls().iter().map(|control| control.stamp()));
-        for (home, &was) in stamps.iter().enumerate() {
+        let end = if counts.is_empty() { n } else { end_of_part(&all, &stamps, stamp, most, &mut counts) };
+        for (home, &was) in stamps[..end].iter().enumerate() {
             if was != stamp {
                 // What stays away is counted anew.
                 locks.set(home, locks.controls()[home].without_away().with_stamp(stamp).written());
@@ -90,7 +121,7 @@ impl Index {
                 }
                 let home = home_of(slot.tag(), n);
                 let was = stamps[home];
-                if was == stamp {
+                if was == stamp || home >= end {
                     continue;
                 }
                 if items.flushed(slot.location(), was, stamp) {
@@ -101,7 +132,7 @@ impl Index {
                 }
             }
         }
-        Some(())
+        Some(end == n)
     }
 
     /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on,

@@ -17,6 +17,8 @@ const HELD_ROUNDS_LAST: usize = 20_000;
 pub(crate) const CLEAN_NS: u64 = 40_000;
 /// … and to take out an item that was.
 const DISCARD_NS: u64 = 70;
+/// Items that a step of upkeep looks at and takes out, at most, of a segment in which there are more.
+const CLEANED_AT_ONCE: usize = 1 << 10;
 /// What it costs to rebuild a segment.
 const GROW_NS: u64 = 100_000;
 
@@ -75,6 +77,18 @@ impl Guard<'_> {
             store.index.clean(&store.arena, hash, &mut Rebuild { store, local })
         });
         self.local.leave_if_due(store);
+    }
+
+    /// The same in parts: as much as a step of upkeep is for; true if there is no more in the segment.
+    #[cold]
+    pub(crate) fn clean_some(&mut self, hash: u64) -> bool {
+        let store = self.store;
+        self.local.beside_ns += CLEAN_NS;
+        let ended = self.local.between_transactions(store, usize::MAX, |local| {
+            store.index.clean_some(&store.arena, hash, CLEANED_AT_ONCE, &mut Rebuild { store, local })
+        });
+        self.local.leave_if_due(store);
+        ended == Some(true)
     }
 
     /// The index has no room for a key: grows it, or evicts a neighbour.
