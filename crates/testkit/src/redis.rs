@@ -6,6 +6,7 @@ pub mod check;
 pub mod compare;
 mod connections;
 pub mod differ;
+pub mod ends;
 mod float;
 pub mod forms;
 pub mod frame;

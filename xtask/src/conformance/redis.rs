@@ -115,6 +115,24 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
+/// Asks the newest Redis and Valkey for numbers at the ends of what integer arguments take. They answer as Larder's sessions do.
+pub fn ends(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    let (ends, mut passed, mut counts) = (built("ends")?, 0, false);
+    for server in [peer("redis-server")?, peer("valkey-server")?] {
+        let is_known = is_known(&server)?;
+        counts |= is_known;
+        let mut command = namespace.command(&ends);
+        command.arg(&server);
+        let (agrees, output) = capture(command)?;
+        println!("{}", output.trim_end());
+        check("the comparison", agrees || !is_known, &output)?;
+        let last = output.trim_end().lines().last().unwrap_or_default();
+        passed += last.split(' ').next().and_then(|replies| replies.parse::<u32>().ok()).unwrap_or(0);
+    }
+    check("what is compared", counts, "no server is of a known version")?;
+    Ok(Counts { passed, skipped: 0 })
+}
+
 /// Sends random streams to each Redis and Valkey and to Larder. Every reply is the same, except for `spec/redis-differs.list`.
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;

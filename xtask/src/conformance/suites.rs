@@ -30,6 +30,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-cli", redis::redis_cli),
     ("redis-benchmark", redis::redis_benchmark),
     ("redis-transcripts", redis::transcripts),
+    ("redis-ends", redis::ends),
     ("redis-differential", redis::differential),
     ("redis-elements", redis::elements),
     ("redis-scripts", redis::scripts),
