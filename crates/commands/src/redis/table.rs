@@ -1,10 +1,12 @@
 //! The RESP commands: one row each, from which they are run, and from which COMMAND and the
 //! documentation speak.
 
+mod bound;
 mod weighs;
 
 use larder_protocol::resp::{Args, parse_integer};
 
+pub use self::bound::Bound;
 pub(crate) use self::weighs::{Elements, Weighs};
 use super::call::{Call, OfArgs, OfKey};
 use super::keys::expiry::Clock;

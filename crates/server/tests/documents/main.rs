@@ -85,13 +85,14 @@ fn redis() -> String {
     for group in REDIS {
         let _ = write!(
             page,
-            "\n## Commands: {}\n\n| command | what it does | since |\n|---|---|---|\n",
+            "\n## Commands: {}\n\n| command | what it does | since | in `EXEC` |\n|---|---|---|---|\n",
             group.name
         );
         for row in group.rows.iter().flat_map(|row| [from_ref(row), row.subcommands()]).flatten() {
             let usage = format!("{} {}", row.name.to_uppercase().replace('|', " "), row.usage);
             let cell = |text: &str| text.replace('|', "\\|");
-            let _ = writeln!(page, "| `{}` | {} | {} |", cell(usage.trim()), cell(row.summary), row.since);
+            let (usage, summary) = (cell(usage.trim()), cell(row.summary));
+            let _ = writeln!(page, "| `{usage}` | {summary} | {} | {} |", row.since, row.bound().text());
         }
     }
     page.push_str(&differences());
