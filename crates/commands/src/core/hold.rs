@@ -1,4 +1,5 @@
-//! Keys that a command in steps holds from its first write to its last, so that all of it is one moment for others.
+//! Keys that a command in steps holds from its first write to its last, so that all of it is one moment for others; or while it
+//! works at what they have, so that others change nothing of that.
 //!
 //! ```text
 //! the keys are noted ─► said to all ─► every request of before is over ─► written, step by step ─► said no more

@@ -125,7 +125,7 @@ impl Work {
     /// Leave to hold on to large values from one turn to the next: one connection of a worker has it at a time, so
     /// that what is pinned and half made is no more than where each command is one step.
     pub(crate) fn take_lane(&self) -> Option<Lane> {
-        (!self.lane.swap(true, Relaxed)).then(|| Lane(Arc::clone(&self.lane)))
+        (!self.lane.swap(true, Relaxed)).then(|| Lane(Some(Arc::clone(&self.lane))))
     }
 
     /// Nobody has it.
@@ -136,10 +136,19 @@ impl Work {
 
 /// See [`Work::take_lane`]; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Lane(Arc<AtomicBool>);
+pub(crate) struct Lane(Option<Arc<AtomicBool>>);
+
+impl Lane {
+    /// For what is done under a lane that another keeps: with it nothing is given back.
+    pub(crate) fn kept_by_another() -> Lane {
+        Lane(None)
+    }
+}
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.0.store(false, Relaxed);
+        if let Some(lane) = &self.0 {
+            lane.store(false, Relaxed);
+        }
     }
 }

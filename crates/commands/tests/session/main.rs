@@ -44,6 +44,7 @@ mod users;
 mod values;
 mod watch;
 mod weight;
+mod written;
 
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};

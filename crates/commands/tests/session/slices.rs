@@ -609,7 +609,7 @@ fn what_changes_meanwhile_is_looked_at_again() {
             replies.extend(more);
         }
         assert_eq!(replies, b"+OK\r\n");
-        // A few times it is begun anew; then it is done in one step.
+        // A few times it is begun anew, then with its keys held, for which these sets do not wait; in the end it is one step.
         assert!(sets <= most, "{times}: {sets}");
         assert!(get(&mut bench, "b") == bulk(&bytes(LARGE, sets as u8)));
         assert_eq!(get(&mut bench, "a"), b"$-1\r\n");

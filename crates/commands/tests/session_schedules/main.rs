@@ -6,6 +6,7 @@ mod exec;
 mod pairs;
 mod scripts;
 mod waiting;
+mod written;
 
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_store::{Attributes, Automove, Expect, Store};

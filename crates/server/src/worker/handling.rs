@@ -333,12 +333,13 @@ impl Handler for Service {
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         let facts = Arc::clone(&connection.facts);
-        if connection.session.holds() {
-            self.unfinished.push_front(connection);
-        } else if connection.session.must_end() {
-            self.unfinished.push_back(connection);
-        } else {
+        if !connection.session.must_end() {
+            // Keys that it holds are free then.
             drop(connection);
+        } else if connection.session.holds() {
+            self.unfinished.push_front(connection);
+        } else {
+            self.unfinished.push_back(connection);
         }
         self.serve_left();
         self.hub.ended(self.index, &facts.peer);

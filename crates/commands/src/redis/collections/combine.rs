@@ -895,4 +895,12 @@ impl Job for Combining {
     fn asks_itself(&self) -> bool {
         self.headed
     }
+
+    fn only_replies(&self) -> bool {
+        self.headed
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

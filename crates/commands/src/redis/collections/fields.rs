@@ -619,6 +619,10 @@ impl Job for Settling {
         self.again.run_as_it_is(call)?;
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        Some(&self.again)
+    }
 }
 
 /// A field's time, as HTTL and its kin tell it: seconds are rounded up.

@@ -781,4 +781,12 @@ impl Job for Copying {
     fn asks_itself(&self) -> bool {
         self.again.is_none()
     }
+
+    fn only_replies(&self) -> bool {
+        self.again.is_none()
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

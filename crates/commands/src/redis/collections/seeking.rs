@@ -438,6 +438,14 @@ impl Job for Seeking {
     fn only_reads(&self) -> bool {
         matches!(self.then, Then::Tell)
     }
+
+    fn only_replies(&self) -> bool {
+        self.again.is_none()
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }
 
 #[cfg(test)]

@@ -284,4 +284,8 @@ impl Job for Storing {
         }
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

@@ -155,4 +155,8 @@ impl Job for Copying {
         }
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

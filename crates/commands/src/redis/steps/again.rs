@@ -1,10 +1,13 @@
 //! Commands that are begun again: those that wait until nobody else works at large values, and those that found
-//! what they work at changed when they were done.
+//! what they work at changed when they were done. Where that happens again and again they go on with their keys held
+//! ([`held`](super::held)).
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
 use larder_store::Key;
 
+use super::held::Held;
 use super::job::{Job, STEP_NS_MIN, Step};
+use super::moments::KEYS_AT_ONCE;
 use crate::core::work::Lane;
 pub(crate) use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::Call;
@@ -12,8 +15,11 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::{self, Command};
 
-/// So often what a command works at may change meanwhile; the next time it is done in one step.
+/// So often what a command works at may change meanwhile; then it goes on with its keys held, …
 const TRIES_MAX: u8 = 3;
+/// … and may find it changed so often all the same, though nobody writes to it: keys and fields expire, items give way. The
+/// next time it is done in one step.
+const HELD_TRIES_MAX: u8 = 3;
 
 /// A command with its arguments.
 #[derive(Debug)]
@@ -67,9 +73,13 @@ impl Again {
         Args::kept(&self.words, self.count, self.longest)
     }
 
-    /// Begins anew; after some tries it is done in one step.
+    /// Begins anew; after some tries with its keys held.
     pub fn run(mut self, call: &mut Call<'_, '_, '_>) -> Done {
         self.tries += 1;
+        if self.tries == TRIES_MAX {
+            call.go_on_with(Held::of(self));
+            return Ok(());
+        }
         self.run_as_it_is(call)
     }
 
@@ -79,6 +89,17 @@ impl Again {
         let done = call.execute_unseen(self.row, self.args());
         call.client.tries = 0;
         done
+    }
+
+    /// It may work at a key of which `is_held` says so: of very many it is not looked which they are.
+    pub fn may_work_at(&self, is_held: impl Fn(&[u8]) -> bool) -> bool {
+        let args = self.args();
+        if args.len() > KEYS_AT_ONCE || self.row.takes_all(args) {
+            return true;
+        }
+        let mut names_one = false;
+        self.row.each_key(args, &mut |key| names_one = names_one || is_held(key));
+        names_one
     }
 }
 
@@ -110,6 +131,10 @@ impl Job for Waiting {
         self.0.run_as_it_is(call)?;
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        Some(&self.0)
+    }
 }
 
 impl Call<'_, '_, '_> {
@@ -122,19 +147,23 @@ impl Call<'_, '_, '_> {
         key: Option<&[u8]>,
         args: Args<'_>,
     ) -> Result<Leave, Fail> {
-        if bytes < STEPS_BYTES_MIN || self.cx.guard.in_transaction() || self.client.tries >= TRIES_MAX {
+        let tries = self.client.tries;
+        let goes_on = tries < TRIES_MAX + HELD_TRIES_MAX;
+        if bytes < STEPS_BYTES_MIN || self.cx.guard.in_transaction() || !goes_on {
             return Ok(Leave::No);
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(Leave::No) };
         let room = words_bytes(key, args);
-        let lane = self.cx.room.work().take_lane();
+        // While its keys are held who holds them keeps the lane: it waits for nobody.
+        let is_held = tries >= TRIES_MAX;
+        let lane = if is_held { Some(Lane::kept_by_another()) } else { self.cx.room.work().take_lane() };
         // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where
         // connections hold all they may it is done without.
         let held = if lane.is_some() { Heap::take(self, 2 * room) } else { Heap::keep(self, 2 * room) };
         let Ok(held) = held else { return Ok(Leave::No) };
         let (words, count) = words_of(key, args);
         let longest = Args::decode(&words, count).longest();
-        let again = Again { row, words, count, longest, tries: self.client.tries, _held: held };
+        let again = Again { row, words, count, longest, tries, _held: held };
         match lane {
             Some(lane) => Ok(Leave::Yes(again, lane)),
             None => {

@@ -27,6 +27,7 @@ use crate::redis::reply::put_fail;
 use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
+use crate::redis::steps::again::Again;
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::table::{self, RowId, flag};
@@ -90,6 +91,16 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     /// those that stand are closed.
     fn held_bytes(&self) -> u64 {
         0
+    }
+
+    /// It looks at no key any more, and only has to reply what it has found.
+    fn only_replies(&self) -> bool {
+        false
+    }
+
+    /// The command that it is a part of, if it works at the keys that this names and at no others.
+    fn again(&self) -> Option<&Again> {
+        None
     }
 
     /// The words that it has still to look at.
@@ -238,20 +249,26 @@ impl Conversation {
     }
 
     /// A command in steps that was begun before keys were held waits until they are free: what it does next may be to
-    /// them. One that goes through its words, each of them a key, waits only if one of the next is held.
+    /// them. One that goes through its words, each of them a key, waits only if one of the next is held; one that names the
+    /// keys that it works at only if one of these is.
     #[cold]
     fn waits_beside(&mut self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let db = self.client.db;
         let State::Job(under_way) = &mut self.state else { return false };
         let Some(keys) = turn.cx.shared.pause.holds.keys() else { return false };
-        if under_way.job.must_end() || under_way.job.waits() {
+        let job = &under_way.job;
+        if job.must_end() || job.holds() || job.waits() || job.only_replies() {
             return false;
+        }
+        let is_held = |key: &[u8]| keys.has(turn.cx.guard.key_in(db, key).hash());
+        if let Some(again) = job.again() {
+            return again.may_work_at(is_held);
         }
         let in_moments = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::MOMENTS));
         match under_way.job.kept() {
             Some(kept) if in_moments => {
                 let mut words = kept.words().take(KEYS_AT_ONCE);
-                words.any(|key| keys.has(turn.cx.guard.key_in(db, key).hash()))
+                words.any(is_held)
             }
             Some(_) | None => true,
         }
@@ -259,7 +276,7 @@ impl Conversation {
 
     /// Goes on with a command in steps.
     pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
-        if turn.out.is_full() && !self.must_end() {
+        if turn.out.is_full() && !self.must_end() && !self.holds() {
             return Some(Next::Flush);
         }
         if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {

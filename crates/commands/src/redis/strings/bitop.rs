@@ -294,6 +294,10 @@ impl Job for Combining {
         }
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref()
+    }
 }
 
 #[cfg(test)]

@@ -437,6 +437,10 @@ impl Job for Union {
     fn only_reads(&self) -> bool {
         !self.stores
     }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }
 
 /// PFDEBUG

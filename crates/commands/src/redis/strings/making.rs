@@ -260,6 +260,10 @@ impl Job for Making {
         }
         Ok(Step::Done)
     }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref()
+    }
 }
 
 /// Has a value go from one key to another, in steps.

@@ -1,5 +1,5 @@
 //! MSET, MSETNX and MSETEX: several keys as one moment. Of very many, or with very long values, in steps, with the keys held
-//! from the first write to the last ([`hold`]).
+//! from the first write to the last ([`hold`](crate::core::hold)).
 //!
 //! ```text
 //! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (NX, XX) ─► Writes ─► replied, and held no more
@@ -10,20 +10,19 @@
 //! on its way is written when that has come, and others of the worker are served meanwhile. The keys are held, so that the command
 //! is refused when it has waited for 2 s in all.
 
-use std::sync::Arc;
-
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use crate::core::access::Snapshot;
 use crate::core::events::{Change, Seen, seen};
-use crate::core::hold::{self, Hold, Keys};
+use crate::core::hold::{Hold, Keys};
 use crate::core::input::Asked;
 use crate::core::progress::Next;
-use crate::core::work::{STEP_NS_MIN, copying_ns};
+use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Expiry;
+use crate::redis::steps::held::{NOTE_NS, Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
@@ -35,9 +34,8 @@ use crate::redis::table::{self, Command};
 pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
 /// And bytes of their words: some 4 ms.
 const BYTES_AT_ONCE: usize = 8 << 20;
-/// What it takes to write a pair, most of which is waiting for memory, and to note a key.
+/// What it takes to write a pair, most of which is waiting for memory.
 pub(crate) const PAIR_NS: u64 = 2_000;
-pub(crate) const NOTE_NS: u64 = 100;
 /// What it takes to tell keyspace events of one, which is spent where they are told.
 const EVENTS_NS: u64 = 2_000;
 /// A command waits for memory for so long in all, while its keys are held: as long as an EXEC in steps may work.
@@ -194,12 +192,10 @@ const OVERTAKEN: Fail =
 
 #[derive(Debug)]
 enum Stage {
-    /// Notes the keys from a place on; none: from the first, while nothing is noted.
-    Notes(Option<(Keys, Place)>),
-    /// All are noted, of the database that has this mark. Waits until no others are held.
-    Announces(Arc<Keys>, u64),
-    /// Waits until each request is over that was begun before others could know.
-    Waits(Hold, u64, u64),
+    /// Notes the keys from a place on, of the database that had this mark; none: from the first, while nothing is noted.
+    Notes(Option<(Keys, Place, u64)>),
+    /// All are noted, and on their way to be held.
+    Takes(Taking),
     /// Looks whether a key from a place on is there. In EXEC, which holds all of its keys, there is nothing to hold.
     Looks(Option<Hold>, Place),
     /// Writes what is left.
@@ -232,18 +228,14 @@ fn step_of(hold: Option<&Hold>, call: &Call<'_, '_, '_>) {
     }
 }
 
-/// What tells whether a database has been swapped since: the hash of a name in it.
-fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
-    call.cx.guard.key_in(call.client.db, b"").hash()
-}
-
 impl Pairs {
     /// Does a part of the stage: what comes then, and whether it comes at once.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
         let (db, plan) = (call.client.db, self.plan);
         Ok(match stage {
             Stage::Notes(noted) => {
-                let (mut keys, mut at) = noted.unwrap_or_else(|| (Keys::of(self.left()), self.kept.place()));
+                let from_first = || (Keys::of(self.left()), self.kept.place(), mark_of(call));
+                let (mut keys, mut at, mark) = noted.unwrap_or_else(from_first);
                 let count = ((call.step_ns() / NOTE_NS) as usize).min((at.left - plan.behind) / 2);
                 self.kept.walk(&mut at, |words| {
                     for name in words.by_ref().take(2 * count).step_by(2) {
@@ -252,36 +244,24 @@ impl Pairs {
                 });
                 call.spend(count as u64 * NOTE_NS);
                 let stage = if at.left > plan.behind {
-                    Stage::Notes(Some((keys, at)))
+                    Stage::Notes(Some((keys, at, mark)))
                 } else {
-                    Stage::Announces(Arc::new(keys), mark_of(call))
+                    Stage::Takes(Taking::of(keys, mark))
                 };
                 (stage, Step::More)
             }
-            Stage::Announces(_, mark) if mark != mark_of(call) => (Stage::Notes(None), Step::More),
-            Stage::Announces(keys, mark) => {
-                let (now, shared) = (call.cx.now(), call.cx.shared);
-                let Some(hold) = shared.pause.holds.take(&keys, now) else {
-                    return Ok((Stage::Announces(keys, mark), Step::Await(Some(hold::LOOK_MS))));
-                };
-                shared.pause.look();
-                shared.look_in_time(now);
-                call.spend(STEP_NS_MIN);
-                (Stage::Waits(hold, mark, call.cx.guard.say()), Step::More)
-            }
-            Stage::Waits(hold, mark, said) => {
-                self.still_may(call)?;
-                call.spend(STEP_NS_MIN);
-                let stage = if !call.cx.guard.others_have_heard(said) {
-                    Stage::Waits(hold, mark, said)
-                } else if mark != mark_of(call) {
-                    Stage::Notes(None)
-                } else if plan.there.is_some() {
-                    Stage::Looks(Some(hold), self.kept.place())
-                } else {
-                    Stage::Writes(Some(hold))
-                };
-                (stage, Step::More)
+            Stage::Takes(taking) => {
+                if taking.holds() {
+                    self.still_may(call)?;
+                }
+                match taking.go_on(call) {
+                    Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
+                    Taken::Swapped => (Stage::Notes(None), Step::More),
+                    Taken::Held(hold) if plan.there.is_some() => {
+                        (Stage::Looks(Some(hold), self.kept.place()), Step::More)
+                    }
+                    Taken::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
+                }
             }
             Stage::Looks(hold, mut at) => {
                 if hold.is_some() {
@@ -425,7 +405,11 @@ impl Job for Pairs {
     }
 
     fn must_end(&self) -> bool {
-        matches!(self.stage, Stage::Waits(..) | Stage::Looks(..) | Stage::Writes(_))
+        match &self.stage {
+            Stage::Takes(taking) => taking.holds(),
+            Stage::Looks(..) | Stage::Writes(_) => true,
+            Stage::Notes(_) | Stage::Over => false,
+        }
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

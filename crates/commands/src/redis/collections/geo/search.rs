@@ -770,4 +770,12 @@ impl Job for Searching {
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }
+
+    fn only_replies(&self) -> bool {
+        self.headed
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

@@ -831,4 +831,12 @@ impl Job for Sorting {
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }
+
+    fn only_replies(&self) -> bool {
+        self.headed && self.patterns.gets.is_empty()
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
 }

@@ -1,0 +1,246 @@
+//! Keys that a command in steps holds ([`hold`](crate::core::hold)): how they come to be held, and commands that go on
+//! with their keys held since others have changed what they work at each time before it was done.
+//!
+//! ```text
+//! changed thrice ─► the lane ─► keys are noted ─► announced ─► requests of before are over ─► works, in steps ─► replies
+//!                                                                └──────────── the keys are held ────────┘
+//! ```
+//!
+//! The lane is taken before the keys, and kept until they are free: while keys are held their command waits for no other
+//! client. Once it has only to reply it holds nothing, so that a client that does not read keeps nobody from the keys; and
+//! it ends with its client, in the midst as well.
+
+use std::sync::Arc;
+
+use super::again::Again;
+use super::job::{Job, STEP_NS_MIN, Step};
+use crate::core::hold::{Hold, Keys, LOOK_MS};
+use crate::core::work::Lane;
+use crate::redis::call::{Call, Flow};
+use crate::redis::fail::Fail;
+use crate::redis::strings::rewrite::Heap;
+
+/// What it takes to note a key.
+pub(crate) const NOTE_NS: u64 = 100;
+
+/// Keys of one database that are noted, on their way to be held.
+#[derive(Debug)]
+pub(crate) enum Taking {
+    /// Waits until no others are held. With what tells whether the database was swapped since they were noted.
+    Announces(Arc<Keys>, u64),
+    /// Waits until each request is over that was begun before others could know.
+    Waits(Hold, u64, u64),
+}
+
+/// How far that is.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// It goes on.
+    NotYet(Taking, Step),
+    /// The database was swapped: they are to be noted anew.
+    Swapped,
+    /// Nobody else is at them.
+    Held(Hold),
+}
+
+/// What tells whether the selected database has been swapped since: the hash of a name in it.
+pub(crate) fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
+    call.cx.guard.key_in(call.client.db, b"").hash()
+}
+
+impl Taking {
+    /// Of keys that are noted; `mark`: that of their database when the first of them was.
+    pub fn of(keys: Keys, mark: u64) -> Taking {
+        Taking::Announces(Arc::new(keys), mark)
+    }
+
+    /// Others wait for them.
+    pub fn holds(&self) -> bool {
+        matches!(self, Taking::Waits(..))
+    }
+
+    /// Does a part of it.
+    pub fn go_on(self, call: &mut Call<'_, '_, '_>) -> Taken {
+        match self {
+            Taking::Announces(_, mark) if mark != mark_of(call) => Taken::Swapped,
+            Taking::Announces(keys, mark) => {
+                let (now, shared) = (call.cx.now(), call.cx.shared);
+                let Some(hold) = shared.pause.holds.take(&keys, now) else {
+                    return Taken::NotYet(Taking::Announces(keys, mark), Step::Await(Some(LOOK_MS)));
+                };
+                shared.pause.look();
+                shared.look_in_time(now);
+                call.spend(STEP_NS_MIN);
+                Taken::NotYet(Taking::Waits(hold, mark, call.cx.guard.say()), Step::More)
+            }
+            Taking::Waits(hold, mark, said) => {
+                call.spend(STEP_NS_MIN);
+                if !call.cx.guard.others_have_heard(said) {
+                    return Taken::NotYet(Taking::Waits(hold, mark, said), Step::More);
+                }
+                if mark == mark_of(call) { Taken::Held(hold) } else { Taken::Swapped }
+            }
+        }
+    }
+}
+
+/// A command that is carried out with its keys held.
+#[derive(Debug)]
+pub(super) struct Held(Stage);
+
+#[derive(Debug)]
+enum Stage {
+    /// Waits for the lane.
+    Waits(Again),
+    /// Its keys are on their way to be held.
+    Takes(Again, Lane, Noted),
+    /// They are, while it works.
+    Works(Box<dyn Job>, Holding),
+    /// Nothing is, and it replies.
+    Replies(Box<dyn Job>),
+    Over,
+}
+
+/// Its keys, and to what they are charged.
+#[derive(Debug)]
+struct Noted {
+    taking: Taking,
+    held: Heap,
+}
+
+/// What it has while it works.
+#[derive(Debug)]
+struct Holding {
+    hold: Hold,
+    _lane: Lane,
+    _held: Heap,
+}
+
+impl Noted {
+    /// Notes the keys of a command, of which there are no more than may be looked at in one step.
+    ///
+    /// # Errors
+    /// Connections hold as much memory as they may.
+    fn of(call: &mut Call<'_, '_, '_>, again: &Again) -> Result<Noted, Fail> {
+        let (row, args) = (again.row(), again.args());
+        let count = row.key_count(args);
+        let held = Heap::keep(call, Keys::bytes(count))?;
+        let mut keys = Keys::of(count);
+        row.each_key(args, &mut |key| keys.note(call.cx.guard.key_in(call.client.db, key).hash()));
+        call.spend(count as u64 * NOTE_NS);
+        Ok(Noted { taking: Taking::of(keys, mark_of(call)), held })
+    }
+}
+
+impl Held {
+    /// Begins with a command that names its keys.
+    pub fn of(again: Again) -> Held {
+        Held(Stage::Waits(again))
+    }
+
+    fn job(&self) -> Option<&dyn Job> {
+        match &self.0 {
+            Stage::Works(job, ..) | Stage::Replies(job) => Some(&**job),
+            Stage::Waits(_) | Stage::Takes(..) | Stage::Over => None,
+        }
+    }
+}
+
+/// What a command has come to that was run: it has begun with its steps, or is done. What names no keys as it goes on replies, or
+/// is another kind of job now that another type of value is there, which would wait for the lane.
+fn begun(call: &mut Call<'_, '_, '_>, holding: Holding) -> (Stage, Step) {
+    holding.hold.step(call.cx.now());
+    match call.client.job.take() {
+        Some(under_way) => {
+            call.flow = Flow::Next;
+            let job = under_way.job;
+            let names_keys = job.again().is_some();
+            (if names_keys { Stage::Works(job, holding) } else { Stage::Replies(job) }, Step::More)
+        }
+        None => (Stage::Over, Step::Done),
+    }
+}
+
+/// Does a part of the stage.
+fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
+    Ok(match stage {
+        Stage::Waits(again) => {
+            let Some(lane) = call.cx.room.work().take_lane() else {
+                call.spend(STEP_NS_MIN);
+                return Ok((Stage::Waits(again), Step::More));
+            };
+            let noted = Noted::of(call, &again)?;
+            (Stage::Takes(again, lane, noted), Step::More)
+        }
+        Stage::Takes(again, lane, Noted { taking, held }) => match taking.go_on(call) {
+            Taken::NotYet(taking, step) => (Stage::Takes(again, lane, Noted { taking, held }), step),
+            Taken::Swapped => {
+                drop(held);
+                let noted = Noted::of(call, &again)?;
+                (Stage::Takes(again, lane, noted), Step::More)
+            }
+            Taken::Held(hold) => {
+                again.run_as_it_is(call)?;
+                begun(call, Holding { hold, _lane: lane, _held: held })
+            }
+        },
+        Stage::Works(mut job, holding) => {
+            let step = job.step(call)?;
+            holding.hold.step(call.cx.now());
+            match step {
+                // It may have begun anew.
+                Step::Done => begun(call, holding),
+                // What has to be read before it goes on waits for its client.
+                Step::Full => (Stage::Replies(job), step),
+                Step::More | Step::Await(_) if job.only_replies() => (Stage::Replies(job), step),
+                Step::More | Step::Await(_) => (Stage::Works(job, holding), step),
+            }
+        }
+        Stage::Replies(mut job) => {
+            let step = job.step(call)?;
+            (if step == Step::Done { Stage::Over } else { Stage::Replies(job) }, step)
+        }
+        Stage::Over => (Stage::Over, Step::Done),
+    })
+}
+
+impl Job for Held {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let stage = std::mem::replace(&mut self.0, Stage::Over);
+        let (stage, step) = go_on(call, stage)?;
+        self.0 = stage;
+        Ok(step)
+    }
+
+    fn only_reads(&self) -> bool {
+        self.job().is_some_and(Job::only_reads)
+    }
+
+    fn holds(&self) -> bool {
+        match &self.0 {
+            Stage::Takes(_, _, noted) => noted.taking.holds(),
+            Stage::Works(..) => true,
+            Stage::Waits(_) | Stage::Replies(_) | Stage::Over => false,
+        }
+    }
+
+    fn asks_itself(&self) -> bool {
+        self.job().is_some_and(Job::asks_itself)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.job().map_or(0, Job::held_bytes)
+    }
+
+    fn only_replies(&self) -> bool {
+        self.job().is_some_and(Job::only_replies)
+    }
+
+    fn again(&self) -> Option<&Again> {
+        match &self.0 {
+            Stage::Waits(again) | Stage::Takes(again, ..) => Some(again),
+            Stage::Works(job, ..) | Stage::Replies(job) => job.again(),
+            Stage::Over => None,
+        }
+    }
+}

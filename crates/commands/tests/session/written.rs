@@ -1,0 +1,198 @@
+//! Large collections that others write to all the time: what looks at all of one begins anew a few times, and goes on with its
+//! key held then, in steps as before. Who writes to that waits, and nobody else.
+
+use std::collections::HashMap;
+
+use crate::pairs::{MANY, begun, ended, pairs, waits};
+use crate::{Bench, bench};
+use larder_commands::{Next, SLICE_NS, Session};
+use larder_testkit::redis::frame::Frame;
+
+/// Elements of each collection.
+const ELEMENTS: usize = 30_000;
+/// What is written to the hash, both fields at a time.
+const BOTH: &str = "HSET h f0 # f29999 #";
+
+/// A server with a hash `h`, two like sets `s` and `t`, a list `l` and a sorted set `z`.
+fn filled() -> Bench {
+    let mut bench = bench();
+    for some in (0..ELEMENTS).collect::<Vec<_>>().chunks(400) {
+        for (head, each) in [
+            ("HSET h", "f# value-of-some-forty-bytes-whatever-it-be-#"),
+            ("SADD s", "m#"),
+            ("SADD t", "m#"),
+            ("RPUSH l", "e#"),
+            ("ZADD z", "# m#"),
+        ] {
+            let words = some.iter().map(|n| format!(" {}", each.replace('#', &n.to_string())));
+            bench.reply(&(head.to_owned() + &words.collect::<String>()));
+        }
+    }
+    bench
+}
+
+/// What a command has come to beside a client that writes to its key as often as it may: so many of its writes were answered,
+/// and it had to wait so often.
+struct Beside {
+    reply: Vec<u8>,
+    writes: usize,
+    waited: usize,
+}
+
+/// `write`: with a `#` where the number of the write comes. It writes no more once it has waited.
+fn beside_writes(bench: &mut Bench, words: &str, write: &str) -> Beside {
+    let (mut reader, mut writer) = (Session::new(), Session::new());
+    let sent = bench.asked(words);
+    let (mut next, mut reply, consumed) = bench.call(&mut reader, &sent);
+    assert_eq!(consumed, sent.len(), "{words}");
+    let (mut writes, mut waited) = (0, 0);
+    while next != Next::Receive {
+        assert!(matches!(next, Next::Yield | Next::Flush), "{words}: {next:?}");
+        assert!(reply.is_empty() || !reader.holds(), "{words}: it holds its key while it replies");
+        if waited == 0 || reader.holds() {
+            let sent = bench.asked(&write.replace('#', &writes.to_string()));
+            let (paced, said, _) = bench.call(&mut writer, &sent);
+            assert_eq!(said.is_empty(), reader.holds(), "{words}");
+            assert_eq!(matches!(paced, Next::Sleep(_)), reader.holds(), "{words}: {paced:?}");
+            (writes, waited) = if reader.holds() { (writes, waited + 1) } else { (writes + 1, waited) };
+        }
+        assert_eq!(bench.reply("SET other x"), b"+OK\r\n", "{words}");
+        let more;
+        (next, more, _) = bench.call(&mut reader, b"");
+        let done_ns = bench.room.work().done_ns();
+        assert!(done_ns <= 2 * SLICE_NS, "{words}: {done_ns} ns in a turn");
+        reply.extend(more);
+    }
+    // Others have their turn before the next holds keys.
+    bench.system += 100;
+    Beside { reply, writes, waited }
+}
+
+/// Has a session ask for all of the hash, beside one that writes to it, until that is held.
+fn until_held(bench: &mut Bench, reader: &mut Session) {
+    let mut writer = Session::new();
+    let sent = bench.asked("HGETALL h");
+    let (mut next, said, _) = bench.call(reader, &sent);
+    assert_eq!(said, b"");
+    for n in 0.. {
+        assert!(next == Next::Yield && n < 20, "{n}: {next:?}");
+        if reader.holds() {
+            return;
+        }
+        let sent = bench.asked(&BOTH.replace('#', &n.to_string()));
+        assert_eq!(bench.call(&mut writer, &sent).1, b":0\r\n");
+        (next, ..) = bench.call(reader, b"");
+    }
+}
+
+/// The fields of a hash that are replied.
+fn fields(reply: &[u8]) -> HashMap<String, String> {
+    let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
+    assert_eq!((bytes, frame.inside.len()), (reply.len(), 2 * ELEMENTS));
+    let text = |frame: &Frame| String::from_utf8(frame.body.clone().expect("a string")).expect("text");
+    let fields: HashMap<String, String> =
+        frame.inside.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
+    assert_eq!(fields.len(), ELEMENTS, "each once");
+    fields
+}
+
+#[test]
+fn what_is_written_to_all_the_time_is_answered_with_its_key_held() {
+    let mut bench = filled();
+    for (words, write) in [
+        ("HGETALL h", BOTH),
+        ("HVALS h", BOTH),
+        ("DUMP h", BOTH),
+        ("COPY h copy REPLACE", BOTH),
+        ("SMEMBERS s", "SADD s w#"),
+        ("SINTER s t", "SADD t w#"),
+        ("SUNIONSTORE d s t", "SADD s w#"),
+        ("LRANGE l 0 -1", "LSET l 0 w#"),
+        ("SORT l ALPHA", "LSET l 0 w#"),
+        ("ZRANGESTORE d z 0 -1", "ZADD z # w#"),
+    ] {
+        let Beside { reply, writes, waited } = beside_writes(&mut bench, words, write);
+        assert!(writes >= 3 && waited >= 2, "{words}: {writes} writes, {waited} times it waited");
+        // Nobody has written since it was held.
+        let sent = bench.asked(words);
+        let (expected, _) = bench.turns(&mut Session::new(), &sent);
+        assert!(reply == expected, "{words}");
+    }
+}
+
+#[test]
+fn a_hash_that_is_held_is_told_as_it_was_at_one_moment() {
+    let mut bench = filled();
+    let Beside { reply, writes, .. } = beside_writes(&mut bench, "HGETALL h", BOTH);
+    let (fields, last) = (fields(&reply), (writes - 1).to_string());
+    assert_eq!((&fields["f0"], &fields["f29999"]), (&last, &last));
+    // Of these three came amid a try, one before the key was noted, and one before it was held.
+    assert_eq!(writes, 5);
+}
+
+#[test]
+fn a_client_that_goes_leaves_its_key_free() {
+    let mut bench = filled();
+    let held_bytes = bench.worker.store().held_bytes();
+    let mut reader = Session::new();
+    until_held(&mut bench, &mut reader);
+    for _ in 0..2 {
+        assert_eq!(bench.call(&mut reader, b"").0, Next::Yield);
+    }
+    waits(&mut bench, &mut Session::new(), b"get h\r\n", "get");
+    drop(reader);
+    assert_eq!(bench.worker.store().held_bytes(), held_bytes);
+    assert_eq!(bench.reply("HSET h f0 x"), b":0\r\n");
+    // One that is killed.
+    bench.system += 100;
+    let mut reader = Session::new();
+    until_held(&mut bench, &mut reader);
+    let kill = format!("CLIENT KILL ID {}", reader.redis_client().expect("a client"));
+    assert_eq!(bench.reply(&kill), b":1\r\n");
+    assert_eq!(bench.call(&mut reader, b"").0, Next::Close);
+    assert!(!reader.holds());
+    assert_eq!(bench.reply("HSET h f0 y"), b":0\r\n");
+}
+
+#[test]
+fn a_client_that_reads_nothing_keeps_nobody_from_its_key() {
+    let mut bench = filled();
+    let mut reader = Session::new();
+    until_held(&mut bench, &mut reader);
+    // What was replied before waits, and there is room for no more.
+    bench.limit = 0;
+    let (mut reply, mut turns) = (Vec::new(), 0);
+    while reader.holds() {
+        let (next, said, _) = bench.call(&mut reader, b"");
+        assert!(matches!(next, Next::Yield | Next::Flush), "{next:?}");
+        reply.extend(said);
+        turns += 1;
+        assert!(turns < 20, "it waits for its client");
+    }
+    assert!(turns > 2 && reply.len() < 20, "{turns} turns, {} bytes", reply.len());
+    bench.limit = 1 << 20;
+    assert_eq!(bench.reply("HSET h f0 later"), b":0\r\n");
+    reply.extend(bench.turns(&mut reader, b"").0);
+    let fields = fields(&reply);
+    assert!(fields["f0"] == fields["f29999"] && fields["f0"] != "later", "{}", fields["f0"]);
+}
+
+#[test]
+fn what_goes_on_in_steps_waits_for_its_own_keys_alone() {
+    let mut bench = filled();
+    assert_eq!(bench.reply("RENAME h k0"), b"+OK\r\n");
+    let (mut one, mut other) = (Session::new(), Session::new());
+    for (session, words) in [(&mut one, "SMEMBERS s"), (&mut other, "HGETALL k0")] {
+        let sent = bench.asked(words);
+        assert_eq!(bench.turn(session, &sent), (Next::Yield, Vec::new()), "{words}");
+    }
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    waits(&mut bench, &mut other, b"", "HGETALL");
+    let (reply, turns) = bench.turns(&mut one, b"");
+    let (frame, bytes) = Frame::read(&reply).expect("a reply").expect("all of it");
+    assert_eq!((bytes, frame.inside.len()), (reply.len(), ELEMENTS));
+    assert!(turns > 0 && writer.must_end(), "{turns} turns");
+    waits(&mut bench, &mut other, b"", "HGETALL");
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    assert!(bench.turns(&mut other, b"").0.starts_with(b"-WRONGTYPE "));
+}
