@@ -218,6 +218,8 @@ pub struct Store {
     expiry: Mutex<expire::Expiry>,
     /// A span is being visited.
     expiring: AtomicBool,
+    /// The hash of the key whose due fields upkeep leaves; 0: of none.
+    due_left: AtomicU64,
     workers_free: Mutex<Vec<usize>>,
 }
 
@@ -278,6 +280,7 @@ impl Store {
             upkeep: Mutex::default(),
             expiry: Mutex::default(),
             expiring: AtomicBool::new(false),
+            due_left: AtomicU64::new(0),
             workers_free: Mutex::new((0..config.workers_max).rev().collect()),
         }))
     }

@@ -20,7 +20,7 @@ impl Bench {
     }
 
     /// Upkeep, until there is nothing to do.
-    fn upkeep(&mut self) {
+    pub fn upkeep(&mut self) {
         for _ in 0..100_000 {
             let now = self.shared.now(self.system);
             if !self.worker.enter(now).maintain() {

@@ -130,6 +130,32 @@ fn a_hash_that_is_held_is_told_as_it_was_at_one_moment() {
     assert_eq!(writes, 5);
 }
 
+/// What is due stays until the copy is made, however often upkeep comes: nothing is copied in vain.
+#[test]
+fn fields_that_are_due_stay_while_their_hash_is_held() {
+    let mut bench = filled();
+    assert_eq!(bench.reply("HPEXPIRE h 10000 FIELDS 2 f7 f29998"), b"*2\r\n:1\r\n:1\r\n");
+    let mut reader = Session::new();
+    until_held(&mut bench, &mut reader);
+    // It begins with its copy before they are due.
+    let (mut next, mut reply, _) = bench.call(&mut reader, b"");
+    bench.system += 20_000;
+    let mut turns = 0;
+    while next != Next::Receive {
+        bench.upkeep();
+        let more;
+        (next, more, _) = bench.call(&mut reader, b"");
+        reply.extend(more);
+        turns += 1;
+    }
+    let fields = fields(&reply);
+    assert!(fields.contains_key("f7") && fields.contains_key("f29998") && turns < 20, "{turns} turns");
+    bench.system += 2_000;
+    bench.upkeep();
+    assert_eq!(bench.worker.store().totals().fields_expired, 2);
+    assert_eq!(bench.reply("HLEN h"), format!(":{}\r\n", ELEMENTS - 2).as_bytes());
+}
+
 #[test]
 fn a_client_that_goes_leaves_its_key_free() {
     let mut bench = filled();

@@ -12,8 +12,9 @@ use super::Type;
 use super::build::Builder;
 use super::change::{Declined, Workpiece};
 use crate::event::Event;
+use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
-use crate::{Key, Lookup, Millis, Value};
+use crate::{Key, Lookup, Millis, Store, Value};
 
 /// Leaves from which what is due is taken at a time: some 0.2 ms, and as much again where values have many parts.
 const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 64 };
@@ -204,6 +205,10 @@ impl Guard<'_> {
     /// Takes out what is due of hashes that a visit of expiry has found; true if there is more to do.
     pub(crate) fn take_all_due(&mut self) -> bool {
         let Some((hash, location)) = self.local.due.pop() else { return false };
+        if hash == self.store.due_left.load(Ordering::Relaxed) {
+            // Its span is visited again.
+            return true;
+        }
         let Some((number, name)) = self.store.name_at(hash, location) else { return true };
         let mut copy = std::mem::take(&mut self.local.copy);
         copy.clear();
@@ -214,6 +219,14 @@ impl Guard<'_> {
         let _ = self.hash_take_due(&key);
         self.local.copy = copy;
         true
+    }
+}
+
+impl Store {
+    /// Has upkeep leave the due fields of the key with this hash alone, until it is called again; 0: of none. Who works at the
+    /// key takes them out all the same.
+    pub fn leave_due(&self, hash: u64) {
+        self.due_left.store(hash, Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use larder_store::Store;
+
 use super::again::Again;
 use super::job::{Job, STEP_NS_MIN, Step};
 use crate::core::hold::{Hold, Keys, LOOK_MS};
@@ -108,9 +110,31 @@ struct Noted {
     held: Heap,
 }
 
-/// What it has while it works.
+/// Upkeep leaves the due fields of a hash while it is there.
+#[derive(Debug)]
+struct DueLeft(Arc<Store>);
+
+impl DueLeft {
+    /// Of the first key of a command: those of several are no hashes.
+    fn of(call: &Call<'_, '_, '_>, again: &Again) -> DueLeft {
+        let mut first = None;
+        again.row().each_key(again.args(), &mut |key| first = first.or(Some(key)));
+        let store = Arc::clone(call.cx.guard.store());
+        store.leave_due(first.map_or(0, |key| call.cx.guard.key_in(call.client.db, key).hash()));
+        DueLeft(store)
+    }
+}
+
+impl Drop for DueLeft {
+    fn drop(&mut self) {
+        self.0.leave_due(0);
+    }
+}
+
+/// What it has while it works, given back in this order.
 #[derive(Debug)]
 struct Holding {
+    _due_left: DueLeft,
     hold: Hold,
     _lane: Lane,
     _held: Heap,
@@ -180,8 +204,9 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
                 (Stage::Takes(again, lane, noted), Step::More)
             }
             Taken::Held(hold) => {
+                let due_left = DueLeft::of(call, &again);
                 again.run_as_it_is(call)?;
-                begun(call, Holding { hold, _lane: lane, _held: held })
+                begun(call, Holding { _due_left: due_left, hold, _lane: lane, _held: held })
             }
         },
         Stage::Works(mut job, holding) => {
