@@ -9,7 +9,7 @@ use larder_testkit::talk::encode;
 
 impl Bench {
     /// Entries of two fields, one each millisecond from 1 on, of which the first has a value of so many bytes.
-    fn stream(&mut self, name: &str, entries: u64, bytes: usize) {
+    pub fn stream(&mut self, name: &str, entries: u64, bytes: usize) {
         let value = vec![b'v'; bytes];
         for n in 1..=entries {
             let mut guard = self.worker.enter(START);

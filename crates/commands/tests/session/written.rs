@@ -99,6 +99,7 @@ fn fields(reply: &[u8]) -> HashMap<String, String> {
 #[test]
 fn what_is_written_to_all_the_time_is_answered_with_its_key_held() {
     let mut bench = filled();
+    bench.stream("x", 20_000, 20);
     for (words, write) in [
         ("HGETALL h", BOTH),
         ("HVALS h", BOTH),
@@ -110,6 +111,8 @@ fn what_is_written_to_all_the_time_is_answered_with_its_key_held() {
         ("LRANGE l 0 -1", "LSET l 0 w#"),
         ("SORT l ALPHA", "LSET l 0 w#"),
         ("ZRANGESTORE d z 0 -1", "ZADD z # w#"),
+        ("XRANGE x - +", "XADD x * f w#"),
+        ("DUMP x", "XADD x * f w#"),
     ] {
         let Beside { reply, writes, waited } = beside_writes(&mut bench, words, write);
         assert!(writes >= 3 && waited >= 2, "{words}: {writes} writes, {waited} times it waited");
@@ -128,6 +131,24 @@ fn a_hash_that_is_held_is_told_as_it_was_at_one_moment() {
     assert_eq!((&fields["f0"], &fields["f29999"]), (&last, &last));
     // Of these three came amid a try, one before the key was noted, and one before it was held.
     assert_eq!(writes, 5);
+}
+
+/// What it takes out amid its tries is gone, and the rest goes as one moment.
+#[test]
+fn a_list_that_is_written_to_all_the_time_loses_each_element_once() {
+    let mut bench = bench();
+    for from in (0..200_000).step_by(4_000) {
+        let words = (from..from + 4_000).map(|n| match n % 1_000 {
+            500 => " x".to_owned(),
+            _ => format!(" e{n}"),
+        });
+        bench.reply(&format!("RPUSH l{}", words.collect::<String>()));
+    }
+    let Beside { reply, writes, waited } = beside_writes(&mut bench, "LREM l 0 x", "LPUSH l w#");
+    assert_eq!(reply, b":200\r\n");
+    assert!(writes >= 3 && waited >= 2, "{writes} writes, {waited} times it waited");
+    assert_eq!(bench.reply("LLEN l"), format!(":{}\r\n", 200_000 - 200 + writes).as_bytes());
+    assert_eq!(bench.reply("LREM l 0 x"), b":0\r\n");
 }
 
 /// What is due stays until the copy is made, however often upkeep comes: nothing is copied in vain.

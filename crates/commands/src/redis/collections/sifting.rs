@@ -2,8 +2,8 @@
 //! which is one moment.
 //!
 //! A client that writes to a long list meanwhile moves the places of what LREM has still to look at: it begins anew then, and after
-//! some tries is one moment. LTRIM counts what it has taken from either end, and what it keeps is what it would keep of
-//! the list as it is by then.
+//! some tries goes on with the list held, as one moment. LTRIM counts what it has taken from either end, and what it keeps is
+//! what it would keep of the list as it is by then.
 
 use std::ops::Range;
 
@@ -15,6 +15,7 @@ use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symm
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
@@ -22,8 +23,6 @@ use crate::redis::table::{self, Command};
 
 /// Elements among which those that are to go are taken out together, at most.
 const SIFTED_AT_ONCE: usize = 4 << 10;
-/// So often a list may be changed by others before the rest is one moment.
-const TRIES_MAX: u8 = 3;
 /// What it takes to take some thousands of leaves out.
 const TRIM_NS: u64 = 300_000;
 
@@ -45,7 +44,8 @@ pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, m
     let held = Heap::keep(call, element.len())?;
     let element = element.into();
     let name = Name::kept(call, key.bytes())?;
-    let sift = Sift { element, _held: held, end, left, gone: 0, looked: 0, version: None, tries: 0 };
+    let tries = Tries::default();
+    let sift = Sift { element, _held: held, end, left, gone: 0, looked: 0, version: None, tries };
     call.go_on_with(Sifting { row, name, sift });
     Ok(())
 }
@@ -71,7 +71,7 @@ struct Sift {
     looked: usize,
     /// Of the list behind the last step.
     version: Option<u64>,
-    tries: u8,
+    tries: Tries,
 }
 
 impl Sift {
@@ -87,7 +87,8 @@ impl Sift {
             Err(fail) => return Err(fail),
         };
         if self.version.is_some() && self.version != version {
-            (self.looked, self.tries) = (0, self.tries.saturating_add(1));
+            self.looked = 0;
+            self.tries.fail();
         }
         let len = list.len();
         let each = list.bytes() / len + 1;
@@ -99,7 +100,7 @@ impl Sift {
         let few = (MANY_BYTES / each).clamp(1, SIFTED_AT_ONCE);
         let (few, mut bytes) = looks_at_once(&list, self.element.len(), left, few);
         let mut most = few;
-        if self.tries > TRIES_MAX {
+        if self.tries.are_over() {
             most = len;
             bytes = list.bytes() as u64;
         }
@@ -124,6 +125,10 @@ impl Sift {
 impl Job for Sifting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Sifting { row, name, sift } = self;
+        if sift.tries.are_many() {
+            sift.tries.begin_held();
+            return Ok(Step::Hold);
+        }
         let (ns_max, mut ns) = (call.step_ns(), 0);
         while ns < ns_max {
             let (key, mut done) = (name.key(call), false);
@@ -141,6 +146,10 @@ impl Job for Sifting {
         }
         call.spend(ns);
         Ok(Step::More)
+    }
+
+    fn names(&self) -> Vec<&Name> {
+        vec![&self.name]
     }
 }
 

@@ -16,10 +16,10 @@ use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::{self, Command};
 
 /// So often what a command works at may change meanwhile; then it goes on with its keys held, …
-const TRIES_MAX: u8 = 3;
+pub(super) const TRIES_MAX: u8 = 3;
 /// … and may find it changed so often all the same, though nobody writes to it: a key expires, an item gives way. The next
 /// time it is done in one step.
-const HELD_TRIES_MAX: u8 = 3;
+pub(super) const HELD_TRIES_MAX: u8 = 3;
 
 /// A command with its arguments.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use larder_store::Store;
 
-use super::again::Again;
+use super::again::{Again, HELD_TRIES_MAX, TRIES_MAX};
 use super::job::{Job, STEP_NS_MIN, Step};
 use crate::core::hold::{Hold, Keys, LOOK_MS};
 use crate::core::work::Lane;
@@ -86,6 +86,35 @@ impl Taking {
     }
 }
 
+/// How often a job has found changed what it copies, which begins anew by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    failed: u8,
+    is_held: bool,
+}
+
+impl Tries {
+    /// It has changed.
+    pub fn fail(&mut self) {
+        self.failed = self.failed.saturating_add(1);
+    }
+
+    /// Its keys are to be held, which they are not yet ([`Step::Hold`]).
+    pub fn are_many(&self) -> bool {
+        !self.is_held && self.failed >= TRIES_MAX
+    }
+
+    /// They are, when it goes on.
+    pub fn begin_held(&mut self) {
+        *self = Tries { failed: 0, is_held: true };
+    }
+
+    /// It changes all the same: the rest is done in one step.
+    pub fn are_over(&self) -> bool {
+        self.is_held && self.failed >= HELD_TRIES_MAX
+    }
+}
+
 /// A command that is carried out with its keys held.
 #[derive(Debug)]
 pub(super) struct Held(Stage);
@@ -94,13 +123,24 @@ pub(super) struct Held(Stage);
 enum Stage {
     /// Waits for the lane.
     Waits(Again),
+    /// Notes its keys.
+    Asks(Box<dyn Job>),
     /// Its keys are on their way to be held.
-    Takes(Again, Lane, Noted),
+    Takes(What, Noted),
     /// They are, while it works.
     Works(Box<dyn Job>, Holding),
     /// Nothing is, and it replies.
     Replies(Box<dyn Job>),
     Over,
+}
+
+/// What is done when they are.
+#[derive(Debug)]
+enum What {
+    /// This is begun.
+    Begins(Again, Lane),
+    /// This goes on, which has the lane if it needs it.
+    GoesOn(Box<dyn Job>),
 }
 
 /// Its keys, and to what they are charged.
@@ -134,10 +174,29 @@ impl Drop for DueLeft {
 /// What it has while it works, given back in this order.
 #[derive(Debug)]
 struct Holding {
-    _due_left: DueLeft,
+    _due_left: Option<DueLeft>,
     hold: Hold,
-    _lane: Lane,
+    _lane: Option<Lane>,
     _held: Heap,
+}
+
+impl What {
+    /// How many keys it has.
+    fn key_count(&self) -> usize {
+        match self {
+            What::Begins(again, _) => again.row().key_count(again.args()),
+            What::GoesOn(job) => job.names().len(),
+        }
+    }
+
+    fn note(&self, call: &Call<'_, '_, '_>, keys: &mut Keys) {
+        match self {
+            What::Begins(again, _) => again.row().each_key(again.args(), &mut |key| {
+                keys.note(call.cx.guard.key_in(call.client.db, key).hash());
+            }),
+            What::GoesOn(job) => job.names().iter().for_each(|name| keys.note(name.key(call).hash())),
+        }
+    }
 }
 
 impl Noted {
@@ -145,12 +204,11 @@ impl Noted {
     ///
     /// # Errors
     /// Connections hold as much memory as they may.
-    fn of(call: &mut Call<'_, '_, '_>, again: &Again) -> Result<Noted, Fail> {
-        let (row, args) = (again.row(), again.args());
-        let count = row.key_count(args);
+    fn of(call: &mut Call<'_, '_, '_>, what: &What) -> Result<Noted, Fail> {
+        let count = what.key_count();
         let held = Heap::keep(call, Keys::bytes(count))?;
         let mut keys = Keys::of(count);
-        row.each_key(args, &mut |key| keys.note(call.cx.guard.key_in(call.client.db, key).hash()));
+        what.note(call, &mut keys);
         call.spend(count as u64 * NOTE_NS);
         Ok(Noted { taking: Taking::of(keys, mark_of(call)), held })
     }
@@ -162,10 +220,18 @@ impl Held {
         Held(Stage::Waits(again))
     }
 
+    /// Goes on with a job that asks for its keys.
+    pub fn around(job: Box<dyn Job>) -> Held {
+        Held(Stage::Asks(job))
+    }
+
     fn job(&self) -> Option<&dyn Job> {
         match &self.0 {
-            Stage::Works(job, ..) | Stage::Replies(job) => Some(&**job),
-            Stage::Waits(_) | Stage::Takes(..) | Stage::Over => None,
+            Stage::Asks(job)
+            | Stage::Takes(What::GoesOn(job), _)
+            | Stage::Works(job, _)
+            | Stage::Replies(job) => Some(&**job),
+            Stage::Waits(_) | Stage::Takes(What::Begins(..), _) | Stage::Over => None,
         }
     }
 }
@@ -185,6 +251,11 @@ fn begun(call: &mut Call<'_, '_, '_>, holding: Holding) -> (Stage, Step) {
     }
 }
 
+/// It goes on without its keys: it only replies, or could not begin anew.
+fn is_free(job: &dyn Job) -> bool {
+    job.only_replies() || job.again().is_none() && job.names().is_empty()
+}
+
 /// Does a part of the stage.
 fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
     Ok(match stage {
@@ -193,20 +264,31 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
                 call.spend(STEP_NS_MIN);
                 return Ok((Stage::Waits(again), Step::More));
             };
-            let noted = Noted::of(call, &again)?;
-            (Stage::Takes(again, lane, noted), Step::More)
+            let what = What::Begins(again, lane);
+            let noted = Noted::of(call, &what)?;
+            (Stage::Takes(what, noted), Step::More)
         }
-        Stage::Takes(again, lane, Noted { taking, held }) => match taking.go_on(call) {
-            Taken::NotYet(taking, step) => (Stage::Takes(again, lane, Noted { taking, held }), step),
-            Taken::Swapped => {
+        Stage::Asks(job) => {
+            let what = What::GoesOn(job);
+            let noted = Noted::of(call, &what)?;
+            (Stage::Takes(what, noted), Step::More)
+        }
+        Stage::Takes(what, Noted { taking, held }) => match (taking.go_on(call), what) {
+            (Taken::NotYet(taking, step), what) => (Stage::Takes(what, Noted { taking, held }), step),
+            (Taken::Swapped, what) => {
                 drop(held);
-                let noted = Noted::of(call, &again)?;
-                (Stage::Takes(again, lane, noted), Step::More)
+                let noted = Noted::of(call, &what)?;
+                (Stage::Takes(what, noted), Step::More)
             }
-            Taken::Held(hold) => {
-                let due_left = DueLeft::of(call, &again);
+            (Taken::Held(hold), What::Begins(again, lane)) => {
+                let due_left = Some(DueLeft::of(call, &again));
                 again.run_as_it_is(call)?;
-                begun(call, Holding { _due_left: due_left, hold, _lane: lane, _held: held })
+                begun(call, Holding { _due_left: due_left, hold, _lane: Some(lane), _held: held })
+            }
+            (Taken::Held(hold), What::GoesOn(job)) => {
+                hold.step(call.cx.now());
+                let holding = Holding { _due_left: None, hold, _lane: None, _held: held };
+                (Stage::Works(job, holding), Step::More)
             }
         },
         Stage::Works(mut job, holding) => {
@@ -217,12 +299,18 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
                 Step::Done => begun(call, holding),
                 // What has to be read before it goes on waits for its client.
                 Step::Full => (Stage::Replies(job), step),
-                Step::More | Step::Await(_) if job.only_replies() => (Stage::Replies(job), step),
+                Step::More | Step::Await(_) if is_free(&*job) => (Stage::Replies(job), step),
                 Step::More | Step::Await(_) => (Stage::Works(job, holding), step),
+                // They are held.
+                Step::Hold => (Stage::Works(job, holding), Step::More),
             }
         }
         Stage::Replies(mut job) => {
             let step = job.step(call)?;
+            // One that holds its keys no more and asks for them again.
+            if step == Step::Hold {
+                return Ok((Stage::Asks(job), Step::More));
+            }
             (if step == Step::Done { Stage::Over } else { Stage::Replies(job) }, step)
         }
         Stage::Over => (Stage::Over, Step::Done),
@@ -243,9 +331,9 @@ impl Job for Held {
 
     fn holds(&self) -> bool {
         match &self.0 {
-            Stage::Takes(_, _, noted) => noted.taking.holds(),
+            Stage::Takes(_, noted) => noted.taking.holds(),
             Stage::Works(..) => true,
-            Stage::Waits(_) | Stage::Replies(_) | Stage::Over => false,
+            Stage::Waits(_) | Stage::Asks(_) | Stage::Replies(_) | Stage::Over => false,
         }
     }
 
@@ -263,9 +351,8 @@ impl Job for Held {
 
     fn again(&self) -> Option<&Again> {
         match &self.0 {
-            Stage::Waits(again) | Stage::Takes(again, ..) => Some(again),
-            Stage::Works(job, ..) | Stage::Replies(job) => job.again(),
-            Stage::Over => None,
+            Stage::Waits(again) | Stage::Takes(What::Begins(again, _), _) => Some(again),
+            _ => self.job().and_then(Job::again),
         }
     }
 }

@@ -28,8 +28,10 @@ use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
 use crate::redis::steps::again::Again;
+use crate::redis::steps::held::Held;
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::moments::KEYS_AT_ONCE;
+use crate::redis::strings::source::Name;
 use crate::redis::table::{self, RowId, flag};
 
 /// What a step came to.
@@ -41,6 +43,9 @@ pub(crate) enum Step {
     More,
     /// There is more to reply, and the output is full.
     Full,
+    /// Its keys ([`Job::names`]) are to be held before it goes on: it finds them changed each time. If it works in the lane
+    /// it has that already.
+    Hold,
     /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said.
     Await(Option<Millis>),
 }
@@ -101,6 +106,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     /// The command that it is a part of, if it works at the keys that this names and at no others.
     fn again(&self) -> Option<&Again> {
         None
+    }
+
+    /// The keys that it asks to have held.
+    fn names(&self) -> Vec<&Name> {
+        Vec::new()
     }
 
     /// The words that it has still to look at.
@@ -331,7 +341,7 @@ impl Conversation {
         }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
         if let Some(row) = under_way.row
-            && !matches!(done, Ok(Step::More | Step::Full | Step::Await(_)))
+            && !matches!(done, Ok(Step::More | Step::Hold | Step::Full | Step::Await(_)))
         {
             turn.note_latency(row, under_way.took_us);
         }
@@ -363,6 +373,10 @@ impl Conversation {
                 Next::Yield
             }
             Ok(Step::More) => Next::Yield,
+            Ok(Step::Hold) => {
+                under_way.job = Box::new(Held::around(under_way.job));
+                Next::Yield
+            }
             Ok(Step::Full) => Next::Flush,
             Ok(Step::Await(ms)) => Next::Await(ms),
         };

@@ -21,6 +21,7 @@ use crate::redis::collections::{ELEMENT_NS, LOOK_NS, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::serialize::{FOOTER_BYTES, VERSION, checking_ns, crc64_on, length};
 use crate::redis::reply::{put_head, put_null};
+use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::strings::source::Name;
 
@@ -40,8 +41,6 @@ const HEAD_ROOM: usize = 64;
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes that the checksum is made of at a time.
 const CHECKED_BYTES: usize = 64 << 10;
-/// So often it may change meanwhile; then it is copied in one step.
-const TRIES_MAX: u8 = 3;
 /// What a pending entry takes, at most.
 const PENDING_BYTES: usize = 40;
 /// The entry has the names of its node.
@@ -188,7 +187,7 @@ enum Remaining {
 struct Dumping {
     name: Name,
     version: u64,
-    tries: u8,
+    tries: Tries,
     next: Remaining,
     nodes: u64,
     node: Listpack,
@@ -207,7 +206,7 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
     let dumping = Dumping {
         name: Name::kept(call, key.bytes())?,
         version: 0,
-        tries: 0,
+        tries: Tries::default(),
         next: Remaining::Entries(0),
         nodes: 0,
         node: Listpack::default(),
@@ -330,7 +329,7 @@ impl Dumping {
 
     /// Copies what a step is for; true when all is copied, none if there is nothing.
     fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<bool>, Fail> {
-        let at_once = call.cx.guard.in_transaction() || self.tries >= TRIES_MAX;
+        let at_once = call.cx.guard.in_transaction() || self.tries.are_over();
         let (ns_max, mut ns) = (if at_once { u64::MAX } else { call.step_ns() }, 0);
         let mut needs = NODE_BYTES;
         let done = loop {
@@ -347,7 +346,7 @@ impl Dumping {
             let Some(stream) = there else { break None };
             if self.version != version {
                 if self.version != 0 {
-                    self.tries = self.tries.saturating_add(1);
+                    self.tries.fail();
                 }
                 (self.version, self.next, self.nodes) = (version, Remaining::Entries(0), 0);
                 self.kept.clear();
@@ -447,6 +446,10 @@ impl Job for Dumping {
                     return Ok(Step::More);
                 }
             }
+            if self.tries.are_many() && !at_once {
+                self.tries.begin_held();
+                return Ok(Step::Hold);
+            }
             match self.copy_some(call)? {
                 None => {
                     put_null(call.out, call.client.resp3);
@@ -495,6 +498,14 @@ impl Job for Dumping {
 
     fn asks_itself(&self) -> bool {
         self.sent.is_some()
+    }
+
+    fn only_replies(&self) -> bool {
+        self.checked.is_some() || self.sent.is_some()
+    }
+
+    fn names(&self) -> Vec<&Name> {
+        vec![&self.name]
     }
 }
 

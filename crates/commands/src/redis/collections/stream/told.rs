@@ -5,7 +5,7 @@
 //!                                                             ▲                  └── no: begun anew
 //! ```
 //!
-//! What is copied is charged before it is made. What was begun anew too often is copied in one step.
+//! What is copied is charged before it is made. What was begun anew too often goes on with its streams held.
 
 use larder_protocol::resp::HEAD_BYTES_MAX;
 use larder_store::{
@@ -20,6 +20,7 @@ use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_FRAME, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, peek_as, put_element};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_head, put_integer, put_map, put_null, put_null_array};
+use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
@@ -30,8 +31,6 @@ const PIECE_BYTES: usize = 64 << 10;
 const SMALL_PIECE_BYTES: usize = 4 << 10;
 /// Entries that are replied from where they lie, at most.
 const ENTRIES_DIRECT: usize = 2 << 10;
-/// So often what is copied may change meanwhile; then it is copied in one step.
-const TRIES_MAX: u8 = 3;
 /// What an ID takes in a reply, at most.
 const ID_BYTES: usize = 48;
 /// What a group or a consumer takes in a reply beside names, at most.
@@ -595,7 +594,6 @@ struct Part {
     start: Option<Mark>,
     /// What is copied of.
     version: u64,
-    tries: u8,
     tasks: Vec<Task>,
     /// Behind so many bytes comes how many rows there are, which are counted.
     counts_behind: Option<u64>,
@@ -611,6 +609,8 @@ struct Telling {
     reads: Option<usize>,
     resp3: bool,
     copied: bool,
+    /// Of all of them.
+    tries: Tries,
     kept: Output,
     sent: u64,
     lane: Option<Lane>,
@@ -624,7 +624,6 @@ impl Part {
             name,
             start: None,
             version: 0,
-            tries: 0,
             tasks: Vec::new(),
             counts_behind: None,
             count: 0,
@@ -682,7 +681,17 @@ impl Call<'_, '_, '_> {
     fn tell_parts(&mut self, parts: Vec<Part>, reads: Option<usize>, held: Heap) -> Done {
         let kept = Output::charged(u64::MAX, self.cx.guard.store(), 0);
         let resp3 = self.client.resp3;
-        self.work(Telling { parts, reads, resp3, copied: false, kept, sent: 0, lane: None, _held: held })
+        self.work(Telling {
+            parts,
+            reads,
+            resp3,
+            copied: false,
+            tries: Tries::default(),
+            kept,
+            sent: 0,
+            lane: None,
+            _held: held,
+        })
     }
 }
 
@@ -739,7 +748,7 @@ impl Telling {
         call: &mut Call<'_, '_, '_>,
         (ns, ns_max): (&mut u64, u64),
     ) -> Result<bool, Fail> {
-        let at_once = call.cx.guard.in_transaction() || part.tries >= TRIES_MAX;
+        let at_once = call.cx.guard.in_transaction() || self.tries.are_over();
         let ns_max = if at_once { u64::MAX } else { ns_max };
         // In a transaction nothing gives way: no more is asked for than is needed.
         let piece = if call.cx.guard.in_transaction() { SMALL_PIECE_BYTES } else { PIECE_BYTES };
@@ -805,7 +814,7 @@ impl Telling {
             self.kept.rewind(start);
             self.reads = self.reads.map(|streams| streams - 1);
             part.tasks.clear();
-            part.tries = part.tries.saturating_add(1);
+            self.tries.fail();
         }
     }
 }
@@ -840,12 +849,17 @@ impl Job for Telling {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         if !self.copied {
             // What goes on in the next turn holds on to memory: one client of a worker does at a time.
-            if !self.kept.is_empty() && self.lane.is_none() && !call.cx.guard.in_transaction() {
+            let goes_on = !self.kept.is_empty() || self.tries.are_many();
+            if goes_on && self.lane.is_none() && !call.cx.guard.in_transaction() {
                 self.lane = call.cx.room.work().take_lane();
                 if self.lane.is_none() {
                     call.spend(STEP_NS_MIN);
                     return Ok(Step::More);
                 }
+            }
+            if self.tries.are_many() && !call.cx.guard.in_transaction() {
+                self.tries.begin_held();
+                return Ok(Step::Hold);
             }
             if !self.copy_some(call)? {
                 return Ok(Step::More);
@@ -859,6 +873,14 @@ impl Job for Telling {
 
     fn asks_itself(&self) -> bool {
         self.copied
+    }
+
+    fn only_replies(&self) -> bool {
+        self.copied
+    }
+
+    fn names(&self) -> Vec<&Name> {
+        self.parts.iter().map(|part| &part.name).collect()
     }
 
     fn held_bytes(&self) -> u64 {
