@@ -81,6 +81,31 @@ fn asked(bench: &mut Bench, words: &[&str]) -> String {
     String::from_utf8(bench.turns(&mut Session::new(), &command(words)).0).unwrap()
 }
 
+/// Those are held that the names mean when all are noted, whether databases are swapped amid it or not.
+#[test]
+fn keys_are_noted_anew_where_databases_are_swapped_amid_it() {
+    for is_exec in [true, false] {
+        let mut bench = bench();
+        let (mut session, sent) = match is_exec {
+            true => (queued(&mut bench, &sets("new")), command(&["EXEC"])),
+            false => (Session::new(), pairs("MSET", MANY, "new")),
+        };
+        assert_eq!(bench.call(&mut session, &sent).0, Next::Yield);
+        // Some are noted, and not all.
+        assert_eq!(turn(&mut bench, &mut session, b"").0, Next::Yield);
+        assert_eq!(asked(&mut bench, &["SWAPDB", "0", "1"]), "+OK\r\n");
+        let mut turns = 0;
+        while !is_held(&mut bench, &format!("k{}", MANY - 1)) {
+            assert_eq!(turn(&mut bench, &mut session, b"").0, Next::Yield);
+            turns += 1;
+        }
+        assert!(is_held(&mut bench, "k0") && turns > 2, "{turns} turns");
+        let (said, _) = executed(&mut bench, &mut session);
+        assert!(said.ends_with("+OK\r\n"), "{is_exec}");
+        assert_eq!(asked(&mut bench, &["GET", "k0"]), "$3\r\nnew\r\n");
+    }
+}
+
 #[test]
 fn few_commands_are_one_step_and_many_take_turns() {
     let mut bench = bench();

@@ -122,6 +122,8 @@ struct Noting {
     db: u8,
     /// Of a command with many keys: what is left.
     rest: Option<Rest>,
+    /// What tells whether databases have been swapped since the first was noted.
+    made: Marks,
 }
 
 fn marks(call: &Call<'_, '_, '_>) -> Marks {
@@ -274,9 +276,9 @@ impl Executing {
         let names = || self.queue.commands.iter().map(|queued| queued.words - queued.name).sum::<usize>();
         let mut noting = noting.unwrap_or_else(|| {
             let keys = Keys::of(names() + watched(self.watches.as_deref()));
-            Box::new(Noting { keys, at: 0, db: self.db, rest: None })
+            Box::new(Noting { keys, at: 0, db: self.db, rest: None, made: marks(call) })
         });
-        let Noting { keys, at, db, rest } = &mut *noting;
+        let Noting { keys, at, db, rest, .. } = &mut *noting;
         let (until_ns, mut ns) = (call.step_ns(), 0);
         let commands = &self.queue.commands;
         while ns < until_ns && *at < commands.len() {
@@ -334,7 +336,7 @@ impl Executing {
         Ok(if noting.at < commands.len() + watched(self.watches.as_deref()) {
             Stage::Notes(Some(noting))
         } else {
-            Stage::Announces(Arc::new(noting.keys), marks(call))
+            Stage::Announces(Arc::new(noting.keys), noting.made)
         })
     }
 
