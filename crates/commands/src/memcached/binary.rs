@@ -34,7 +34,6 @@ use super::join::Joining;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
-use super::table::Command;
 use super::times::{self, Times};
 use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
@@ -92,32 +91,6 @@ struct Turn<'x, 'a, 'c, 'w> {
     again_at: usize,
 }
 
-impl Turn<'_, '_, '_, '_> {
-    /// The commands of batches so far have ended: they are counted, if this receive is measured.
-    #[inline(always)]
-    fn end_batches(&mut self) {
-        if self.times.measures() {
-            self.times.end_batch(self.cx);
-        }
-    }
-
-    /// What was done since the last command ended is no command's, or that of one that is counted.
-    #[inline(always)]
-    fn pass_time(&mut self) {
-        if self.times.measures() {
-            self.times.pass(self.cx);
-        }
-    }
-
-    /// A command ends that was in no batch: it is counted, if this receive is measured.
-    #[inline(always)]
-    fn end_one(&mut self, row: &Command) {
-        if self.times.measures() {
-            self.times.end_one(self.cx, row);
-        }
-    }
-}
-
 impl Conversation {
     /// A conversation of a client that has to say who it is.
     pub fn of_stranger(stranger: Stranger) -> Conversation {
@@ -164,7 +137,7 @@ impl Conversation {
         let mut turn = Turn { cx, shared, out, reader, tally: Tally::default(), times, again_at: 0 };
         let next = self.steps(&mut turn);
         let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
-        turn.end_batches();
+        turn.times.batch_ends(turn.cx);
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
@@ -244,7 +217,7 @@ impl Conversation {
                     return Some(Next::Receive);
                 }
                 self.state = State::Ready;
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 None
             }
             State::Upload { .. } => self.upload(turn),
@@ -254,13 +227,13 @@ impl Conversation {
                     return Some(Next::Yield);
                 }
                 self.state = State::Ready;
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 None
             }
             State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
                 Step::Done => {
                     self.state = State::Ready;
-                    turn.pass_time();
+                    turn.times.passes(turn.cx);
                     None
                 }
                 Step::Full => Some(Next::Flush),
@@ -308,12 +281,12 @@ impl Conversation {
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
-                turn.end_batches();
+                turn.times.batch_ends(turn.cx);
                 // What is not staged is not asked again.
                 let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
                 let next = room.for_the_last_time(|| self.event(turn, event));
                 turn.cx.guard.ask_again(again);
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 turn.again_at = turn.reader.at;
                 next
             }

@@ -37,7 +37,7 @@ use super::meta;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
-use super::table::{Command, line_command, row_of_meta};
+use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
 use super::times::{self, Times};
 use super::told::Before;
@@ -119,30 +119,6 @@ impl Turn<'_, '_, '_, '_> {
         let done = room.for_the_last_time(|| f(self));
         self.cx.guard.ask_again(again);
         done
-    }
-
-    /// The commands of batches so far have ended: they are counted, if this receive is measured.
-    #[inline(always)]
-    fn end_batches(&mut self) {
-        if self.times.measures() {
-            self.times.end_batch(self.cx);
-        }
-    }
-
-    /// What was done since the last command ended is no command's, or that of one that is counted.
-    #[inline(always)]
-    fn pass_time(&mut self) {
-        if self.times.measures() {
-            self.times.pass(self.cx);
-        }
-    }
-
-    /// A command ends that was in no batch: it is counted, if this receive is measured.
-    #[inline(always)]
-    fn end_one(&mut self, row: &Command) {
-        if self.times.measures() {
-            self.times.end_one(self.cx, row);
-        }
     }
 
     /// A key was asked for: it may be sampled.
@@ -243,7 +219,7 @@ impl Conversation {
         };
         let next = self.steps(&mut turn);
         let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
-        turn.end_batches();
+        turn.times.batch_ends(turn.cx);
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
@@ -370,7 +346,7 @@ impl Conversation {
                     Some(feed) => {
                         turn.reader.at += feed + 1;
                         self.state = State::Ready;
-                        turn.pass_time();
+                        turn.times.passes(turn.cx);
                         None
                     }
                     None => {
@@ -389,7 +365,7 @@ impl Conversation {
                 }
                 turn.out.put(reply.unwrap_or_default());
                 self.state = State::Ready;
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 None
             }
             State::Upload { .. } => self.upload(turn),
@@ -399,13 +375,13 @@ impl Conversation {
                     return Some(Next::Yield);
                 }
                 self.state = State::Ready;
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 None
             }
             State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
                 Step::Done => {
                     self.state = State::Ready;
-                    turn.pass_time();
+                    turn.times.passes(turn.cx);
                     None
                 }
                 Step::Full => Some(Next::Flush),
@@ -445,7 +421,7 @@ impl Conversation {
             return Some(Next::Flush);
         }
         if keys.is_none() && turn.runs {
-            turn.end_batches();
+            turn.times.batch_ends(turn.cx);
             let next = self.run(turn);
             if turn.times.measures() {
                 turn.times.end_run(turn.cx);
@@ -498,7 +474,7 @@ impl Conversation {
             return Some(Next::Flush);
         }
         if std::mem::take(&mut turn.skips) {
-            turn.end_batches();
+            turn.times.batch_ends(turn.cx);
             let ended = turn.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
             self.state = if ended { State::Ready } else { State::Skip };
             return None;
@@ -512,10 +488,10 @@ impl Conversation {
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
-                turn.end_batches();
+                turn.times.batch_ends(turn.cx);
                 // What is not staged is not asked again.
                 let next = turn.once(|turn| self.event(turn, event));
-                turn.pass_time();
+                turn.times.passes(turn.cx);
                 turn.again_at = turn.reader.at;
                 next
             }
@@ -594,7 +570,7 @@ impl Conversation {
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);
         let words_ns = copying_ns(text.len() as u64);
         turn.cx.spend(turn.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
-        turn.end_one(row);
+        turn.times.one_ends(turn.cx, row);
         if noreply && !matches!(flow, Flow::Dump(_)) {
             turn.out.rewind(mark);
         }
@@ -617,7 +593,7 @@ impl Conversation {
     fn meta(&mut self, turn: &mut Turn<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
         if meta.verb == MetaVerb::Noop {
             turn.out.put(b"MN\r\n");
-            return turn.end_one(row_of_meta(meta.verb));
+            return turn.times.one_ends(turn.cx, row_of_meta(meta.verb));
         }
         let block_bytes = if meta.verb == MetaVerb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
         let mut room = [0; KEY_BYTES_MAX];
@@ -640,7 +616,7 @@ impl Conversation {
             let hint = turn.cx.guard.prefetch_bucket(&key);
             let before = Before::look(turn.cx, key.bytes());
             turn.meta(&key, &hint, meta, &[]);
-            turn.end_one(row_of_meta(meta.verb));
+            turn.times.one_ends(turn.cx, row_of_meta(meta.verb));
             turn.done_key(&key, || verb_of_meta(meta.verb));
             return before.tell(turn.cx, row_of_meta(meta.verb), key.bytes());
         }

@@ -71,10 +71,34 @@ impl Times {
         Times { meter, run: [0; RUN_ROWS.len()] }
     }
 
-    /// This receive is measured: only then the others are to be called.
+    /// This receive is measured: only then the calls that are cold are to be made.
     #[inline(always)]
     pub fn measures(&self) -> bool {
         self.meter.measures()
+    }
+
+    /// The commands of batches so far have ended: they are counted, if this receive is measured.
+    #[inline(always)]
+    pub fn batch_ends(&mut self, cx: &Context<'_, '_>) {
+        if self.measures() {
+            self.end_batch(cx);
+        }
+    }
+
+    /// What was done since the last command ended is no command's, or that of one that is counted.
+    #[inline(always)]
+    pub fn passes(&mut self, cx: &Context<'_, '_>) {
+        if self.measures() {
+            self.pass(cx);
+        }
+    }
+
+    /// A command ends that was neither in a batch nor in a run: it is counted, if this receive is measured.
+    #[inline(always)]
+    pub fn one_ends(&mut self, cx: &Context<'_, '_>, row: &Command) {
+        if self.measures() {
+            self.end_one(cx, row);
+        }
     }
 
     /// A command of a batch comes.
@@ -90,10 +114,9 @@ impl Times {
         }
     }
 
-    /// The commands of batches so far have ended.
     #[cold]
     #[inline(never)]
-    pub fn end_batch(&mut self, cx: &Context<'_, '_>) {
+    fn end_batch(&mut self, cx: &Context<'_, '_>) {
         if self.meter.has_calls() {
             self.settle(cx, None);
         }
@@ -108,10 +131,9 @@ impl Times {
         }
     }
 
-    /// What has passed since the last look at the clock is no command's, or that of one that is counted.
     #[cold]
     #[inline(never)]
-    pub fn pass(&mut self, cx: &Context<'_, '_>) {
+    fn pass(&mut self, cx: &Context<'_, '_>) {
         let _ = self.meter.lap(cx.host);
     }
 
@@ -119,10 +141,10 @@ impl Times {
         self.meter.settle(&cx.counters.memcached, next, || cx.host.clock_us());
     }
 
-    /// A command ends that was neither in a batch nor in a run: what has passed since these ended is its own.
+    /// What has passed since the commands of batches and runs ended is the command's own.
     #[cold]
     #[inline(never)]
-    pub fn end_one(&mut self, cx: &Context<'_, '_>, row: &Command) {
+    fn end_one(&mut self, cx: &Context<'_, '_>, row: &Command) {
         if let Some(us) = self.meter.lap(cx.host) {
             let row = number(row.name);
             cx.counters.memcached.called(row, 1);

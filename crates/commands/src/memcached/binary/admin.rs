@@ -42,7 +42,7 @@ impl Conversation {
                     if turn.times.measures()
                         && let Some(row) = row_of(frame.opcode.verb)
                     {
-                        turn.end_one(row);
+                        turn.times.one_ends(turn.cx, row);
                     }
                     next
                 } else {

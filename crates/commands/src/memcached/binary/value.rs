@@ -90,7 +90,7 @@ impl Conversation {
         }
         if let State::Upload { upload, value_bytes, purpose, .. } = std::mem::take(&mut self.state) {
             publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
-            turn.end_one(purpose.row());
+            turn.times.one_ends(turn.cx, purpose.row());
         }
         None
     }
@@ -126,7 +126,7 @@ impl Conversation {
             let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
             room.for_the_last_time(|| gathering.finish(turn.cx, turn.out, &mut turn.tally));
             turn.cx.guard.ask_again(again);
-            turn.end_one(row);
+            turn.times.one_ends(turn.cx, row);
             turn.again_at = turn.reader.at;
         }
         None

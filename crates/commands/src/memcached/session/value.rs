@@ -87,7 +87,7 @@ impl Conversation {
                 }
                 let asked = purpose.asked(cx.now(), key, u64::from(value_bytes));
                 before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
-                turn.end_one(purpose.row());
+                turn.times.one_ends(turn.cx, purpose.row());
             }
             Block::Bad => {
                 turn.reader.at += left as usize;
@@ -130,7 +130,7 @@ impl Conversation {
             Err(next) => return next,
             Ok(State::Upload { upload, value_bytes, purpose, .. }) => {
                 publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
-                turn.end_one(purpose.row());
+                turn.times.one_ends(turn.cx, purpose.row());
             }
             Ok(_) => {}
         }
@@ -165,7 +165,7 @@ impl Conversation {
                 let row = gathering.purpose.row();
                 // What was gathered is not asked again.
                 turn.once(|turn| gathering.finish(turn.cx, turn.out, &mut turn.tally));
-                turn.end_one(row);
+                turn.times.one_ends(turn.cx, row);
                 turn.again_at = turn.reader.at;
             }
             Ok(_) => {}
