@@ -16,7 +16,7 @@ use larder_protocol::binary::{self, Frame};
 use larder_protocol::classic::{Fetch, Request, StoreVerb};
 use larder_protocol::meta;
 
-use super::table::{Command, number};
+use super::table::{Command, number, row_of_store};
 use crate::core::calls::{Meter, RowId};
 use crate::core::context::Context;
 
@@ -25,10 +25,6 @@ const GETS: RowId = number("gets");
 const GAT: RowId = number("gat");
 const GATS: RowId = number("gats");
 const SET: RowId = number("set");
-const ADD: RowId = number("add");
-const REPLACE: RowId = number("replace");
-const APPEND: RowId = number("append");
-const PREPEND: RowId = number("prepend");
 const CAS: RowId = number("cas");
 const DELETE: RowId = number("delete");
 const INCR: RowId = number("incr");
@@ -189,15 +185,10 @@ pub(super) fn of_request(request: &Request<'_>) -> RowId {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn of_store(verb: StoreVerb) -> RowId {
-    match verb {
-        StoreVerb::Set => SET,
-        StoreVerb::Add => ADD,
-        StoreVerb::Replace => REPLACE,
-        StoreVerb::Append => APPEND,
-        StoreVerb::Prepend => PREPEND,
-        StoreVerb::Cas => CAS,
-    }
+    number(row_of_store(verb).name)
 }
 
 fn of_meta(verb: meta::Verb) -> RowId {
