@@ -44,7 +44,11 @@ impl OfType {
     }
 }
 
-fn name_of(kind: Type) -> &'static str {
+/// The type of a string, in Redis's words.
+pub(crate) const STRING: &str = "string";
+
+/// The type of a collection.
+pub(crate) fn name_of(kind: Type) -> &'static str {
     match kind {
         Type::Hash => "hash",
         Type::Set => "set",
@@ -63,7 +67,7 @@ pub(crate) fn of_types(shared: &Shared, store: &Store) -> [OfType; TYPES] {
     let bytes = totals.item_bytes.saturating_add(store.long_key_bytes());
     let seen = shared.traffic.items.ages().map(|ages| ages.largest_string_bytes);
     let string = OfType {
-        name: "string",
+        name: STRING,
         items: strings,
         elements: strings,
         bytes: bytes.saturating_sub(all(|of| of.bytes)),

@@ -3,6 +3,7 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Collection, Element, Item, Type, Value};
 
+use crate::core::figures::types::{STRING, name_of};
 use crate::core::findings::{self, About};
 use crate::redis::call::{Call, few_names, integer, is, next};
 use crate::redis::collections::COMPARE_NS;
@@ -166,20 +167,6 @@ pub(crate) fn type_of(item: &Item<'_>) -> &'static str {
 
 /// What it takes to add what the store's classes have counted.
 const TOTALS_NS: u64 = 2_000;
-
-/// The type of a string.
-pub(crate) const STRING: &str = "string";
-
-/// The type of a collection.
-pub(crate) const fn name_of(kind: Type) -> &'static str {
-    match kind {
-        Type::Hash => "hash",
-        Type::Set => "set",
-        Type::SortedSet => "zset",
-        Type::List => "list",
-        Type::Stream => "stream",
-    }
-}
 
 fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done {
     let key = call.key(args.next().unwrap_or_default());

@@ -12,12 +12,13 @@ use larder_protocol::resp::{HEAD_BYTES_MAX, write_bulk_head};
 use larder_store::{Database, Guard, Item, Millis, Type, Value};
 
 use crate::core::context::Context;
+use crate::core::figures::types::{STRING, name_of};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::{Call, is};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::object::{STRING, name_of, type_of};
+use crate::redis::keys::object::type_of;
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
