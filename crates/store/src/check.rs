@@ -9,7 +9,7 @@ use crate::index::PAGE_BYTES;
 use crate::item::{Header, RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
-use crate::types::{Counted, TypeCounts};
+use crate::types::TypeCounts;
 use crate::worker::{Guard, chunk_facts, class_of};
 use crate::{Key, Store};
 use std::collections::HashMap;
@@ -57,8 +57,10 @@ impl Store {
                 let facts = chunk_facts(&self.arena, location);
                 items[class_of(&self.arena, raw.header(), location).0 as usize] += 1;
                 assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
-                // SAFETY: the store is at rest.
-                types.exchange(None, unsafe { Counted::by(raw, raw.header()) });
+                if raw.header().is_collection() {
+                    // SAFETY: the store is at rest.
+                    unsafe { types.add(raw, 1) };
+                }
                 // SAFETY: the store is at rest.
                 keys_beside += key_heap_bytes(unsafe { raw.key() }.len()) as u64;
                 let hash = self.hash_at(location);

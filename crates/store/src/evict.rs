@@ -31,7 +31,6 @@ use crate::item::{EXPIRY, FETCHED, Header, RawItem};
 use crate::large::Large;
 use crate::owner::{judged_at, owner_at};
 use crate::sync::atomic::Ordering;
-use crate::types::Counted;
 use crate::worker::{Local, class_of};
 use crate::{Eviction, Millis, Store, access};
 
@@ -205,9 +204,9 @@ impl Local {
         if number != 0 {
             counters.database(number).add(-1);
         }
-        // SAFETY: as above, and nobody has retired it.
-        if let Some(counted) = unsafe { Counted::by(item, header) } {
-            counters.types.exchange(Some(counted), None);
+        if header.is_collection() {
+            // SAFETY: as above, and nobody has retired it.
+            unsafe { counters.types.add(item, -1) };
         }
         self.retire(store, location);
     }

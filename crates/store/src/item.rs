@@ -12,11 +12,12 @@
 //!
 //! Key, value and flags never change after the item was published. The header's marks and version
 //! and the expiry are atomic words, changed in place under the home bucket's lock (`FETCHED` by
-//! any reader). `header.rs` draws the header, `fill.rs` writes what is behind it.
+//! any reader). `header.rs` draws the header, `fill.rs` writes what is behind it, `sizes.rs` says how large a collection is.
 
 mod fill;
 mod header;
 mod shape;
+mod sizes;
 
 pub(crate) use header::{
     DRAFT_LARGE, EXPIRY, EXTENSION, FETCHED, FLAGS, Header, KEY_BINARY, Kind, STALE, TOKEN_SENT,
@@ -24,7 +25,7 @@ pub(crate) use header::{
 pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
-use crate::collection::{HEAD_BYTES, Leaf, ROOT_BYTES, Root, leaf_bytes, leaf_entries};
+use crate::collection::{HEAD_BYTES, Leaf, Root, leaf_bytes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use header::{KEY_LONG, KEY_SHIFT};
 use shape::key_room;
@@ -303,47 +304,9 @@ impl RawItem {
     }
 
     /// Bytes before the leaf of a collection with this header, or before its root.
+    #[inline]
     fn leaf_offset(self, header: Header) -> usize {
         (header.body_offset() + key_room(self.key_bytes(header))).next_multiple_of(8)
-    }
-
-    /// Bytes of the leaf, or of the root, of a collection with this header.
-    ///
-    /// # Safety
-    /// As for [`RawItem::leaf`].
-    pub(crate) unsafe fn leaf_bytes(self, header: Header) -> usize {
-        debug_assert!(header.is_collection());
-        if header.is_tree() {
-            return ROOT_BYTES;
-        }
-        // SAFETY: as for `leaf`.
-        leaf_bytes(unsafe { self.0.add(self.leaf_offset(header)).cast::<[u8; HEAD_BYTES]>().read() })
-    }
-
-    /// Bytes of a collection with this header, all of its chunk.
-    ///
-    /// # Safety
-    /// As for [`RawItem::leaf`].
-    pub(crate) unsafe fn collection_bytes(self, header: Header) -> usize {
-        // SAFETY: the caller's promise.
-        self.leaf_offset(header) + unsafe { self.leaf_bytes(header) }
-    }
-
-    /// Elements of a collection with this header, and bytes of all that it has, its key with them.
-    ///
-    /// # Safety
-    /// As for [`RawItem::leaf`], or for [`RawItem::root`].
-    pub(crate) unsafe fn collection_sizes(self, header: Header) -> (u64, u64) {
-        let at = self.leaf_offset(header);
-        let own = (at + key_heap_bytes(self.key_bytes(header))) as u64;
-        if header.is_tree() {
-            // SAFETY: a tree: the caller's promise.
-            let root = unsafe { self.root(header) };
-            return (root.elements, own + ROOT_BYTES as u64 + root.bytes);
-        }
-        // SAFETY: its leaf is there, and begins with a head: the caller's promise.
-        let head = unsafe { self.0.add(at).cast::<[u8; HEAD_BYTES]>().read() };
-        (leaf_entries(head) as u64, own + leaf_bytes(head) as u64)
     }
 
     /// Bytes of a whole item, from the header.

@@ -5,48 +5,20 @@
 //! change none of it. [`Store::check`] counts all anew and compares.
 //!
 //! Sizes are counted by doublings, with their sums: whatever goes, the largest is known within its doubling, and exactly where it
-//! is alone in it. A write of a collection adds to two sums, or to eight numbers where it passes a doubling of both sizes; a
-//! write of a string looks at a header that it has at hand, or at nothing.
+//! is alone in it. A write of a collection compares the heads of two leaves, which are the same where a value takes the place of
+//! one as long. Else it adds to two sums at most, or to eight numbers where it passes a doubling of both sizes, another form, or
+//! another time. A write of a string looks at a header that it has at hand, or at nothing.
 
 use crate::Store;
 use crate::collection::Type;
 use crate::counters::Counter;
-use crate::item::{Header, RawItem};
+use crate::item::RawItem;
 
 /// Types of collections, each in the place of its number less one.
 const TYPES: [Type; 5] = [Type::Hash, Type::Set, Type::SortedSet, Type::List, Type::Stream];
 
 /// Doublings of sizes: no arena has the last.
 const DOUBLINGS: usize = 40;
-
-/// What a collection is counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counted {
-    kind: Type,
-    elements: u64,
-    bytes: u64,
-}
-
-impl Counted {
-    /// What an item with this header is counted by; none if it is no collection.
-    ///
-    /// # Safety
-    /// As for [`RawItem::new`]. If it is a collection, it has its leaf or its root, and its key.
-    #[inline(always)]
-    pub(crate) unsafe fn by(item: RawItem, header: Header) -> Option<Counted> {
-        // SAFETY: the caller's promise, of a collection.
-        header.is_collection().then(|| unsafe { Counted::of(item, header) })
-    }
-
-    /// # Safety
-    /// As for [`Counted::by`], of a collection.
-    #[inline(never)]
-    unsafe fn of(item: RawItem, header: Header) -> Counted {
-        // SAFETY: the caller's promise.
-        let (elements, bytes) = unsafe { item.collection_sizes(header) };
-        Counted { kind: Type::of_form(header.form()), elements, bytes }
-    }
-}
 
 /// How many there are of each doubling of a size, and the sum of their sizes.
 #[derive(Debug)]
@@ -59,7 +31,7 @@ impl Default for Sizes {
 }
 
 fn doubling(size: u64) -> usize {
-    (size.max(1).ilog2() as usize).min(DOUBLINGS - 1)
+    ((size | 1).ilog2() as usize).min(DOUBLINGS - 1)
 }
 
 impl Sizes {
@@ -82,6 +54,7 @@ impl Sizes {
         sum.add(n * size as i64);
     }
 
+    #[inline(always)]
     fn change(&self, was: u64, is: u64) {
         if was == is {
             return;
@@ -111,24 +84,40 @@ impl TypeCounts {
         &self.0[kind as usize - 1]
     }
 
-    /// One takes the place of another, comes, or goes. Only the owning thread.
+    /// A collection comes (1), or goes (-1). Only the owning thread.
+    ///
+    /// # Safety
+    /// As for [`RawItem::collection_sizes`].
     #[inline(never)]
-    pub(crate) fn exchange(&self, was: Option<Counted>, is: Option<Counted>) {
-        match (was, is) {
-            (Some(was), Some(is)) if was.kind == is.kind => {
-                let count = self.of(is.kind);
-                count.elements.change(was.elements, is.elements);
-                count.bytes.change(was.bytes, is.bytes);
+    pub(crate) unsafe fn add(&self, item: RawItem, n: i64) {
+        let header = item.header();
+        // SAFETY: the caller's promise.
+        let (elements, bytes) = unsafe { item.collection_sizes(header) };
+        let count = self.of(Type::of_form(header.form()));
+        count.elements.add(elements, n);
+        count.bytes.add(bytes, n);
+    }
+
+    /// A collection has taken the place of another of its key. Only the owning thread.
+    ///
+    /// # Safety
+    /// As for [`RawItem::collection_sizes`], of both.
+    #[inline(never)]
+    pub(crate) unsafe fn replace(&self, was: RawItem, is: RawItem) {
+        let header = is.header();
+        if !header.is_laid_out_as(was.header()) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.add(was, -1);
+                self.add(is, 1);
             }
-            _ => {
-                for (counted, n) in [(was, -1), (is, 1)] {
-                    if let Some(Counted { kind, elements, bytes }) = counted {
-                        self.of(kind).elements.add(elements, n);
-                        self.of(kind).bytes.add(bytes, n);
-                    }
-                }
-            }
+            return;
         }
+        // SAFETY: the caller's promise.
+        let Some([was, is]) = (unsafe { is.changed_sizes(was, header) }) else { return };
+        let count = self.of(Type::of_form(header.form()));
+        count.elements.change(was.0, is.0);
+        count.bytes.change(was.1, is.1);
     }
 }
 
@@ -218,7 +207,7 @@ impl Store {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-    use crate::{Attributes, Config, End, Expect};
+    use crate::{Attributes, Config, End, Expect, Fields, Lasting};
 
     const NOW: u64 = 1_700_000_000_000;
 
@@ -287,5 +276,59 @@ mod tests {
         assert_eq!((told(Type::Set), told(Type::List)), ((0, 0, 0), (0, 0, 0)));
         drop((worker, other));
         store.check();
+    }
+
+    /// With a key whose length the header says, one whose length the extension says, and one on the heap.
+    #[test]
+    fn a_collection_that_takes_the_place_of_another_is_counted_by_what_it_has() {
+        let names: [&[u8]; 3] = [b"hash", &[b'k'; 300], &[b'k'; 9 << 10]];
+        let fields: Vec<Vec<u8>> = (0..1000).map(|n| format!("field {n}").into_bytes()).collect();
+        for name in names {
+            let store = Store::new(Config { memory_bytes: 32 << 20, ..Config::default() }).unwrap();
+            let mut worker = store.worker().unwrap();
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(name);
+            let bytes_of = |guard: &mut crate::Guard<'_>, elements: u64| {
+                let bytes = guard.peek(&key).hit().expect("it is there").item_bytes();
+                let kind = Type::Hash;
+                let (largest_bytes, most_elements) = (bytes, elements);
+                let only = TypeTotals { kind, items: 1, elements, bytes, largest_bytes, most_elements };
+                assert_eq!(store.type_totals()[kind as usize - 1], only);
+                bytes
+            };
+            let set = |guard: &mut crate::Guard<'_>, n: usize, value: &[u8]| {
+                guard.hash_set(&key, fields[..n].iter().map(|field| (&field[..], value))).unwrap();
+            };
+            set(&mut guard, 1, b"value");
+            let bytes = bytes_of(&mut guard, 1);
+            set(&mut guard, 1, b"other");
+            assert_eq!(bytes_of(&mut guard, 1), bytes, "as long");
+            set(&mut guard, 1, b"a longer value");
+            assert!(bytes_of(&mut guard, 1) > bytes);
+            set(&mut guard, 3, b"value");
+            bytes_of(&mut guard, 3);
+            // A field expires, then the hash does, then no field any more.
+            let pair = [(&fields[0][..], &b"value"[..])].into_iter();
+            guard.hash_set_lasting(&key, pair, Fields::Any, Lasting::Until(NOW + 60_000)).unwrap();
+            bytes_of(&mut guard, 3);
+            guard.touch(&key, NOW + 90_000).unwrap();
+            bytes_of(&mut guard, 3);
+            set(&mut guard, 3, b"value");
+            bytes_of(&mut guard, 3);
+            // A tree, and a leaf again.
+            set(&mut guard, 1000, b"value");
+            bytes_of(&mut guard, 1000);
+            set(&mut guard, 1, b"other");
+            bytes_of(&mut guard, 1000);
+            set(&mut guard, 1, b"a longer value");
+            bytes_of(&mut guard, 1000);
+            guard.remove_named(&key, Type::Hash, fields[2..].iter().map(Vec::as_slice)).unwrap();
+            bytes_of(&mut guard, 2);
+            guard.delete(&key, Expect::Present).unwrap();
+            assert_eq!(store.type_totals()[Type::Hash as usize - 1].items, 0);
+            drop(guard);
+            drop(worker);
+            store.check();
+        }
     }
 }

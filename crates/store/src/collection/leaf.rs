@@ -59,6 +59,7 @@ pub(super) struct Head {
 }
 
 impl Head {
+    #[inline]
     fn read(bytes: [u8; HEAD_BYTES]) -> Head {
         let word = u64::from_le_bytes(bytes);
         let shape = (word >> 32) as u32;
@@ -87,6 +88,7 @@ impl Head {
     }
 
     /// Bytes of the whole leaf.
+    #[inline]
     pub(super) fn leaf_bytes(&self) -> usize {
         let each = match self.kind {
             // Without times the width is 0.
@@ -107,6 +109,7 @@ pub(crate) fn leaf_bytes(head: [u8; HEAD_BYTES]) -> usize {
 }
 
 /// Entries of the leaf that begins with these; of one of a members tree, too.
+#[inline]
 pub(crate) fn leaf_entries(head: [u8; HEAD_BYTES]) -> usize {
     usize::from(u16::from_le_bytes([head[0], head[1]]))
 }

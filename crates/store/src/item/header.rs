@@ -108,6 +108,12 @@ impl Header {
     pub(crate) fn is_timed(self) -> bool {
         self.is_collection() && self.form() & FORM_TIMED != 0
     }
+    /// Two collections of one key with these headers are of one form, and their leaves or roots begin at the same place.
+    #[inline(always)]
+    pub(crate) fn is_laid_out_as(self, other: Header) -> bool {
+        debug_assert!(self.is_collection() && other.is_collection());
+        (self.0 ^ other.0) & (EXPIRY | FLAGS | EXTENSION | FORM_MASK) == 0
+    }
     /// The form of a hash of this form a field of which expires.
     pub(crate) fn form_timed(form: u16) -> u16 {
         form | FORM_TIMED

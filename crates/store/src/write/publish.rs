@@ -48,7 +48,6 @@ use crate::expect::check;
 use crate::index::{Index, Locked, Place};
 use crate::item::{FETCHED, Header, Kind, RawItem, earlier, token};
 use crate::large::Large;
-use crate::types::Counted;
 use crate::worker::{Guard, class_of};
 use crate::{Expect, Key, Millis, Refusal, Stored};
 
@@ -160,12 +159,11 @@ pub(crate) struct Old<'s> {
 }
 
 impl Old<'_> {
-    /// What it was counted by, if it is a collection.
+    /// The item, if it is a collection.
     #[inline(always)]
-    fn counted(&self) -> Option<Counted> {
+    fn collection(&self) -> Option<RawItem> {
         match self.proved {
-            // SAFETY: it was its key's until a moment ago, in this epoch.
-            Proved::Nothing => unsafe { Counted::by(self.raw, self.raw.header()) },
+            Proved::Nothing => self.raw.header().is_collection().then_some(self.raw),
             Proved::Whole(_) | Proved::Simple { .. } => None,
         }
     }
@@ -258,7 +256,6 @@ impl Guard<'_> {
             store.arena.note_expiry(chunk, expires_at);
         }
         // 7. The old item.
-        let old_type = old.as_ref().and_then(Old::counted);
         let was = old.as_ref().map(|old| self.retire_old(old, key, class));
         // 8. The counts. What has the same key is of the same database.
         if was != Some(class) {
@@ -269,10 +266,15 @@ impl Guard<'_> {
             }
             self.counters.class(class).items.add(1);
         }
-        if old_type.is_some() || matches!(becomes, Becomes::Collection(_)) {
-            // SAFETY: published in this epoch: it is there, whatever has become of its key since.
-            let new_type = unsafe { Counted::by(raw, raw.header()) };
-            self.counters.types.exchange(old_type, new_type);
+        let types = &self.counters.types;
+        // SAFETY: published in this epoch, or its key's until a moment ago: both are there, whatever has become of the key.
+        unsafe {
+            match (old.as_ref().and_then(Old::collection), becomes) {
+                (Some(was), Becomes::Collection(_)) => types.replace(was, raw),
+                (Some(was), _) => types.add(was, -1),
+                (None, Becomes::Collection(_)) => types.add(raw, 1),
+                (None, _) => {}
+            }
         }
         self.counters.items_stored.add(i64::from(!copy));
         // 9. A new key.
