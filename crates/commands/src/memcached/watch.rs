@@ -18,8 +18,9 @@ const SENT_BYTES: u64 = 64 << 10;
 /// Between two looks whether a socket takes more.
 const LOOK_MS: Millis = 50;
 
-/// What can be watched. The last ones memcached accepts, too, and tells nothing of: there is no proxy here, no page is
-/// moved between classes by itself, and commands are told as what they do.
+/// What can be watched. Larder accepts the last five, as memcached does, and writes no line of them: it has no proxy, it
+/// tells commands by what they do (memcached writes no line of `rawcmds` either), and spans that move between classes are
+/// counted (`larder_spans_moved_total`), not told one by one.
 const STREAMS: &[(&[u8], u32)] = &[
     (b"fetchers", stream::FETCHERS),
     (b"mutations", stream::MUTATIONS),
