@@ -8,7 +8,8 @@ usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--p
                                                                             the server beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads
        cargo xtask bench collections [MILLIONS]                             collections of up to so many elements (10), and streams
-       cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind";
+       cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind
+       cargo xtask bench instructions --watching [get|set|GET|SET…]         what samples of traffic add to it";
 
 /// Runs the benchmark that `args` (the words behind `bench`) name. Its output goes to the terminal.
 ///

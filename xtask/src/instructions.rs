@@ -10,12 +10,16 @@
 //! request. The figure is the median of five such pairs. The server's clock stands still, and the kernel's instructions are not
 //! counted. The figures of two binaries on one machine are within 1 % of each other unless their code differs, whatever else the
 //! machine does. No time is as steady.
+//!
+//! `--watching` counts a pair instead: the release binary beside one in which runs of requests sample and follow no keys. Both hash
+//! with one seed, so that they do the same otherwise, and a difference of one instruction is one. Samples themselves are not
+//! counted: there are a few thousand a second, however many requests come.
 
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, run, target};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -31,6 +35,8 @@ const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How far the figure of a binary may be above another's without counting as slower.
 const TOLERANCE: f64 = 1.01;
+/// What sampling and following keys may add to a request of these kinds.
+const WATCHED: [(&str, f64); 4] = [("get", 4.0), ("set", 6.0), ("GET", 4.0), ("SET", 6.0)];
 
 /// A kind of request.
 struct Kind {
@@ -177,8 +183,13 @@ const FULL_MB: &str = "16";
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
 
 /// Measures the release binary, and `--base BINARY` beside it, for all kinds of requests or the named ones. Fails if a figure is
-/// more than 1 % above the base's.
+/// more than 1 % above the base's. `--watching` measures what sampling and following keys adds.
 pub fn instructions(arguments: &[String]) -> Outcome {
+    if let [option, names @ ..] = arguments
+        && option == "--watching"
+    {
+        return watching(names);
+    }
     let (base, names) = match arguments {
         [option, path, names @ ..] if option == "--base" => (Some(Path::new(path)), names),
         names => (None, names),
@@ -186,7 +197,7 @@ pub fn instructions(arguments: &[String]) -> Outcome {
     if let Some(unknown) = names.iter().find(|name| KINDS.iter().all(|kind| kind.name != **name)) {
         let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         return Err(format!(
-            "{unknown}: usage: cargo xtask bench instructions [--base BINARY] [KIND…], of {}",
+            "{unknown}: usage: cargo xtask bench instructions [--base BINARY | --watching] [KIND…], of {}",
             known.join(", ")
         ));
     }
@@ -210,6 +221,43 @@ pub fn instructions(arguments: &[String]) -> Outcome {
     } else {
         Err(format!("more instructions than before: {}", slower.join(", ")))
     }
+}
+
+/// Measures the kinds of [`WATCHED`], or those of them that are named, with and without samples of traffic. Fails if one takes more
+/// than it may.
+fn watching(names: &[String]) -> Outcome {
+    if let Some(unknown) = names.iter().find(|name| WATCHED.iter().all(|(kind, _)| kind != name)) {
+        let known: Vec<&str> = WATCHED.iter().map(|(kind, _)| *kind).collect();
+        return Err(format!("{unknown}: with --watching there are {}", known.join(", ")));
+    }
+    debian(&[("valgrind", "valgrind")])?;
+    let (with, without) = (built_as("counted")?, built_as("unwatched")?);
+    println!("{:<14} {:>12} {:>12} {:>8} {:>8}", "request", "with", "without", "more", "at most");
+    let mut over = Vec::new();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
+    for (name, most) in WATCHED.into_iter().filter(|(name, _)| wanted(name)) {
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else { continue };
+        let (with, without) = (per_request(&with, kind)?, per_request(&without, kind)?);
+        let more = with - without;
+        println!("{name:<14} {with:>12.1} {without:>12.1} {more:>8.1} {most:>8.1}");
+        if more > most {
+            over.push(name);
+        }
+    }
+    if over.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("watching costs more instructions than it may: {}", over.join(", ")))
+    }
+}
+
+/// The release binary with a feature of the server, in a folder of its own.
+fn built_as(feature: &str) -> Outcome<PathBuf> {
+    let (features, folder) = (format!("larder-server/{feature}"), target().join(feature));
+    let mut build = cargo(&["build", "--release", "--package", "larder", "--features", &features]);
+    build.arg("--target-dir").arg(&folder);
+    run(build)?;
+    Ok(folder.join("release/larder"))
 }
 
 /// The median of several rounds: each server hashes with a seed of its own, which changes the figure by a per cent.
@@ -347,6 +395,13 @@ mod tests {
                 assert_eq!(lines.next(), None, "{request:?}");
             }
         }
+    }
+
+    /// What is promised names kinds that exist, and only those that are promised are taken.
+    #[test]
+    fn kinds_that_are_watched_are_kinds() {
+        assert!(WATCHED.iter().all(|(name, _)| KINDS.iter().any(|kind| kind.name == *name)));
+        assert!(watching(&["get".to_owned(), "HGET".to_owned()]).unwrap_err().contains("HGET"));
     }
 
     /// No list is empty at the end, and no growing collection becomes so large that requests do another kind of work.

@@ -346,14 +346,20 @@ fn start_workers<S: Stream + AsFd + Send + 'static>(
     Ok((threads, arrivals))
 }
 
-fn store_config(config: &Config) -> larder_store::Config {
+/// The seed of the store's hashes: random, so that no client can choose keys that collide. Builds that are compared by their
+/// instructions have one seed.
+fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
+    if cfg!(feature = "counted") { 1 } else { std::hash::RandomState::new().build_hasher().finish() }
+}
+
+fn store_config(config: &Config) -> larder_store::Config {
     larder_store::Config {
         memory_bytes: config.memory_bytes,
         memory_bytes_max: config.memory_bytes_max.unwrap_or(0).max(config.memory_bytes),
         workers_max: config.threads,
         evict: config.evict,
-        seed: std::hash::RandomState::new().build_hasher().finish(),
+        seed: seed(),
     }
 }
 

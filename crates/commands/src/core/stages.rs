@@ -14,6 +14,8 @@
 use arrayvec::ArrayVec;
 use larder_store::{Guard, Hint, Key};
 
+use super::traffic::WATCHES;
+
 /// Keys of a group.
 pub(crate) const GROUP: usize = 8;
 /// Groups on their way: one in each stage.
@@ -94,7 +96,7 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     /// Of these a bit for each whose key is followed.
     #[inline(always)]
     pub fn followed(&self) -> u32 {
-        self.groups[self.turn % GROUPS].followed
+        if WATCHES { self.groups[self.turn % GROUPS].followed } else { 0 }
     }
 
     /// No more come.
@@ -129,7 +131,7 @@ impl<'w, S: Ahead<'w>> Group<S> {
         (self.again, self.followed) = (0, 0);
         for (i, staged) in self.keys.iter_mut().enumerate() {
             let (key, hint) = staged.ahead();
-            if key.hash() & mask == 0 {
+            if WATCHES && key.hash() & mask == 0 {
                 follow(&mut self.followed, i);
             }
             self.again |= u32::from(guard.prefetch_item(key, hint)) << i;

@@ -47,6 +47,10 @@ pub use spatial::{Gain, Outlook};
 pub(crate) use tap::Tap;
 use top::Top;
 
+/// Runs of requests are sampled and followed. False in the build that `cargo xtask bench instructions --watching` compares with
+/// the usual one.
+pub(crate) const WATCHES: bool = !cfg!(feature = "unwatched");
+
 /// A sample stands for no more than two to the power of this many keys.
 pub(crate) const SHIFT_MAX: u8 = 20;
 /// Words of the rings of all workers together, as long as each has the least.

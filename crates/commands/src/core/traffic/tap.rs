@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_store::{Key, Millis, Store};
 
 use super::ring::{Followed, Ring, Sample};
-use super::{SHIFT_MAX, Traffic};
+use super::{SHIFT_MAX, Traffic, WATCHES};
 
 /// Samples that a worker alone writes in a tick of upkeep, about; several share them …
 const TICK_SAMPLES: u32 = 300;
@@ -94,6 +94,9 @@ impl Tap {
     /// So many keys were asked for. True: one of them, or more, is to be sampled ([`Tap::next`]).
     #[inline(always)]
     pub fn pass(&self, keys: usize) -> bool {
+        if !WATCHES {
+            return false;
+        }
         let left = self.left.get() - keys as i64;
         self.left.set(left);
         left <= 0
