@@ -21,9 +21,10 @@
 //!
 //! `cargo bench -p larder-store --bench hitratio -- cold [MB,… [BYTES,… [PATTERN…]]]`
 //!
-//! With `forecast` it is what the store's forecast says of half to twice the memory, against stores that have it.
+//! With `forecast` it is what the store's forecast says of half to twice the memory, against stores that have it: on the lab's
+//! streams and on the patterns, or on those that are named.
 //!
-//! `cargo bench -p larder-store --bench hitratio -- forecast [STREAM…]`
+//! `cargo bench -p larder-store --bench hitratio -- forecast [STREAM|PATTERN…]`
 
 #[path = "../../../lab/src/hitratio/caches.rs"]
 mod caches;
@@ -63,6 +64,10 @@ const LRU_FACTOR_MAX: f64 = 1.005;
 
 /// Forecasts are made of so many times the memory of other streams of the lab.
 const FORECAST_TIMES: u64 = 1;
+/// Patterns have so much memory, and values of so many bytes.
+const FORECAST_PATTERN: (u64, usize) = (16 << 20, 1_000);
+/// Forecasts of streams may be off by so many points in the mean.
+const FORECAST_OFF_MAX: f64 = 0.5;
 
 /// What a run counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -269,9 +274,9 @@ fn main() -> ExitCode {
     if all_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Forecasts of the wanted streams against stores of other sizes.
+/// Forecasts of the wanted streams and patterns against stores of other sizes.
 fn main_forecast(wanted: &[String]) -> ExitCode {
-    let mut judged = forecast::Judged::default();
+    let (mut of_streams, mut of_patterns) = (forecast::Judged::default(), forecast::Judged::default());
     // Spans of many classes take a part of 16 MiB that half of them do not give back.
     let lab = streams::lab_of(FORECAST_TIMES);
     // Those of the lab, unless others are named.
@@ -279,9 +284,18 @@ fn main_forecast(wanted: &[String]) -> ExitCode {
         [] => lab.iter().any(|one| one.name == s.name),
         names => names.iter().any(|name| name == s.name),
     }) {
-        judged.add(stream);
+        of_streams.add(&forecast::Source::stream(stream));
     }
-    if judged.say() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let (memory_bytes, value_bytes) = FORECAST_PATTERN;
+    for pattern in PATTERNS.iter().filter(|row| wanted.is_empty() || wanted.iter().any(|w| w == row.name)) {
+        of_patterns.add(&forecast::Source::pattern(pattern, memory_bytes, value_bytes));
+    }
+    let all_kept = [("streams", of_streams, Some(FORECAST_OFF_MAX)), ("patterns", of_patterns, None)]
+        .into_iter()
+        .filter(|(_, judged, _)| !judged.is_empty())
+        .map(|(what, judged, mean_max)| judged.say(what, mean_max))
+        .fold(true, |all, kept| all & kept);
+    if all_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the wanted ones of some streams; true if they keep their bounds.

@@ -7,7 +7,7 @@ use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::sync::Arc;
 
 /// Requests in a millisecond of a pattern's time.
-const RATE_MS: u64 = 50;
+pub const RATE_MS: u64 = 50;
 /// Steps that share a batch.
 const BATCH_STEPS: u64 = 16;
 

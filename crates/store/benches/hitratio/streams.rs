@@ -309,11 +309,6 @@ impl Stream {
         }
     }
 
-    /// The same stream, to be changed.
-    pub fn copied(&self) -> Stream {
-        Stream { ..*self }
-    }
-
     /// Bytes of a key: always the same.
     pub fn key_bytes(&self, id: u64) -> usize {
         let (least, most) = self.key_bytes;
