@@ -8,7 +8,8 @@
 //! where M of little memory is corrected for what spans lose. The error is a jackknife's: keys are in 16 groups, by other bits of their hash, and the estimate is made without each
 //! of them in turn. `SE² = 15/16 Σ (r_g − r̄)²`. What is told is 2.5 standard errors up to 2 ×, and 4 beyond: there few
 //! keys are left to say anything, and the jackknife is too sure of itself. Beside that stands what the store is known to do
-//! otherwise than the simulation (decision 0012).
+//! otherwise than the simulation (decision 0012). Below today's size that makes the store miss more in each respect: the parts
+//! err together, and their sum counts, not the root of their squares.
 
 use super::cache::State;
 use super::{FACTORS, NOW, SIZES};
@@ -29,6 +30,9 @@ const LOSS: f64 = 2.0;
 const LOSS_ERROR: f64 = 0.5;
 /// The store is no single queue in other respects either: of what another size changes, so much may be off.
 const MODEL_ERROR: f64 = 0.4;
+/// Free chunks are taken to be as many whatever the limit is. Stores of half the limit had up to a third more (3.3 MiB of 8, 2.5
+/// of 16): so much room may be missing there, less at larger sizes and more at smaller ones.
+const FREE_MORE: f64 = 0.32;
 /// An error is no less than this.
 const ERROR_MIN: f64 = 0.0005;
 
@@ -233,14 +237,18 @@ impl Misses {
                 _ => 0.0,
             };
             let by_model = MODEL_ERROR * (miss_ratio - counted);
-            let error = (sigmas * deviation).hypot(by_loss).hypot(by_model).max(ERROR_MIN);
+            let by_store = match nth < NOW {
+                true => by_loss.abs() + by_model.abs(),
+                false => by_loss.hypot(by_model),
+            };
+            let error = (sigmas * deviation).hypot(by_store).max(ERROR_MIN);
             let error = if nth == NOW { 0.0 } else { error };
             let is_vague = !self.warm[nth];
             Point { factor: FACTORS[nth], miss_ratio, error, is_vague }
         };
         let of_sampled = |sums: &Sums| sum(sums) / reads;
         Curve {
-            points: is_ready.then(|| rising(std::array::from_fn(point))),
+            points: is_ready.then(|| unsure_of_room(rising(std::array::from_fn(point)), self.lost[NOW])),
             counted_miss_ratio: counted,
             simulated: [of_sampled(&self.of[NOW]), of_sampled(&self.really)],
             progress,
@@ -250,6 +258,19 @@ impl Misses {
             ..Curve::default()
         }
     }
+}
+
+/// Of smaller sizes it is not sure how much room they have: the error grows by what so much less would miss more, by the slope
+/// to the next larger size. `lost` is the part of today's limit that is free chunks.
+fn unsure_of_room(mut points: [Point; SIZES], lost: f64) -> [Point; SIZES] {
+    for nth in 0..NOW {
+        let larger = points[nth + 1];
+        let point = &mut points[nth];
+        let missing = FREE_MORE * lost * (1.0 / point.factor - 1.0);
+        let slope = (point.miss_ratio - larger.miss_ratio).max(0.0) / (larger.factor - point.factor);
+        point.error += missing * slope;
+    }
+    points
 }
 
 /// More memory is no worse, as far as errors leave that open: from today's size outwards each point is at least as good,
@@ -272,4 +293,53 @@ fn rising(mut points: [Point; SIZES]) -> [Point; SIZES] {
         }
     }
     points
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    fn misses(missed: impl Fn(usize) -> u64, lost: f64) -> Curve {
+        let mut misses = Misses::default();
+        misses.set_full(true);
+        misses.set_lost(FACTORS.map(|factor| lost / factor));
+        misses.warm([State { is_warm: true, ..State::default() }; SIZES]);
+        for nth in 0..160_000u64 {
+            // As often in each group.
+            let caches = (0..SIZES).filter(|size| nth / 16 % 100 < missed(*size));
+            let bits = caches.fold(0, |bits, size| bits | 1 << size);
+            misses.read((nth % 16) as usize, bits, false, 1.0);
+            let is_missed = nth / 16 % 100 < missed(NOW);
+            misses.count(u64::from(!is_missed), u64::from(is_missed));
+        }
+        misses.curve([State::default(); SIZES])
+    }
+
+    /// In hundredths of reads: what caches of ¼ … 4 × the memory miss.
+    const MISSED: [u64; SIZES] = [40, 30, 24, 20, 16, 14, 10];
+
+    #[test]
+    fn without_loss_an_error_is_two_fifths_of_what_a_size_changes() {
+        let points = misses(|size| MISSED[size], 0.0).points.expect("it is ready");
+        for (size, point) in points.iter().enumerate() {
+            let missed = MISSED[size] as f64 / 100.0;
+            assert!((point.miss_ratio - missed).abs() < 1e-9, "{point:?}");
+            let error = if size == NOW { 0.0 } else { 0.4 * (missed - 0.2).abs() };
+            assert!((point.error - error).abs() < 1e-9, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn errors_of_what_is_lost_to_spans_add_up() {
+        let points = misses(|size| MISSED[size], 0.1).points.expect("it is ready");
+        // Quotients: 1.5 and 1.0 of misses, 0.5 of them not avoidable. Half of the memory loses 0.2, all of it 0.1.
+        let half = 0.2 * (1.5 + 2.0 * 0.04) / (1.0 + 2.0 * 0.01 * 0.5);
+        let three_quarters = 0.2 * (1.2 + 2.0 * (0.1f64 / 0.75).powi(2) * 0.7) / (1.0 + 2.0 * 0.01 * 0.5);
+        assert!((points[1].miss_ratio - half).abs() < 1e-9, "{:?}", points[1]);
+        assert!((points[2].miss_ratio - three_quarters).abs() < 1e-9, "{:?}", points[2]);
+        let by_loss = 0.5 * (half - 0.2 * 1.5);
+        let by_room = 0.32 * 0.1 * (half - three_quarters) / 0.25;
+        let error = by_loss + 0.4 * (half - 0.2) + by_room;
+        assert!((points[1].error - error).abs() < 1e-9, "{:?}, {error}", points[1]);
+    }
 }
