@@ -144,6 +144,11 @@ impl Shared {
         self.common.traffic.show(store, workers, now, delimiters);
     }
 
+    /// Workers that begin to sample from here on draw by this: for simulations, of which each run is as the one before.
+    pub fn draw_samples_by(&self, seed: u64) {
+        self.common.traffic.draw_by(seed);
+    }
+
     /// It is no more.
     pub fn hide_traffic(&self, store: &Store) {
         self.common.traffic.hide(store);

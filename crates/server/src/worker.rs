@@ -18,6 +18,8 @@ pub(crate) mod handling;
 #[cfg(test)]
 mod holding_on_sim;
 #[cfg(test)]
+mod hot_keys_on_sim;
+#[cfg(test)]
 mod messages_on_sim;
 #[cfg(test)]
 mod on_sim;

@@ -142,6 +142,8 @@ pub(crate) struct Traffic {
     asked: AtomicU32,
     /// Bits that are 0 in the hashes of keys that are followed.
     mask: AtomicU64,
+    /// What the next worker draws its samples by.
+    seed: AtomicU64,
     /// Those of workers that sample.
     rings: Mutex<Vec<Arc<Ring>>>,
     /// Samples that were dropped from rings which are no more.
@@ -170,6 +172,7 @@ impl Default for Traffic {
         Traffic {
             asked: AtomicU32::new(0),
             mask: AtomicU64::new(u64::MAX),
+            seed: AtomicU64::new(seed()),
             rings: Mutex::default(),
             dropped_before: AtomicU64::new(0),
             counted: AtomicU64::new(0),
@@ -434,6 +437,16 @@ impl Traffic {
             tables.rounds = Some(Rounds::new(store, now, delimiters));
             tables.spatial = Some(Box::new(Spatial::new(store, now, seed())));
         });
+    }
+
+    /// Workers that begin to sample from here on draw by this, the same in each run.
+    pub fn draw_by(&self, seed: u64) {
+        self.seed.store(seed, Relaxed);
+    }
+
+    /// What one more worker draws its samples by.
+    fn next_seed(&self) -> u64 {
+        mixed(self.seed.fetch_add(1, Relaxed))
     }
 
     /// They are no more.

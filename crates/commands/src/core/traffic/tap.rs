@@ -194,7 +194,7 @@ impl Tap {
             Some(open) => (open.shift_min, open.share) = (shift_min, share),
             None => {
                 let ring = traffic.open(store, workers);
-                let random = super::seed();
+                let random = traffic.next_seed();
                 *at = Some(Open {
                     ring,
                     random,
