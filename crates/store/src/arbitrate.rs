@@ -15,6 +15,7 @@
 use crate::arena::Share;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
+use crate::event::Giving;
 use crate::slab::Magazine;
 use crate::view::ClassView;
 use crate::worker::{Guard, Local};
@@ -116,7 +117,7 @@ impl Local {
                 self.look_at_lingering(store, false);
             }
             match self.donor(store, Some(class)) {
-                Some(donor) => self.drain_of(store, donor),
+                Some(donor) => self.drain_of(store, donor, Some(class)),
                 None => {
                     self.asks = 1;
                     self.fed = None;
@@ -166,7 +167,7 @@ impl Local {
         }
         if self.drain.is_none() {
             match self.donor(store, Some(class)) {
-                Some(donor @ Donor::Spare(_)) => self.drain_of(store, donor),
+                Some(donor @ Donor::Spare(_)) => self.drain_of(store, donor, Some(class)),
                 _ => return false,
             };
         }
@@ -181,7 +182,7 @@ impl Local {
         let used = store.arena.used_bytes();
         if self.drain.is_none() {
             match self.donor(store, None) {
-                Some(donor) => self.drain_of(store, donor),
+                Some(donor) => self.drain_of(store, donor, Some(class)),
                 None => return false,
             };
         }
@@ -195,14 +196,17 @@ impl Local {
         store.arena.used_bytes() < used || store.slabs.view(class).free_chunks() > 0
     }
 
-    fn drain_of(&mut self, store: &Store, donor: Donor) -> bool {
-        match donor {
+    /// Begins to drain a span of the donor, for this class or, if the limit was lowered, for none; true if there was one.
+    fn drain_of(&mut self, store: &Store, donor: Donor, to: Option<ClassId>) -> bool {
+        let (from, begun) = match donor {
             Donor::Spare(id) => {
                 let emptiest = store.slabs.class(id).emptiest(&store.arena);
-                self.start_drain(store, id, emptiest, true)
+                (id, self.start_drain(store, id, emptiest, true))
             }
-            Donor::Oldest(id) => self.start_drain(store, id, None, false),
-        }
+            Donor::Oldest(id) => (id, self.start_drain(store, id, None, false)),
+        };
+        self.note_giving(store, Giving { from: from.0, to: to.map(|id| id.0), begun });
+        begun
     }
 
     /// Which class gives a span to `class`; to none, if the limit was lowered.
@@ -274,7 +278,7 @@ impl Local {
                 return false;
             }
             match self.donor(store, None) {
-                Some(donor) => self.drain_of(store, donor),
+                Some(donor) => self.drain_of(store, donor, None),
                 None => return false,
             };
         }

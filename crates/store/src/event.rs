@@ -20,6 +20,8 @@ const EVENT_BYTES_FREE: usize = 256 << 10;
 /// … the others are charged in steps of so many bytes. (Where each was charged, what was evicted from a store of two
 /// megabytes had more evicted.)
 const EVENT_BYTES_STEP: usize = 16 << 10;
+/// Spans given that one worker notes at most until they are taken: 4 KiB, and far more than a batch has drained.
+const GIVINGS_MAX: usize = 1024;
 
 /// What happened to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,17 @@ pub struct Gone<'e> {
     pub value_bytes: u64,
 }
 
+/// A class gives a span to another: it begins to be drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Giving {
+    /// The class that gives.
+    pub from: u8,
+    /// The class that needs memory; none: the limit was lowered, and the span is nobody's.
+    pub to: Option<u8>,
+    /// It has begun; else the class has no span that can be drained.
+    pub begun: bool,
+}
+
 /// What is noted of an item beside its key.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
@@ -74,6 +87,8 @@ struct Noted {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     mask: AtomicU8,
+    /// 1 if spans that are given are noted.
+    givings: AtomicU8,
     lost: AtomicU64,
 }
 
@@ -91,6 +106,11 @@ impl Store {
     pub fn note_events(&self, events: &[Event]) {
         let mask = events.iter().fold(0, |mask, &event| mask | event as u8);
         self.events.mask.store(mask, Ordering::Relaxed);
+    }
+
+    /// Whether spans that classes give are noted from now on, by all workers ([`Guard::take_givings`]).
+    pub fn note_givings(&self, wanted: bool) {
+        self.events.givings.store(u8::from(wanted), Ordering::Relaxed);
     }
 
     /// Events lost because a worker's buffer was full.
@@ -153,6 +173,13 @@ impl Local {
         }
     }
 
+    /// Notes that a class gives a span, if that is wanted.
+    pub(crate) fn note_giving(&mut self, store: &Store, giving: Giving) {
+        if store.events.givings.load(Ordering::Relaxed) != 0 && self.givings.len() < GIVINGS_MAX {
+            self.givings.push(giving);
+        }
+    }
+
     fn put_noted(&mut self, store: &Store, key: &[u8], noted: Noted) {
         let buffer = &mut self.events;
         let entries = (buffer.entries.len() + 1) * size_of::<Noted>();
@@ -176,7 +203,12 @@ impl Guard<'_> {
     /// There are events to be taken.
     #[inline]
     pub fn has_events(&self) -> bool {
-        !self.local.events.entries.is_empty()
+        !self.local.events.entries.is_empty() || !self.local.givings.is_empty()
+    }
+
+    /// Takes the spans that classes gave by this worker's work, in order.
+    pub fn take_givings(&mut self, each: &mut dyn FnMut(Giving)) {
+        std::mem::take(&mut self.local.givings).into_iter().for_each(each);
     }
 
     /// Takes the events of this worker, in order: what happened, to which key of the database of which

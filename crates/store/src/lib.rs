@@ -124,7 +124,7 @@ pub use collection::{
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};
 pub use edit::End;
-pub use event::{Event, Gone};
+pub use event::{Event, Giving, Gone};
 pub use expect::{Expect, Refusal, Seen, Stored};
 pub use flush::{FLUSHES_TOGETHER_MAX, Moment};
 pub use forecast::{Curve, FACTORS, Forecast, Happened, Judging, Kept, Memory, NOW, Point, SIZES};

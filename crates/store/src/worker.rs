@@ -17,7 +17,7 @@ use crate::class::{CLASSES, ClassId};
 use crate::collection::{Builder, Edit, Timed};
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
-use crate::event::EventBuffer;
+use crate::event::{EventBuffer, Giving};
 use crate::evict::Fresh;
 use crate::flush::Cleaning;
 use crate::index::{Layout, Locked};
@@ -95,6 +95,8 @@ pub(crate) struct Local {
     pub(crate) beside_ns: u64,
     /// What happened without being asked for.
     pub(crate) events: EventBuffer,
+    /// Spans that classes gave to others.
+    pub(crate) givings: Vec<Giving>,
     /// Keys that are awaited, and were written.
     pub(crate) called: Called,
     /// Room for the small value that an append reads while it writes the longer one.
@@ -179,6 +181,7 @@ impl Worker {
             cleaning: Cleaning::default(),
             beside_ns: 0,
             events: EventBuffer::default(),
+            givings: Vec::new(),
             called: Called::default(),
             copy: Vec::new(),
             builder: Builder::default(),

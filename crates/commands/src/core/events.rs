@@ -166,6 +166,7 @@ impl Events {
         let noted: Vec<Event> =
             noted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, event)| event).collect();
         store.note_events(&noted);
+        store.note_givings(watchers.wants(stream::SYSEVENTS));
     }
 
     /// The letters of what is wanted.
@@ -222,10 +223,16 @@ impl Shared {
         let (store, now, mut ns) = (Arc::clone(guard.store()), guard.now(), 0);
         let watched = self.watchers.wants(stream::EVICTIONS);
         let by_itself = EXPIRED | EVICTED | Class::Hash as u32 | Class::Generic as u32;
-        if !watched && !self.events.wants(by_itself) {
+        let moves = self.watchers.wants(stream::SYSEVENTS);
+        if !watched && !moves && !self.events.wants(by_itself) {
             // The watcher has gone.
             self.apply_watch(&store);
         }
+        guard.take_givings(&mut |giving| {
+            if moves {
+                self.watchers.tell_given(Scene { host, store: &store, now }, giving);
+            }
+        });
         guard.take_gone(&mut |gone| {
             let (class, name) = match gone.event {
                 Event::Expired => (EXPIRED, "expired"),

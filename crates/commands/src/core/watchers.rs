@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_protocol::escape::{escape, escaped_bytes_max};
-use larder_store::{Gone, Item, Lookup, Millis, Store};
+use larder_store::{Giving, Gone, Item, Lookup, Millis, Store};
 
 use super::host::{Host, Peer};
 
@@ -35,6 +35,7 @@ pub(crate) mod stream {
     pub const EVICTIONS: u32 = 1 << 2;
     pub const CONNEVENTS: u32 = 1 << 3;
     pub const DELETIONS: u32 = 1 << 4;
+    pub const SYSEVENTS: u32 = 1 << 5;
     /// What keys are looked at for.
     pub const KEYS: u32 = FETCHERS | MUTATIONS | DELETIONS;
 }
@@ -269,6 +270,18 @@ impl Watchers {
             let _ = write!(line, "type=eviction key={key} fetch={fetch} ttl=");
             let _ = if gone.expires_at == 0 { write!(line, "-1") } else { write!(line, "{left_s}") };
             let _ = write!(line, " la={idle_s} clsid={class} size={size}");
+        });
+    }
+
+    /// A class gives a span to another, or to none. Of classes that memcached shows as one nothing is told.
+    pub fn tell_given(&self, scene: Scene<'_>, giving: Giving) {
+        let (from, to) = (self.class(Some(giving.from)), self.class(giving.to));
+        if from == to {
+            return;
+        }
+        let state = if giving.begun { "ok" } else { "fail" };
+        self.tell(scene, stream::SYSEVENTS, |line| {
+            let _ = write!(line, "type=slab_move src={from} dst={to} state={state}");
         });
     }
 

@@ -18,16 +18,15 @@ const SENT_BYTES: u64 = 64 << 10;
 /// Between two looks whether a socket takes more.
 const LOOK_MS: Millis = 50;
 
-/// What can be watched. Larder accepts the last five, as memcached does, and writes no line of them: it has no proxy, it
-/// tells commands by what they do (memcached writes no line of `rawcmds` either), and spans that move between classes are
-/// counted (`larder_spans_moved_total`), not told one by one.
+/// What can be watched. Larder accepts the last four, as memcached does, and writes no line of them: it has no proxy, and it
+/// tells commands by what they do (memcached writes no line of `rawcmds` either).
 const STREAMS: &[(&[u8], u32)] = &[
     (b"fetchers", stream::FETCHERS),
     (b"mutations", stream::MUTATIONS),
     (b"evictions", stream::EVICTIONS),
     (b"connevents", stream::CONNEVENTS),
     (b"deletions", stream::DELETIONS),
-    (b"sysevents", 0),
+    (b"sysevents", stream::SYSEVENTS),
     (b"rawcmds", 0),
     (b"proxyreqs", 0),
     (b"proxyevents", 0),

@@ -220,3 +220,40 @@ fn evictions_are_told_with_what_was_lost() {
     }
     assert_eq!(bench.ask("stats\r\n").lines().filter(|line| *line == "STAT log_watchers 0").count(), 1);
 }
+
+/// The class in a line.
+fn class_of(line: &str) -> &str {
+    let rest = line.split_once(" clsid=").unwrap_or_else(|| panic!("{line}")).1;
+    rest.split(' ').next().expect("a number")
+}
+
+#[test]
+fn spans_that_classes_give_are_told_as_memcached_tells_pages() {
+    let config =
+        Config { memory_bytes: 4 << 20, memory_bytes_max: 4 << 20, workers_max: 1, evict: true, seed: 1 };
+    let mut bench = bench();
+    bench.worker = Store::new(config).expect("a store").worker().expect("a worker");
+    // Names of one length: one of the store's classes.
+    let value = "s".repeat(100);
+    let small = |n: u32| format!("set small{n:05} 0 0 100\r\n{value}\r\n");
+    for group in 0..50 {
+        bench.ask(&(0..1000).map(|n| small(1000 * group + n)).collect::<String>());
+    }
+    let mut watcher = watcher(&mut bench, "mutations sysevents");
+    bench.ask(&small(50_000));
+    assert_eq!(told(&mut bench, &mut watcher).len(), 1, "one class has all memory");
+    let large = "l".repeat(10_000);
+    bench.ask(&small(50_001));
+    for n in 0..50 {
+        bench.ask(&format!("set large{n} 0 0 10000\r\n{large}\r\n"));
+    }
+    let lines = told(&mut bench, &mut watcher);
+    let (moves, stores): (Vec<&String>, Vec<&String>) =
+        lines.iter().partition(|line| line.starts_with("type=slab_move "));
+    assert_eq!(stores.len(), 51);
+    let (from, to) = (class_of(stores[0]), class_of(stores[50]));
+    let expected = format!("type=slab_move src={from} dst={to} state=ok");
+    assert!(from != to && moves.contains(&&expected), "{expected}: {moves:?}");
+    let alike = format!("type=slab_move src={from} dst={to} state=");
+    assert!(moves.iter().all(|line| line.starts_with(&alike)), "{moves:?}");
+}
