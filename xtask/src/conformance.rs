@@ -18,6 +18,7 @@ mod namespace;
 mod page;
 mod redis;
 mod redis_exporter;
+mod series;
 mod suites;
 
 use crate::peers::{peer, version};

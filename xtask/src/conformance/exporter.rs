@@ -1,8 +1,8 @@
-//! Prometheus' memcached_exporter scrapes the server, and its figures equal those of `stats`.
+//! Prometheus' memcached_exporter scrapes the server: its figures equal those of `stats`, and each series that of `/metrics`.
 
 use super::namespace::Namespace;
 use super::suites::{check, go, go_home, succeeded};
-use super::{Counts, Program};
+use super::{Counts, Program, series};
 use crate::run::{Outcome, run};
 use std::collections::HashMap;
 
@@ -93,13 +93,17 @@ const OF_CLASS: &[(&str, &str)] = &[
     ("memcached_slab_items_outofmemory_total", ":outofmemory"),
 ];
 
+/// Series that the exporter and `/metrics` have both, at least: the general ones, and those of four classes.
+const SERIES_LEAST: usize = 60;
+
 /// The suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
     run(go(&home, &["get", EXPORTER]))?;
     let exporter = home.join("memcached_exporter");
     run(go(&home, &["build", "-o", &exporter.to_string_lossy(), PACKAGE]))?;
-    let _server = namespace.serve(program, &[])?;
+    let with_http = series::with_http(program);
+    let _server = namespace.serve(with_http.as_ref().unwrap_or(program), &[])?;
     let perl = |script: &str| {
         let mut command = namespace.command("perl");
         command.args(["-e", script]);
@@ -141,6 +145,10 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
             let Some(expected) = stats.get(format!("{class}{key}").as_str()).or(of_items) else { continue };
             compare(&format!("{metric}{{slab=\"{class}\"}}"), Some(expected))?;
         }
+    }
+    if with_http.is_some() {
+        series::compare(namespace, "http://127.0.0.1:9151/metrics", "memcached_", SERIES_LEAST)?;
+        agreed += 1;
     }
     Ok(Counts { passed: agreed, skipped: 0 })
 }

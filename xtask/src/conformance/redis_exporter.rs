@@ -1,8 +1,8 @@
-//! redis_exporter: its metrics equal the figures of INFO.
+//! redis_exporter: its metrics equal the figures of INFO, and those of `/metrics` series by series.
 
 use super::namespace::Namespace;
 use super::suites::{check, succeeded};
-use super::{Counts, Program};
+use super::{Counts, Program, series};
 use crate::install::debian;
 use crate::run::Outcome;
 use std::collections::HashMap;
@@ -65,10 +65,14 @@ const MOVING: &[(&str, &str)] = &[
     ("redis_connected_clients", "connected_clients"),
 ];
 
+/// Series that the exporter and `/metrics` have both, at least.
+const SERIES_LEAST: usize = 40;
+
 /// The suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("prometheus-redis-exporter", "prometheus-redis-exporter"), ("redis-cli", "redis-tools")])?;
-    let _server = namespace.serve(program, &["-t", "2"])?;
+    let with_http = series::with_http(program);
+    let _server = namespace.serve(with_http.as_ref().unwrap_or(program), &["-t", "2"])?;
     let perl = |script: &str| {
         let mut command = namespace.command("perl");
         command.args(["-e", script]);
@@ -101,7 +105,12 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
     let named = text.contains("redis_mode=\"standalone\"") && text.contains("role=\"master\"");
     check("redis_instance_info", named && metrics.get("redis_db_keys{db=\"db0\"}") == Some(&300.0), &text)?;
-    Ok(Counts { passed: passed + 1, skipped: 0 })
+    passed += 1;
+    if with_http.is_some() {
+        series::compare(namespace, "http://127.0.0.1:9121/metrics", "redis_", SERIES_LEAST)?;
+        passed += 1;
+    }
+    Ok(Counts { passed, skipped: 0 })
 }
 
 /// INFO's numbers; those of a keyspace's line under `db0.keys` and so on.
