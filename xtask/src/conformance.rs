@@ -20,6 +20,7 @@ mod redis;
 mod redis_exporter;
 mod series;
 mod suites;
+mod watcher;
 
 use crate::peers::{peer, version};
 use crate::programs::{again, built};

@@ -4,16 +4,18 @@
 //! packages are unpacked there with the C library that they need, and each program is started by that library's loader.
 //!
 //! ```text
-//! target/peers/apt    sources, index and state of that apt
-//! target/peers/debs   what it has fetched
-//! target/peers/root   the packages, unpacked
-//! target/peers/bin    memcached, valkey-server, valkey-cli, redis-server, redis-cli, redis-benchmark
+//! target/peers/apt      sources, index and state of that apt
+//! target/peers/debs     what it has fetched
+//! target/peers/root     the packages, unpacked
+//! target/peers/bin      memcached, valkey-server, valkey-cli, redis-server, redis-cli, redis-benchmark
+//! target/peers/sources  what packages are made of whose own tests are run
 //! ```
 
 use crate::run::{Outcome, capture, command, root, run, target};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 
 /// The Debian suite with the newest packages.
@@ -30,6 +32,9 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
+/// Held while something is fetched: suites run at once, and the first that needs a program fetches all.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Fetches the packages, unless they are there, and prints their versions.
 pub fn peers() -> Outcome {
     for (name, ..) in PROGRAMS {
@@ -40,8 +45,6 @@ pub fn peers() -> Outcome {
 
 /// The newest program of this name. Fetches all packages if it is missing.
 pub fn peer(name: &str) -> Outcome<PathBuf> {
-    // Suites run at once: the first that needs a program fetches all.
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().map_err(|_| "a fetch has panicked")?;
     let home = root().join(target()).join("peers");
     let program = home.join("bin").join(name);
@@ -58,22 +61,39 @@ pub fn version(program: &Path) -> Outcome<String> {
     if works && !line.is_empty() { Ok(line) } else { Err(format!("{}: {text}", program.display())) }
 }
 
-fn fetch(home: &Path) -> Outcome {
-    if !cfg!(target_arch = "x86_64") {
-        return Err("the newest peers are fetched for x86-64 alone".to_owned());
+/// The sources of the newest package of this name as its authors publish them, unpacked: their folder. They are fetched once.
+pub fn source(package: &str) -> Outcome<PathBuf> {
+    let _alone = ALONE.lock().map_err(|_| "a fetch has panicked")?;
+    let home = root().join(target()).join("peers");
+    let folder = home.join("sources").join(package);
+    made(&folder)?;
+    let found = |wanted: &dyn Fn(&Path) -> bool| -> Outcome<Option<PathBuf>> {
+        let listed = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(listed.filter_map(Result::ok).map(|entry| entry.path()).find(|path| wanted(path)))
+    };
+    if found(&Path::is_dir)?.is_none() {
+        let mut fetch = apt(&home, "deb-src")?(&["source", "--download-only", "--only-source", package]);
+        fetch.current_dir(&folder);
+        run(fetch)?;
+        let is_original = |path: &Path| path.to_string_lossy().contains(".orig.tar.");
+        let archive = found(&is_original)?.ok_or_else(|| format!("{package}: there are no sources"))?;
+        run(command("tar", &["-xf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
     }
-    let (apt, debs, unpacked, bin) =
-        (home.join("apt"), home.join("debs"), home.join("root"), home.join("bin"));
+    found(&Path::is_dir)?.ok_or_else(|| format!("{package}: its archive has no folder"))
+}
+
+/// An apt with an index of its own, of the newest programs (`deb`) or sources (`deb-src`): makes its commands.
+fn apt(home: &Path, kind: &str) -> Outcome<impl Fn(&[&str]) -> Command> {
+    let (apt, debs) = (home.join("apt"), home.join("debs"));
     for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"]
     {
         made(&apt.join(folder))?;
     }
-    for folder in [&debs.join("partial"), &unpacked, &bin] {
-        made(folder)?;
-    }
+    made(&debs.join("partial"))?;
     // No package counts as installed, so dependencies are fetched, too.
     written(&apt.join("var/lib/dpkg/status"), "")?;
-    written(&apt.join("etc/apt/sources.list"), &format!("deb [trusted=yes] {} {SUITE} main\n", mirror()?))?;
+    let sources = format!("{kind} [trusted=yes] {} {SUITE} main\n", mirror()?);
+    written(&apt.join("etc/apt/sources.list"), &sources)?;
     let options = [
         format!("Dir={}", apt.display()),
         format!("Dir::State::status={}", apt.join("var/lib/dpkg/status").display()),
@@ -81,7 +101,7 @@ fn fetch(home: &Path) -> Outcome {
         "APT::Architecture=amd64".to_owned(),
         "APT::Sandbox::User=root".to_owned(),
     ];
-    let apt_get = |arguments: &[&str]| {
+    let apt_get = move |arguments: &[&str]| {
         let mut command = command("apt-get", &["-q"]);
         command.args(options.iter().flat_map(|option| ["-o", option]));
         command.args(arguments);
@@ -89,6 +109,18 @@ fn fetch(home: &Path) -> Outcome {
     };
     // This fails to run Debian's hooks after an update. The next step shows whether there is an index.
     let _ = capture(apt_get(&["update"]));
+    Ok(apt_get)
+}
+
+fn fetch(home: &Path) -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the newest peers are fetched for x86-64 alone".to_owned());
+    }
+    let (debs, unpacked, bin) = (home.join("debs"), home.join("root"), home.join("bin"));
+    for folder in [&unpacked, &bin] {
+        made(folder)?;
+    }
+    let apt_get = apt(home, "deb")?;
     let packages: Vec<&str> = PROGRAMS.iter().map(|&(_, package, _)| package).collect();
     run(apt_get(
         &[&["install", "-y", "--download-only", "--no-install-recommends"], &packages[..]].concat(),

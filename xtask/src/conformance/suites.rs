@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program, clients, exporter, page, redis, redis_exporter};
+use super::{Counts, Program, clients, exporter, page, redis, redis_exporter, watcher};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::programs::built;
@@ -25,6 +25,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("gomemcache-facade", gomemcache_facade),
     ("larder-go", clients::larder_go),
     ("memcached-tool", memcached_tool),
+    ("memcached-watcher", watcher::suite),
     ("memcached-transcripts", memcached_transcripts),
     ("memcached-exporter", exporter::suite),
     ("redis-cli", redis::redis_cli),
