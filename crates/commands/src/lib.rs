@@ -28,7 +28,7 @@ pub mod redis;
 mod session;
 mod shared;
 
-pub use crate::core::access::{Access, Rights, RuledUsers, SECRET_BYTES_MAX, UsersNow};
+pub use crate::core::access::{Access, FiledUsers, Followed, Rights, RuledUsers, SECRET_BYTES_MAX, UsersNow};
 pub use crate::core::acl::file::FILE_BYTES_MAX as USERS_FILE_BYTES_MAX;
 pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};

@@ -1,8 +1,12 @@
 //! What all workers share beside the store: what all conversations do, and what those of each protocol do.
 
+use std::collections::HashSet;
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
 use larder_store::{Guard, Millis, Store};
 
-use crate::core::access::{RuledUsers, UsersNow};
+use crate::core::access::{FiledUsers, Followed, RuledUsers, UsersNow};
+use crate::core::acl::user::User;
 use crate::core::context::Room;
 use crate::core::digest::Digest;
 use crate::core::figures::Place;
@@ -55,6 +59,31 @@ impl Shared {
     /// The users as they are now. It waits for a change that goes on: once for many connections, not for each.
     pub fn users_now(&self) -> UsersNow {
         UsersNow(self.common.access.users())
+    }
+
+    /// Carries out what two readings of the files of users differ in; connections of users that are gone are closed. What
+    /// clients have changed meanwhile, and both readings have, stays as they have changed it.
+    pub fn follow_files(&self, before: &FiledUsers, now: &FiledUsers, host: &dyn Host) -> Followed {
+        let access = &self.common.access;
+        let ruled: HashSet<&str> = self.common.settings.ruled.users().iter().map(User::name).collect();
+        let (done, gone) = access.follow(before, now, &ruled);
+        if done == Followed::default() {
+            return done;
+        }
+        // Each connection looks at its user again from here on, whatever the time is. Who logs in meanwhile has seen the
+        // users of now, or is in the list.
+        self.common.look_in_time(0);
+        fence(SeqCst);
+        if !gone.is_empty() {
+            let clients = self.redis.clients.list();
+            for facts in clients.iter().filter(|facts| gone.contains(&facts.user_id())) {
+                if facts.turn_out(&access.log) {
+                    host.kill(facts.place, facts.id);
+                }
+            }
+            host.users_removed();
+        }
+        done
     }
 
     /// The server's time when the system's is `system`: what guards are entered at.

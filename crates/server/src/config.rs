@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 
 use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
-use larder_commands::{DebugCommand, Digest, RuledUsers, Speaks, ruled_users};
+use larder_commands::{DebugCommand, Digest, FiledUsers, RuledUsers, Speaks, ruled_users};
 use larder_eventloop::socket::Address;
 
+use crate::filed::UsersFiles;
 use crate::listen::{HttpHost, Place};
 use crate::tls::{self, TlsOptions};
 use crate::values::{SecretText, USERS_MAX};
@@ -61,6 +62,8 @@ pub struct Config {
     pub debug: DebugCommand,
     /// Users of `--auth-file` and `-Y`, and their passwords.
     pub users: Vec<(String, Digest)>,
+    /// The files that those are of, and the password, if it is of one.
+    pub users_files: UsersFiles,
     /// `-S`: the port of memcached's clients is one of the binary protocol, where they say who they are.
     pub sasl: bool,
     /// Lines of `--aclfile`, or of each `--acl-user`, until [`Config::check`] has read them.
@@ -220,6 +223,7 @@ impl Default for Config {
             protected: true,
             debug: DebugCommand::No,
             users: Vec::new(),
+            users_files: UsersFiles::default(),
             sasl: false,
             rules: SecretText::default(),
             ruled: RuledUsers::default(),
@@ -325,6 +329,12 @@ impl Config {
     /// `--requirepass` says nothing: the default user is as its line in `--aclfile` says.
     pub fn passes_over_password(&self) -> bool {
         self.password.is_some() && self.rules_file.is_some() && self.ruled.asks().is_some()
+    }
+
+    /// What the files of users said at the start.
+    pub fn filed_users(&self) -> FiledUsers {
+        let password = self.password.clone().filter(|_| self.users_files.password.is_some());
+        FiledUsers { password, users: self.users.clone() }
     }
 
     /// Other machines reach this address, and no password is asked for there.
@@ -457,6 +467,9 @@ impl Config {
         }
         if !self.rules.is_empty() {
             self.read_rules()?;
+        }
+        if self.passes_over_password() {
+            self.users_files.password = None;
         }
         self.check_sasl()?;
         self.check_slab_sizes()?;

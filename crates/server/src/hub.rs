@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_commands::{
-    Connection, Counters, Delivery, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace, Process, Settings, Shared,
-    Speaks, StageTimes, Target, USERS_FILE_BYTES_MAX, UsersFile,
+    Connection, Counters, Delivery, FiledUsers, Followed, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace,
+    Process, Settings, Shared, Speaks, StageTimes, Target, USERS_FILE_BYTES_MAX, UsersFile,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
@@ -113,6 +113,8 @@ pub struct Hub {
     pub listeners: Vec<Listener>,
     /// TLS of these.
     pub certificates: Certificates,
+    /// What the files of users said when they were read last.
+    pub filed: Mutex<FiledUsers>,
     /// Wakes the acceptor.
     pub waker: Waker,
     /// Connections that may be open.
@@ -183,6 +185,7 @@ impl Hub {
             addresses: Addresses::new(config.connections_per_address),
             listeners,
             certificates: Certificates::default(),
+            filed: Mutex::new(config.filed_users()),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
             stopped_at: AtomicU64::new(0),
@@ -326,11 +329,40 @@ const FIRST_CONNECTION: u64 = 1 << 16;
 impl Hub {
     /// Reads files again that may have changed (SIGHUP), and logs what came of it.
     pub fn reload(&self) {
-        match self.refresh_certificates() {
-            None => tracing::info!("SIGHUP: no listener speaks TLS, and there is nothing else to read again"),
+        let certificates = self.refresh_certificates();
+        let users = self.refresh_users();
+        if certificates.is_none() && users.is_none() {
+            tracing::info!(
+                "SIGHUP: there is nothing to read again: no listener speaks TLS, and no file has users"
+            );
+        }
+        match certificates {
+            None => {}
             Some(Ok(())) => tracing::info!("SIGHUP: TLS certificates were read again"),
             Some(Err(error)) => tracing::error!(%error, "SIGHUP: TLS certificates stay as they were"),
         }
+        match users {
+            None => {}
+            Some(Ok(Followed { added, changed, removed })) => {
+                tracing::info!(added, changed, removed, "SIGHUP: users were read again");
+            }
+            Some(Err(error)) => tracing::error!(%error, "SIGHUP: users stay as they were"),
+        }
+    }
+
+    /// Reads the files of users again, if there are any: all that they have changed in is carried out, or nothing.
+    fn refresh_users(&self) -> Option<Result<Followed, String>> {
+        let files = &self.config.users_files;
+        if !files.any() {
+            return None;
+        }
+        let mut filed = self.filed.lock().unwrap_or_else(PoisonError::into_inner);
+        let follow = |now| {
+            let done = self.shared.follow_files(&filed, &now, self);
+            *filed = now;
+            done
+        };
+        Some(files.read().map(follow))
     }
 }
 

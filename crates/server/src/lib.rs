@@ -15,6 +15,7 @@
 //!
 //! ```text
 //! how it starts     command_line, options, extended, values ─▶ config ─▶ listen, listener, process, log
+//! read again        certificates, filed (files of users)
 //! a connection      acceptor ─▶ mailbox ─▶ worker (service, handling, replies), from its arrival to its end
 //! all of them       hub, table, clock, settings
 //! which come in     acceptor, addresses (connections of each)
@@ -45,6 +46,7 @@ mod config;
 mod crowd;
 mod deliver;
 mod extended;
+mod filed;
 mod hub;
 mod listen;
 mod listener;

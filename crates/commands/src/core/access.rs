@@ -8,6 +8,7 @@
 //! Users are changed while they are in use: a change makes a new table, and raises its epoch. A connection keeps its user as
 //! it was at an epoch ([`Standing`]), and looks again when that is another, at its next receive.
 
+mod filed;
 mod reader;
 mod ruled;
 mod standing;
@@ -22,6 +23,7 @@ use super::acl::log::Log;
 use super::acl::user::{NAME_BYTES_MAX, Refused, User, is_name};
 use super::acl::verbs::Verbs;
 use super::digest::Digest;
+pub use filed::{FiledUsers, Followed};
 pub use reader::Rights;
 pub use ruled::RuledUsers;
 pub use standing::UsersNow;
@@ -63,8 +65,8 @@ pub struct Access {
     last_id: AtomicU64,
     /// The commands as which memcached's requests are asked for.
     verbs: OnceLock<Box<Verbs>>,
-    /// There were other users at the start: nobody is the default one by saying nothing.
-    has_others: bool,
+    /// There were other users at the start, or in a file since: nobody is the default one by saying nothing.
+    has_others: AtomicBool,
     /// The file of users is read or written.
     pub(crate) filing: Arc<AtomicBool>,
     /// What was refused.
@@ -181,7 +183,7 @@ impl Access {
             all_channels: AtomicBool::new(false),
             last_id: AtomicU64::new(last_id),
             verbs: OnceLock::new(),
-            has_others: last_id != DEFAULT_ID,
+            has_others: AtomicBool::new(last_id != DEFAULT_ID),
             filing: Arc::default(),
             log: Log::default(),
         }
@@ -401,7 +403,7 @@ impl Access {
                 if default.is_unnamed {
                     default.enabled = password.is_some();
                 }
-                let no_password = password.is_none() && !self.has_others;
+                let no_password = password.is_none() && !self.has_others.load(Relaxed);
                 default.set_password(password, no_password);
             }
             Ok(())

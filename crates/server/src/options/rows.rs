@@ -138,6 +138,7 @@ pub const OPTIONS: &[Row] = &[
                 return Err(format!("{SECRET_BYTES_MAX} bytes at most"));
             }
             config.password = (!value.is_empty()).then(|| value.into());
+            config.users_files.password = None;
             Ok(())
         },
         ..row(
@@ -152,9 +153,14 @@ pub const OPTIONS: &[Row] = &[
         letter: None,
         apply: |config, value| {
             config.password = Some(password(value)?);
+            config.users_files.password = Some(value.into());
             Ok(())
         },
-        ..row(' ', "requirepass-file", "the same password from a file, where no list of processes shows it")
+        ..row(
+            ' ',
+            "requirepass-file",
+            "the same password from a file, where no list of processes shows it. SIGHUP reads the file again",
+        )
     },
     Row {
         value: Some("SECONDS"),
@@ -692,12 +698,13 @@ pub const OPTIONS: &[Row] = &[
         letter: None,
         apply: |config, value| {
             config.users.extend(users(value)?);
+            config.users_files.users.push(("--auth-file", value.into()));
             Ok(())
         },
         ..row(
             ' ',
             "auth-file",
-            "users that clients have to be one of, text clients as with -Y; these have no port without -p or -Y. A line that begins with # is none",
+            "users that clients have to be one of, text clients as with -Y; these have no port without -p or -Y. A line that begins with # is none. SIGHUP reads the file again",
         )
     },
     Row {
@@ -705,13 +712,14 @@ pub const OPTIONS: &[Row] = &[
         range: "a file with lines user:password",
         apply: |config, value| {
             config.users.extend(users(value)?);
+            config.users_files.users.push(("-Y", value.into()));
             config.text_users = Some(value.into());
             Ok(())
         },
         ..row(
             'Y',
             "text-auth-file",
-            "users as in --auth-file, and text clients have their port: the first set of a connection, of any key, has user and password as its value",
+            "users as in --auth-file, and text clients have their port: the first set of a connection, of any key, has user and password as its value. SIGHUP reads the file again",
         )
     },
     Row {

@@ -8,6 +8,7 @@ use larder_eventloop::sim::{Peer, Weather};
 
 use super::on_sim::{World, frame, resp};
 use crate::config::Config;
+use crate::options::OPTIONS;
 use crate::removed::LOOKS_MAX;
 
 /// A world of three users with passwords, and a Redis client that is the default one.
@@ -109,4 +110,124 @@ fn a_turn_looks_at_so_many_places_and_removals_that_keep_coming_do_not_begin_ane
     world.turn();
     assert!(behind.closed());
     assert_eq!(admin.read(100), b":1\r\n");
+}
+
+/// Files in a folder of their own, which is gone with this.
+struct Files(std::path::PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Files {
+        let folder = std::env::temp_dir().join(format!("larder-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Files(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("text").to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).expect("written");
+    }
+
+    /// A server's configuration with these options, each with the path of the file of this name.
+    fn options(&self, options: &[(&str, &str)]) -> Config {
+        let mut config = Config { threads: 2, ..Config::default() };
+        for (option, name) in options {
+            let row = OPTIONS.iter().find(|row| row.name == *option).expect("an option");
+            (row.apply)(&mut config, &self.path(name)).expect("a value");
+        }
+        config.check().expect("options that go together");
+        config
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn files_of_users_are_read_again_and_clients_of_users_that_have_gone_are_closed() {
+    let files = Files::new("users-again");
+    files.write("password", "boss\n");
+    files.write("users", "other:secret\n");
+    files.write("texts", "app:secret\napp:second\n");
+    let options = [("requirepass-file", "password"), ("auth-file", "users"), ("text-auth-file", "texts")];
+    let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
+    let mut world = World::of(files.options(&options), 1, weather);
+    let hub = Arc::clone(world.service.hub());
+    let redis = |world: &mut World, user: &str, password: &str| {
+        let peer = world.connect_to(1);
+        world.exchange(&peer, &resp(&["AUTH", user, password]), "+OK\r\n");
+        peer
+    };
+    let gone = [text(&mut world, "app"), binary(&mut world, "app"), redis(&mut world, "app", "second")];
+    let others = [text(&mut world, "other"), redis(&mut world, "other", "secret")];
+    let admin = redis(&mut world, "default", "boss");
+    // Nothing in the files is another: nothing is done.
+    hub.reload();
+    world.settle();
+    assert!(gone.iter().chain(&others).all(|peer| !peer.closed()));
+    // One file is wrong: none is followed.
+    files.write("texts", "new:secret\n");
+    files.write("password", "next\nand another\n");
+    hub.reload();
+    world.settle();
+    let admits =
+        |user: &str, password: &str| hub.shared.access().admits(user.as_bytes(), password.as_bytes());
+    assert!(admits("default", "boss") && admits("app", "secret") && !admits("new", "secret"));
+    assert!(gone.iter().chain(&others).all(|peer| !peer.closed()));
+    files.write("password", "next\n");
+    files.write("users", "other:third\n");
+    hub.reload();
+    world.settle();
+    assert!(gone.iter().all(Peer::closed));
+    assert!(hub.handles[1].users_removed.load(SeqCst), "other workers look at theirs");
+    assert!(others.iter().chain([&admin]).all(|peer| !peer.closed()), "a new password closes nobody");
+    for (user, password, is_right) in [
+        ("default", "boss", false),
+        ("default", "next", true),
+        ("app", "secret", false),
+        ("app", "second", false),
+        ("other", "secret", false),
+        ("other", "third", true),
+        ("new", "secret", true),
+    ] {
+        assert_eq!(admits(user, password), is_right, "{user} {password}");
+    }
+    world.exchange(&others[0], "get nothing\r\n", "END\r\n");
+    world.exchange(&others[1], &resp(&["PING"]), "+PONG\r\n");
+    admin.send(resp(&["INFO", "stats"]).as_bytes());
+    let info = world.read_all(&admin);
+    assert!(info.contains("\r\nacl_change_disconnections:3\r\n"), "{info}");
+}
+
+#[test]
+fn what_is_no_file_any_more_leaves_the_users_as_they_are() {
+    let files = Files::new("users-gone");
+    files.write("users", "app:secret\n");
+    let world = World::of(files.options(&[("auth-file", "users")]), 1, Weather::FAIR);
+    let hub = Arc::clone(world.service.hub());
+    for change in [std::fs::remove_file::<String>, std::fs::create_dir::<String>] {
+        change(files.path("users")).expect("a change");
+        let why = hub.config.users_files.read().expect_err("no file");
+        assert!(why.starts_with(&format!("--auth-file {}: ", files.path("users"))), "{why}");
+        hub.reload();
+        assert!(hub.shared.access().admits(b"app", b"secret"));
+    }
+}
+
+#[test]
+fn a_password_of_which_the_file_is_not_the_last_word_is_not_read_again() {
+    let files = Files::new("users-passed-over");
+    files.write("password", "boss\n");
+    files.write("rules", "user default on >line ~* +@all\n");
+    assert!(files.options(&[("requirepass-file", "password")]).users_files.any());
+    // The option's value is the path itself.
+    let said = files.options(&[("requirepass-file", "password"), ("requirepass", "password")]);
+    assert!(!said.users_files.any() && said.password.is_some());
+    let ruled = files.options(&[("requirepass-file", "password"), ("aclfile", "rules")]);
+    assert!(!ruled.users_files.any() && ruled.passes_over_password());
 }

@@ -163,6 +163,23 @@ impl User {
         self.no_password = no_password;
     }
 
+    /// Takes passwords away, and adds others. One that needs no password goes on without, and the default user that was off
+    /// for want of one is on as soon as it has one.
+    pub fn change_passwords(&mut self, gone: &[Digest], new: &[Digest]) {
+        self.passwords.retain(|known| !gone.iter().any(|gone| gone.ct_eq(known).into()));
+        if !self.no_password {
+            for digest in new {
+                if self.place_of(digest).is_none() {
+                    self.passwords.push(digest.clone());
+                }
+            }
+        }
+        if self.is_unnamed {
+            self.enabled = !self.passwords.is_empty();
+        }
+        self.held_bytes = self.count_bytes();
+    }
+
     /// Logs in as another does, or as it did itself before.
     pub fn log_in_as(&mut self, other: &User) {
         self.passwords.clone_from(&other.passwords);
