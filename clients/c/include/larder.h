@@ -41,6 +41,10 @@
  * them: in the child every call with them returns LARDER_CLOSED, and freeing them sends nothing. (vfork, and clone without the C
  * library, are not noticed: after them use no client before exec.)
  *
+ * TLS: with LARDER_TLS each connection is a TLS 1.2 or 1.3 connection to a server whose certificate is for its host, or for
+ * server_name, and is signed by whom ca_file names; to others nothing is sent, and the call returns LARDER_DOWN. Files are read by
+ * larder_open alone. A larder_pipe has no TLS.
+ *
  * SIGNALS: a call that a signal interrupts goes on for the rest of its time. SIGPIPE is never raised. No function may be
  * called from a signal handler.
  */
@@ -153,7 +157,8 @@ typedef enum {
 enum {
     LARDER_NO_RETRY_READS = 1, /* a read whose connection was lost is not made once more */
     LARDER_VERIFY = 2,         /* meta text: each request has a number that its reply must repeat */
-    LARDER_BINARY_KEYS = 4     /* meta text: keys of any bytes, up to 186; base64 where servers would refuse them */
+    LARDER_BINARY_KEYS = 4,    /* meta text: keys of any bytes, up to 186; base64 where servers would refuse them */
+    LARDER_TLS = 8             /* connections are encrypted, and servers show certificates */
 };
 
 typedef struct {
@@ -172,6 +177,11 @@ typedef struct {
     uint32_t stall_timeout_ms;    /* a connection that owes replies and receives nothing this long is given up; 2,000 */
     uint32_t in_flight;           /* replies that a connection may owe, before callers wait; 4,096 */
     uint32_t large_bytes;         /* values of this size or more are stored over the second connection; 65,536 */
+    /* With LARDER_TLS; else NULL. Files are PEM, of 1 MiB at most. */
+    const char *ca_file;          /* whose signature a server's certificate must have; NULL: the system's authorities */
+    const char *cert_file;        /* certificates for servers that ask the client for one; NULL: none */
+    const char *key_file;         /* their key, which is not encrypted */
+    const char *server_name;      /* the name in the servers' certificates; NULL: the host of each address */
 } larder_config;
 
 /* Makes a client, into *client, which is NULL if it cannot be made. The configuration is copied. Nothing is dialed before

@@ -1,7 +1,8 @@
 //! Reads a configuration out of its struct, as the Rust client takes it.
 
 use crate::failure::{Failure, wrong};
-use crate::shapes::{self, BINARY_KEYS, NO_RETRY_READS, VERIFY};
+use crate::secure::Files;
+use crate::shapes::{self, BINARY_KEYS, NO_RETRY_READS, TLS, VERIFY};
 use larder_client::{Builder, Client, Dialect, Preset, Server};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ pub struct Texts {
     pub user: Option<String>,
     pub password: Option<String>,
     pub key_prefix: Vec<u8>,
+    pub tls: Files,
 }
 
 /// The builder of the client.
@@ -21,7 +23,7 @@ pub struct Texts {
 /// # Errors
 /// Which field is invalid, by its name.
 pub fn builder(config: &shapes::Config, texts: Texts) -> Result<Builder, Failure> {
-    if config.options & !(NO_RETRY_READS | VERIFY | BINARY_KEYS) != 0 {
+    if config.options & !(NO_RETRY_READS | VERIFY | BINARY_KEYS | TLS) != 0 {
         return wrong("options has a bit that means nothing");
     }
     let mut builder = Client::builder()
@@ -49,6 +51,11 @@ pub fn builder(config: &shapes::Config, texts: Texts) -> Result<Builder, Failure
         (None, None) => builder,
         _ => return wrong("user and password go together"),
     };
+    if config.options & TLS != 0 {
+        builder = builder.tls(texts.tls.load()?);
+    } else if texts.tls.any() {
+        return wrong("ca_file, cert_file, key_file and server_name take LARDER_TLS");
+    }
     let said = |ms: u32| (ms > 0).then(|| Duration::from_millis(ms.into()));
     if let Some(timeout) = said(config.timeout_ms) {
         builder = builder.timeout(timeout);

@@ -10,6 +10,7 @@
 //!   code.
 //! - `asks`: the requests in structs of options. `calls`, `batch`, `stream`, `pipe`: what the functions do.
 //! - `lives`: which client a handle refers to, in a forked process and while it is freed.
+//! - `secure`: files of certificates.
 //! - `failure`: failed calls.
 //!
 //! Build it with the profile `library`, which unwinds: a panic becomes `LARDER_BUG`, where the release profile would end the
@@ -25,6 +26,7 @@ mod config;
 mod failure;
 mod lives;
 mod pipe;
+mod secure;
 mod shapes;
 mod stream;
 #[cfg(test)]

@@ -67,6 +67,7 @@ pub const FOREVER: i64 = i64::MAX;
 pub const NO_RETRY_READS: u32 = 1;
 pub const VERIFY: u32 = 2;
 pub const BINARY_KEYS: u32 = 4;
+pub const TLS: u32 = 8;
 
 /// Options of a store, a deletion, a count.
 pub const STALE_IF_OLDER: u32 = 1;
@@ -138,6 +139,10 @@ pub struct Config {
     pub stall_timeout_ms: u32,
     pub in_flight: u32,
     pub large_bytes: u32,
+    pub ca_file: *const c_char,
+    pub cert_file: *const c_char,
+    pub key_file: *const c_char,
+    pub server_name: *const c_char,
 }
 
 /// `larder_counters`.

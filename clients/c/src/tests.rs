@@ -46,7 +46,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         larder_error Error { size status outcome os_error server message }
         larder_config Config {
             size options servers servers_count names weights preset user password key_prefix protocol timeout_ms
-            dial_timeout_ms stall_timeout_ms in_flight large_bytes
+            dial_timeout_ms stall_timeout_ms in_flight large_bytes ca_file cert_file key_file server_name
         }
         larder_counters Counters { size servers requests writes reads overdue dials unreported }
         larder_read Read { size want touch_ms }
@@ -66,6 +66,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         ("LARDER_WOULD_BLOCK", shapes::Status::WOULD_BLOCK.0),
         ("LARDER_BUG", shapes::Status::BUG.0),
         ("LARDER_BINARY_KEYS", shapes::BINARY_KEYS),
+        ("LARDER_TLS", shapes::TLS),
         ("LARDER_TELL_CAS", shapes::TELL_CAS),
         ("LARDER_KEEP_EMPTY", shapes::KEEP_EMPTY),
         ("LARDER_CREATE", shapes::CREATE),

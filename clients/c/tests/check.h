@@ -81,8 +81,9 @@ static inline int free_port(void) {
     return ntohs(address.sin_port);
 }
 
-/* Starts the program that LARDER_SERVER names and waits until it listens. It ends with the test. */
-static inline server start_server(void) {
+/* Starts the program that LARDER_SERVER names, with more options, the last of which NULL follows, and waits until it listens. It
+ * ends with the test. */
+static inline server start_server_with(const char *const *options) {
     const char *program = getenv("LARDER_SERVER");
     CHECK(program != NULL);
     for (int attempt = 0; attempt < 5; attempt++) {
@@ -98,8 +99,12 @@ static inline server start_server(void) {
             if (freopen("/dev/null", "w", stdout) == NULL) {
                 _exit(1);
             }
-            execl(program, program, "serve", "-l", "127.0.0.1", "-p", port, "--redis-port", "0", "--http-port", "0", "--threads",
-                  "1", "-m", "64", (char *) NULL);
+            const char *words[32] = {program, "serve", "-l", "127.0.0.1", "-p", port, "--redis-port", "0", "--http-port", "0",
+                                     "--threads", "1", "-m", "64"};
+            for (size_t at = 14; at < 31 && *options != NULL; at++) {
+                words[at] = *options++;
+            }
+            execv(program, (char *const *) words);
             _exit(1);
         }
         for (double until = seconds_now() + PATIENCE_MS / 1e3; seconds_now() < until; sleep_ms(5)) {
@@ -114,6 +119,11 @@ static inline server start_server(void) {
     }
     CHECK(!"the server starts");
     abort();
+}
+
+static inline server start_server(void) {
+    static const char *const none[] = {NULL};
+    return start_server_with(none);
 }
 
 static inline void stop_server(server *server) {

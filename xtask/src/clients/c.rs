@@ -14,12 +14,13 @@ const TOOLS: &[(&str, &str)] = &[
     ("c++", "g++"),
     ("nm", "binutils"),
     ("pkg-config", "pkg-config"),
+    ("openssl", "openssl"),
     ("valgrind", "valgrind"),
     ("/usr/include/stdio.h", "libc6-dev"),
 ];
 
-/// The largest size of the stripped shared library.
-const LIBRARY_BYTES_MAX: u64 = 700 << 10;
+/// The largest size of the stripped shared library, of which rustls and its arithmetic are the larger part.
+const LIBRARY_BYTES_MAX: u64 = 3 << 20;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
@@ -103,6 +104,7 @@ impl Kit {
     fn tests(&self) -> Outcome {
         let (spec, vectors) = (root().join("spec/client"), root().join("clients/vectors.txt"));
         let (spec, vectors) = (spec.to_string_lossy(), vectors.to_string_lossy());
+        let certificates = self.certificates()?;
         let program = |name: &str, suffix: &str, flags: &[&str]| {
             let source = root().join("clients/c/tests").join(name).with_extension("c");
             self.compile(&source, &format!("{name}{suffix}"), flags)
@@ -117,6 +119,7 @@ impl Kit {
             ("place", &[&*vectors], &[], &with_leaks, &[]),
             ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
+            ("tls", &[&*certificates], &["unforked"], &with_leaks, &["unforked"]),
         ] {
             let plain = program(name, "", &[]).and_then(|plain| {
                 all_of([
@@ -135,6 +138,25 @@ impl Kit {
         let linked = self.build(&source, "calls-static", &objects);
         checks.push(linked.and_then(|linked| self.check(&[&linked], &[])));
         all_of(checks)
+    }
+
+    /// A folder of certificates and keys, as the test of TLS wants them. They are nobody's authorities: those that openssl makes
+    /// without being asked are, and no server may show such a one.
+    fn certificates(&self) -> Outcome<String> {
+        let folder = self.prefix.join("certificates");
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let config = folder.join("openssl.cnf");
+        let text = "[req]\nprompt=no\ndistinguished_name=dn\nx509_extensions=v3\n[dn]\nCN=larder\n[v3]\n\
+            basicConstraints=critical,CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:cache.internal\n";
+        fs::write(&config, text).map_err(|error| format!("openssl.cnf: {error}"))?;
+        for name in ["server", "client"] {
+            let mut make = command("openssl", &["req", "-x509", "-nodes", "-days", "30", "-newkey", "ec"]);
+            make.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-config"]).arg(&config);
+            make.arg("-keyout").arg(folder.join(format!("{name}.key")));
+            make.arg("-out").arg(folder.join(format!("{name}.crt")));
+            run(make)?;
+        }
+        Ok(folder.to_string_lossy().into_owned())
     }
 
     /// Compiles a program with the flags of pkg-config.

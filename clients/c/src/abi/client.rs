@@ -7,6 +7,7 @@ use crate::calls;
 use crate::config::{self, Texts};
 use crate::failure::{Failure, wrong};
 use crate::lives::{self, Inside, Life};
+use crate::secure::Files;
 use crate::shapes::{self, Bytes, Status};
 use larder_client::OpenSocket;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -124,6 +125,12 @@ pub unsafe fn configured(config: *const shapes::Config) -> Told<larder_client::B
             user: text(config.user)?,
             password: text(config.password)?,
             key_prefix: bytes(config.key_prefix)?.to_vec(),
+            tls: Files {
+                ca: text(config.ca_file)?,
+                cert: text(config.cert_file)?,
+                key: text(config.key_file)?,
+                name: text(config.server_name)?,
+            },
         };
         config::builder(&config, texts)
     }
