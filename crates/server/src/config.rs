@@ -76,6 +76,8 @@ pub struct Config {
     pub all_channels: bool,
     /// `-Y`.
     pub text_users: Option<PathBuf>,
+    /// `--strict-framing`.
+    pub strict_framing: bool,
     /// Not `--text-auth no`: text clients have to say who they are, too.
     pub text_auth: bool,
     /// `-l`, in order; empty means the default address.
@@ -230,6 +232,7 @@ impl Default for Config {
             rules_file: None,
             all_channels: false,
             text_users: None,
+            strict_framing: false,
             text_auth: true,
             listen: Vec::new(),
             unix_socket: None,

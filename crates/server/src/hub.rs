@@ -305,6 +305,7 @@ fn settings(config: &Config) -> Settings {
         users: config.users.clone(),
         ruled: config.ruled.clone(),
         all_channels: config.all_channels,
+        strict_framing: config.strict_framing,
         text_auth: config.text_auth,
         debug: config.debug,
         protected: config.protected,

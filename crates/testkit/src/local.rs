@@ -107,6 +107,7 @@ impl Local {
                     (settings.text, settings.binary) = (name != "binary", name != "ascii");
                 }
                 "-S" => (settings.redis, settings.text) = (false, false),
+                "--strict-framing" => settings.strict_framing = true,
                 "--text-auth" => settings.text_auth = value()? == "yes",
                 "--requirepass" => settings.password = Some(value()?.into()),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),

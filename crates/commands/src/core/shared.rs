@@ -117,6 +117,8 @@ pub struct Settings {
     pub ruled: RuledUsers,
     /// `--acl-pubsub-default allchannels`: a new user may use all channels.
     pub all_channels: bool,
+    /// `--strict-framing`: text whose end nobody can be sure of ends its connection.
+    pub strict_framing: bool,
     /// Not `--text-auth no`: where passwords are asked for, memcached's text clients have to say one, too.
     pub text_auth: bool,
     /// `--enable-debug-command`: who may use DEBUG.
@@ -166,6 +168,7 @@ impl Default for Settings {
             users: Vec::new(),
             ruled: RuledUsers::default(),
             all_channels: false,
+            strict_framing: false,
             text_auth: true,
             debug: DebugCommand::No,
             protected: true,

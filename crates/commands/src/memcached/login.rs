@@ -171,7 +171,8 @@ impl Login {
         let Some(block) = input.get(behind..all) else { return Err(waits(Next::Receive)) };
         let Some(token) = block.strip_suffix(b"\r\n") else {
             out.put(NO_END);
-            return Ok(all);
+            let closes = cx.shared.settings.strict_framing;
+            return if closes { Err((all, Step::Waits(Next::Close))) } else { Ok(all) };
         };
         let Some(space) = memchr::memchr(b' ', token) else {
             out.put(NO_SPACE);

@@ -356,10 +356,15 @@ impl Conversation {
                 }
             }
             State::Swallow { left, reply } => {
-                let there = (turn.reader.input.len() - turn.reader.at) as u64;
-                let taken = there.min(*left);
+                let there = &turn.reader.input[turn.reader.at..];
+                let taken = (there.len() as u64).min(*left);
+                let ends = may_end(&there[..taken as usize], *left);
                 turn.reader.at += taken as usize;
                 *left -= taken;
+                if !ends && turn.cx.shared.settings.strict_framing {
+                    turn.out.put(reply.unwrap_or_default());
+                    return self.close();
+                }
                 if *left > 0 {
                     return Some(Next::Receive);
                 }
@@ -506,7 +511,9 @@ impl Conversation {
                 if !noreply {
                     turn.out.put(fault.reply());
                 }
-                if fault.closes() {
+                // What belongs to a line that cannot be read would be read as lines.
+                let is_unbounded = swallow == 0 && fault == Fault::BadLine;
+                if fault.closes() || is_unbounded && turn.cx.shared.settings.strict_framing {
                     return self.close();
                 }
                 if swallow > 0 {
@@ -543,9 +550,10 @@ impl Conversation {
     /// A line that names no item.
     fn line(&mut self, turn: &mut Turn<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
         let mut tokens = Tokens::new(text);
+        let strict = turn.cx.shared.settings.strict_framing;
         let Some(name) = tokens.next() else {
             turn.out.put(Fault::BadLine.reply());
-            return None;
+            return if strict { self.close() } else { None };
         };
         let found = line_command(name);
         let answers_always = found.is_some_and(|(_, row)| row.answers_always);
@@ -557,7 +565,7 @@ impl Conversation {
             if !noreply {
                 turn.out.put(ERROR);
             }
-            return None;
+            return if strict { self.close() } else { None };
         };
         if let Some(verb) = rules::verb_of_line(name, tokens)
             && !rules::permits(turn.cx, turn.out, self.standing.as_ref(), verb, None)
@@ -649,6 +657,16 @@ impl Staged<'_, '_> {
             Request::Meta(meta) => verb_of_meta(meta.verb),
         }
     }
+}
+
+/// Whether bytes of a block, of which so many are missing in front of them, have its line end where it belongs, as far as that is
+/// among them.
+fn may_end(bytes: &[u8], left: u64) -> bool {
+    let is_at = |behind: u64, wanted: u8| {
+        let at = left.checked_sub(behind).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| bytes.get(at)).is_none_or(|&byte| byte == wanted)
+    };
+    is_at(2, b'\r') && is_at(1, b'\n')
 }
 
 /// Where a session goes on that left a batch at this key.

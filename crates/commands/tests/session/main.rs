@@ -244,6 +244,54 @@ fn broken_blocks_are_told_and_never_resynchronised() {
     }
 }
 
+/// What a request is answered where framing is strict, in pieces of every length; a store behind it must not have happened.
+fn strictly(sent: &str, answered: &str, closes: bool) {
+    let settings = || Settings { strict_framing: true, item_bytes_max: 100_000, ..Settings::default() };
+    let sent = format!("{sent}set smuggled 0 0 1 noreply\r\nx\r\nmn\r\n");
+    let answered = if closes { answered.to_owned() } else { format!("{answered}MN\r\n") };
+    let steps = [1, 2, 3, 5, 7, 1000, usize::MAX];
+    for step in steps.into_iter().filter(|&step| step > 3 || sent.len() < 1000) {
+        let mut bench = Bench::new(settings());
+        let (replies, closed) = bench.run(&mut Session::new(), sent.as_bytes(), step);
+        let replies = String::from_utf8(replies).expect("text");
+        assert_eq!((&replies, closed), (&answered, closes), "in steps of {step}");
+        let smuggled = bench.ask("get smuggled\r\n");
+        assert_eq!(smuggled == "END\r\n", closes, "{smuggled}");
+    }
+}
+
+#[test]
+fn strict_framing_closes_where_the_end_of_a_request_is_not_sure() {
+    const CHUNK: &str = "CLIENT_ERROR bad data chunk\r\n";
+    strictly("set a 0 0 1\r\nxy\r\n", CHUNK, true);
+    strictly("set a 0 0 3\r\nx\r\n", CHUNK, true);
+    strictly("set a 0 0 1\r\nx\n", CHUNK, true);
+    strictly("set a 0 0 1 noreply\r\nxy\r\n", "", true);
+    strictly("ms a 1\r\nxy\r\n", CHUNK, true);
+    // A value that comes in parts.
+    strictly(&format!("set a 0 0 70000\r\n{}\r\n", "x".repeat(70_001)), CHUNK, true);
+    let append = format!("append a 0 0 70000\r\n{}\r\n", "x".repeat(70_001));
+    strictly(&format!("set a 0 0 1 noreply\r\n1\r\n{append}"), CHUNK, true);
+    // Lines that are no requests.
+    strictly("\r\n", BAD, true);
+    strictly("bogus 5\r\n", "ERROR\r\n", true);
+    strictly("bogus noreply\r\n", "", true);
+    strictly("set a 0 0\r\n", BAD, true);
+    strictly("set a 0 0 -1\r\n", BAD, true);
+    strictly("incr a\r\n", BAD, true);
+    // Blocks of a length that is known.
+    strictly("set a 0 x 2\r\nxy\r\n", BAD, false);
+    strictly("set a 0 x 2\r\nxyz\r\n", BAD, true);
+    let large = "x".repeat(200_000);
+    let too_large = "SERVER_ERROR object too large for cache\r\n";
+    strictly(&format!("set a 0 0 200000\r\n{large}\r\n"), too_large, false);
+    strictly(&format!("set a 0 0 199999\r\n{large}\r\n"), too_large, true);
+    strictly(&format!("set a 0 0 200000\r\n{large}\n\r"), too_large, true);
+    // What is wrong, and yet of one line.
+    strictly("incr a x\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n", false);
+    strictly("get a b\r\n", "END\r\n", false);
+}
+
 #[test]
 fn lines_that_are_no_commands_get_their_error() {
     let mut bench = bench();

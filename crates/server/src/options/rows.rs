@@ -790,6 +790,18 @@ pub const OPTIONS: &[Row] = &[
         )
     },
     Row {
+        letter: None,
+        apply: |config, _| {
+            config.strict_framing = true;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "strict-framing",
+            "closes a connection of memcached's text behind a line that is no request, and behind data that do not end where their line says: nothing that follows is taken for requests. Without it memcached's way holds, which goes on reading",
+        )
+    },
+    Row {
         value: Some("PATH"),
         effect: Effect::Refused("items do not outlive the process"),
         ..row('e', "memory-file", "a file that keeps items over a restart")

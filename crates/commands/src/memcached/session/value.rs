@@ -94,6 +94,9 @@ impl Conversation {
                 if !purpose.is_silent() {
                     turn.out.put(Fault::BadChunk.reply());
                 }
+                if turn.cx.shared.settings.strict_framing {
+                    self.state = State::Closed;
+                }
             }
             Block::Long => self.begin(turn, key, value_bytes, purpose),
         }
@@ -195,6 +198,9 @@ impl Conversation {
         }
         if !silent {
             turn.out.put(Fault::BadChunk.reply());
+        }
+        if turn.cx.shared.settings.strict_framing {
+            self.state = State::Closed;
         }
         Err(None)
     }
