@@ -17,6 +17,7 @@ pub mod lua;
 mod memcached;
 pub mod model;
 mod payload;
+pub mod positions;
 pub mod reply;
 pub mod scripts;
 pub mod stream;

@@ -193,6 +193,29 @@ pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     streams(namespace, &[peer("redis-server")?], (1, SCRIPT_STREAMS), &["scripts"])
 }
 
+/// Asks the newest Redis and Valkey where the keys of commands are. They say what `spec/key-positions.list` says, as far as they
+/// know the commands, which are nearly all.
+pub fn key_positions(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    let program = built("key_positions")?;
+    let mut passed = 0;
+    for server in [peer("redis-server")?, peer("valkey-server")?] {
+        let is_known = is_known(&server)?;
+        let mut command = namespace.command(&program);
+        command.arg(&server);
+        let (agrees, output) = capture(command)?;
+        println!("{}", output.trim_end());
+        let words: Vec<&str> = output.lines().last().unwrap_or_default().split([' ', ',']).collect();
+        let count = |word: &str| -> u32 {
+            let pair = words.windows(2).find(|pair| pair[1] == word);
+            pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+        };
+        check("the positions", agrees || !is_known, &output)?;
+        check("what is known", count("known") * 10 >= count("usages") * 9, &output)?;
+        passed += count("usages");
+    }
+    Ok(Counts { passed, skipped: 0 })
+}
+
 /// The newest redis-benchmark, all of its tests: every reply is read, and none is an error.
 pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let benchmark = peer("redis-benchmark")?;

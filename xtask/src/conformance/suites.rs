@@ -35,6 +35,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-differential", redis::differential),
     ("redis-elements", redis::elements),
     ("redis-scripts", redis::scripts),
+    ("redis-key-positions", redis::key_positions),
     ("redis-exporter", redis_exporter::suite),
     ("go-redis", clients::go_redis),
     ("jedis", clients::jedis),

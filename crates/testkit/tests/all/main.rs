@@ -8,6 +8,7 @@ mod canary;
 mod held_replies;
 mod hostile;
 mod huge_values;
+mod key_positions;
 mod lengths;
 mod limits;
 mod linearizability;
