@@ -184,6 +184,10 @@ pub trait Peer: Sync {
     fn is_local(&self) -> bool;
     /// The server's own address, in the same form.
     fn listen_address(&self) -> Arc<str>;
+    /// It speaks TLS.
+    fn speaks_tls(&self) -> bool {
+        false
+    }
     /// Where the server finds the connection again.
     fn place(&self) -> u64;
     /// Its number in `stats conns`.

@@ -97,7 +97,6 @@ pub(crate) struct Transaction {
     watches: Option<Box<Watches>>,
 }
 
-#[derive(Debug)]
 struct Queue {
     commands: Vec<Queued>,
     /// Arguments of all commands, as they came.
@@ -111,6 +110,14 @@ struct Queue {
     /// The client's user at MULTI.
     user: Snapshot,
     held: Held,
+}
+
+impl std::fmt::Debug for Queue {
+    /// Without the words, of which some may be passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (commands, bytes) = (self.commands.len(), self.bytes.len());
+        f.debug_struct("Queue").field("commands", &commands).field("bytes", &bytes).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

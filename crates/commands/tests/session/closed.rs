@@ -348,6 +348,49 @@ fn nobody_is_shown_a_password() {
     }
 }
 
+/// What a panic would print of a connection or of what all share: text, or bytes as numbers.
+#[test]
+fn no_password_is_in_what_a_panic_prints_nor_in_watch_nor_in_sasl() {
+    const CANARY: &str = "canary-7f3a";
+    let numbers = CANARY.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
+    let hides = |what: &str, text: &str| {
+        assert!(!text.contains(CANARY) && !text.contains(&numbers), "{what}: {text}");
+    };
+    let mut bench = bench();
+    let mut session = Session::new();
+    assert_eq!(bench.says(&mut session, &["CONFIG", "SET", "slowlog-log-slower-than", "0"]), "+OK\r\n");
+    assert_eq!(bench.says(&mut session, &["CONFIG", "SET", "requirepass", CANARY]), "+OK\r\n");
+    assert_eq!(bench.says(&mut session, &["MULTI"]), "+OK\r\n");
+    assert_eq!(bench.says(&mut session, &["AUTH", "default", CANARY]), "+QUEUED\r\n");
+    hides("a transaction", &format!("{session:?}"));
+    let login = format!("set k 0 0 19\r\ndefault {CANARY}\r\n");
+    let mut watcher = Session::new();
+    assert_eq!(bench.turns(&mut watcher, login.as_bytes()).0, b"STORED\r\n");
+    let (said, _) = bench.run(&mut watcher, b"watch fetchers mutations deletions\r\n", 1000);
+    assert_eq!(said, b"OK\r\n");
+    // Half of a password has come, and all of one, right and wrong.
+    let (mut half, mut text) = (Session::new(), Session::new());
+    bench.call(&mut half, &login.as_bytes()[..login.len() - 4]);
+    hides("half a login", &format!("{half:?}"));
+    assert_eq!(bench.turns(&mut text, login.as_bytes()).0, b"STORED\r\n");
+    hides("a login", &format!("{text:?}"));
+    let plain = format!("\0default\0{CANARY}");
+    for (value, says) in [(plain.clone(), "Authenticated"), (format!("{plain}x"), "")] {
+        let (mut half, mut frames) = (Session::new(), Session::new());
+        let start = crate::binary::frame(0x21, b"", "PLAIN", value.as_bytes());
+        bench.call(&mut half, &start[..start.len() - 4]);
+        hides("half a frame", &format!("{half:?}"));
+        let reply = String::from_utf8_lossy(&bench.turns(&mut frames, &start).0).into_owned();
+        assert!(reply.contains(says), "{reply}");
+        hides("SASL", &reply);
+        hides("a client of frames", &format!("{frames:?}"));
+    }
+    hides("what all share", &format!("{:?}", bench.shared));
+    hides("watch", &crate::watch::told(&mut bench, &mut watcher).join("\n"));
+    let doctor = String::from_utf8(bench.turns(&mut text, b"stats doctor\r\n").0).expect("text");
+    hides("the doctor", &doctor);
+}
+
 #[test]
 fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
     let mut bench = bench();

@@ -43,6 +43,9 @@ impl Peer for At<'_> {
     fn listen_address(&self) -> Arc<str> {
         Arc::clone(&self.hub.listeners[self.facts.listener].told)
     }
+    fn speaks_tls(&self) -> bool {
+        self.hub.listeners[self.facts.listener].tls.is_some()
+    }
     fn place(&self) -> u64 {
         self.facts.place()
     }

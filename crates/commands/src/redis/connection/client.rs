@@ -98,6 +98,7 @@ impl Client {
             place: cx.peer.place(),
             address: cx.peer.address().into(),
             listen_address: cx.peer.listen_address(),
+            speaks_tls: cx.peer.speaks_tls(),
             since: cx.now(),
             active: AtomicU64::new(cx.now()),
             row: AtomicU32::new(u32::MAX),
@@ -206,6 +207,8 @@ pub(crate) struct ClientFacts {
     pub(crate) place: u64,
     pub(crate) address: Box<str>,
     pub(crate) listen_address: Arc<str>,
+    /// Its connection is TLS.
+    pub(crate) speaks_tls: bool,
     /// When it connected.
     pub(crate) since: Millis,
     /// When it last sent something.

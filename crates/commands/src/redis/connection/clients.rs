@@ -114,7 +114,7 @@ pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
     let (query, output) = (facts.query_bytes.load(Relaxed), facts.output_bytes.load(Relaxed));
     let queue = facts.queue_bytes.load(Relaxed);
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}{}",
         facts.id,
         facts.address,
         facts.listen_address,
@@ -134,6 +134,8 @@ pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
         facts.received_bytes.load(Relaxed),
         facts.replied_bytes.load(Relaxed),
         facts.commands.load(Relaxed),
+        // Redis tells nothing of it: lines of plain connections are as there.
+        if facts.speaks_tls { " tls=yes" } else { "" },
     )
 }
 

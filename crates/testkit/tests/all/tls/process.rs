@@ -174,6 +174,24 @@ fn info_tells_which_listeners_speak_tls() {
     assert_eq!(told, [plain, tls]);
 }
 
+#[test]
+fn client_list_says_who_speaks_tls() {
+    let identity = Identity::new();
+    let (server, address) = resp_server(&identity, &["--tls-auth-clients", "no"]);
+    let mut plain = server.connect().expect("it listens");
+    plain.write_all(b"*1\r\n$4\r\nPING\r\n").expect("sent");
+    plain.read_exact(&mut [0; 7]).expect("a reply");
+    let mut stream = connect_to(address, &trusting(&identity, None));
+    let length = resp(&mut stream, &["CLIENT", "LIST"]);
+    let length = length.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
+    let mut page = vec![0; length.expect("a bulk")];
+    stream.read_exact(&mut page).expect("a page");
+    let page = String::from_utf8(page).expect("text");
+    let speaks: Vec<&str> = page.lines().filter(|line| line.ends_with(" tls=yes")).collect();
+    assert_eq!((page.lines().count(), speaks.len(), page.matches("tls=").count()), (2, 1, 1), "{page}");
+    assert!(speaks[0].contains(&format!(" laddr={address} ")), "{page}");
+}
+
 /// A request in RESP, and its reply up to the end of a line.
 fn resp(stream: &mut Tls, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
