@@ -18,6 +18,7 @@ mod namespace;
 mod page;
 mod redis;
 mod redis_exporter;
+mod secured;
 mod series;
 mod suites;
 mod watcher;

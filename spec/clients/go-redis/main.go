@@ -4,9 +4,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 	"sync"
 	"time"
@@ -46,9 +49,14 @@ var checks = []check{
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	config, err := secured(os.Getenv("LARDER_TLS"))
+	if err != nil {
+		fail("certificates", 0, err)
+	}
 	for _, protocol := range []int{2, 3} {
 		client := redis.NewClient(&redis.Options{
-			Addr: os.Args[1], Protocol: protocol, ClientName: "larder-smoke",
+			Addr: os.Args[1], Protocol: protocol, ClientName: "larder-smoke", TLSConfig: config,
+			Username: os.Getenv("LARDER_USER"), Password: os.Getenv("LARDER_PASSWORD"),
 		})
 		for _, c := range checks {
 			if err := client.FlushAll(ctx).Err(); err != nil {
@@ -63,6 +71,26 @@ func main() {
 			fail("close", protocol, err)
 		}
 	}
+}
+
+// secured trusts the authority in a folder of certificates, and shows the client's; without a folder there is no TLS.
+func secured(folder string) (*tls.Config, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	own, err := tls.LoadX509KeyPair(filepath.Join(folder, "client.crt"), filepath.Join(folder, "client.key"))
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return nil, errors.New("no authority in ca.crt")
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}, nil
 }
 
 func fail(name string, protocol int, err error) {

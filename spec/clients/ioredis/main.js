@@ -3,10 +3,19 @@
 "use strict";
 
 const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const path = require("node:path");
 const Redis = require("ioredis");
 
 const port = Number(process.argv[2]);
-const connect = (options) => new Redis({ port, host: "127.0.0.1", ...options });
+// With LARDER_TLS, a folder of certificates: over TLS, as a user with a password.
+const secured = () => {
+  const { LARDER_TLS: folder, LARDER_USER: username, LARDER_PASSWORD: password } = process.env;
+  if (!folder) return {};
+  const [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map((name) => fs.readFileSync(path.join(folder, name)));
+  return { username, password, tls: { ca, cert, key } };
+};
+const connect = (options) => new Redis({ port, host: "127.0.0.1", ...secured(), ...options });
 
 const checks = {
   async strings(redis) {

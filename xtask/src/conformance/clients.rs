@@ -1,7 +1,11 @@
 //! Programs of this repository that use other people's Redis clients: `spec/clients`, each with the versions it is built with. A
 //! line `name: ok` is a test that passed; the first failure ends the program.
+//!
+//! Each runs twice: over plain connections as the default user, and over TLS, with a certificate of its own, as a user with rules.
+//! Redis, against which the harness may be checked, is not asked the second time, and so has half of the tests.
 
 use super::namespace::Namespace;
+use super::secured::Certificates;
 use super::suites::{go, succeeded};
 use super::{Counts, Program};
 use crate::install::debian;
@@ -13,6 +17,9 @@ use std::process::Command;
 
 /// Where RESP is spoken inside a namespace.
 const ADDRESS: &str = "127.0.0.1:6379";
+/// The port and the address where it is spoken over TLS.
+const TLS_PORT: &str = "6380";
+const TLS_ADDRESS: &str = "127.0.0.1:6380";
 /// Options of the server for such programs. Queues must not be evicted.
 pub(super) const SERVER_OPTIONS: &[&str] = &["-t", "2", "-M"];
 /// Copies the packages of a Maven project and does nothing else.
@@ -27,9 +34,11 @@ pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     // The versions are those of go.sum, or it does not build.
     build.env("GOFLAGS", "-mod=readonly");
     run(build)?;
-    let mut smoke = namespace.command(home.join("smoke"));
-    smoke.arg(ADDRESS);
-    counted(namespace, program, smoke)
+    counted_twice(namespace, program, &home, &|is_tls| {
+        let mut smoke = namespace.command(home.join("smoke"));
+        smoke.arg(if is_tls { TLS_ADDRESS } else { ADDRESS });
+        smoke
+    })
 }
 
 /// The tests of Larder's own Go client, with the newest memcached as the server.
@@ -62,9 +71,12 @@ pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let mut build = command("javac", &["-d", "classes", "-cp", "packages/*", "src/main/java/Smoke.java"]);
     build.current_dir(&home);
     run(build)?;
-    let mut smoke = namespace.command("java");
-    smoke.args(["-cp", "packages/*:classes", "Smoke", ADDRESS]).current_dir(&home);
-    counted(namespace, program, smoke)
+    counted_twice(namespace, program, &home, &|is_tls| {
+        let mut smoke = namespace.command("java");
+        smoke.args(["-cp", "packages/*:classes", "Smoke", if is_tls { TLS_ADDRESS } else { ADDRESS }]);
+        smoke.current_dir(&home);
+        smoke
+    })
 }
 
 /// ioredis.
@@ -74,14 +86,48 @@ pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let mut packages = command("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]);
     packages.current_dir(&home);
     run(packages)?;
-    let mut smoke = namespace.command("node");
-    smoke.args(["main.js", "6379"]).current_dir(&home);
-    counted(namespace, program, smoke)
+    counted_twice(namespace, program, &home, &|is_tls| {
+        let mut smoke = namespace.command("node");
+        smoke.args(["main.js", if is_tls { TLS_PORT } else { "6379" }]).current_dir(&home);
+        smoke
+    })
+}
+
+/// Runs a program that prints a line for each passed test, plainly and over TLS.
+fn counted_twice(
+    namespace: &Namespace,
+    program: &Program,
+    home: &Path,
+    smoke: &dyn Fn(bool) -> Command,
+) -> Outcome<Counts> {
+    let plain = counted(namespace, program, smoke(false))?;
+    if program.is_redis {
+        return Ok(plain);
+    }
+    debian(&[("openssl", "openssl")])?;
+    let certificates = Certificates::make(&home.join("certificates"))?;
+    let mut secured = smoke(true);
+    certificates.tell(&mut secured);
+    let options = [certificates.options(TLS_PORT, "yes"), Certificates::users()].concat();
+    let options: Vec<&str> =
+        SERVER_OPTIONS.iter().copied().chain(options.iter().map(String::as_str)).collect();
+    let secured = counted_with(namespace, program, &options, secured)?;
+    Ok(Counts { passed: plain.passed + secured.passed, skipped: 0 })
 }
 
 /// Runs a program that prints a line for each passed test, against a fresh server.
 pub(super) fn counted(namespace: &Namespace, program: &Program, smoke: Command) -> Outcome<Counts> {
-    let _server = namespace.serve(program, SERVER_OPTIONS)?;
+    counted_with(namespace, program, SERVER_OPTIONS, smoke)
+}
+
+/// The same with these options of the server.
+fn counted_with(
+    namespace: &Namespace,
+    program: &Program,
+    options: &[&str],
+    smoke: Command,
+) -> Outcome<Counts> {
+    let _server = namespace.serve(program, options)?;
     let output = succeeded(smoke)?;
     let passed = output.lines().filter(|line| line.ends_with(": ok")).count() as u32;
     Ok(Counts { passed, skipped: 0 })

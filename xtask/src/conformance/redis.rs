@@ -3,6 +3,7 @@
 use super::Counts;
 use super::Program;
 use super::namespace::Namespace;
+use super::secured::Certificates;
 use super::suites::{PYTEST, agreeing, check, pytest, succeeded, summed_up};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// Options for suites that use DEBUG.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 const REDIS_PY: &str = "5.2.1";
+/// What redis-py's tests need beside it.
+const REDIS_PY_TESTS: [&str; 5] =
+    [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging==25.0", "mock==5.2.0"];
 
 /// What redis-cli does beside sending commands.
 pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
@@ -232,9 +236,7 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
 
 /// redis-py's own tests, with those of its asyncio client, without the files and tests in `spec/redis-py-skipped.list`.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
-    let packages =
-        [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging==25.0", "mock==5.2.0"];
-    let python = python(&[&packages[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
+    let python = python(&[&REDIS_PY_TESTS[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
     let source = python_source(&python, "redis", REDIS_PY)?;
     let path = root().join("spec/redis-py-skipped.list");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -252,5 +254,24 @@ pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
     command.arg("tests").current_dir(&source);
     let _server = namespace.serve(program, &DEBUG)?;
+    summed_up(command)
+}
+
+/// redis-py's tests of TLS, whose certificates are where they look for them. Those that ask authorities in the internet whether a
+/// certificate is revoked need a package that is not installed, and skip themselves.
+pub fn redis_py_tls(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    const PORT: &str = "6666";
+    debian(&[("openssl", "openssl")])?;
+    let python = python(&[&REDIS_PY_TESTS[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
+    let source = python_source(&python, "redis", REDIS_PY)?;
+    let certificates = Certificates::make(&root().join(&source).join("dockers/standalone/tls"))?;
+    let options = certificates.options(PORT, "optional");
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut command = pytest(namespace, &python);
+    command.args(["--timeout", "600", "--redis-url", "redis://localhost:6379/9", "--asyncio-mode", "auto"]);
+    let url = format!("rediss://localhost:{PORT}");
+    command.args(["--redis-ssl-url", url.as_str(), "tests/test_ssl.py"]);
+    command.current_dir(root().join(&source));
+    let _server = namespace.serve(program, &options)?;
     summed_up(command)
 }

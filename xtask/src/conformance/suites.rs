@@ -40,6 +40,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("go-redis", clients::go_redis),
     ("jedis", clients::jedis),
     ("ioredis", clients::ioredis),
+    ("redis-py-tls", redis::redis_py_tls),
     ("redis-py", redis::redis_py),
     ("page", page::suite),
 ];
@@ -48,8 +49,8 @@ pub const SUITES: &[(&str, Suite)] = &[
 pub const LONG_FORMS: &[(&str, Suite)] = &[("redis-elements-long", redis::elements_long)];
 
 /// Suites that share a Python environment.
-pub const IN_PYTHON: [&str; 6] =
-    ["pymemcache", "python-memcached", "cas-loop", "pylibmc", "pylibmc-sasl", "redis-py"];
+pub const IN_PYTHON: [&str; 7] =
+    ["pymemcache", "python-memcached", "cas-loop", "pylibmc", "pylibmc-sasl", "redis-py", "redis-py-tls"];
 
 /// Suites that depend on times: they run after all others, one by one.
 pub const ALONE: [&str; 2] = ["redis-py", "page"];

@@ -1,4 +1,11 @@
+import java.io.IOException;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -9,6 +16,10 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManagerFactory;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
@@ -51,17 +62,47 @@ public final class Smoke {
   private final HostAndPort server;
   private final RedisProtocol protocol;
 
-  private Smoke(HostAndPort server, RedisProtocol protocol) {
+  /** What makes connections by TLS, or null. */
+  private final SSLSocketFactory sockets;
+
+  private Smoke(HostAndPort server, RedisProtocol protocol, SSLSocketFactory sockets) {
     this.server = server;
     this.protocol = protocol;
+    this.sockets = sockets;
   }
 
-  public static void main(String[] arguments) {
+  public static void main(String[] arguments) throws Exception {
     HostAndPort server = HostAndPort.from(arguments[0]);
+    SSLSocketFactory sockets = secured(System.getenv("LARDER_TLS"));
     for (RedisProtocol protocol : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {
-      new Smoke(server, protocol).all();
+      new Smoke(server, protocol, sockets).all();
     }
     System.exit(0);
+  }
+
+  /** Trusts the authority in a folder of certificates, and shows the client's; without a folder there is no TLS. */
+  private static SSLSocketFactory secured(String folder) throws IOException, GeneralSecurityException {
+    if (folder == null) {
+      return null;
+    }
+    KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+    trusted.load(null, null);
+    try (InputStream authority = Files.newInputStream(Path.of(folder, "ca.crt"))) {
+      CertificateFactory reader = CertificateFactory.getInstance("X.509");
+      trusted.setCertificateEntry("ca", reader.generateCertificate(authority));
+    }
+    char[] password = System.getenv("LARDER_PASSWORD").toCharArray();
+    KeyStore own = KeyStore.getInstance("PKCS12");
+    try (InputStream pair = Files.newInputStream(Path.of(folder, "client.p12"))) {
+      own.load(pair, password);
+    }
+    TrustManagerFactory trusts = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+    trusts.init(trusted);
+    KeyManagerFactory shows = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+    shows.init(own, password);
+    SSLContext context = SSLContext.getInstance("TLS");
+    context.init(shows.getKeyManagers(), trusts.getTrustManagers(), null);
+    return context.getSocketFactory();
   }
 
   private void all() {
@@ -101,12 +142,16 @@ public final class Smoke {
   }
 
   private DefaultJedisClientConfig config(int database) {
-    return DefaultJedisClientConfig.builder()
+    DefaultJedisClientConfig.Builder builder = DefaultJedisClientConfig.builder()
         .protocol(protocol)
         .clientName("larder-smoke")
         .database(database)
-        .timeoutMillis(20000)
-        .build();
+        .timeoutMillis(20000);
+    if (sockets != null) {
+      builder.ssl(true).sslSocketFactory(sockets);
+      builder.user(System.getenv("LARDER_USER")).password(System.getenv("LARDER_PASSWORD"));
+    }
+    return builder.build();
   }
 
   private Jedis connect(int database) {
