@@ -47,7 +47,7 @@ pub(crate) struct Local {
     pub(crate) id: usize,
     /// The time of this batch.
     pub(crate) now: Millis,
-    magazines: Box<[Magazine]>,
+    pub(crate) magazines: Box<[Magazine]>,
     /// Bytes in all magazines, and the most they may be.
     magazine_bytes: usize,
     magazine_bytes_max: usize,
