@@ -36,6 +36,12 @@ impl Digest {
         Some(Digest(bytes))
     }
 
+    /// Its bytes, for sets. To look one up there takes a time that says something of it, so that what a client has just said is
+    /// never looked up in a set.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Its hexadecimal digits, for lists and files of users.
     pub(crate) fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,5 +1,6 @@
 //! A user: whether it may log in, by which passwords, and what it may do then.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -163,16 +164,15 @@ impl User {
         self.no_password = no_password;
     }
 
-    /// Takes passwords away, and adds others. One that needs no password goes on without, and the default user that was off
-    /// for want of one is on as soon as it has one.
+    /// Takes passwords away, and adds others. A user that needs no password goes on without one, and the default user that was
+    /// off for want of one is on as soon as it has one. Logins wait meanwhile, and a file may have thousands of one user: they
+    /// are looked up in sets.
     pub fn change_passwords(&mut self, gone: &[Digest], new: &[Digest]) {
-        self.passwords.retain(|known| !gone.iter().any(|gone| gone.ct_eq(known).into()));
+        let gone: BTreeSet<&[u8; 32]> = gone.iter().map(Digest::bytes).collect();
+        self.passwords.retain(|known| !gone.contains(known.bytes()));
         if !self.no_password {
-            for digest in new {
-                if self.place_of(digest).is_none() {
-                    self.passwords.push(digest.clone());
-                }
-            }
+            let mut known: BTreeSet<[u8; 32]> = self.passwords.iter().map(|known| *known.bytes()).collect();
+            self.passwords.extend(new.iter().filter(|digest| known.insert(*digest.bytes())).cloned());
         }
         if self.is_unnamed {
             self.enabled = !self.passwords.is_empty();
