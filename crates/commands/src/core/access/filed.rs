@@ -77,7 +77,7 @@ fn without(some: &[&Digest], others: &[&Digest]) -> Vec<Digest> {
 
 impl Access {
     /// Carries out what two readings of the files differ in: how many users it concerned, and the numbers of those that are
-    /// gone. `ruled`: users that are there whether a file names them or not.
+    /// gone. `ruled`: users with rules of their own, which no file adds or removes.
     pub(crate) fn follow(
         &self,
         before: &FiledUsers,
@@ -99,7 +99,8 @@ impl Access {
                 } else if let Some(user) = users.all.get_mut(one.name) {
                     Arc::make_mut(user).change_passwords(&one.gone, &one.new);
                     done.changed += 1;
-                } else if !one.new.is_empty() {
+                } else if !one.new.is_empty() && !ruled.contains(one.name) {
+                    // A user of `--acl-user` that a client has removed stays removed: it would come back without its rules.
                     users.insert(User::open(self.next_id(), one.name, one.new));
                     self.has_others.store(true, Relaxed);
                     done.added += 1;
@@ -195,6 +196,16 @@ mod tests {
         let access = begun(&before);
         assert_eq!(access.follow(&before, &now, &HashSet::from(["app"])), (done(0, 1, 0), HashSet::new()));
         assert!(access.users().get("app").is_some() && !access.admits(b"app", b"one"));
+    }
+
+    #[test]
+    fn a_user_with_rules_that_was_removed_does_not_come_back_without_them() {
+        let before = read(None, &[("app", "one"), ("other", "two")]);
+        let now = read(None, &[("app", "next"), ("other", "two")]);
+        let access = begun(&before);
+        access.remove_users(["app"].into_iter());
+        assert_eq!(access.follow(&before, &now, &HashSet::from(["app"])), (done(0, 0, 0), HashSet::new()));
+        assert!(access.users().get("app").is_none() && !access.admits(b"app", b"next"));
     }
 
     #[test]
