@@ -15,6 +15,9 @@
 //! | a block of more than 16,384 bytes | `CLIENT_ERROR auth token too long`; the block is passed over |
 //! | a line of up to 6 bytes, `quit` among them; one of more than 2,048 | none, and the connection is closed |
 //!
+//! With `--strict-framing` the connection is closed behind a line that is no login, and behind a block that does not end where
+//! its line says.
+//!
 //! Whether a connection is asked is known when it is made, and it is a conversation of its own until it has said who it is:
 //! one that need not, or has, does no step more for it.
 
@@ -23,6 +26,7 @@ use larder_protocol::{Tokens, last_token};
 use larder_store::Millis;
 
 use super::rules;
+use super::session::may_end;
 use super::text::TOO_MANY_CONNECTIONS;
 use crate::core::access::{SECRET_BYTES_MAX, Standing, strange};
 use crate::core::context::Context;
@@ -119,8 +123,12 @@ impl Login {
         loop {
             let rest = &input[at..];
             let skipped = self.skips.min(rest.len() as u64);
+            let ends = may_end(&rest[..skipped as usize], self.skips);
             self.skips -= skipped;
             at += skipped as usize;
+            if !ends && cx.shared.settings.strict_framing {
+                return (at, Step::Waits(Next::Close));
+            }
             if self.skips > 0 {
                 return (at, Step::Waits(Next::Receive));
             }
@@ -160,7 +168,7 @@ impl Login {
                 return Err((behind, Step::Waits(Next::Close)));
             }
             out.put(UNAUTHENTICATED);
-            return Ok(behind);
+            return after_unsure(cx, behind);
         };
         if bytes as usize > SECRET_BYTES_MAX {
             self.skips = u64::from(bytes) + 2;
@@ -171,8 +179,7 @@ impl Login {
         let Some(block) = input.get(behind..all) else { return Err(waits(Next::Receive)) };
         let Some(token) = block.strip_suffix(b"\r\n") else {
             out.put(NO_END);
-            let closes = cx.shared.settings.strict_framing;
-            return if closes { Err((all, Step::Waits(Next::Close))) } else { Ok(all) };
+            return after_unsure(cx, all);
         };
         let Some(space) = memchr::memchr(b' ', token) else {
             out.put(NO_SPACE);
@@ -196,6 +203,14 @@ impl Login {
         out.put(FAILED);
         Ok(all)
     }
+}
+
+/// Goes on behind so many bytes, whose error leaves it unsure where the next request begins.
+///
+/// # Errors
+/// Framing is strict: the connection is closed.
+fn after_unsure(cx: &Context<'_, '_>, taken: usize) -> Result<usize, (usize, Step)> {
+    if cx.shared.settings.strict_framing { Err((taken, Step::Waits(Next::Close))) } else { Ok(taken) }
 }
 
 /// The bytes of the block that a login announces; none if the line is none.

@@ -661,7 +661,7 @@ impl Staged<'_, '_> {
 
 /// Whether bytes of a block, of which so many are missing in front of them, have its line end where it belongs, as far as that is
 /// among them.
-fn may_end(bytes: &[u8], left: u64) -> bool {
+pub(super) fn may_end(bytes: &[u8], left: u64) -> bool {
     let is_at = |behind: u64, wanted: u8| {
         let at = left.checked_sub(behind).and_then(|at| usize::try_from(at).ok());
         at.and_then(|at| bytes.get(at)).is_none_or(|&byte| byte == wanted)

@@ -293,6 +293,35 @@ fn strict_framing_closes_where_the_end_of_a_request_is_not_sure() {
 }
 
 #[test]
+fn strict_framing_closes_where_the_end_of_a_login_is_not_sure() {
+    const TOO_LONG: &str = "CLIENT_ERROR auth token too long\r\n";
+    let settings =
+        || Settings { strict_framing: true, password: Some("secret".into()), ..Settings::default() };
+    let login = "set k 0 0 14\r\ndefault secret\r\n";
+    let (token, unasked) = ("x".repeat(16_385), "CLIENT_ERROR unauthenticated\r\n");
+    for (sent, answered, closes) in [
+        ("add k 0 0 5\r\n".to_owned(), unasked.to_owned(), true),
+        ("version\r\n".to_owned(), unasked.to_owned(), true),
+        (
+            "set k 0 0 13\r\ndefault secret\r\n".to_owned(),
+            "CLIENT_ERROR bad command line termination\r\n".to_owned(),
+            true,
+        ),
+        (format!("set k 0 0 16385\r\n{token}x\r\n"), TOO_LONG.to_owned(), true),
+        // It ends where its line says.
+        (format!("set k 0 0 16385\r\n{token}\r\n"), format!("{TOO_LONG}STORED\r\nMN\r\n"), false),
+    ] {
+        for step in [1, 7, 1000, usize::MAX] {
+            let mut bench = Bench::new(settings());
+            let all = format!("{sent}{login}mn\r\n");
+            let (replies, closed) = bench.run(&mut Session::new(), all.as_bytes(), step);
+            let replies = String::from_utf8(replies).expect("text");
+            assert_eq!((&replies, closed), (&answered, closes), "in steps of {step}");
+        }
+    }
+}
+
+#[test]
 fn lines_that_are_no_commands_get_their_error() {
     let mut bench = bench();
     talk(
