@@ -374,8 +374,17 @@ fn no_password_is_in_what_a_panic_prints_nor_in_watch_nor_in_sasl() {
     hides("half a login", &format!("{half:?}"));
     assert_eq!(bench.turns(&mut text, login.as_bytes()).0, b"STORED\r\n");
     hides("a login", &format!("{text:?}"));
+    // A request that is gathered since it is long.
+    let mut long = Session::new();
+    assert_eq!(bench.says(&mut long, &["AUTH", CANARY]), "+OK\r\n");
+    let (password, key) = (format!(">{CANARY}"), format!("~{}", "k".repeat(40_000)));
+    let rules = command(&["ACL", "SETUSER", "app", &password, &key]);
+    let most = rules.len() - 4;
+    let (next, _, taken) = bench.call(&mut long, &rules[..most]);
+    assert_eq!((next, taken), (Next::Receive, most), "what has come is kept by the session");
+    hides("half a long request", &format!("{long:?}"));
     let plain = format!("\0default\0{CANARY}");
-    for (value, says) in [(plain.clone(), "Authenticated"), (format!("{plain}x"), "")] {
+    for (value, says) in [(plain.clone(), "Authenticated"), (format!("{plain}x"), "Auth failure.")] {
         let (mut half, mut frames) = (Session::new(), Session::new());
         let start = crate::binary::frame(0x21, b"", "PLAIN", value.as_bytes());
         bench.call(&mut half, &start[..start.len() - 4]);

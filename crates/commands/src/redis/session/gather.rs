@@ -15,7 +15,6 @@ use crate::redis::table::{self, RowId};
 const LOOKED_BYTES_A_MS: u64 = 64 << 10;
 
 /// A long request, as far as it has come.
-#[derive(Debug)]
 pub(crate) struct Gathering {
     bytes: Vec<u8>,
     partial: Partial,
@@ -23,6 +22,13 @@ pub(crate) struct Gathering {
     looks: Looks,
     /// It is whole, and waits for keys that are held.
     waits: bool,
+}
+
+impl std::fmt::Debug for Gathering {
+    /// Without the bytes, some of which may be a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gathering").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
 }
 
 /// The rest of a request that nobody wants.
