@@ -70,8 +70,8 @@ impl Shared {
         if done == Followed::default() {
             return done;
         }
-        // Each connection looks at its user again from here on, whatever the time is. Who logs in meanwhile has seen the
-        // users of now, or is in the list.
+        // Each connection looks at its user again from here on, whatever the time is. A client that logs in meanwhile has seen
+        // the users of now, or is in the list.
         self.common.look_in_time(0);
         fence(SeqCst);
         if !gone.is_empty() {

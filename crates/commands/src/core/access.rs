@@ -394,7 +394,7 @@ impl Access {
     }
 
     /// Sets the default user's password, or takes it away; those who are in stay in. Where there were other users at the
-    /// start, nobody is the default one without a password.
+    /// start, or in a file since, nobody is the default one without a password.
     pub(crate) fn set_password(&self, password: Option<Digest>) {
         let _ = self.change(|users| {
             if let Some(default) = users.all.get_mut(DEFAULT_USER) {
