@@ -3,12 +3,12 @@
 use super::batch::asked;
 use super::call::{guard, plainly};
 use super::client::{close_socket, configured, count_forks};
-use super::pointers::{handle, place, put, told};
+use super::pointers::{copied, handle, place, put, told};
 use crate::asks;
 use crate::failure::{self, Failure, wrong};
 use crate::lives::Single;
 use crate::pipe::{self, Pipe};
-use crate::shapes::{self, Status};
+use crate::shapes::{self, Status, TLS};
 use larder_client::OpenSocket;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,10 @@ unsafe extern "C" fn larder_pipe_open(
         guard(error, || {
             let Some(room) = place(pipe) else { return wrong("there is no room for the pipe") };
             room.write(ptr::null_mut());
+            // Reading the files of a configuration may wait, and a pipe never does.
+            if copied(config)?.options & TLS != 0 {
+                return wrong("a larder_pipe has no TLS");
+            }
             count_forks()?;
             let pipe = Pipe::open(configured(config)?)?;
             let socket = pipe.socket().ok_or(Failure::Bug("its socket cannot be known".to_owned()))?;
