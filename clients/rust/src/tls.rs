@@ -223,7 +223,7 @@ impl Session {
         moved
     }
 
-    /// Gives TLS what the socket has.
+    /// Gives TLS what the socket has. TLS has no opened bytes that were not taken.
     fn feed(&self, mut receive: impl FnMut(&mut [u8]) -> Moved) -> Moved {
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         if incoming.from == incoming.to {
@@ -239,10 +239,17 @@ impl Session {
             let _ = state.connection.read_tls(&mut io::empty());
             return Moved::Bytes(0);
         }
+        let begun = *from;
         while from < to {
-            // TLS takes no more until its opened bytes are taken.
-            let Ok(taken) = state.connection.read_tls(&mut &buffer[*from..*to]) else { break };
-            *from += taken;
+            match state.connection.read_tls(&mut &buffer[*from..*to]) {
+                // TLS takes nothing behind a close_notify.
+                Ok(0) => *from = *to,
+                Ok(taken) => *from += taken,
+                // There were no opened bytes when this began, so TLS never takes more: a message is too long.
+                Err(error) if *from == begun => return Moved::Failed(error.into()),
+                // TLS takes no more until its opened bytes are taken.
+                Err(_) => break,
+            }
             if let Err(error) = state.connection.process_new_packets() {
                 return Moved::Failed(odd(error).into());
             }
@@ -269,5 +276,115 @@ impl State {
         self.out.clear();
         self.sent = 0;
         Moved::Bytes(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::crypto::ring::default_provider;
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+    const NAME: &str = "cache.internal";
+
+    fn session(roots: RootCertStore) -> Session {
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Tls::from(Arc::new(config)).name(NAME).begin("127.0.0.1:11211").expect("a session")
+    }
+
+    /// A session and its server after the handshake, and the bytes that the session has not received yet.
+    fn open() -> (Session, ServerConnection, Vec<u8>) {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .expect("they belong together");
+        let mut server = ServerConnection::new(Arc::new(config)).expect("random numbers");
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a root");
+        let session = session(roots);
+        let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
+        loop {
+            let send = |bytes: &[u8]| {
+                outgoing.extend_from_slice(bytes);
+                Moved::Bytes(bytes.len())
+            };
+            let is_open = session.shake(send, |room| receive(&mut incoming, room)).expect("it is trusted");
+            let mut left = &outgoing[..];
+            while !left.is_empty() {
+                server.read_tls(&mut left).expect("a slice gives all");
+                server.process_new_packets().expect("good records");
+            }
+            outgoing.clear();
+            write(&mut server, &mut incoming);
+            if is_open && !server.is_handshaking() {
+                return (session, server, incoming);
+            }
+        }
+    }
+
+    fn write(server: &mut ServerConnection, incoming: &mut Vec<u8>) {
+        while server.wants_write() {
+            server.write_tls(incoming).expect("a vector takes all");
+        }
+    }
+
+    /// Receives these bytes: as many as there is room for.
+    fn receive(from: &mut Vec<u8>, room: &mut [u8]) -> Moved {
+        if from.is_empty() {
+            return Moved::Nothing;
+        }
+        let bytes = from.len().min(room.len());
+        room[..bytes].copy_from_slice(&from[..bytes]);
+        from.drain(..bytes);
+        Moved::Bytes(bytes)
+    }
+
+    #[test]
+    fn bytes_behind_a_close_notify_are_dropped() {
+        // TLS takes 4 KiB at a time: 1 byte together with the close_notify, and of 5,000 only some. With the most, a second
+        // receive would bring more.
+        for behind in [0, 1, 5000, 2 * RECORD_BYTES_MAX] {
+            let (session, mut server, mut incoming) = open();
+            server.writer().write_all(b"END\r\n").expect("it takes them");
+            server.send_close_notify();
+            write(&mut server, &mut incoming);
+            incoming.resize(incoming.len() + behind, b'x');
+            let mut room = [0; 100];
+            let moved = session.receive(&mut room, |room| receive(&mut incoming, room));
+            assert!(matches!(moved, Moved::Bytes(5)), "{behind}: {moved:?}");
+            assert_eq!(&room[..5], b"END\r\n");
+            for _ in 0..2 {
+                let moved = session.receive(&mut room, |room| receive(&mut incoming, room));
+                assert!(matches!(moved, Moved::Bytes(0)), "{behind}: {moved:?}");
+            }
+            assert!(!session.has_more());
+        }
+    }
+
+    #[test]
+    fn a_message_that_never_fits_ends_the_handshake() {
+        let session = session(RootCertStore::empty());
+        // A ServerHello of 65,535 bytes: with the headers of its records it is longer than what TLS keeps.
+        let mut incoming = Vec::new();
+        for record in 0..5 {
+            incoming.extend_from_slice(&[0x16, 3, 3, 0x40, 0]);
+            let begins = incoming.len();
+            incoming.resize(begins + (16 << 10), 0);
+            if record == 0 {
+                incoming[begins..begins + 4].copy_from_slice(&[2, 0, 0xff, 0xff]);
+            }
+        }
+        let send = |bytes: &[u8]| Moved::Bytes(bytes.len());
+        let failed = (0..10).any(|_| session.shake(send, |room| receive(&mut incoming, room)).is_err());
+        assert!(failed);
     }
 }
