@@ -349,4 +349,21 @@ mod tests {
         }
         assert!(names.iter().all(|name| !name.ends_with("_test.go")));
     }
+
+    #[test]
+    fn the_c_client_of_the_driver_has_its_dependencies() {
+        let dependencies = |path: &str| -> BTreeSet<&'static str> {
+            let (_, text) = sources::C.iter().find(|(name, _)| *name == path).expect("a source");
+            let section = text.split("[dependencies]\n").nth(1).expect("it has dependencies");
+            let section = section.split("\n[").next().unwrap_or_default();
+            let lines = section.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+            lines.filter_map(|line| line.split(['.', ' ', '=']).next()).collect()
+        };
+        let own = dependencies("clients/c/Cargo.toml");
+        assert!(own.contains("larder-client"), "{own:?}");
+        assert_eq!(dependencies("crates/lab/drivers/c/Cargo.toml"), own);
+        let lock = sources::C.iter().find(|(name, _)| *name == "crates/lab/drivers/c/Cargo.lock");
+        let (_, lock) = lock.expect("a source");
+        assert!(own.iter().all(|name| lock.contains(&format!("name = \"{name}\"\n"))));
+    }
 }
