@@ -41,9 +41,9 @@
  * them: in the child every call with them returns LARDER_CLOSED, and freeing them sends nothing. (vfork, and clone without the C
  * library, are not noticed: after them use no client before exec.)
  *
- * TLS: with LARDER_TLS each connection is a TLS 1.2 or 1.3 connection to a server whose certificate is for its host, or for
- * server_name, and is signed by whom ca_file names; to others nothing is sent, and the call returns LARDER_DOWN. Files are read by
- * larder_open alone. A larder_pipe has no TLS.
+ * TLS: with LARDER_TLS each connection uses TLS 1.2 or 1.3. The server's certificate must be signed by an authority of ca_file,
+ * and its subject alternative names must have the server's host or address, or server_name. Otherwise the call returns
+ * LARDER_DOWN, and neither a request nor a password was sent. Files are read by larder_open alone. A larder_pipe has no TLS.
  *
  * SIGNALS: a call that a signal interrupts goes on for the rest of its time. SIGPIPE is never raised. No function may be
  * called from a signal handler.
@@ -178,9 +178,9 @@ typedef struct {
     uint32_t in_flight;           /* replies that a connection may owe, before callers wait; 4,096 */
     uint32_t large_bytes;         /* values of this size or more are stored over the second connection; 65,536 */
     /* With LARDER_TLS; else NULL. Files are PEM, of 1 MiB at most. */
-    const char *ca_file;          /* whose signature a server's certificate must have; NULL: the system's authorities */
-    const char *cert_file;        /* certificates for servers that ask the client for one; NULL: none */
-    const char *key_file;         /* their key, which is not encrypted */
+    const char *ca_file;          /* certificates of the authorities that sign servers'; NULL: the system's authorities */
+    const char *cert_file;        /* the client's certificate and those between it and its authority; NULL: none */
+    const char *key_file;         /* the key of the client's certificate, not encrypted */
     const char *server_name;      /* the name in the servers' certificates; NULL: the host of each address */
 } larder_config;
 
@@ -230,7 +230,7 @@ larder_status larder_read_counters(const larder_client *client, larder_counters 
 /* ---- One by one ---------------------------------------------------------------------------------------------------
  *
  * A thread alone takes two system calls for a request; the more threads there are, the fewer each takes. In steady state
- * nothing is allocated for values of up to 64 KiB. */
+ * nothing is allocated for values of up to 64 KiB, except by TLS. */
 
 /* What a read may ask for. */
 enum {

@@ -1,7 +1,7 @@
-//! Connections inside of TLS: the files that a configuration names, as the Rust client takes them.
+//! TLS: reads the files that a configuration names into the Rust client's configuration.
 //!
-//! Sessions are not resumed: what is resumed lies behind a lock, which a forked process could find locked for ever. A client
-//! makes two connections to a server, and makes them seldom.
+//! Sessions are not resumed: their cache has a lock, which a forked process could find locked for ever. That costs little, as a
+//! client makes at most two connections to a server, and seldom.
 
 use crate::failure::{Failure, wrong};
 use larder_client::Tls;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The largest file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a configuration says of TLS.
+/// The fields of a configuration that need TLS. Files are paths.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     pub ca: Option<String>,
@@ -29,12 +29,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// It says something.
+    /// One of the fields is set.
     pub fn any(&self) -> bool {
         [&self.ca, &self.cert, &self.key, &self.name].iter().any(|field| field.is_some())
     }
 
-    /// TLS with what the files have.
+    /// Reads the files, which may wait.
     ///
     /// # Errors
     /// Which field cannot be used, by its name, and why.
@@ -66,7 +66,7 @@ fn unusable(field: &str, path: &str, why: &dyn Display) -> Failure {
     Failure::Argument(format!("{field} {path}: {why}").into())
 }
 
-/// Whoever may sign servers' certificates: those of this file, or the system's.
+/// The authorities that may sign servers' certificates: those of this file, or the system's.
 fn roots(path: Option<&str>) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let Some(path) = path else {
@@ -219,7 +219,7 @@ mod tests {
         cache.set(b"k", b"v").send().expect("stored");
         for tls in [pair.trusted(), shows(&strange)] {
             let error = client(&address, tls).expect("a client").get(b"k").expect_err("it is refused");
-            assert!(matches!(error, Error::Down(..) | Error::Lost(..)), "{error}");
+            assert!(matches!(error, Error::Down(..)), "{error}");
         }
     }
 
@@ -242,6 +242,20 @@ mod tests {
             let failure = files.load().expect_err("it cannot be used");
             assert_eq!(failure.status(), Status::BAD_ARGUMENT);
             assert!(matches!(&failure, Failure::Argument(why) if why.starts_with(begins)), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_1_mib_at_most() {
+        let pair = Pair::new("long");
+        let text = std::fs::read(&pair.cert).expect("it was written");
+        for bytes in [FILE_BYTES_MAX - 1, FILE_BYTES_MAX, FILE_BYTES_MAX + 1] {
+            let mut longer = text.clone();
+            longer.resize(bytes as usize, b'#');
+            std::fs::write(&pair.cert, longer).expect("written");
+            let refused = pair.trusted().load().err().map(|failure| format!("{failure:?}"));
+            assert_eq!(refused.is_some(), bytes > FILE_BYTES_MAX, "{bytes}: {refused:?}");
+            assert!(refused.is_none_or(|why| why.contains(": above 1 MiB")));
         }
     }
 

@@ -140,8 +140,8 @@ impl Kit {
         all_of(checks)
     }
 
-    /// A folder of certificates and keys, as the test of TLS wants them. They are nobody's authorities: those that openssl makes
-    /// without being asked are, and no server may show such a one.
+    /// Makes the certificates and keys of the test of TLS, and returns their folder. The certificates are not authorities', as
+    /// openssl's are by default: clients refuse a server that shows an authority's certificate as its own.
     fn certificates(&self) -> Outcome<String> {
         let folder = self.prefix.join("certificates");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
