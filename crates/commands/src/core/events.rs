@@ -222,13 +222,11 @@ impl Shared {
     fn tell_all_of(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         let (store, now, mut ns) = (Arc::clone(guard.store()), guard.now(), 0);
         let watched = self.watchers.wants(stream::EVICTIONS);
-        let by_itself = EXPIRED | EVICTED | Class::Hash as u32 | Class::Generic as u32;
         let moves = self.watchers.wants(stream::SYSEVENTS);
-        if !watched && !moves && !self.events.wants(by_itself) {
-            // The watcher has gone.
-            self.apply_watch(&store);
-        }
+        // Something was noted for a watcher that has gone.
+        let mut for_nobody = false;
         guard.take_givings(&mut |giving| {
+            for_nobody |= !moves;
             if moves {
                 self.watchers.tell_given(Scene { host, store: &store, now }, giving);
             }
@@ -240,11 +238,16 @@ impl Shared {
                 Event::FieldsExpired => (Class::Hash as u32, "hexpired"),
                 Event::Emptied => (Class::Generic as u32, "del"),
             };
-            if watched && gone.event == Event::Evicted {
+            let is_watched = watched && gone.event == Event::Evicted;
+            for_nobody |= !is_watched && !self.events.wants(class);
+            if is_watched {
                 self.watchers.tell_evicted(Scene { host, store: &store, now }, gone);
             }
             ns += self.tell_of(host, &store, class, (name, gone.database, gone.key), ns < TOLD_NS_MAX);
         });
+        if for_nobody {
+            self.apply_watch(&store);
+        }
     }
 
     /// Somebody watches keys. Where nobody does any more, they are looked at for that no longer.

@@ -2,7 +2,7 @@
 
 use crate::{Bench, bench};
 use larder_commands::{Session, Settings};
-use larder_store::{Config, Store};
+use larder_store::{Attributes, Config, Expect, Store};
 
 /// A connection that watches these.
 pub fn watcher(bench: &mut Bench, streams: &str) -> Session {
@@ -256,4 +256,35 @@ fn spans_that_classes_give_are_told_as_memcached_tells_pages() {
     assert!(from != to && moves.contains(&&expected), "{expected}: {moves:?}");
     let alike = format!("type=slab_move src={from} dst={to} state=");
     assert!(moves.iter().all(|line| line.starts_with(&alike)), "{moves:?}");
+}
+
+#[test]
+fn evictions_are_noted_no_longer_when_their_watcher_has_gone_though_another_watches() {
+    let config =
+        Config { memory_bytes: 2 << 20, memory_bytes_max: 2 << 20, workers_max: 1, evict: true, seed: 1 };
+    let mut bench = bench();
+    bench.worker = Store::new(config).expect("a store").worker().expect("a worker");
+    let value = "v".repeat(10_000);
+    let fill = |bench: &mut Bench, name: &str| {
+        for n in 0..500 {
+            bench.ask(&format!("set {name}{n} 0 0 10000\r\n{value}\r\n"));
+        }
+    };
+    let _other = watcher(&mut bench, "sysevents");
+    let mut evictions = watcher(&mut bench, "evictions");
+    fill(&mut bench, "a");
+    assert!(told(&mut bench, &mut evictions).len() > 100);
+    drop(evictions);
+    // The first that is noted for nobody is the last.
+    fill(&mut bench, "b");
+    let now = bench.shared.now(bench.system);
+    let mut noted = 0;
+    for n in 0..500 {
+        let name = format!("c{n}");
+        let mut guard = bench.worker.enter(now);
+        let key = guard.key(name.as_bytes());
+        guard.store_value(&key, value.as_bytes(), &Attributes::default(), Expect::Any).expect("room");
+        guard.take_events(&mut |_, _, _| noted += 1);
+    }
+    assert_eq!(noted, 0);
 }
