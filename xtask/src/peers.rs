@@ -75,7 +75,11 @@ pub fn source(package: &str) -> Outcome<PathBuf> {
         let mut fetch = apt(&home, "deb-src")?(&["source", "--download-only", "--only-source", package]);
         fetch.current_dir(&folder);
         run(fetch)?;
-        let is_original = |path: &Path| path.to_string_lossy().contains(".orig.tar.");
+        // Beside an archive there may be its signature.
+        let is_original = |path: &Path| {
+            let name = path.to_string_lossy();
+            name.contains(".orig.tar.") && !name.ends_with(".asc")
+        };
         let archive = found(&is_original)?.ok_or_else(|| format!("{package}: there are no sources"))?;
         run(command("tar", &["-xf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
     }

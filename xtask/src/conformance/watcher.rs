@@ -60,7 +60,10 @@ fn adapted(text: &str) -> Outcome<String> {
             return Err(format!("watcher.t has changed: {key} is not stored once ({why})"));
         };
         let each = line.replace(&stores, &format!("\"set {key}$n "));
-        *line = format!("for my $n (1 .. {times}) {{ {each} }}");
+        // The reply to `mn` comes when all of them are stored: those that were on their way yet would be told to the next
+        // watcher, of which the test reads thirty lines.
+        let waits = "print $client \"mn\\r\\n\"; $res = <$client>;";
+        *line = format!("for my $n (1 .. {times}) {{ {each} }} {waits}");
     }
     Ok(lines.join("\n") + "\n")
 }
@@ -83,7 +86,8 @@ mod tests {
     fn a_store_is_made_several_times_or_the_test_is_another() {
         let text: String = DIFFERENCES.iter().map(|one| format!("say \"set {} 0\";\n", one.key)).collect();
         let ours = adapted(&text).expect("each is stored once");
-        assert_eq!(ours, "for my $n (1 .. 200) { say \"set bfoo$n 0\"; }\n");
+        let stores = "for my $n (1 .. 200) { say \"set bfoo$n 0\"; }";
+        assert_eq!(ours, format!("{stores} print $client \"mn\\r\\n\"; $res = <$client>;\n"));
         assert!(adapted("nothing of it").is_err() && adapted(&text.repeat(2)).is_err());
     }
 }
