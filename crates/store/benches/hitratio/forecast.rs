@@ -281,14 +281,14 @@ impl Judged {
         }
     }
 
-    /// Prints what came of all; true if it is what is promised: of each size nine of ten inside, and off by `mean_max` points
-    /// in the mean, if that is given.
+    /// Prints what came of all; true if it is what is promised: of each size nine of ten inside, of which there is one at
+    /// least, and off by `mean_max` points in the mean, if that is given.
     pub fn say(&self, what: &str, mean_max: Option<f64>) -> bool {
         let (mut all, mut inside, mut sum, mut kept) = (0, 0, 0.0, true);
         for size in PROMISED.filter(|size| *size != NOW) {
             let off = &self.off[size];
             let of_size = off.iter().map(|off| off.abs()).sum::<f64>();
-            kept &= self.inside[size] * 10 >= off.len() * 9;
+            kept &= !off.is_empty() && self.inside[size] * 10 >= off.len() * 9;
             println!(
                 "{what}, {:4} ×: {} of {} within what they give or take; off by {:.2} points in the mean, {:.2} at most",
                 FACTORS[size],

@@ -290,6 +290,10 @@ fn main_forecast(wanted: &[String]) -> ExitCode {
     for pattern in PATTERNS.iter().filter(|row| wanted.is_empty() || wanted.iter().any(|w| w == row.name)) {
         of_patterns.add(&forecast::Source::pattern(pattern, memory_bytes, value_bytes));
     }
+    if of_streams.is_empty() && of_patterns.is_empty() {
+        println!("no stream or pattern has one of these names: {wanted:?}");
+        return ExitCode::FAILURE;
+    }
     let all_kept = [("streams", of_streams, Some(FORECAST_OFF_MAX)), ("patterns", of_patterns, None)]
         .into_iter()
         .filter(|(_, judged, _)| !judged.is_empty())
