@@ -260,7 +260,8 @@ fn built_as(feature: &str) -> Outcome<PathBuf> {
     Ok(folder.join("release/larder"))
 }
 
-/// The median of several rounds: each server hashes with a seed of its own, which changes the figure by a per cent.
+/// The median of several rounds: each server hashes with a seed of its own, but for those of `--watching`, and that changes the
+/// figure by a per cent.
 fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     let mut figures = [0.0; ROUNDS];
     for figure in &mut figures {

@@ -173,7 +173,8 @@ impl Shared {
         self.common.traffic.show(store, workers, now, delimiters);
     }
 
-    /// Workers that begin to sample from here on draw by this: for simulations, of which each run is as the one before.
+    /// Workers that begin to sample from here on draw by this: for simulations, in each run of which the same requests are
+    /// sampled. Which keys the forecast follows stays chance.
     pub fn draw_samples_by(&self, seed: u64) {
         self.common.traffic.draw_by(seed);
     }

@@ -1,7 +1,8 @@
 //! What the store does by itself, for clients that want to be told: behind a mask, in a buffer of the
 //! worker that did it.
 //!
-//! The caller drains the buffer after each batch. Switched off it costs a branch where an item goes.
+//! The caller drains the buffer after each batch. Switched off it costs a branch where an item goes, and one where a drain
+//! begins.
 
 use crate::access;
 use crate::bucket::Slot;
@@ -20,7 +21,8 @@ const EVENT_BYTES_FREE: usize = 256 << 10;
 /// … the others are charged in steps of so many bytes. (Where each was charged, what was evicted from a store of two
 /// megabytes had more evicted.)
 const EVENT_BYTES_STEP: usize = 16 << 10;
-/// Spans given that one worker notes at most until they are taken: 4 KiB, and far more than a batch has drained.
+/// Spans given that one worker notes at most until they are taken: 4 KiB, and far more than a batch has drained. What comes
+/// then is lost, and not counted.
 const GIVINGS_MAX: usize = 1024;
 
 /// What happened to an item.

@@ -6,8 +6,9 @@
 //!
 //! Sizes are counted by doublings, with their sums: whatever goes, the largest is known within its doubling, and exactly where it
 //! is alone in it. A write of a collection compares the heads of two leaves, which are the same where a value takes the place of
-//! one as long. Else it adds to two sums at most, or to eight numbers where it passes a doubling of both sizes, another form, or
-//! another time. A write of a string looks at a header that it has at hand, or at nothing.
+//! one as long. Else it adds to two sums at most, or to eight numbers: where both sizes pass a doubling, where the form is
+//! another (a leaf becomes a tree), or where the collection gains or loses its expiry. A write of a string looks at a header
+//! that it has at hand, or at nothing.
 
 use crate::Store;
 use crate::collection::Type;

@@ -439,7 +439,8 @@ impl Traffic {
         });
     }
 
-    /// Workers that begin to sample from here on draw by this, the same in each run.
+    /// Workers that begin to sample from here on draw by this: the same requests in each run. Which keys are followed stays
+    /// chance.
     pub fn draw_by(&self, seed: u64) {
         self.seed.store(seed, Relaxed);
     }

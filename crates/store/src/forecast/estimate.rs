@@ -261,7 +261,7 @@ impl Misses {
 }
 
 /// Of smaller sizes it is not sure how much room they have: the error grows by what so much less would miss more, by the slope
-/// to the next larger size. `lost` is the part of today's limit that is free chunks.
+/// to the next larger size. `lost` is the part of today's limit that is lost to spans that are not full, and to queues.
 fn unsure_of_room(mut points: [Point; SIZES], lost: f64) -> [Point; SIZES] {
     for nth in 0..NOW {
         let larger = points[nth + 1];
