@@ -17,6 +17,9 @@ use crate::{Attributes, Eviction, Expect, Key, Lookup, Refusal, Stored, Upload, 
 
 /// No item takes less.
 const ITEM_BYTES_MIN: usize = 16;
+/// Chunks that are looked for ahead at most ([`Guard::finds_memory`]): four spans of the longest, each of which may take a
+/// millisecond to get.
+const LOOKED_CHUNKS_MAX: usize = 16;
 /// Zeros are written so many at a time.
 const ZEROS: [u8; 4096] = [0; 4096];
 
@@ -228,24 +231,36 @@ impl Guard<'_> {
         true
     }
 
-    /// There is memory for an item of so many bytes, of a large one for the first of its pieces, or none comes. False if some is
-    /// on its way, and others wait for this worker: it had better serve them, and look again in some milliseconds. In a
-    /// transaction, too, between two writes of which each may be the last of a step.
-    pub fn finds_memory(&mut self, bytes: usize) -> bool {
+    /// There is memory for `count` items of so many bytes each, of large ones for the first of their pieces, or none comes. False
+    /// if some is on its way, and others wait for this worker: it had better serve them, and look again in some milliseconds. In a
+    /// transaction, too, between two writes of which each may be the last of a step. Of more than 16 items the first 16 are looked
+    /// for. Costs a look at what the class has free, and as many allocations where that is too little.
+    pub fn finds_memory(&mut self, bytes: usize, count: usize) -> bool {
         let bytes = bytes.clamp(ITEM_BYTES_MIN, CHUNK_BYTES_MAX);
         let (store, class) = (self.store, ClassId::of(bytes));
-        if self.local.patient || self.local.magazines[usize::from(class.0)].len() > 0 {
+        let count = count.clamp(1, LOOKED_CHUNKS_MAX);
+        // What the spans of the class have free comes into the magazine when that is empty.
+        let at_hand = self.local.magazines[usize::from(class.0)].len() as u64;
+        let is_there = at_hand > 0 && at_hand + store.slabs.view(class).free_chunks() >= count as u64;
+        if self.local.patient || is_there {
             return true;
         }
+        let (mut chunks, mut found) = ([0; LOOKED_CHUNKS_MAX], 0);
         let again = self.ask_again(true);
         self.local.looks_ahead = true;
-        let chunk = self.local.allocate(store, class, bytes);
+        while found < count
+            && let Some(chunk) = self.local.allocate(store, class, bytes)
+        {
+            self.write_piece_header(chunk, chunk, bytes - 8);
+            chunks[found] = chunk;
+            found += 1;
+        }
         self.local.looks_ahead = false;
         self.ask_again(again);
-        let Some(chunk) = chunk else { return !self.memory_comes() };
-        self.write_piece_header(chunk, chunk, bytes - 8);
-        self.local.free_unseen(store, chunk);
-        true
+        for &chunk in &chunks[..found] {
+            self.local.free_unseen(store, chunk);
+        }
+        found == count || !self.memory_comes()
     }
 
     /// Has what this worker allocates not take the memory of this key, until it is called again.

@@ -315,7 +315,7 @@ mod tests {
         let store = store(16);
         let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
         (0..16_000).for_each(|n| assert!(write(&mut worker, n, 1_000)));
-        assert!(worker.enter(NOW).finds_memory(1_016), "a patient one waits");
+        assert!(worker.enter(NOW).finds_memory(1_016, 1), "a patient one waits");
         worker.set_patient(false);
         worker.set_asked_again(true);
         let stuck = other.enter(NOW);
@@ -325,9 +325,9 @@ mod tests {
         let mut guard = worker.enter(NOW);
         let key = guard.key(b"several");
         PAUSES.take();
-        assert!(!guard.finds_memory(1_016) && guard.memory_comes());
+        assert!(!guard.finds_memory(1_016, 1) && guard.memory_comes());
         guard.begin([key]);
-        assert!(!guard.finds_memory(1_016) && guard.memory_comes());
+        assert!(!guard.finds_memory(1_016, 1) && guard.memory_comes());
         guard.finish();
         let looks = PAUSES.take();
         assert!(looks < 40, "{looks}");
@@ -348,8 +348,35 @@ mod tests {
         let most = waits[waits.len() - 1];
         assert!((64..=140).contains(&most) && waits[400] < 60, "{waits:?}");
         drop(stuck);
-        assert!(worker.enter(NOW).finds_memory(1_016));
+        assert!(worker.enter(NOW).finds_memory(1_016, 1));
         assert!(write(&mut worker, 1, 1_000), "there is memory again");
+    }
+
+    /// Two chunks that come free while another holds back all others are enough for two items and not for three.
+    #[test]
+    fn memory_is_looked_for_ahead_for_as_many_items_as_are_written() {
+        let store = store(16);
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        (0..10_000).for_each(|n| assert!(write(&mut worker, n, 1_000)));
+        let uploads = [&b"one"[..], b"two"].map(|name| {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(name);
+            guard.upload(&key, 1_000, &Attributes::default()).unwrap()
+        });
+        (10_000..16_000).for_each(|n| assert!(write(&mut worker, n, 1_000)));
+        worker.set_patient(false);
+        worker.set_asked_again(true);
+        let stuck = other.enter(NOW);
+        let count = (0..3_000).take_while(|&n| write(&mut worker, n, 1_000)).count();
+        assert!(count < 3_000);
+        assert!(!worker.enter(NOW).finds_memory(1_016, 1));
+        drop(uploads);
+        let mut guard = worker.enter(NOW);
+        let found = [1, 2, 3, 2].map(|count| guard.finds_memory(1_016, count));
+        assert_eq!(found, [true, true, false, true]);
+        drop(guard);
+        drop(stuck);
+        assert!(worker.enter(NOW).finds_memory(1_016, 3));
     }
 
     /// A batch of many steps holds back no more than a step.

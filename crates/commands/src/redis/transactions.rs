@@ -107,6 +107,9 @@ struct Queue {
     logs_in: bool,
     /// All of them may go in steps: they concern no keys but those that they name, and leave the client who it is.
     in_steps: bool,
+    /// Bytes of the longest item that one of them allocates first, and of all that they write, about; 0 if none needs memory.
+    longest_item: usize,
+    items_bytes: usize,
     /// The client's user at MULTI.
     user: Snapshot,
     held: Held,
@@ -151,10 +154,18 @@ impl Queued {
         (words, args)
     }
 
-    /// Bytes of what it allocates first, about; none if it needs no memory.
+    /// Bytes of what it allocates first, about: of one of its pairs, where it writes several. None if it needs no memory.
     fn wanted_bytes(&self) -> Option<usize> {
-        let most = if self.row.elements { LEAF_BYTES } else { usize::MAX };
-        self.needs_memory.then(|| self.item_bytes.min(most))
+        let bytes = match self.row.weighs {
+            _ if self.row.elements => self.item_bytes.min(LEAF_BYTES),
+            Weighs::Pairs | Weighs::CountedPairs => {
+                let pairs = ((self.words - self.name) / 2).max(1);
+                let each = (self.item_bytes - ITEM_HEADER_BYTES) / pairs;
+                ITEM_HEADER_BYTES + each.max(self.longest as usize)
+            }
+            _ => self.item_bytes,
+        };
+        self.needs_memory.then_some(bytes)
     }
 }
 
@@ -239,10 +250,11 @@ impl Transaction {
         queued.into_iter().any(|queued| queued.row.changes())
     }
 
-    /// Bytes of the longest item that EXEC writes, about; none if it writes none, or runs nothing.
-    pub fn wanted_bytes(&self) -> Option<usize> {
-        let queue = self.queue.as_ref().filter(|queue| !queue.spoilt)?;
-        queue.commands.iter().filter_map(Queued::wanted_bytes).max()
+    /// What EXEC writes, about: bytes of the longest item, and as how many of them all items count; none if it writes none, or
+    /// runs nothing.
+    pub fn wanted(&self) -> Option<(usize, usize)> {
+        let queue = self.queue.as_ref().filter(|queue| !queue.spoilt && queue.longest_item > 0)?;
+        Some((queue.longest_item, queue.items_bytes / queue.longest_item))
     }
 
     fn touched(&self) -> bool {
@@ -270,6 +282,8 @@ impl Queue {
             spoilt: false,
             logs_in: false,
             in_steps: true,
+            longest_item: 0,
+            items_bytes: 0,
             user: call.client.standing.snapshot(),
             held: Held::new(&call.shared.queued_bytes, call.cx.guard.store()),
         }
@@ -363,7 +377,7 @@ impl Call<'_, '_, '_> {
                 0 => Args::decode(bytes, words.len()).longest(),
                 longest => longest,
             };
-            queue.commands.push(Queued {
+            let queued = Queued {
                 row,
                 id,
                 at,
@@ -373,7 +387,12 @@ impl Call<'_, '_, '_> {
                 longest,
                 item_bytes: item_bytes(args),
                 needs_memory,
-            });
+            };
+            if let Some(bytes) = queued.wanted_bytes() {
+                queue.longest_item = queue.longest_item.max(bytes);
+                queue.items_bytes += if row.elements { bytes } else { queued.item_bytes.max(bytes) };
+            }
+            queue.commands.push(queued);
         }
         put_simple(self.out, "QUEUED");
         Ok(true)

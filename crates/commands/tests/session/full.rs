@@ -300,9 +300,12 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
         };
         assert_eq!(String::from_utf8_lossy(&said), expected);
     }
-    // What only looks waits for nothing.
+    // What only looks, or is refused, waits for nothing.
     let batch = stuck.enter(START);
     exhaust(&mut bench, "c");
+    assert_eq!(bench.call(&mut Session::new(), &command(&["SORT", "nothing"])).1, b"*0\r\n");
+    let refused = b"-ERR wrong number of arguments for 'mset' command\r\n";
+    assert_eq!(bench.call(&mut Session::new(), &command(&["MSET", "key"])).1, refused);
     let looks = [command(&["MULTI"]), command(&["GET", "nothing"]), command(&["EXEC"])].concat();
     assert_eq!(bench.call(&mut Session::new(), &looks).1, b"+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
     assert_eq!(bench.call(&mut Session::new(), &command(&["MGET", "nothing"])).1, b"*1\r\n$-1\r\n");

@@ -13,7 +13,7 @@ use crate::redis::connection::client::Client;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
-use crate::redis::table::{self, Command, RowId, Run, flag};
+use crate::redis::table::{self, Command, RowId, Run, Weighs, flag};
 use crate::redis::transactions::ITEM_HEADER_BYTES;
 
 impl Turn<'_, '_, '_, '_> {
@@ -104,18 +104,21 @@ impl Turn<'_, '_, '_, '_> {
         flow
     }
 
-    /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the longest
-    /// of what it writes, and some is on its way.
-    fn finds_none_ahead(&mut self, client: &Client, row: &Command, args: Args<'_>) -> bool {
-        let bytes = if row.has(flag::RUNS_QUEUE) {
-            client.transaction.wanted_bytes()
+    /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the items
+    /// that it writes, each as long as the longest, and some is on its way. What is refused whatever it says, since it has too few
+    /// words or its client has to say who it is, takes no memory of others and does not wait.
+    pub(crate) fn finds_none_ahead(&mut self, client: &Client, row: &Command, args: Args<'_>) -> bool {
+        if !row.takes(args.len()) || !client.standing.is_admitted() && self.cx.shared.access.asks() {
+            return false;
+        }
+        let wanted = if row.has(flag::RUNS_QUEUE) {
+            client.transaction.wanted()
         } else if matches!(row.run, Run::Args(_)) && row.has(flag::DENYOOM) && !client.transaction.is_open() {
-            let key_bytes = args.at(1).map_or(0, <[u8]>::len);
-            Some(ITEM_HEADER_BYTES + key_bytes + args.longest() as usize)
+            wanted_by(row, args)
         } else {
             None
         };
-        bytes.is_some_and(|bytes| !self.cx.guard.finds_memory(bytes))
+        wanted.is_some_and(|(bytes, count)| !self.cx.guard.finds_memory(bytes, count))
     }
 
     /// Behind a command's reply comes what was kept for then, and what its client is told of what it published.
@@ -144,6 +147,23 @@ impl Turn<'_, '_, '_, '_> {
             subscriptions.deliver(client.resp3, &delivery.message, self.out);
         }
     }
+}
+
+/// What a command of several keys writes, about: bytes of the longest item, and as how many of them all items count; none if it
+/// only looks.
+fn wanted_by(row: &Command, args: Args<'_>) -> Option<(usize, usize)> {
+    let mut rest = args;
+    rest.next();
+    let counted = matches!(row.weighs, Weighs::CountedPairs);
+    let pairs = counted || matches!(row.weighs, Weighs::Pairs);
+    // SORT and GEORADIUS name another key where they store something.
+    if !pairs && row.key_count(rest) < 2 {
+        return None;
+    }
+    let key_bytes = rest.at(usize::from(counted)).map_or(0, <[u8]>::len);
+    let bytes = ITEM_HEADER_BYTES + key_bytes + args.longest() as usize;
+    let count = if pairs { (rest.encoded().len() / bytes).min(rest.len() / 2) } else { 1 };
+    Some((bytes, count))
 }
 
 impl Call<'_, '_, '_> {

@@ -468,7 +468,7 @@ impl Executing {
     /// The next command waits for memory that is on its way, while the worker serves others.
     fn awaits_memory(&mut self, call: &mut Call<'_, '_, '_>, at: usize) -> bool {
         let bytes = self.queue.commands.get(at).and_then(Queued::wanted_bytes);
-        let awaits = self.may_wait() && bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes));
+        let awaits = self.may_wait() && bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes, 1));
         if awaits {
             self.waited_ms += WAIT_MS;
         }
@@ -511,7 +511,7 @@ impl Executing {
                 }
                 // Memory that is on its way is waited for between two slices.
                 let bytes = queued.wanted_bytes().filter(|_| run > 0 && may_wait);
-                if bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes)) {
+                if bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes, 1)) {
                     break;
                 }
                 run_queued(call, queued, queue, began_ns, permitted.next().unwrap_or(Ok(())));
