@@ -377,10 +377,15 @@ impl Conversation {
 
     /// Nothing has to be looked at before each of its requests.
     #[inline]
-    pub(crate) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+    fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        !turn.cx.shared.pause.looks(turn.cx.now()) && self.is_looked_at_when_whole(turn)
+    }
+
+    /// The same, but that clients may be paused, or keys held, which a value on its way into its item looks at when it is whole.
+    #[inline]
+    pub(crate) fn is_looked_at_when_whole(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let (shared, common) = (turn.shared, turn.cx.shared);
-        !common.pause.looks(turn.cx.now())
-            && self.client.is_plain()
+        self.client.is_plain()
             && !common.topics.monitored()
             && !common.events.any()
             && !shared.commandlog.is_each_alone()

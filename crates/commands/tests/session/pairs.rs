@@ -1,7 +1,7 @@
 //! MSET and MSETNX of very many keys: in steps, beside others, and one moment for all of them.
 
 use crate::binary;
-use crate::slices::STEP_NS;
+use crate::slices::{LARGE, STEP_NS, bulk, bytes, get, set};
 use crate::survey::command;
 use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session, Settings};
@@ -98,6 +98,31 @@ fn few_pairs_are_written_in_one_step_and_many_in_turns() {
         turns += 1;
     }
     assert!(said == b"+OK\r\n" && turns >= 2, "{turns} turns");
+}
+
+/// A value is received into its item while keys are held, however much longer it is than a request that is gathered may be. It
+/// waits when it is whole, if its key is one of them.
+#[test]
+fn a_large_value_comes_in_while_keys_are_held() {
+    let mut bench = bench();
+    let value = bytes(LARGE, 0);
+    assert!(LARGE as u64 > Settings::default().append_bytes_max);
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    set(&mut bench, "other", &value);
+    assert!(writer.must_end());
+    let head = format!("*3\r\n$3\r\nSET\r\n$2\r\nk0\r\n${LARGE}\r\n").into_bytes();
+    let input = [&head[..], &value, b"\r\n"].concat();
+    let (mut session, mut at, mut next) = (Session::new(), 0, Next::Receive);
+    while next == Next::Receive {
+        let end = input.len().min(at + 60_000);
+        let (then, said, consumed) = bench.call(&mut session, &input[at..end]);
+        assert_eq!(said, b"");
+        (next, at) = (then, at + consumed);
+    }
+    assert!(matches!(next, Next::Sleep(_)) && at == input.len() - 2, "{next:?} at {at}");
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    assert_eq!(bench.call(&mut session, &input[at..]).1, b"+OK\r\n");
+    assert!(get(&mut bench, "k0") == bulk(&value) && get(&mut bench, "other") == bulk(&value));
 }
 
 /// Whether one of very many keys is held is looked at again and again: each look is work.

@@ -600,7 +600,8 @@ fn what_changes_meanwhile_is_looked_at_again() {
         let (mut next, mut replies) = bench.turn(&mut session, &command(&["RENAME", "a", "b"]));
         let mut sets = 0;
         while next == Next::Yield {
-            if sets < times {
+            // Once its keys are held who writes to one of them waits.
+            if sets < times && !session.holds() {
                 sets += 1;
                 set(&mut bench, "a", &bytes(LARGE, sets as u8));
             }
@@ -609,7 +610,7 @@ fn what_changes_meanwhile_is_looked_at_again() {
             replies.extend(more);
         }
         assert_eq!(replies, b"+OK\r\n");
-        // A few times it is begun anew, then with its keys held, for which these sets do not wait; in the end it is one step.
+        // A few times it is begun anew, then with its keys held.
         assert!(sets <= most, "{times}: {sets}");
         assert!(get(&mut bench, "b") == bulk(&bytes(LARGE, sets as u8)));
         assert_eq!(get(&mut bench, "a"), b"$-1\r\n");

@@ -67,7 +67,7 @@ impl Conversation {
         let (Some(count), Some((value_bytes, start))) = (partial.count(), partial.under_way(input)) else {
             return false;
         };
-        if partial.read() + 1 != count || !self.is_read_ahead(turn) {
+        if partial.read() + 1 != count || !self.is_looked_at_when_whole(turn) {
             return false;
         }
         let mut args = partial.args(input);
