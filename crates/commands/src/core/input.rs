@@ -50,6 +50,12 @@ impl Looks {
         self.again(cx, may)
     }
 
+    /// A request that is whole waits for memory of the store that is on its way; none if it has looked too often.
+    #[cold]
+    pub fn for_memory(&mut self) -> Option<Next> {
+        self.once_more()
+    }
+
     fn again(&mut self, cx: &Context<'_, '_>, may: bool) -> Option<Next> {
         if may {
             // What the store has none of may come.

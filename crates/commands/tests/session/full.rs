@@ -312,6 +312,34 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
     drop(batch);
 }
 
+/// So is an MSET that was gathered, which is not read again.
+#[test]
+fn what_writes_several_keys_and_was_gathered_looks_for_memory_before_it_begins() {
+    let (mut bench, mut stuck) = pressed();
+    let batch = stuck.enter(START);
+    exhaust(&mut bench, "a");
+    let (value, mut session) = ("v".repeat(20_000), Session::new());
+    let input = command(&["MSET", "one", &value, "two", &value]);
+    let (next, said, consumed) = bench.call(&mut session, &input[..36_000]);
+    assert_eq!((next, said.len(), consumed), (Next::Receive, 0, 36_000));
+    let mut rest = &input[36_000..];
+    for _ in 0..9 {
+        let (next, said, consumed) = bench.call(&mut session, rest);
+        assert!(matches!(next, Next::Sleep(_)) && said.is_empty(), "{next:?}");
+        rest = &rest[consumed..];
+        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+    }
+    assert!(rest.is_empty());
+    drop(batch);
+    let said = loop {
+        let (next, said, _) = bench.call(&mut session, b"");
+        if !matches!(next, Next::Sleep(_)) {
+            break said;
+        }
+    };
+    assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
+}
+
 /// In steps it waits before each command, and others are served meanwhile.
 #[test]
 fn exec_in_steps_waits_for_memory_between_its_commands() {

@@ -20,7 +20,7 @@ pub(crate) struct Gathering {
     partial: Partial,
     input: Input,
     looks: Looks,
-    /// It is whole, and waits for keys that are held.
+    /// It is whole, and waits for keys that are held, or for memory.
     waits: bool,
 }
 
@@ -104,6 +104,9 @@ impl Conversation {
         {
             return Some(next);
         }
+        if let Some(next) = self.waits_for_memory(turn) {
+            return Some(next);
+        }
         let State::Gather(mut gathering) = std::mem::replace(&mut self.state, State::Ready) else {
             return None;
         };
@@ -150,6 +153,24 @@ impl Conversation {
         gathering.waits = waits_ms.is_some();
         let more_ms = gathering.bytes.len() as u64 / LOOKED_BYTES_A_MS;
         self.sleep(waits_ms? + more_ms)
+    }
+
+    /// The gathered request is whole, and writes several keys as one, for which memory is on its way: it looks again in some
+    /// milliseconds, as one does that lies in the input.
+    #[cold]
+    fn waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        let asks_again = turn.cx.guard.ask_again(false);
+        turn.cx.guard.ask_again(asks_again);
+        if !asks_again {
+            return None;
+        }
+        let Decoded::Request(args, _) = decode_on(gathering, turn) else { return None };
+        let (row, _) = args.at(0).and_then(table::find)?;
+        let finds_none = turn.finds_none_ahead(&self.client, row, args);
+        let next = if finds_none { gathering.looks.for_memory() } else { None };
+        gathering.waits |= next.is_some();
+        next
     }
 
     /// There is no memory for the request: the rest of it is thrown away.
