@@ -379,6 +379,28 @@ mod tests {
         assert!(worker.enter(NOW).finds_memory(1_016, 3));
     }
 
+    /// What a flush has left of very many short items is room for longer ones, each in a transaction of a worker for which others
+    /// wait: it is found in parts, of which each comes free before the rounds of the write are over.
+    #[test]
+    fn what_was_flushed_is_room_for_what_is_written_as_one() {
+        let store = store(32);
+        store.set_eviction(Eviction::Off);
+        let mut worker = store.worker().unwrap();
+        let count = (0..).take_while(|&n| write(&mut worker, n, 40)).count();
+        assert!(count > 200_000, "{count}");
+        worker.enter(NOW).flush();
+        worker.set_patient(false);
+        for n in 0..200u64 {
+            let mut guard = worker.enter(NOW);
+            let name = (1 << 40 | n).to_be_bytes();
+            let key = guard.key(&name);
+            guard.begin([key]);
+            let stored = guard.store_value(&key, &[7; 1_000], &Attributes::default(), Expect::Any);
+            guard.finish();
+            assert!(stored.is_ok(), "{n}");
+        }
+    }
+
     /// A batch of many steps holds back no more than a step.
     #[test]
     fn walk_leaves_the_epoch_between_its_steps() {
