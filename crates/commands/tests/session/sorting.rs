@@ -127,25 +127,35 @@ fn a_list_that_changes_is_sorted_anew() {
     assert_eq!(bench.turn(&mut session, b"").0, Next::Yield);
     assert_eq!(bench.reply("RPUSH l -1"), format!(":{}\r\n", ELEMENTS + 1).as_bytes());
     assert_eq!(texts(&bench.turns(&mut session, b"").0), [Some("-1".into()), Some("0".into())]);
-    // Of what is stored the last look is the one that counts, …
-    for (words, tries) in [("SORT l STORE d", 3), ("SORT l BY w_* STORE d", 3)] {
-        let sent = bench.asked(words);
+    // Of what is stored the last look is the one that counts, three times; then the list is held.
+    let mut elements = ELEMENTS + 1;
+    for words in ["SORT l STORE d", "SORT l BY w_* STORE d"] {
+        let (sent, push) = (bench.asked(words), bench.asked("RPUSH l -2"));
+        let (reply, whole) = bench.turns(&mut session, &sent);
+        assert_eq!(reply, format!(":{elements}\r\n").as_bytes());
         let (mut next, mut reply) = bench.turn(&mut session, &sent);
-        let (mut pushed, mut turns) = (0, 0);
+        let (mut pushed, mut waited, mut turns) = (0, 0, 0);
         while next == Next::Yield {
             turns += 1;
-            // … three times.
-            if turns % 20 == 10 {
-                bench.reply("RPUSH l -2");
-                pushed += 1;
+            // Once in each try, when all is copied.
+            if turns % whole == whole * 3 / 4 {
+                let (paced, said, _) = bench.call(&mut Session::new(), &push);
+                assert_eq!(matches!(paced, Next::Sleep(_)), said.is_empty(), "{words}: {paced:?}");
+                assert_eq!(said.is_empty(), session.holds(), "{words}");
+                (pushed, waited) = if said.is_empty() { (pushed, waited + 1) } else { (pushed + 1, waited) };
             }
             let more;
             (next, more) = bench.turn(&mut session, b"");
             reply.extend(more);
         }
-        assert!(pushed > tries, "{words}: {pushed} times in {turns} turns");
-        assert!(reply.starts_with(b":200"), "{words}: {}", String::from_utf8_lossy(&reply));
-        assert_eq!(texts(&bench.reply("LRANGE d 0 0")).len(), 1);
+        assert_eq!((next, pushed, waited), (Next::Receive, 3, 1), "{words}: {turns} turns of {whole}");
+        elements += pushed;
+        assert_eq!(reply, format!(":{elements}\r\n").as_bytes());
+        let stored = texts(&bench.reply("LRANGE d 0 -1"));
+        let added = stored.iter().filter(|text| text.as_deref() == Some("-2")).count();
+        assert_eq!((stored.len(), added), (elements, elements - ELEMENTS - 1), "{words}");
+        // Others have their turn before the next holds keys.
+        bench.system += 100;
     }
     // Another type.
     assert_eq!(bench.turn(&mut session, &bench.asked("SORT l")).0, Next::Yield);

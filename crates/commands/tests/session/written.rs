@@ -33,14 +33,14 @@ fn filled() -> Bench {
 
 /// What a command has come to beside a client that writes to its key as often as it may: so many of its writes were answered,
 /// and it had to wait so often.
-struct Beside {
-    reply: Vec<u8>,
-    writes: usize,
-    waited: usize,
+pub struct Beside {
+    pub reply: Vec<u8>,
+    pub writes: usize,
+    pub waited: usize,
 }
 
 /// `write`: with a `#` where the number of the write comes. It writes no more once it has waited.
-fn beside_writes(bench: &mut Bench, words: &str, write: &str) -> Beside {
+pub fn beside_writes(bench: &mut Bench, words: &str, write: &str) -> Beside {
     let (mut reader, mut writer) = (Session::new(), Session::new());
     let sent = bench.asked(words);
     let (mut next, mut reply, consumed) = bench.call(&mut reader, &sent);
@@ -68,21 +68,21 @@ fn beside_writes(bench: &mut Bench, words: &str, write: &str) -> Beside {
     Beside { reply, writes, waited }
 }
 
-/// Has a session ask for all of the hash, beside one that writes to it, until that is held.
-fn until_held(bench: &mut Bench, reader: &mut Session) {
+/// Has a session begin with a command, beside another that writes to its key, until that is held. Returns the number of writes.
+pub fn until_held(bench: &mut Bench, reader: &mut Session, words: &str, write: &str) -> usize {
     let mut writer = Session::new();
-    let sent = bench.asked("HGETALL h");
+    let sent = bench.asked(words);
     let (mut next, said, _) = bench.call(reader, &sent);
-    assert_eq!(said, b"");
-    for n in 0.. {
-        assert!(next == Next::Yield && n < 20, "{n}: {next:?}");
-        if reader.holds() {
-            return;
-        }
-        let sent = bench.asked(&BOTH.replace('#', &n.to_string()));
-        assert_eq!(bench.call(&mut writer, &sent).1, b":0\r\n");
+    assert_eq!(said, b"", "{words}");
+    let mut writes = 0;
+    while !reader.holds() {
+        assert!(next == Next::Yield && writes < 20, "{words}: {next:?} after {writes} writes");
+        let sent = bench.asked(&write.replace('#', &writes.to_string()));
+        assert!(!bench.turn(&mut writer, &sent).1.is_empty(), "{words}");
+        writes += 1;
         (next, ..) = bench.call(reader, b"");
     }
+    writes
 }
 
 /// The fields of a hash that are replied.
@@ -157,7 +157,7 @@ fn fields_that_are_due_stay_while_their_hash_is_held() {
     let mut bench = filled();
     assert_eq!(bench.reply("HPEXPIRE h 10000 FIELDS 2 f7 f29998"), b"*2\r\n:1\r\n:1\r\n");
     let mut reader = Session::new();
-    until_held(&mut bench, &mut reader);
+    until_held(&mut bench, &mut reader, "HGETALL h", BOTH);
     // It begins with its copy before they are due.
     let (mut next, mut reply, _) = bench.call(&mut reader, b"");
     bench.system += 20_000;
@@ -182,7 +182,7 @@ fn a_client_that_goes_leaves_its_key_free() {
     let mut bench = filled();
     let held_bytes = bench.worker.store().held_bytes();
     let mut reader = Session::new();
-    until_held(&mut bench, &mut reader);
+    until_held(&mut bench, &mut reader, "HGETALL h", BOTH);
     for _ in 0..2 {
         assert_eq!(bench.call(&mut reader, b"").0, Next::Yield);
     }
@@ -193,7 +193,7 @@ fn a_client_that_goes_leaves_its_key_free() {
     // One that is killed.
     bench.system += 100;
     let mut reader = Session::new();
-    until_held(&mut bench, &mut reader);
+    until_held(&mut bench, &mut reader, "HGETALL h", BOTH);
     let kill = format!("CLIENT KILL ID {}", reader.redis_client().expect("a client"));
     assert_eq!(bench.reply(&kill), b":1\r\n");
     assert_eq!(bench.call(&mut reader, b"").0, Next::Close);
@@ -205,7 +205,7 @@ fn a_client_that_goes_leaves_its_key_free() {
 fn a_client_that_reads_nothing_keeps_nobody_from_its_key() {
     let mut bench = filled();
     let mut reader = Session::new();
-    until_held(&mut bench, &mut reader);
+    until_held(&mut bench, &mut reader, "HGETALL h", BOTH);
     // What was replied before waits, and there is room for no more.
     bench.limit = 0;
     let (mut reply, mut turns) = (Vec::new(), 0);
