@@ -1,6 +1,6 @@
 //! Searches of many places: in steps, with what they show, and stored.
 
-use crate::written::{Beside, beside_writes};
+use crate::written::{Beside, beside_writes, until_held};
 use crate::{Bench, bench};
 use larder_commands::{Next, Session};
 use larder_testkit::redis::frame::Frame;
@@ -130,6 +130,15 @@ fn a_sorted_set_that_changes_is_searched_anew() {
     assert_eq!((reply, writes), (format!(":{PLACES}\r\n").into_bytes(), 5));
     assert!(waited > 2, "{waited}");
     assert_eq!(bench.reply("ZCARD d"), format!(":{PLACES}\r\n").as_bytes());
+    // What is told is in order when its key is free.
+    let words = format!("GEOSEARCH s {AROUND} 500 km ASC");
+    assert_eq!(until_held(&mut bench, &mut session, &words, "ZADD s # other"), 5);
+    while session.holds() {
+        assert_eq!(bench.turn(&mut session, b""), (Next::Yield, Vec::new()), "it replies");
+    }
+    assert_eq!(bench.reply("ZREM s m00007"), b":1\r\n");
+    let (frame, _) = Frame::read(&bench.turns(&mut session, b"").0).expect("a reply").expect("all of it");
+    assert!(frame.inside.len() == PLACES && frame.inside.iter().any(|frame| text(frame) == "m00007"));
 }
 
 #[test]

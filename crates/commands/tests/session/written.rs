@@ -133,6 +133,24 @@ fn a_hash_that_is_held_is_told_as_it_was_at_one_moment() {
     assert_eq!(writes, 5);
 }
 
+/// The order of what is copied is made when its key is free.
+#[test]
+fn a_list_is_held_until_it_is_copied() {
+    let mut bench = filled();
+    let mut reader = Session::new();
+    let writes = until_held(&mut bench, &mut reader, "SORT l ALPHA", "LSET l 0 w#");
+    while reader.holds() {
+        assert_eq!(bench.turn(&mut reader, b""), (Next::Yield, Vec::new()), "it replies");
+    }
+    assert_eq!(bench.reply("LSET l 0 later"), b"+OK\r\n");
+    let (reply, _) = bench.turns(&mut reader, b"");
+    let (frame, bytes) = Frame::read(&reply).expect("a reply").expect("all of it");
+    assert_eq!((bytes, frame.inside.len()), (reply.len(), ELEMENTS));
+    let last = format!("w{}", writes - 1);
+    let has = |text: &str| frame.inside.iter().any(|one| one.body.as_deref() == Some(text.as_bytes()));
+    assert!(has(&last) && !has("later"), "{last}");
+}
+
 /// What it takes out amid its tries is gone, and the rest goes as one moment.
 #[test]
 fn a_list_that_is_written_to_all_the_time_loses_each_element_once() {

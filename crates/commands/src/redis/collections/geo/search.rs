@@ -771,8 +771,9 @@ impl Job for Searching {
         self.target.is_none()
     }
 
+    /// Nor does it look at a key once all members are looked at.
     fn only_replies(&self) -> bool {
-        self.headed
+        self.target.is_none() && self.stage != Stage::Scan
     }
 
     fn again(&self) -> Option<&Again> {

@@ -832,8 +832,14 @@ impl Job for Sorting {
         self.target.is_none()
     }
 
+    /// Nor does it look at a key once all is copied, unless others weigh it or GET names some.
     fn only_replies(&self) -> bool {
-        self.headed && self.patterns.gets.is_empty()
+        let is_copied = match self.stage {
+            Stage::Copy => false,
+            Stage::Weigh(_) => !self.weighs(),
+            Stage::Sort(_) | Stage::Skip(_) | Stage::Gather | Stage::Ready => true,
+        };
+        is_copied && self.target.is_none() && self.patterns.gets.is_empty()
     }
 
     fn again(&self) -> Option<&Again> {
