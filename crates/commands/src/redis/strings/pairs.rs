@@ -235,6 +235,8 @@ impl Pairs {
         Ok(match stage {
             Stage::Notes(noted) => {
                 let from_first = || (Keys::of(self.left()), self.kept.place(), mark_of(call));
+                // Keys noted while the database is swapped are another's, which a swap back before the end would hide.
+                let noted = noted.filter(|(_, _, mark)| *mark == mark_of(call));
                 let (mut keys, mut at, mark) = noted.unwrap_or_else(from_first);
                 let count = ((call.step_ns() / NOTE_NS) as usize).min((at.left - plan.behind) / 2);
                 self.kept.walk(&mut at, |words| {

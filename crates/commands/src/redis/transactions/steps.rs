@@ -218,7 +218,11 @@ impl Executing {
     /// Does a part of the stage: what comes then, and whether it comes at once.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
         let stage = match stage {
-            Stage::Notes(noting) => self.note_some(call, noting)?,
+            Stage::Notes(noting) => {
+                // Keys noted while databases are swapped are another's, which a swap back before the end would hide.
+                let noting = noting.filter(|noting| noting.made == marks(call));
+                self.note_some(call, noting)?
+            }
             Stage::Announces(_, made) if made != marks(call) => Stage::Notes(None),
             // What is said before goes out first: nobody waits for a client that does not read.
             Stage::Announces(keys, made) if !call.out.is_empty() => {
