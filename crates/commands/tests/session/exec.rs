@@ -112,6 +112,21 @@ fn keys_are_noted_anew_where_databases_are_swapped_amid_it() {
     }
 }
 
+/// What it has run looks at no key any more.
+#[test]
+fn replies_of_exec_are_sent_while_another_holds_keys() {
+    let mut bench = bench();
+    let mut session = queued(&mut bench, &sets("new"));
+    begun(&mut bench, &mut session, "k0");
+    let (mut said, _) = ended(&mut bench, &mut session);
+    assert_eq!(said, "", "it is not sent before the keys are free");
+    let mut writer = begun_pairs(&mut bench, &pairs("MSET", MANY, "newer"));
+    said += &String::from_utf8(bench.turns(&mut session, b"").0).unwrap();
+    assert_eq!(said, format!("*{MANY}\r\n{}", "+OK\r\n".repeat(MANY)));
+    assert!(writer.must_end());
+    assert_eq!(ended_pairs(&mut bench, &mut writer).0, "+OK\r\n");
+}
+
 #[test]
 fn few_commands_are_one_step_and_many_take_turns() {
     let mut bench = bench();

@@ -655,4 +655,8 @@ impl Job for Executing {
     fn held_bytes(&self) -> u64 {
         self.kept.capacity_bytes() as u64
     }
+
+    fn only_replies(&self) -> bool {
+        matches!(self.stage, Stage::Replies | Stage::Over)
+    }
 }
