@@ -47,8 +47,7 @@ impl Files {
             (None, None) => config.with_no_client_auth(),
             (Some(cert), Some(key)) => {
                 let chain = certificates("cert_file", cert)?;
-                let own = PrivateKeyDer::from_pem_slice(&read("key_file", key)?)
-                    .map_err(|error| unusable("key_file", key, &error))?;
+                let own = private(key)?;
                 config.with_client_auth_cert(chain, own).map_err(|error| unusable("key_file", key, &error))?
             }
             _ => return wrong("cert_file and key_file go together"),
@@ -77,6 +76,15 @@ fn roots(path: Option<&str>) -> Result<RootCertStore, Failure> {
         roots.add(certificate).map_err(|error| unusable("ca_file", path, &error))?;
     }
     Ok(roots)
+}
+
+/// The form of a key is what its bytes say: OpenSSL, too, takes one whose label says another.
+fn private(path: &str) -> Result<PrivateKeyDer<'static>, Failure> {
+    let key = PrivateKeyDer::from_pem_slice(&read("key_file", path)?)
+        .map_err(|error| unusable("key_file", path, &error))?;
+    PrivateKeyDer::try_from(key.secret_der())
+        .map(|key| key.clone_key())
+        .map_err(|error| unusable("key_file", path, &error))
 }
 
 fn certificates(field: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {

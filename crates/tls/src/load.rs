@@ -114,7 +114,7 @@ pub(crate) fn key(
     format: KeyFormat,
 ) -> Result<PrivateKeyDer<'static>, String> {
     let bytes = files.read(path)?;
-    match format {
+    let key = match format {
         KeyFormat::Pem => PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
             let is_encrypted = [&b"ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
             let found = |mark: &&[u8]| bytes.windows(mark.len()).any(|window| window == *mark);
@@ -122,11 +122,15 @@ pub(crate) fn key(
                 true => "the key is encrypted; decrypt it with `openssl pkey`".to_owned(),
                 false => error.to_string(),
             }
-        }),
-        KeyFormat::Der => {
-            PrivateKeyDer::try_from(&bytes[..]).map(|key| key.clone_key()).map_err(str::to_owned)
-        }
-    }
+        })?,
+        KeyFormat::Der => return of_der(&bytes),
+    };
+    // Its form is what its bytes say: OpenSSL, too, takes one whose label says another.
+    of_der(key.secret_der())
+}
+
+fn of_der(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::try_from(bytes).map(|key| key.clone_key()).map_err(str::to_owned)
 }
 
 /// The provider with the cipher suites asked for.

@@ -141,6 +141,19 @@ fn a_key_may_be_der_and_an_encrypted_one_is_refused_by_name() {
     assert!(told.contains("encrypted"), "{told}");
 }
 
+/// As with OpenSSL. gomemcache's own test of TLS has such a key.
+#[test]
+fn a_key_whose_label_says_another_form_is_read() {
+    let files = TestFiles::new();
+    let options = good(&files);
+    let key = std::fs::read_to_string(&options.key).expect("it is there");
+    for label in ["RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        assert!(key.contains("-----BEGIN PRIVATE KEY-----"));
+        let key = files.put(label, key.replace("PRIVATE KEY", label));
+        load(&Options { key, ..options.clone() }).expect(label);
+    }
+}
+
 #[test]
 fn a_folder_of_authorities_is_read_past_what_is_no_certificate() {
     let (files, folder) = (TestFiles::new(), TestFiles::new());
