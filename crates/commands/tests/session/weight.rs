@@ -57,6 +57,16 @@ fn exec_reads_words_in_proportion_to_their_number() {
     }
 }
 
+/// The words of a range are bounds and options: none is looked for among the members.
+#[test]
+fn exec_of_a_range_with_many_limits_is_run() {
+    let mut bench = bench();
+    let words = [&["ZRANGEBYSCORE", "z", "0", "1"][..], &["LIMIT", "0", "1"].repeat(20_000)].concat();
+    let input = [&command(&["MULTI"])[..], &command(&words), &command(&["EXEC"])].concat();
+    let reply = bench.turns(&mut Session::new(), &input).0;
+    assert_eq!(reply, b"+OK\r\n+QUEUED\r\n*1\r\n*0\r\n");
+}
+
 #[test]
 fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
     let mut bench = bench();
