@@ -277,10 +277,9 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
     let value = "v".repeat(1_000);
     let mset = command(&["MSET", "mset-key", &value]);
     let queued = [command(&["MULTI"]), command(&["SET", "exec-key", &value])].concat();
-    for (name, before, input, expected) in [
-        ("a", &b""[..], mset, "+OK\r\n"),
-        ("b", &queued[..], command(&["EXEC"]), "*1\r\n+OK\r\n"),
-    ] {
+    for (name, before, input, expected) in
+        [("a", &b""[..], mset, "+OK\r\n"), ("b", &queued[..], command(&["EXEC"]), "*1\r\n+OK\r\n")]
+    {
         let batch = stuck.enter(START);
         exhaust(&mut bench, name);
         let mut session = Session::new();

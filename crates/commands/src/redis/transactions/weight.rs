@@ -100,7 +100,9 @@ pub(crate) fn words_ns(row: &Command, args: Args<'_>) -> u64 {
         Weighs::Pairs | Weighs::CountedPairs => PAIR_NS / 2,
         Weighs::Elements(Elements::ListWrite) => PUSH_NS,
         // Their words are bounds and options.
-        Weighs::Elements(Elements::Range | Elements::RankRange | Elements::LimitedRange | Elements::StoreRange) => WORD_NS,
+        Weighs::Elements(
+            Elements::Range | Elements::RankRange | Elements::LimitedRange | Elements::StoreRange,
+        ) => WORD_NS,
         _ if row.elements && row.has(WRITE) => WRITE_NS,
         _ if row.elements => ELEMENT_WORD_NS,
         _ if row.keys.are_many() => KEY_WORD_NS,

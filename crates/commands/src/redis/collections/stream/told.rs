@@ -619,15 +619,7 @@ struct Telling {
 
 impl Part {
     fn new(tale: Tale, name: Name) -> Part {
-        Part {
-            tale,
-            name,
-            start: None,
-            version: 0,
-            tasks: Vec::new(),
-            counts_behind: None,
-            count: 0,
-        }
+        Part { tale, name, start: None, version: 0, tasks: Vec::new(), counts_behind: None, count: 0 }
     }
 }
 
