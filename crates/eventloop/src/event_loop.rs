@@ -446,7 +446,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             (true, false) => Interest::Read,
             (false, true) => Interest::Write,
             (true, true) => Interest::Both,
-            (false, false) if connection.awaits => Interest::End,
+            (false, false) if connection.awaits && !handler.must_end(&connection.state) => Interest::End,
             (false, false) => Interest::None,
         };
         // A connection that stopped for lack of room continues while less than the limit waits, so that all requests are read of

@@ -16,7 +16,7 @@ pub enum Wait {
     /// This many milliseconds to pass. The loop receives and takes nothing until then.
     Time(Millis),
     /// To be woken ([`crate::EventLoop::wake`]), or this many milliseconds to pass, if there is a number. The loop receives and
-    /// takes nothing until then. If the peer ends its stream, the connection ends.
+    /// takes nothing until then. If the peer ends its stream, the connection ends, unless [`Handler::must_end`] is true.
     Wake(Option<Millis>),
     /// Its end, once the replies are sent.
     End,
@@ -198,8 +198,8 @@ pub trait Handler {
         false
     }
 
-    /// Whether the connection's work must come to its end even if the connection closes. While the loop drains, the connection
-    /// stays open for that, also where it waits to be woken, and gets its reply.
+    /// Whether the connection's request is under way and has a reply to come, also where the connection waits to be woken. It
+    /// stays open for that while the loop drains, and when its peer sends no more.
     fn must_end(&self, connection: &Self::Connection) -> bool {
         let _ = connection;
         false

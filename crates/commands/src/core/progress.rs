@@ -25,7 +25,8 @@ pub enum Next {
     /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
     Sleep(Millis),
     /// Wait until the connection is woken ([`super::host::Host::wake`]), or for so many milliseconds if that is said, then
-    /// call again as for [`Next::Yield`]. Nothing more of it is received meanwhile; if its peer ends, it is closed.
+    /// call again as for [`Next::Yield`]. Nothing more of it is received meanwhile; if its peer ends, it is closed, unless
+    /// `Session::owes_reply` says that its reply comes all the same.
     Await(Option<Millis>),
     /// Send what waits, then close.
     Close,

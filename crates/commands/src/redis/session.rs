@@ -189,6 +189,11 @@ impl Conversation {
         matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
     }
 
+    /// A command in steps is under way whose reply comes by itself: it does not block until another client writes.
+    pub fn owes_reply(&self) -> bool {
+        matches!(&self.state, State::Job(under_way) if !under_way.job.waits())
+    }
+
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)

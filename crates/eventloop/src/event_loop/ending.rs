@@ -44,7 +44,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             connection.owed = connection.owed.min(connection.stream.pending());
         }
         // A connection that waits to be woken may never be. One whose time has come continues in the next turn, and so does one
-        // whose work must come to its end.
+        // whose reply is to come.
         let now = self.backend.now();
         let sleeps_on = connection.sleeps.is_none_or(|at| at > now);
         let awaits = connection.awaits && sleeps_on && !handler.must_end(&connection.state);

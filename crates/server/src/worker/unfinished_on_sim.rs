@@ -218,6 +218,34 @@ fn a_server_that_ends_tells_who_waits_to_hold_keys_what_became_of_them() {
     assert!(world.worker.events.now() < 2_000);
 }
 
+/// Pairs in steps wait for their turn to hold keys when the server ends, or their client sends no more.
+#[test]
+fn pairs_that_wait_to_hold_their_keys_are_answered_though_the_server_or_their_client_ends() {
+    for stops in [true, false] {
+        let mut world = World::new(Config::default());
+        let _executes = world.executes(12 * WORDS);
+        let waits = world.waits();
+        let peer = world.connect();
+        let names: Vec<String> = (0..3_000).map(|n| format!("k{n}")).collect();
+        let words = names.iter().flat_map(|name| [&name[..], "v"]);
+        peer.send(resp(&std::iter::once("MSET").chain(words).collect::<Vec<_>>()).as_bytes());
+        while peer.untaken() > 0 {
+            world.turn();
+        }
+        // It notes its keys, and looks in vain whether others are free.
+        (0..20).for_each(|_| assert!(world.turn()));
+        assert!(waits.read(usize::MAX).is_empty() && peer.read(usize::MAX).is_empty());
+        if stops {
+            world.stop();
+            while world.turn() {}
+            assert_eq!(peer.read(usize::MAX), b"+OK\r\n");
+        } else {
+            peer.end();
+            assert_eq!(world.answer(&peer).0, "+OK\r\n");
+        }
+    }
+}
+
 /// It takes several turns to deliver it to all who were counted.
 #[test]
 fn what_was_published_when_a_server_ends_is_delivered() {
