@@ -321,7 +321,9 @@ impl Access {
                     return Err(Unchanged::Raced);
                 }
                 users.insert(Arc::clone(&user));
-                if users.is_bounded() { Ok(()) } else { Err(Unchanged::TooMany) }
+                // Files of users may name as many beside others, whose rights a client takes away all the same.
+                let takes_no_more = before.as_ref().is_some_and(|before| user.takes_no_more_than(before));
+                if takes_no_more || users.is_bounded() { Ok(()) } else { Err(Unchanged::TooMany) }
             });
             match done {
                 Ok(()) => return Ok((before, user)),

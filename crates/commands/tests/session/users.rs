@@ -320,6 +320,22 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     assert_eq!(say(&mut bench, &mut user, "SET app:1 v"), no_command("set"));
 }
 
+/// A file may name as many users as there may be; with the default one there is one too many.
+#[test]
+fn of_users_that_are_too_many_rights_and_passwords_are_taken_away() {
+    let users = (0..4_096).map(|n| (format!("u{n}"), Digest::from("p"))).collect();
+    let mut bench = Bench::new(Settings { password: Some("boss".into()), users, ..Settings::default() });
+    let mut admin = Session::new();
+    assert_eq!(bench.run(&mut admin, &command(&["AUTH", "boss"]), usize::MAX).0, b"+OK\r\n");
+    let too_many = say(&mut bench, &mut admin, "ACL SETUSER new on");
+    assert!(too_many.starts_with("-ERR"), "{too_many}");
+    for (rule, said) in [(">more", &too_many[..]), ("off", "+OK"), ("resetpass", "+OK")] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER u7 {rule}")), said, "{rule}");
+        assert_eq!(bench.shared.access().admits(b"u7", b"p"), said != "+OK", "{rule}");
+    }
+    assert!(bench.shared.access().admits(b"u8", b"p"));
+}
+
 #[test]
 fn a_user_has_so_many_passwords_selectors_first_arguments_and_rules() {
     let word = |kind: &str, n: usize| match kind {

@@ -213,6 +213,11 @@ impl User {
         self.held_bytes
     }
 
+    /// It holds no more bytes than it did before, and a login compares no more of it.
+    pub fn takes_no_more_than(&self, before: &User) -> bool {
+        self.held_bytes <= before.held_bytes && self.rows() <= before.rows()
+    }
+
     fn count_bytes(&self) -> usize {
         let rules: usize = self.rules().map(Rules::bytes).sum();
         size_of::<User>() + self.name.len() + self.passwords.len() * size_of::<Digest>() + rules
