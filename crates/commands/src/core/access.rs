@@ -202,6 +202,7 @@ impl Access {
                 user.id = known.id;
                 user.take_passwords(known);
             }
+            user.awaits_password = !user.enabled && name != DEFAULT_USER;
             user
         };
         super::acl::file::read(lines, name, catalog, new_user)

@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Digest, Rights, SECRET_BYTES_MAX, Session, Settings, ruled_users};
+use larder_commands::{Digest, FiledUsers, Rights, SECRET_BYTES_MAX, Session, Settings, ruled_users};
 use larder_protocol::resp::words_read;
 
 /// Says each line in RESP's inline form; the replies.
@@ -318,6 +318,30 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     assert_eq!(say(&mut bench, &mut user, "GET a"), NO_KEY);
     assert_eq!(say(&mut bench, &mut user, "GET app:1"), "$-1");
     assert_eq!(say(&mut bench, &mut user, "SET app:1 v"), no_command("set"));
+}
+
+/// As at the start, where a line that does not say `on` is no hindrance for a user to which the file has a password.
+#[test]
+fn a_password_of_a_file_that_is_read_again_turns_on_whom_no_rule_has_turned_off() {
+    let lines = b"user app ~app:* +get\nuser shut off ~* +get\nuser late ~* +get";
+    let users: Vec<(String, Digest)> =
+        ["app", "shut", "late"].map(|name| (name.to_owned(), Digest::from("pw"))).into();
+    let none = FiledUsers::default();
+    for again in [false, true] {
+        let known = if again { &[][..] } else { &users[..] };
+        let ruled = ruled_users(lines, "x", (None, known), false).expect("right");
+        let mut bench = Bench::new(Settings { users: known.to_vec(), ruled, ..Settings::default() });
+        if again {
+            // What a client has said since is a rule.
+            let mut admin = redis(&mut bench);
+            assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER late off"), "+OK");
+            let now = FiledUsers { password: None, users: users.clone() };
+            assert_eq!(bench.shared.follow_files(&none, &now, &bench.host).changed, 3);
+        }
+        let access = bench.shared.access();
+        let admits = ["app", "shut", "late"].map(|name| access.admits(name.as_bytes(), b"pw"));
+        assert_eq!(admits, [true, false, !again], "{again}");
+    }
 }
 
 /// A file may name as many users as there may be; with the default one there is one too many.

@@ -40,6 +40,8 @@ pub(crate) struct User {
     skips_sanitizing: bool,
     /// The default user, which is off because there were others at the start: no rule has said so.
     pub is_unnamed: bool,
+    /// Its line at the start does not say whether it may log in: it may as soon as a file has a password for it.
+    pub awaits_password: bool,
     passwords: Vec<Digest>,
     root: Rules,
     selectors: Vec<Rules>,
@@ -118,6 +120,11 @@ fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Zeroizing<Vec
     }
 }
 
+/// The word says whether a user may log in.
+fn says_who_logs_in(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off")
+}
+
 impl User {
     /// A new user: it may not log in, and nothing else, but use all channels if `all_channels`.
     pub fn new(id: u64, name: &str, all_channels: bool) -> User {
@@ -129,6 +136,7 @@ impl User {
             no_password: false,
             skips_sanitizing: false,
             is_unnamed: false,
+            awaits_password: false,
             passwords: Vec::new(),
             root: Rules::none(all_channels),
             selectors: Vec::new(),
@@ -164,9 +172,9 @@ impl User {
         self.no_password = no_password;
     }
 
-    /// Takes passwords away, and adds others. A user that needs no password goes on without one, and the default user that was
-    /// off for want of one is on as soon as it has one. Logins wait meanwhile, and a file may have thousands of one user: they
-    /// are looked up in sets.
+    /// Takes passwords away, and adds others. A user that needs no password goes on without one, and one that is off for want of
+    /// a password, not since a rule says so, is on as soon as it has one. Logins wait meanwhile, and a file may have thousands of
+    /// one user: they are looked up in sets.
     pub fn change_passwords(&mut self, gone: &[Digest], new: &[Digest]) {
         let gone: BTreeSet<&[u8; 32]> = gone.iter().map(Digest::bytes).collect();
         self.passwords.retain(|known| !gone.contains(known.bytes()));
@@ -176,6 +184,8 @@ impl User {
         }
         if self.is_unnamed {
             self.enabled = !self.passwords.is_empty();
+        } else if self.awaits_password && !new.is_empty() {
+            self.enabled = true;
         }
         self.held_bytes = self.count_bytes();
     }
@@ -250,6 +260,7 @@ impl User {
         let mut user = self.clone();
         user.is_unnamed = false;
         let words = merged(words)?;
+        user.awaits_password &= !words.iter().any(|word| says_who_logs_in(word));
         let mut rules_left = RULES_MAX;
         for (word, left) in words.iter().zip((0..words.len()).rev()) {
             let mut done = user.apply(catalog, word, all_channels, &mut rules_left);
