@@ -69,8 +69,14 @@ pub struct Work {
     done_ns: Cell<u64>,
     /// What is not of the slice: requests that cost next to nothing each, and of which there may be many.
     received_ns: Cell<u64>,
-    /// Somebody works at large values ([`Work::take_lane`]).
-    lane: Arc<AtomicBool>,
+    lane: Arc<Taken>,
+}
+
+/// Whether somebody works at large values ([`Work::take_lane`]), and whether it only waits.
+#[derive(Debug, Default)]
+struct Taken {
+    is_taken: AtomicBool,
+    rests: AtomicBool,
 }
 
 impl Work {
@@ -125,30 +131,43 @@ impl Work {
     /// Leave to hold on to large values from one turn to the next: one connection of a worker has it at a time, so
     /// that what is pinned and half made is no more than where each command is one step.
     pub(crate) fn take_lane(&self) -> Option<Lane> {
-        (!self.lane.swap(true, Relaxed)).then(|| Lane(Some(Arc::clone(&self.lane))))
+        (!self.lane.is_taken.swap(true, Relaxed)).then(|| Lane(Some(Arc::clone(&self.lane))))
     }
 
     /// Nobody has it.
     pub(crate) fn lane_is_free(&self) -> bool {
-        !self.lane.load(Relaxed)
+        !self.lane.is_taken.load(Relaxed)
+    }
+
+    /// Who has it waits itself, and looks some milliseconds later: others need not look before.
+    pub(crate) fn lane_rests(&self) -> bool {
+        self.lane.rests.load(Relaxed)
     }
 }
 
 /// See [`Work::take_lane`]; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Lane(Option<Arc<AtomicBool>>);
+pub(crate) struct Lane(Option<Arc<Taken>>);
 
 impl Lane {
     /// For what is done under a lane that another keeps: with it nothing is given back.
     pub(crate) fn kept_by_another() -> Lane {
         Lane(None)
     }
+
+    /// Says whether it only waits ([`Work::lane_rests`]).
+    pub(crate) fn rest(&self, rests: bool) {
+        if let Some(lane) = &self.0 {
+            lane.rests.store(rests, Relaxed);
+        }
+    }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
         if let Some(lane) = &self.0 {
-            lane.store(false, Relaxed);
+            lane.rests.store(false, Relaxed);
+            lane.is_taken.store(false, Relaxed);
         }
     }
 }

@@ -224,7 +224,7 @@ impl Conversation {
             State::Gather(_) => self.gather(turn),
             State::Join(joining) => {
                 if !joining.step(turn.cx, turn.out, &mut turn.tally) {
-                    return Some(Next::Yield);
+                    return Some(joining.pause(turn.cx));
                 }
                 self.state = State::Ready;
                 turn.times.passes(turn.cx);

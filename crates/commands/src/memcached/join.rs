@@ -12,8 +12,10 @@
 use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
 
 use crate::core::context::Context;
+use crate::core::hold::LOOK_MS;
 use crate::core::input::Input;
 use crate::core::output::Output;
+use crate::core::progress::Next;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
 use crate::memcached::binary;
@@ -112,6 +114,13 @@ impl Joining {
         let done = room.for_the_last_time(|| self.go_on(cx, out, tally));
         cx.guard.ask_again(again);
         done
+    }
+
+    /// What comes before its next step: others of its worker have their turn. Or some milliseconds pass, where it waits for a
+    /// client that has the lane and only waits itself.
+    pub fn pause(&self, cx: &Context<'_, '_>) -> Next {
+        let waits = self.under_way.is_none() && cx.room.work().lane_rests();
+        if waits { Next::Sleep(LOOK_MS) } else { Next::Yield }
     }
 
     fn go_on(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {

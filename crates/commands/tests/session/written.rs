@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::pairs::{MANY, begun, ended, pairs, waits};
+use crate::slices::{bytes, set};
 use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session};
 use larder_testkit::redis::frame::Frame;
@@ -149,6 +150,42 @@ fn a_list_is_held_until_it_is_copied() {
     let last = format!("w{}", writes - 1);
     let has = |text: &str| frame.inside.iter().any(|one| one.body.as_deref() == Some(text.as_bytes()));
     assert!(has(&last) && !has("later"), "{last}");
+}
+
+/// One has the lane of its worker, and waits for its turn to hold its key: others that want the lane do not look all the time.
+#[test]
+fn who_waits_for_one_that_waits_to_hold_its_key_looks_some_milliseconds_later() {
+    let mut bench = filled();
+    set(&mut bench, "big", &bytes(200_000, 0));
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let (mut reader, mut other, mut appends) = (Session::new(), Session::new(), Session::new());
+    let sent = bench.asked("HGETALL h");
+    let (mut next, ..) = bench.call(&mut reader, &sent);
+    for n in 0.. {
+        if next != Next::Yield {
+            break;
+        }
+        assert!(n < 20, "it begins anew for ever");
+        let sent = bench.asked(&BOTH.replace('#', &n.to_string()));
+        assert_eq!(bench.call(&mut Session::new(), &sent).1, b":0\r\n");
+        (next, ..) = bench.call(&mut reader, b"");
+    }
+    assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
+    let sent = bench.asked("SMEMBERS s");
+    assert_eq!(bench.call(&mut other, &sent).0, Next::Yield);
+    assert!(matches!(bench.call(&mut other, b"").0, Next::Await(Some(_))));
+    assert_eq!(bench.call(&mut appends, b"append big 0 0 1\r\nx\r\n").0, Next::Yield);
+    assert!(matches!(bench.call(&mut appends, b"").0, Next::Sleep(_)));
+    // It goes on behind the hold, and they look at each turn.
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    assert_eq!(bench.call(&mut reader, b"").0, Next::Yield);
+    for session in [&mut other, &mut appends] {
+        assert_eq!(bench.call(session, b"").0, Next::Yield);
+    }
+    assert_eq!(fields(&bench.turns(&mut reader, b"").0).len(), ELEMENTS);
+    let (reply, _) = bench.turns(&mut other, b"");
+    assert!(reply.starts_with(format!("*{ELEMENTS}\r\n").as_bytes()));
+    assert_eq!(bench.turns(&mut appends, b"").0, b"STORED\r\n");
 }
 
 /// What it takes out amid its tries is gone, and the rest goes as one moment.

@@ -335,7 +335,7 @@ impl Job for Restoring {
             let loading = Box::new(Loading::new(call, body)?);
             let Some(lane) = call.cx.room.work().take_lane() else {
                 call.spend(ns.max(STEP_NS_MIN));
-                return Ok(Step::More);
+                return Ok(call.await_lane());
             };
             self.stage = Stage::Loading { loading, _lane: lane };
         }
@@ -356,7 +356,7 @@ impl Job for Restoring {
             let (from, bytes) = source(body, call.value_bytes_max())?;
             let Some(lane) = call.cx.room.work().take_lane() else {
                 call.spend(ns.max(STEP_NS_MIN));
-                return Ok(Step::More);
+                return Ok(call.await_lane());
             };
             let key = self.name.key(call);
             let attributes = self.terms.attributes();

@@ -126,7 +126,7 @@ impl Job for Waiting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         if !call.cx.room.work().lane_is_free() {
             call.spend(STEP_NS_MIN);
-            return Ok(Step::More);
+            return Ok(call.await_lane());
         }
         self.0.run_as_it_is(call)?;
         Ok(Step::Done)

@@ -189,6 +189,14 @@ impl What {
         }
     }
 
+    /// Says whether it only waits: who looks for its lane need not look before it does.
+    fn rest(&self, rests: bool) {
+        match self {
+            What::Begins(_, lane) => lane.rest(rests),
+            What::GoesOn(_) => {}
+        }
+    }
+
     fn note(&self, call: &Call<'_, '_, '_>, keys: &mut Keys) {
         match self {
             What::Begins(again, _) => again.row().each_key(again.args(), &mut |key| {
@@ -262,7 +270,7 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
         Stage::Waits(again) => {
             let Some(lane) = call.cx.room.work().take_lane() else {
                 call.spend(STEP_NS_MIN);
-                return Ok((Stage::Waits(again), Step::More));
+                return Ok((Stage::Waits(again), call.await_lane()));
             };
             let what = What::Begins(again, lane);
             let noted = Noted::of(call, &what)?;
@@ -274,7 +282,10 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
             (Stage::Takes(what, noted), Step::More)
         }
         Stage::Takes(what, Noted { taking, held }) => match (taking.go_on(call), what) {
-            (Taken::NotYet(taking, step), what) => (Stage::Takes(what, Noted { taking, held }), step),
+            (Taken::NotYet(taking, step), what) => {
+                what.rest(matches!(step, Step::Await(_)));
+                (Stage::Takes(what, Noted { taking, held }), step)
+            }
             (Taken::Swapped, what) => {
                 drop(held);
                 let noted = Noted::of(call, &what)?;

@@ -238,6 +238,12 @@ impl Call<'_, '_, '_> {
         self.cx.spend(self.out, ns);
     }
 
+    /// What comes behind a look for the lane that was in vain: another in the next turn; or in some milliseconds, where the
+    /// client that has the lane only waits itself.
+    pub(crate) fn await_lane(&self) -> Step {
+        if self.cx.room.work().lane_rests() { Step::Await(Some(LOOK_MS)) } else { Step::More }
+    }
+
     /// What a step may do.
     pub fn step_ns(&self) -> u64 {
         self.cx.room.work().left_ns(STEP_NS_MIN)

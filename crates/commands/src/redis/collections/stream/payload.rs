@@ -443,7 +443,7 @@ impl Job for Dumping {
                 self.lane = call.cx.room.work().take_lane();
                 if self.lane.is_none() {
                     call.spend(STEP_NS_MIN);
-                    return Ok(Step::More);
+                    return Ok(call.await_lane());
                 }
             }
             if self.tries.are_many() && !at_once {

@@ -846,7 +846,7 @@ impl Job for Telling {
                 self.lane = call.cx.room.work().take_lane();
                 if self.lane.is_none() {
                     call.spend(STEP_NS_MIN);
-                    return Ok(Step::More);
+                    return Ok(call.await_lane());
                 }
             }
             if self.tries.are_many() && !call.cx.guard.in_transaction() {
