@@ -151,6 +151,9 @@ impl Conversation {
                 _ => false,
             },
             State::Upload { upload, .. } => pause::is_whole(upload, input) && held(upload.key()),
+            State::Gather(gathering) => gathering.missing() <= input.len() && held(&gathering.key),
+            // It may be at its last step.
+            State::Join(joining) => held(joining.key()),
             _ => false,
         }
     }

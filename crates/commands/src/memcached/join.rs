@@ -108,6 +108,11 @@ pub(crate) fn begin_gathered(
 }
 
 impl Joining {
+    /// The key of the value.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     /// Goes on; true when it is done and replied to.
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
         let (room, again) = (cx.room, cx.guard.ask_again(false));

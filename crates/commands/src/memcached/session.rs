@@ -230,6 +230,9 @@ impl Conversation {
         match &self.state {
             State::Ready | State::Keys(_) => pause::names_one(input, held),
             State::Upload { upload, .. } => pause::is_whole(upload, input) && held(upload.key()),
+            State::Gather(gathering) => gathering.missing() <= input.len() && held(&gathering.key),
+            // It may be at its last step.
+            State::Join(joining) => held(joining.key()),
             _ => false,
         }
     }

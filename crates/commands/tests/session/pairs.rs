@@ -284,6 +284,36 @@ fn what_was_begun_in_steps_before_waits_for_keys_that_are_held() {
     assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, b":0\r\n");
 }
 
+/// Bytes that memcached's clients add to values: gathered as they come, and put together in steps.
+#[test]
+fn what_is_added_to_a_value_waits_for_keys_that_are_held() {
+    let mut bench = Bench::new(Settings { item_bytes_max: 8 << 20, ..Settings::default() });
+    fill(&mut bench, "old");
+    set(&mut bench, "k1", &bytes(LARGE, 0));
+    let (added, frame) = ("x".repeat(40_000), binary::frame(0x0e, b"", "k2", "y".repeat(40_000).as_bytes()));
+    let text = format!("append k0 0 0 40000\r\n{added}\r\n").into_bytes();
+    let (mut gathers, mut frames, mut joins) = (Session::new(), Session::new(), Session::new());
+    let mut begins = |session: &mut Session, input: &[u8]| {
+        let (next, said, consumed) = bench.call(session, &input[..36_000]);
+        assert_eq!((next, said.len(), consumed), (Next::Receive, 0, 36_000));
+        input[36_000..].to_vec()
+    };
+    let (text, frame) = (begins(&mut gathers, &text), begins(&mut frames, &frame));
+    assert_eq!(bench.call(&mut joins, b"append k1 0 0 1\r\nx\r\n").0, Next::Yield);
+    assert_eq!(bench.call(&mut joins, b"").0, Next::Yield);
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    waits(&mut bench, &mut gathers, &text, "what is gathered");
+    waits(&mut bench, &mut frames, &frame, "a frame that is gathered");
+    waits(&mut bench, &mut joins, b"", "what is put together");
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    assert_eq!(bench.call(&mut gathers, &text).1, b"STORED\r\n");
+    assert!(!bench.call(&mut frames, &frame).1.is_empty());
+    assert_eq!(bench.turns(&mut joins, b"").0, b"STORED\r\n");
+    assert!(get(&mut bench, "k0") == bulk(format!("new{added}").as_bytes()));
+    assert!(get(&mut bench, "k2") == bulk(format!("new{}", "y".repeat(40_000)).as_bytes()));
+    assert_eq!(get(&mut bench, "k1"), b"$4\r\nnewx\r\n");
+}
+
 /// Its client is told to go: it is done all the same, and then it ends.
 #[test]
 fn a_client_that_is_killed_has_its_pairs_written() {
