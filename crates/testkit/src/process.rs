@@ -1,7 +1,7 @@
 //! A real server process: started on a free port, awaited, measured, stopped, killed on drop.
 
 use crate::PATIENCE;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -60,7 +60,22 @@ impl Server {
     /// # Errors
     /// When the server stays up.
     pub fn refused(program: &Program, options: &[impl AsRef<str>]) -> Result<(ExitStatus, String), String> {
-        Server::begin(program, options)?.err().ok_or_else(|| "the server starts with these options".into())
+        let mut server = match Server::begin(program, options)? {
+            Ok(server) => server,
+            Err(ended) => return Ok(ended),
+        };
+        // memcached listens for a moment before it has looked at all options: it has started if it answers.
+        let answers = || {
+            let mut stream = TcpStream::connect(server.address())?;
+            stream.write_all(b"version\r\n")?;
+            stream.read(&mut [0])
+        };
+        if answers().is_ok_and(|bytes| bytes > 0) {
+            return Err("the server starts with these options".into());
+        }
+        let status = server.child.wait().map_err(|error| error.to_string())?;
+        server.read_to_the_end();
+        Ok((status, server.output()))
     }
 
     /// A server that accepts, or its status and output if it has exited instead.

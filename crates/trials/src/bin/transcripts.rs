@@ -204,7 +204,8 @@ impl Target {
                 run_beside(case, &mut within(Sockets::new(*address, Clock::Wait)), split, &is)
             }
             Target::Spawned(program) if case.refused_start => {
-                let (status, output) = Server::refused(program, &case.options)?;
+                let (status, output) = Server::refused(program, &case.options)
+                    .map_err(|error| format!("{}: {error}", case.name()))?;
                 if status.success() {
                     Err(format!("{}: exits with success: {output}", case.name()))
                 } else {
