@@ -176,12 +176,14 @@ typedef struct {
     uint32_t dial_timeout_ms;     /* to connect, within that of the call; 1,000 */
     uint32_t stall_timeout_ms;    /* a connection that owes replies and receives nothing this long is given up; 2,000 */
     uint32_t in_flight;           /* replies that a connection may owe, before callers wait; 4,096 */
-    uint32_t large_bytes;         /* values of this size or more are stored over the second connection; 65,536 */
+    uint32_t large_bytes;         /* values of this size or more are stored over a connection of their own; 65,536 */
     /* With LARDER_TLS; else NULL. Files are PEM, of 1 MiB at most. */
     const char *ca_file;          /* certificates of the authorities that sign servers'; NULL: the system's authorities */
     const char *cert_file;        /* the client's certificate and those between it and its authority; NULL: none */
     const char *key_file;         /* the key of the client's certificate, not encrypted */
     const char *server_name;      /* the name in the servers' certificates; NULL: the host of each address */
+    uint32_t lanes;               /* connections to each server for other values, 1 to 8; a key always has the same one; 1 */
+    uint32_t reserved;
 } larder_config;
 
 /* Makes a client, into *client, which is NULL if it cannot be made. The configuration is copied. Nothing is dialed before

@@ -66,6 +66,9 @@ pub fn builder(config: &shapes::Config, texts: Texts) -> Result<Builder, Failure
     if let Some(timeout) = said(config.stall_timeout_ms) {
         builder = builder.stall_timeout(timeout);
     }
+    if config.lanes > 0 {
+        builder = builder.lanes(config.lanes as usize);
+    }
     if config.in_flight > 0 {
         builder = builder.in_flight(config.in_flight as usize);
     }

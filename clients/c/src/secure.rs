@@ -184,6 +184,8 @@ mod tests {
             cert_file: ptr::null(),
             key_file: ptr::null(),
             server_name: ptr::null(),
+            lanes: 0,
+            reserved: 0,
         }
     }
 

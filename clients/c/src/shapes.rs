@@ -143,6 +143,8 @@ pub struct Config {
     pub cert_file: *const c_char,
     pub key_file: *const c_char,
     pub server_name: *const c_char,
+    pub lanes: u32,
+    pub reserved: u32,
 }
 
 /// `larder_counters`.

@@ -47,6 +47,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         larder_config Config {
             size options servers servers_count names weights preset user password key_prefix protocol timeout_ms
             dial_timeout_ms stall_timeout_ms in_flight large_bytes ca_file cert_file key_file server_name
+            lanes reserved
         }
         larder_counters Counters { size servers requests writes reads overdue dials unreported }
         larder_read Read { size want touch_ms }

@@ -57,7 +57,7 @@ static void one_key(larder_client *cache) {
     CHECK(value.data == NULL && value.len == 0);
     CHECK_IS(larder_get(cache, T("empty"), NULL, NULL, 0, &len, NULL, &error), LARDER_OK, &error);
 
-    /* A megabyte goes over the second connection. */
+    /* A megabyte goes over a connection of its own. */
     size_t large = 900000;
     char *bytes = malloc(large);
     CHECK(bytes != NULL);
@@ -356,6 +356,39 @@ static void the_server_dies(int failures_only) {
     larder_free(cache);
 }
 
+/* A client with the default of lanes, or with what the configuration says, has made this many connections for 200 keys. */
+static void lanes_are(const larder_config *config, uint64_t dials) {
+    larder_client *client = NULL;
+    CHECK_IS(larder_open(config, &client, &error), LARDER_OK, &error);
+    for (int at = 0; at < 200; at++) {
+        char key[16];
+        snprintf(key, sizeof key, "key:%d", at);
+        CHECK_IS(larder_set(client, T(key), T(key), NULL, NULL, &error), LARDER_OK, &error);
+    }
+    larder_counters counters = {.size = sizeof counters};
+    CHECK(larder_read_counters(client, &counters) == LARDER_OK);
+    CHECK(counters.dials == dials && counters.requests == 200 && counters.overdue == 0);
+    larder_free(client);
+}
+
+static void several_lanes(const server *server) {
+    testing = "several lanes";
+    const char *servers[] = {server->address};
+    larder_config config = {.size = sizeof config, .servers = servers, .servers_count = 1, .lanes = 9};
+    config.timeout_ms = config.dial_timeout_ms = config.stall_timeout_ms = PATIENCE_MS;
+    larder_client *client = NULL;
+    CHECK(larder_open(&config, &client, &error) == LARDER_BAD_ARGUMENT && client == NULL);
+    CHECK(strstr(error.message, "lanes") != NULL);
+    config.lanes = 8;
+    lanes_are(&config, 8);
+    config.lanes = 0;
+    lanes_are(&config, 1);
+    /* A program that was compiled before there were lanes: its struct ends where they begin. */
+    config.lanes = 8;
+    config.size = offsetof(larder_config, lanes);
+    lanes_are(&config, 1);
+}
+
 int main(void) {
     server server = start_server();
     larder_client *cache = client_of(&server, PATIENCE_MS, LARDER_VERIFY);
@@ -377,6 +410,7 @@ int main(void) {
     /* One connection for most values, one for large ones. */
     CHECK(counters.dials == 2 && counters.overdue == 0 && counters.requests > 30000);
     larder_free(cache);
+    several_lanes(&server);
     stop_server(&server);
     the_server_dies(0);
     the_server_dies(1);

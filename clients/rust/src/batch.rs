@@ -33,7 +33,8 @@ struct Wanted {
     key: Range<usize>,
     value: Range<usize>,
     base64: bool,
-    large: bool,
+    /// The index of its lane.
+    lane: usize,
     /// The index of its server in the run's list. If that server stands in for another: the longest time to live there.
     server: usize,
     ttl_max: Option<i64>,
@@ -56,7 +57,8 @@ pub struct Batch<C: Front = Client> {
 #[derive(Debug)]
 pub(crate) struct Path<L: Line> {
     pub server: Arc<Server<L>>,
-    pub large: bool,
+    /// The index of the lane.
+    pub at: usize,
     /// Their numbers in the batch.
     pub mine: Vec<u32>,
 }
@@ -149,7 +151,7 @@ impl<C: Front> Batch<C> {
             ttl_max: None,
             value: key.end..self.bytes.len(),
             base64: base64 == Ok(true),
-            large: value.len() >= fleet.config.large_bytes,
+            lane: fleet.lane_of(&self.bytes[key.clone()], Some(value)),
             key,
         });
         Ticket { at, of: PhantomData }
@@ -179,13 +181,13 @@ impl<C: Front> Batch<C> {
 
     /// Groups requests by lane.
     fn grouped(&self, list: &List<C::Line>, mut order: Vec<u32>) -> Vec<Path<C::Line>> {
-        let path = |at: u32| (self.wanted[at as usize].server, self.wanted[at as usize].large);
+        let path = |at: u32| (self.wanted[at as usize].server, self.wanted[at as usize].lane);
         order.sort_by_key(|&at| path(at));
         let paths = order.chunk_by(|&a, &b| path(a) == path(b));
         paths
             .map(|mine| {
-                let (server, large) = path(mine[0]);
-                Path { server: Arc::clone(list.server(server)), large, mine: mine.to_vec() }
+                let (server, at) = path(mine[0]);
+                Path { server: Arc::clone(list.server(server)), at, mine: mine.to_vec() }
             })
             .collect()
     }
@@ -321,8 +323,8 @@ impl Batch {
         // All lanes get their requests before the first is waited for.
         let mut begun = Vec::new();
         let (list, mut paths) = batch.paths();
-        while let Some(Path { server, large, mine }) = paths.pop_front() {
-            match batch.client().fleet().lane(&server, large, deadline) {
+        while let Some(Path { server, at, mine }) = paths.pop_front() {
+            match batch.client().fleet().lane(&server, at, deadline) {
                 Ok(lane) => batch.begin(&server, &mine, &lane, deadline, &mut begun),
                 Err(error) => paths.extend(batch.instead(&list, &mine, &error)),
             }
@@ -330,7 +332,7 @@ impl Batch {
         for Begun { mine, server, lane, ticket } in begun {
             let op = lane.wait(&ticket);
             if let Some(error) = &op.error {
-                batch.client().fleet().note(&server, &lane, error);
+                batch.client().fleet().note(&server, error);
             }
             batch.take(&mine, &server.name, op);
         }

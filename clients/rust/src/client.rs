@@ -299,8 +299,8 @@ impl Client {
         Client::new(self.fleet().config.clone())
     }
 
-    /// The connected sockets, at most two for each server. Takes no lock, so that a forked process can close its copies of the
-    /// parent's sockets. Returns none while the list of servers is being changed.
+    /// The connected sockets: for each server at most [`Builder::lanes`], and one for large values. Takes no lock, so that a
+    /// forked process can close its copies of the parent's sockets. Returns none while the list of servers is being changed.
     pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
         self.fleet().sockets().into_iter()
     }
@@ -364,11 +364,11 @@ impl Client {
         deadline: Instant,
         memory: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
-        let config = &self.fleet().config;
-        let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
+        let fleet = self.fleet();
+        let at = fleet.lane_of(request.key, request.value());
         let length = memory.len();
         for last in [false, true] {
-            let lane = self.fleet().lane(server, large, deadline)?;
+            let lane = fleet.lane(server, at, deadline)?;
             if !request.fits(lane.dialect()) {
                 return Err(Error::Unsupported);
             }
@@ -379,8 +379,8 @@ impl Client {
                 return concluded(request.kind(), answer, memory, length, &server.name);
             };
             memory.truncate(length);
-            self.fleet().note(server, &lane, &error);
-            if last || !is_asked_again(request, &error, config) {
+            fleet.note(server, &error);
+            if last || !is_asked_again(request, &error, &fleet.config) {
                 return Err(error);
             }
         }

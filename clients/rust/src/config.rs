@@ -13,6 +13,9 @@ use crate::tls::Tls;
 use crate::wire::{Dialect, KEY_BYTES_MAX, is_key};
 use std::time::{Duration, Instant};
 
+/// Most connections to a server for values that are not large.
+const LANES_MAX: usize = 8;
+
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -48,6 +51,7 @@ pub struct Config {
     pub timeout: Duration,
     pub dial_timeout: Duration,
     pub stall_timeout: Duration,
+    pub lanes: usize,
     pub in_flight: usize,
     pub large_bytes: usize,
     pub retry_reads: bool,
@@ -115,6 +119,7 @@ impl Default for Builder {
                 timeout: Duration::from_millis(500),
                 dial_timeout: Duration::from_secs(1),
                 stall_timeout: Duration::from_secs(2),
+                lanes: 1,
                 in_flight: 4096,
                 large_bytes: 64 << 10,
                 retry_reads: true,
@@ -177,13 +182,21 @@ impl Builder {
         self
     }
 
+    /// Connections to each server for values that are not large, 1 to 8. A key always uses the same one, so that its requests
+    /// keep their order. More than one is for programs whose calls together want more than one of a server's threads, or whose
+    /// reads of long values hold others up. Default: 1.
+    pub fn lanes(mut self, lanes: usize) -> Builder {
+        self.config.lanes = lanes;
+        self
+    }
+
     /// Replies that a connection may owe. More callers wait, within their time. Default: 4,096.
     pub fn in_flight(mut self, requests: usize) -> Builder {
         self.config.in_flight = requests;
         self
     }
 
-    /// Values of at least this many bytes are stored over a second connection. Default: 64 KiB.
+    /// Values of at least this many bytes are stored over a connection of their own. Default: 64 KiB.
     pub fn large_bytes(mut self, bytes: usize) -> Builder {
         self.config.large_bytes = bytes;
         self
@@ -260,8 +273,8 @@ impl Builder {
     }
 
     /// Begins one connection to the one server, for the caller's own event loop. It is not waited for, so the server must be an
-    /// address, not a name. Placement, [`Builder::retry_reads`] and [`Builder::observer`] do not apply, and large values use this
-    /// connection, too.
+    /// address, not a name. Placement, [`Builder::lanes`], [`Builder::retry_reads`] and [`Builder::observer`] do not apply, and
+    /// large values use this connection, too.
     ///
     /// # Errors
     /// [`Error::Config`]; [`Error::Down`] if the system refuses at once.
@@ -282,6 +295,8 @@ impl Builder {
         }
         let wrong = if config.in_flight == 0 {
             "in_flight is 0"
+        } else if !(1..=LANES_MAX).contains(&config.lanes) {
+            "lanes is not 1 to 8"
         } else if config.timeout.is_zero() || config.dial_timeout.is_zero() || config.stall_timeout.is_zero()
         {
             "a timeout is 0"
@@ -291,5 +306,17 @@ impl Builder {
             return Ok(self.config);
         };
         Err(Error::Config(wrong.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_one_to_eight_lanes() {
+        let built = |lanes| Client::builder().server("127.0.0.1:1").lanes(lanes).build().map(|_| ());
+        let wrong = Err(Error::Config("lanes is not 1 to 8".to_owned()));
+        assert_eq!([0, 1, LANES_MAX, LANES_MAX + 1].map(built), [wrong.clone(), Ok(()), Ok(()), wrong]);
     }
 }

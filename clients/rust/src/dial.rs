@@ -11,12 +11,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 impl Fleet<Lane> {
-    /// A connection to a server, made now if there was none.
+    /// The lane of a server with this index, made now if there was none.
     ///
     /// # Errors
     /// The server is down, refuses this client, or could not be reached in time; or the client is closed.
-    pub fn lane(&self, server: &Server<Lane>, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
-        let (mut state, at) = (server.lock(), usize::from(large));
+    pub fn lane(&self, server: &Server<Lane>, at: usize, deadline: Instant) -> Result<Arc<Lane>, Error> {
+        let mut state = server.lock();
         loop {
             match self.step(server, &mut state, at, deadline)? {
                 Step::Use(lane) => return Ok(lane),

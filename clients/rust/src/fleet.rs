@@ -1,10 +1,13 @@
-//! The servers and their connections: each has one for most requests and one for large values, made when first needed. A caller
-//! that needs a connection that does not exist makes it for all callers: by `dial.rs`, or by `tokio/dial.rs`.
+//! The servers and their connections: each has lanes for most requests, of which a key always has the same, and one for large
+//! values, made when first needed. A caller that needs a connection that does not exist makes it for all callers: by `dial.rs`,
+//! or by `tokio/dial.rs`.
 //!
 //! The list of servers may change. A call keeps the list of the moment in which it began. Requests under way at a server that
 //! goes are still answered; its connections end with the last caller that waits on them.
 
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use server::{Server, State, Step};
 
@@ -14,13 +17,14 @@ use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
 use crate::failure::Failure;
 use crate::fetch::Loads;
+use crate::hashes::fnv1a;
 use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
 use crate::socket::OpenSocket;
 use crate::stream::Stream;
 use larder_protocol::client::Dialect;
-use server::{LANES, add};
+use server::add;
 use std::fmt::Debug;
 use std::hash::RandomState;
 #[cfg(feature = "discovery")]
@@ -247,7 +251,7 @@ impl<L: Line> Fleet<L> {
         let (placement, random) = (place(&config.servers)?, RandomState::new());
         let others = config.failure.gutter();
         let gutter = others.map(|others| place(others).map(Arc::new)).transpose()?;
-        let fresh = |server| Arc::new(Server::new(server, &random));
+        let fresh = |server| Arc::new(Server::new(server, config.lanes + 1, &random));
         let servers = config.servers.iter().chain(others.unwrap_or_default()).map(fresh).collect();
         let list = List { configured: config.servers.clone(), placement, gutter, servers };
         Ok(Fleet {
@@ -263,6 +267,23 @@ impl<L: Line> Fleet<L> {
             config,
             random,
         })
+    }
+
+    /// Lanes of each server: those for most requests, and behind them one for large values.
+    pub fn lanes(&self) -> usize {
+        self.config.lanes + 1
+    }
+
+    /// The index of the lane for a request with this key and, if it stores, this value. Requests without a key have the first.
+    pub fn lane_of(&self, key: &[u8], value: Option<&[u8]>) -> usize {
+        let lanes = self.config.lanes;
+        if value.is_some_and(|value| value.len() >= self.config.large_bytes) {
+            lanes
+        } else if lanes == 1 || key.is_empty() {
+            0
+        } else {
+            fnv1a(key) as usize % lanes
+        }
     }
 
     /// The present list.
@@ -299,7 +320,7 @@ impl<L: Line> Fleet<L> {
                     stays[at] = true;
                     Arc::clone(&own[at])
                 }
-                None => Arc::new(Server::new(server, &self.random)),
+                None => Arc::new(Server::new(server, self.lanes(), &self.random)),
             });
         }
         servers.extend_from_slice(others);
@@ -314,7 +335,7 @@ impl<L: Line> Fleet<L> {
     fn dismiss(&self, server: &Arc<Server<L>>) {
         let mut state = server.lock();
         state.is_gone = true;
-        let lanes: Vec<Arc<L>> = state.lanes.iter_mut().filter_map(Option::take).collect();
+        let lanes: Vec<Arc<L>> = state.places.iter_mut().filter_map(|place| place.lane.take()).collect();
         let counters = lanes.iter().map(|lane| lane.counters()).fold(state.counters, add);
         let dials = state.dials;
         drop(state);
@@ -371,7 +392,7 @@ impl<L: Line> Fleet<L> {
         if self.is_closed() {
             return Err(CLOSED);
         }
-        if let Some(lane) = &state.lanes[at] {
+        if let Some(lane) = &state.places[at].lane {
             if lane.is_alive() {
                 return Ok(Step::Use(Arc::clone(lane)));
             }
@@ -382,10 +403,12 @@ impl<L: Line> Fleet<L> {
         if now >= deadline {
             return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
         }
-        if state.dialing[at].is_some() {
+        // A server that was down is tried by one caller, for all lanes.
+        if state.places[at].dialing.is_some() || state.breaker.is_tried() && state.is_dialed() {
             return Ok(Step::Wait);
         }
-        state.dialing[at] = Some(now);
+        state.places[at].dialing = Some(now);
+        state.places[at].failures = state.failures;
         state.dials += 1;
         Ok(Step::Dial)
     }
@@ -422,7 +445,7 @@ impl<L: Line> Fleet<L> {
         let was_down = state.breaker.is_tried();
         match error {
             None => state.breaker.answered(),
-            Some(error) => state.refused(error, L::now()),
+            Some(error) => state.refused(error, true, L::now()),
         }
         let turn = state.turn(was_down);
         drop(state);
@@ -449,7 +472,8 @@ impl<L: Line> Fleet<L> {
         dialed: Result<Arc<L>, Error>,
     ) -> Result<Arc<L>, Error> {
         let mut state = server.lock();
-        let began = state.dialing[at].take();
+        let began = state.places[at].dialing.take();
+        let is_news = state.places[at].failures == state.failures;
         let was_down = state.breaker.is_tried();
         let (closed, is_made) = (self.closed.load(Ordering::Acquire), dialed.is_ok());
         let result = match dialed {
@@ -464,11 +488,11 @@ impl<L: Line> Fleet<L> {
             }
             Ok(lane) => {
                 state.breaker.answered();
-                state.lanes[at] = Some(Arc::clone(&lane));
+                state.places[at].lane = Some(Arc::clone(&lane));
                 Ok(lane)
             }
             Err(error) => {
-                state.refused(&error, L::now());
+                state.refused(&error, is_news, L::now());
                 Err(error)
             }
         };
@@ -493,17 +517,17 @@ impl<L: Line> Fleet<L> {
         }
     }
 
-    /// Tells the breaker of a server what an error of a request on this lane says about it.
-    pub fn note(&self, server: &Server<L>, lane: &L, error: &Error) {
+    /// Tells the breaker of a server what an error of a request says about it.
+    pub fn note(&self, server: &Server<L>, error: &Error) {
         let turn = match error {
-            Error::Timeout(..) => server.was_late(lane),
+            Error::Timeout(..) => server.was_late(),
             Error::Lost(..) | Error::Protocol(..) => server.was_lost(error),
             _ => None,
         };
         self.turns(&server.name, turn.as_ref());
     }
 
-    /// The open sockets, at most two for each server. Takes no lock; returns none while the list changes.
+    /// The open sockets, at most one for each lane of a server. Takes no lock; returns none while the list changes.
     pub fn sockets(&self) -> Vec<OpenSocket> {
         let list = self.list.try_read();
         let servers = list.iter().flat_map(|list| &list.servers);
@@ -518,8 +542,7 @@ impl<L: Line> Fleet<L> {
         for server in self.list().all() {
             let state = server.lock();
             dials += state.dials;
-            sum = add(sum, state.counters);
-            sum = state.lanes.iter().flatten().map(|lane| lane.counters()).fold(sum, add);
+            sum = add(sum, state.counted());
         }
         (sum, dials)
     }
@@ -534,7 +557,7 @@ impl<L: Line> Fleet<L> {
         let mut lanes: Vec<Arc<L>> = Vec::new();
         let list = self.list();
         for server in list.all() {
-            lanes.extend(server.lock().lanes.iter().flatten().cloned());
+            lanes.extend(server.lock().lanes().cloned());
         }
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.extend(gone.lanes.iter().filter_map(Weak::upgrade));
@@ -548,11 +571,11 @@ impl<L: Line> Fleet<L> {
     pub fn close(&self) {
         self.refuse();
         for server in self.list().all() {
-            let lanes: Vec<_> = server.lock().lanes.iter().flatten().cloned().collect();
+            let lanes: Vec<_> = server.lock().lanes().cloned().collect();
             lanes.iter().for_each(|lane| lane.close(CLOSED));
             // The last caller under way closes the socket.
             let mut state = server.lock();
-            (0..LANES).for_each(|at| state.retire(at));
+            (0..state.places.len()).for_each(|at| state.retire(at));
             drop(state);
             L::tell(&server.dialed);
             L::end(&server.alone);

@@ -1,4 +1,4 @@
-//! The hashes by which other clients place keys, where no library of ours has them.
+//! The hashes by which other clients place keys, where no library of ours has them; and the one by which a key has its lane.
 
 use md5::{Digest, Md5};
 
@@ -24,6 +24,11 @@ pub fn oaat(key: &[u8]) -> u32 {
 /// What libmemcached and twemproxy call FNV1A_64: 32 bits of state, signed bytes.
 pub fn fnv1a_64(key: &[u8]) -> u32 {
     key.iter().fold(0x8422_2325, |hash, &byte| (hash ^ byte as i8 as u32).wrapping_mul(0x1b3))
+}
+
+/// FNV-1a: two different keys have the same hash once in four billion.
+pub fn fnv1a(key: &[u8]) -> u32 {
+    key.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The seed by which libmemcached starts its Murmur hashes: made of the key's length.

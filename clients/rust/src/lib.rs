@@ -11,8 +11,9 @@
 //! # Ok::<(), larder_client::Error>(())
 //! ```
 //!
-//! A [`Client`] is for all threads; clones are the same client. All threads share one pipelined connection to each server, and a
-//! second one for large values. There is no pool to size, and the client has no thread of its own.
+//! A [`Client`] is for all threads; clones are the same client. All threads share one pipelined connection to each server, or a
+//! few with [`Builder::lanes`], and another one for large values. There is no pool to size, and the client has no thread of its
+//! own.
 //!
 //! - One by one: [`Client::get`], [`Client::set`] and so on. In steady state they allocate only the value, and
 //!   [`Client::get_into`] allocates nothing.

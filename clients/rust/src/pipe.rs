@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::error::Outcome;
+use crate::hashes::fnv1a;
 
 /// How an owner names a reply: its own number, and the index of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +181,7 @@ impl Pipe {
         let opaque = numbered.then(|| self.number(1));
         let before = self.out.len();
         Request { opaque, ..*request }.write(self.dialect, &mut self.out);
-        let key_hash = (self.dialect == Dialect::Classic && kind == Kind::Get).then(|| hash(request.key));
+        let key_hash = (self.dialect == Dialect::Classic && kind == Kind::Get).then(|| fnv1a(request.key));
         let slot = Slot {
             tag: Some(tag),
             kind,
@@ -348,7 +349,7 @@ impl Pipe {
         let slot = self.slots.front().expect("there is one whose reply was read");
         let refused = matches!(head.status, Status::Refused(_));
         if let (Some(key), Some(expected)) = (head.key, slot.key_hash)
-            && hash(key) != expected
+            && fnv1a(key) != expected
         {
             return Err(protocol("another key's value", bytes));
         }
@@ -445,11 +446,6 @@ impl Pipe {
 
 fn protocol(what: &str, bytes: &[u8]) -> Broken {
     Broken::Protocol(format!("{what}: \"{}\"", bytes[..bytes.len().min(64)].escape_ascii()))
-}
-
-/// FNV-1a: two different keys have the same hash once in four billion.
-fn hash(key: &[u8]) -> u32 {
-    key.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Bytes that were received and not delivered. A line, or a small value with its line, is presented as a whole.

@@ -113,7 +113,8 @@ pub(crate) struct Sent<L: Line> {
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
     pub server: usize,
-    pub large: bool,
+    /// The index of its lane.
+    pub lane: usize,
     request: Request<'a>,
     stands_in: bool,
 }
@@ -135,8 +136,8 @@ impl<'a> Write<'a> {
         let (key, base64) = config.key(key, full)?;
         let target = client.fleet().target(list, key);
         let request = Request { base64, cas, ..Request::new(limited(ask, target.ttl_max), key) };
-        let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
-        Ok(Write { server: target.server, large, request, stands_in: target.ttl_max.is_some() })
+        let lane = client.fleet().lane_of(key, request.value());
+        Ok(Write { server: target.server, lane, request, stands_in: target.ttl_max.is_some() })
     }
 
     /// The write's server was found to be down: moves on to the server that stands in for it; false if there is none.
@@ -149,11 +150,6 @@ impl<'a> Write<'a> {
             }
             _ => false,
         }
-    }
-
-    /// The index of its group.
-    pub fn at(&self) -> usize {
-        self.server * 2 + usize::from(self.large)
     }
 }
 
@@ -168,7 +164,7 @@ pub struct Stream<C: Front = Client> {
     /// The list of servers to which it writes, and the list's number.
     list: Arc<List<C::Line>>,
     version: u64,
-    /// Two groups for each server: for most values, and for large ones.
+    /// A group for each lane of each server.
     open: Vec<Open<C::Line>>,
     sent: VecDeque<Sent<C::Line>>,
     waiting: Window,
@@ -183,7 +179,7 @@ impl<C: Front> Stream<C> {
     pub(crate) fn new(client: C, window: Window, quiet: bool) -> Stream<C> {
         // If the list is newer than its number, it is simply taken again.
         let (version, list) = (client.fleet().version(), client.fleet().list());
-        let lanes = list.all().len() * 2;
+        let lanes = list.all().len() * client.fleet().lanes();
         let in_flight = client.fleet().config.in_flight;
         Stream {
             window: Window { requests: window.requests.clamp(1, in_flight), bytes: window.bytes },
@@ -218,13 +214,18 @@ impl<C: Front> Stream<C> {
     /// Takes the present list of servers. Nothing may be collected.
     pub(crate) fn renew(&mut self) {
         (self.version, self.list) = (self.client.fleet().version(), self.client.fleet().list());
-        self.open.resize_with(self.list.all().len() * 2, Open::default);
+        self.open.resize_with(self.list.all().len() * self.client.fleet().lanes(), Open::default);
     }
 
-    /// The group has to be sent before it can take this write.
+    /// The index of a write's group.
+    pub(crate) fn at(&self, write: &Write<'_>) -> usize {
+        write.server * self.client.fleet().lanes() + write.lane
+    }
+
+    /// The group of this write has to be sent before it can take it.
     pub(crate) fn is_in_the_way_of(&self, write: &Write<'_>) -> bool {
-        let open = &self.open[write.at()];
-        open.kind.is_some_and(|kind| kind != write.request.kind()) || !self.has_room(write.at())
+        let at = self.at(write);
+        self.open[at].kind.is_some_and(|kind| kind != write.request.kind()) || !self.has_room(at)
     }
 
     /// The lane of a group that has begun.
@@ -236,7 +237,7 @@ impl<C: Front> Stream<C> {
     pub(crate) fn add(&mut self, write: &Write<'_>, lane: Result<Arc<C::Line>, Error>) -> bool {
         let Write { request, .. } = write;
         self.report.sent += 1;
-        let at = write.at();
+        let at = self.at(write);
         let lane = match lane {
             Ok(lane) if request.fits(lane.dialect()) => lane,
             Ok(_) => {
@@ -330,7 +331,8 @@ impl<C: Front> Stream<C> {
         else {
             unreachable!("only what was collected is pushed");
         };
-        let (server, bytes) = (Arc::clone(self.list.server(at / 2)), bytes.len());
+        let server = Arc::clone(self.list.server(at / self.client.fleet().lanes()));
+        let bytes = bytes.len();
         match begun {
             Ok(ticket) => {
                 self.waiting.requests += keys.len();
@@ -340,7 +342,7 @@ impl<C: Front> Stream<C> {
                 self.sent.push_back(Sent { server, lane, ticket, keys, bytes, kind, opaque, quiet });
             }
             Err(error) => {
-                self.client.fleet().note(&server, &lane, &error);
+                self.client.fleet().note(&server, &error);
                 keys.into_iter().for_each(|key| self.refuse(key, error.with(Outcome::NotSent)));
             }
         }
@@ -394,7 +396,7 @@ impl<C: Front> Stream<C> {
             }
         }
         if let Some(error) = error {
-            self.client.fleet().note(&sent.server, &sent.lane, &error);
+            self.client.fleet().note(&sent.server, &error);
             // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests. Without its barrier,
             // only the refusals of a quiet group are known.
             let outcome = if not_sent > 0 { Outcome::NotSent } else { Outcome::Unknown };
@@ -488,18 +490,19 @@ impl Stream {
         let list = Arc::clone(self.list());
         let mut write = Write::new(&client, &list, key, &mut full, ask, cas)?;
         loop {
+            let at = self.at(&write);
             if self.is_in_the_way_of(&write) {
-                self.flush(write.at());
+                self.flush(at);
             }
-            let lane = match self.lane(write.at()) {
+            let lane = match self.lane(at) {
                 Some(lane) => Ok(lane),
-                None => client.fleet().lane(list.server(write.server), write.large, client.deadline()),
+                None => client.fleet().lane(list.server(write.server), write.lane, client.deadline()),
             };
             if matches!(lane, Err(Error::Down(..))) && write.moves_on(&client, &list) {
                 continue;
             }
             if self.add(&write, lane) {
-                self.flush(write.at());
+                self.flush(at);
             }
             return Ok(());
         }

@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! - All tasks share one pipelined connection to each server; a task of the client receives for them. Requests that are made
-//!   while others are under way are sent together.
+//! - All tasks share one pipelined connection to each server, or a few with [`crate::Builder::lanes`]; a task of the client
+//!   receives for each. Requests that are made while others are under way are sent together.
 //! - A future that is dropped gives up its request: the reply is dropped when it comes, and the connection stays usable. A write
 //!   that was given up may have been made.
 //! - The timeout covers waiting for room and for a connection, as everywhere.

@@ -11,8 +11,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Connections of a server: for most requests, and for large values.
-pub const LANES: usize = 2;
 /// Why a server that answers is not asked.
 const LATE: Reason = Reason::said("half of its answers came too late");
 
@@ -21,7 +19,8 @@ const LATE: Reason = Reason::said("half of its answers came too late");
 pub struct Server<L: Line> {
     pub name: Arc<str>,
     pub address: String,
-    pub sockets: [Arc<OpenFd>; LANES],
+    /// The sockets of its lanes, in the same order.
+    pub sockets: Vec<Arc<OpenFd>>,
     state: Mutex<State<L>>,
     pub dialed: L::Dialed,
     pub alone: L::Alone,
@@ -38,12 +37,24 @@ pub enum Step<L> {
     Wait,
 }
 
+/// The place of a lane.
+#[derive(Debug)]
+pub(super) struct Place<L> {
+    pub(super) lane: Option<Arc<L>>,
+    /// Since when a caller makes the connection, if one does.
+    pub(super) dialing: Option<Instant>,
+    /// The server's failures when the last dial for this place began.
+    pub(super) failures: u64,
+}
+
 /// A server's connections, and what is known of the server.
 #[derive(Debug)]
 pub struct State<L> {
-    pub(super) lanes: [Option<Arc<L>>; LANES],
-    /// Since when a caller makes a connection for each lane, if one does.
-    pub(super) dialing: [Option<Instant>; LANES],
+    /// The lanes for most requests, and behind them the one for large values.
+    pub(super) places: Vec<Place<L>>,
+    /// Failed dials and lost connections that the breaker was told of. A dial that began before the last of them, and the
+    /// connection that it made, tell nothing new by failing: a server that ends fails on all its lanes at once.
+    pub(super) failures: u64,
     pub(super) breaker: Breaker,
     /// The last reason that was given to the breaker.
     pub(super) reason: Reason,
@@ -56,14 +67,15 @@ pub struct State<L> {
 }
 
 impl<L: Line> Server<L> {
-    pub(super) fn new(server: &config::Server, random: &RandomState) -> Server<L> {
+    /// A server with places for this many lanes.
+    pub(super) fn new(server: &config::Server, lanes: usize, random: &RandomState) -> Server<L> {
         Server {
             name: server.name().into(),
             address: server.address.clone(),
-            sockets: Default::default(),
+            sockets: (0..lanes).map(|_| Arc::default()).collect(),
             state: Mutex::new(State {
-                lanes: [None, None],
-                dialing: [None; LANES],
+                places: (0..lanes).map(|_| Place { lane: None, dialing: None, failures: 0 }).collect(),
+                failures: 0,
                 breaker: Breaker::new(random.hash_one(server.name())),
                 reason: LATE,
                 refused: None,
@@ -84,15 +96,14 @@ impl<L: Line> Server<L> {
     /// The server is down: it did not answer, and its pause is not over, or another caller tries it.
     pub(super) fn is_down(&self) -> bool {
         let state = self.lock();
-        let is_dialed = state.dialing.iter().any(Option::is_some);
-        state.breaker.is_open(L::now()) || state.breaker.is_tried() && is_dialed
+        state.breaker.is_open(L::now()) || state.breaker.is_tried() && state.is_dialed()
     }
 
-    /// Notes that a request on this lane was late. Returns what became of the server by it.
-    pub(super) fn was_late(&self, lane: &L) -> Option<Turn> {
-        let requests = lane.counters().requests;
+    /// Notes that a request was late. Returns what became of the server by it.
+    pub(super) fn was_late(&self) -> Option<Turn> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
+        let requests = state.counted().requests;
         state.breaker.late(L::now(), requests);
         state.reason = LATE;
         state.turn(was_down)
@@ -103,25 +114,50 @@ impl<L: Line> Server<L> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
         // A lost connection fails for all its callers: it counts once.
-        if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
-            (0..LANES).for_each(|at| state.retire(at));
+        let is_news = state.places.iter().any(|place| place.is_over() && place.failures == state.failures);
+        (0..state.places.len()).for_each(|at| state.retire(at));
+        if is_news {
             state.failed(error, L::now());
         }
         state.turn(was_down)
     }
 }
 
+impl<L: Line> Place<L> {
+    /// Its connection has ended.
+    fn is_over(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| !lane.is_alive())
+    }
+}
+
 impl<L: Line> State<L> {
-    /// Notes why a connection could not be made.
-    pub(super) fn refused(&mut self, error: &Error, now: Instant) {
+    /// The lanes that there are.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = &Arc<L>> {
+        self.places.iter().filter_map(|place| place.lane.as_ref())
+    }
+
+    /// A caller makes a connection, for whichever lane.
+    pub(super) fn is_dialed(&self) -> bool {
+        self.places.iter().any(|place| place.dialing.is_some())
+    }
+
+    /// What all connections have done, those that have ended among them.
+    pub(super) fn counted(&self) -> Counters {
+        self.lanes().map(|lane| lane.counters()).fold(self.counters, add)
+    }
+
+    /// Notes why a connection could not be made. The breaker is told of it if it is news.
+    pub(super) fn refused(&mut self, error: &Error, is_news: bool, now: Instant) {
         match error {
             Error::Auth(_) => self.refused = Some(now),
-            error => self.failed(error, now),
+            error if is_news => self.failed(error, now),
+            _ => {}
         }
     }
 
     /// Tells the breaker why a connection could not be made, or why it ended.
     fn failed(&mut self, error: &Error, now: Instant) {
+        self.failures += 1;
         self.breaker.failed(now);
         self.reason = match error {
             Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.clone(),
@@ -140,7 +176,7 @@ impl<L: Line> State<L> {
 
     /// Removes a lane that has ended.
     pub(super) fn retire(&mut self, at: usize) {
-        if let Some(lane) = self.lanes[at].take_if(|lane| !lane.is_alive()) {
+        if let Some(lane) = self.places[at].lane.take_if(|lane| !lane.is_alive()) {
             self.counters = add(self.counters, lane.counters());
         }
     }

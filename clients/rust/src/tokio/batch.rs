@@ -18,16 +18,16 @@ impl Batch<Client> {
         // All lanes get their requests before the first is waited for.
         let mut begun = Vec::new();
         let (list, mut paths) = batch.paths();
-        while let Some(Path { server, large, mine }) = paths.pop_front() {
-            match dial::lane(batch.client().shared(), &server, large, deadline).await {
+        while let Some(Path { server, at, mine }) = paths.pop_front() {
+            match dial::lane(batch.client().shared(), &server, at, deadline).await {
                 Ok(lane) => batch.begin(&server, &mine, &lane, deadline, &mut begun).await,
                 Err(error) => paths.extend(batch.instead(&list, &mine, &error)),
             }
         }
-        for Begun { mine, server, lane, ticket } in begun {
+        for Begun { mine, server, ticket, .. } in begun {
             let op = ticket.await;
             if let Some(error) = &op.error {
-                batch.client().fleet().note(&server, &lane, error);
+                batch.client().fleet().note(&server, error);
             }
             batch.take(&mine, &server.name, op);
         }

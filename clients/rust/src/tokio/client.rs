@@ -340,11 +340,11 @@ impl Client {
         deadline: Instant,
         memory: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
-        let config = &self.fleet().config;
-        let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
+        let fleet = self.fleet();
+        let at = fleet.lane_of(request.key, request.value());
         let bytes = memory.len();
         for last in [false, true] {
-            let lane = dial::lane(&self.shared, server, large, deadline).await?;
+            let lane = dial::lane(&self.shared, server, at, deadline).await?;
             if !request.fits(lane.dialect()) {
                 return Err(Error::Unsupported);
             }
@@ -362,8 +362,8 @@ impl Client {
                 return concluded(request.kind(), answer, memory, bytes, &server.name);
             };
             memory.truncate(bytes);
-            self.fleet().note(server, &lane, &error);
-            if last || !is_asked_again(request, &error, config) {
+            fleet.note(server, &error);
+            if last || !is_asked_again(request, &error, &fleet.config) {
                 return Err(error);
             }
         }

@@ -16,17 +16,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection to a server, made now if there was none.
+/// The lane of a server with this index, made now if there was none.
 ///
 /// # Errors
 /// The server is down, refuses this client, or could not be reached in time; or the client is closed.
 pub async fn lane(
     shared: &Arc<Shared<Lane>>,
     server: &Arc<Server<Lane>>,
-    large: bool,
+    at: usize,
     deadline: Instant,
 ) -> Result<Arc<Lane>, Error> {
-    let at = usize::from(large);
     loop {
         // From here on no notification is missed.
         let dialed = server.dialed.notified();

@@ -68,21 +68,22 @@ impl Stream<Client> {
         let list = Arc::clone(self.list());
         let mut write = Write::new(&client, &list, key, &mut full, ask, cas)?;
         loop {
+            let at = self.at(&write);
             if self.is_in_the_way_of(&write) {
-                self.flush(write.at()).await;
+                self.flush(at).await;
             }
-            let lane = match self.lane(write.at()) {
+            let lane = match self.lane(at) {
                 Some(lane) => Ok(lane),
                 None => {
                     let server = list.server(write.server);
-                    dial::lane(client.shared(), server, write.large, client.deadline()).await
+                    dial::lane(client.shared(), server, write.lane, client.deadline()).await
                 }
             };
             if matches!(lane, Err(Error::Down(..))) && write.moves_on(&client, &list) {
                 continue;
             }
             if self.add(&write, lane) {
-                self.flush(write.at()).await;
+                self.flush(at).await;
             }
             return Ok(());
         }

@@ -4,6 +4,7 @@ mod awaited;
 mod connection;
 mod docs;
 mod fetch;
+mod lanes;
 mod large;
 mod live;
 mod observe;
