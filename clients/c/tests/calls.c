@@ -356,6 +356,50 @@ static void the_server_dies(int failures_only) {
     larder_free(cache);
 }
 
+/* A server that stops amid a stream and goes on: what is reported as stored is there, and what is refused is not. */
+static void the_server_stops(int failures_only) {
+    testing = "a stream whose server stops";
+    server stops = start_server();
+    larder_client *patient = client_of(&stops, PATIENCE_MS, 0), *hasty = client_of(&stops, 50, 0);
+    larder_stream *stream = larder_stream_new(hasty, 256, 65536, failures_only);
+    char key[32];
+    for (int at = 0; at < 3000; at++) {
+        if (at == 1000) {
+            pause_server(&stops);
+        }
+        if (at == 2000) {
+            resume_server(&stops);
+        }
+        snprintf(key, sizeof key, "s%d", at);
+        CHECK_IS(larder_stream_set(stream, T(key), T("v"), NULL, &error), LARDER_OK, &error);
+    }
+    larder_report report = {.size = sizeof report};
+    CHECK(larder_stream_barrier(stream, &report, NULL) != LARDER_OK);
+    CHECK(report.sent == 3000 && report.sent == report.stored + report.refused + report.unknown);
+    /* Of the 1,000 writes meanwhile all were waited for in vain, but a window of 256 and a group of 64 that is collected. */
+    CHECK(report.stored <= 2320 && report.told > 0);
+    uint64_t there = 0;
+    size_t len;
+    for (int at = 0; at < 3000; at++) {
+        snprintf(key, sizeof key, "s%d", at);
+        larder_status found = larder_get(patient, T(key), NULL, NULL, 0, &len, NULL, &error);
+        CHECK(found == LARDER_TRUNCATED || found == LARDER_MISS);
+        there += found == LARDER_TRUNCATED;
+    }
+    CHECK(there >= report.stored && there <= report.stored + report.unknown);
+    for (uint32_t at = 0; at < report.told; at++) {
+        larder_bytes refused;
+        CHECK(larder_stream_refused(stream, at, &refused, &error) != LARDER_OK);
+        if (error.outcome != LARDER_UNKNOWN) {
+            CHECK(larder_get(patient, refused, NULL, NULL, 0, &len, NULL, NULL) == LARDER_MISS);
+        }
+    }
+    larder_stream_free(stream);
+    larder_free(hasty);
+    larder_free(patient);
+    stop_server(&stops);
+}
+
 /* A client with the default of lanes, or with what the configuration says, has made this many connections for 200 keys. */
 static void lanes_are(const larder_config *config, uint64_t dials) {
     larder_client *client = NULL;
@@ -414,6 +458,8 @@ int main(void) {
     stop_server(&server);
     the_server_dies(0);
     the_server_dies(1);
+    the_server_stops(0);
+    the_server_stops(1);
     printf("calls: done\n");
     return 0;
 }

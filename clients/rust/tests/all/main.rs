@@ -9,6 +9,8 @@ mod large;
 mod live;
 mod observe;
 mod pipe;
+mod relay;
+mod reports;
 mod secure;
 mod servers;
 mod simulated;
