@@ -1,7 +1,8 @@
 //! `cargo xtask vectors`: makes `clients/vectors.txt`, the placement of keys by other people's clients.
 //!
 //! The clients' tests read the file and fetch nothing. For each library, a program of `clients/vectors` in its language reads the
-//! servers and keys, and writes a digit for each key: the index of its server.
+//! servers and keys, and writes a digit for each key: the index of its server. Two are not asked themselves: memcached's proxy,
+//! which no package has, and xmemcached. In their place `rules.py` has the rules of their source, and the library of their hash.
 //!
 //! ```text
 //! key KEY                     a thousand of them
@@ -20,6 +21,7 @@ use std::process::{Command, Stdio};
 const KEYS: usize = 1000;
 const PYMEMCACHE: &str = "pymemcache==4.0.0";
 const PYTHON_MEMCACHED: &str = "python-memcached==1.62";
+const XXHASH: &str = "xxhash==4.1.0";
 const GOMEMCACHE: &str = "v0.0.0-20260422231931-4d751bb6e37c";
 const SPYMEMCACHED: &str = "2.12.3";
 const COPY_PACKAGES: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
@@ -51,9 +53,11 @@ const WEIGHED: Servers =
 /// Weights for which single precision rounds differently with another order of multiplication.
 const AWKWARD: Servers =
     &[("10.0.0.1:11211", 7), ("10.0.0.2:11211", 11), ("10.0.0.3:11212", 5), ("10.0.0.4:11211", 6)];
+/// Weights that are equal, and not 1.
+const DOUBLED: Servers = &[("10.0.0.1:11211", 2), ("10.0.0.2:11211", 2), ("10.0.0.3:11212", 2)];
 const SIXTH: Servers = &[("10.0.0.1:11211", 1), ("10.0.0.2:11211", 3), ("10.0.0.3:11212", 2)];
 const IPV6: Servers = &[("[2001:db8::1]:11211", 1), ("[2001:db8::2]:11211", 1), ("[2001:db8::3]:11212", 1)];
-/// Hosts that spymemcached has resolved.
+/// Hosts that spymemcached or xmemcached has resolved.
 const NAMED: Servers = &[
     ("cache1.example/10.0.0.1:11211", 1),
     ("cache2.example/10.0.0.2:11211", 1),
@@ -86,6 +90,9 @@ const QUESTIONS: &[(&str, &str, &[Servers])] = &[
     ("spymemcached", "ketama", &[FOUR, REMOVED, TEN]),
     ("spymemcached", "ketama-full-port", &[FOUR, REMOVED, ORDER, TEN, NAMED]),
     ("spymemcached", "modula-crc15", &[FOUR, TEN]),
+    ("memcached", "jump-xxh3", &[FOUR, REMOVED, TEN, IPV6, SOCKETS]),
+    ("memcached", "proxy-ring", &[FOUR, REMOVED, ORDER, TEN, IPV6]),
+    ("xmemcached", "xmemcached-ketama", &[FOUR, REMOVED, ORDER, TEN, WEIGHED, AWKWARD, DOUBLED, NAMED]),
 ];
 
 /// Asks all libraries, and writes the file.
@@ -172,6 +179,7 @@ fn program(library: &str, sources: &Path, home: &Path) -> Outcome<Command> {
         "pymemcache" | "python-memcached" => {
             command(python(&[PYMEMCACHE, PYTHON_MEMCACHED])?, &[&file("python.py"), library])
         }
+        "memcached" | "xmemcached" => command(python(&[XXHASH])?, &[&file("rules.py"), library]),
         "dalli" => command("/usr/bin/ruby", &[&file("dalli.rb")]),
         "gomemcache" => {
             let module = home.join("gomemcache");

@@ -60,7 +60,17 @@ const (
 	RendezvousMurmur3 Preset = "rendezvous-murmur3"
 	// Dalli is Dalli's ring.
 	Dalli Preset = "dalli"
+	// JumpXXH3 is the default of memcached's built-in proxy.
+	JumpXXH3 Preset = "jump-xxh3"
+	// ProxyRing is the ring of memcached's built-in proxy, with its default mode and hash.
+	ProxyRing Preset = "proxy-ring"
+	// XmemcachedKetama is xmemcached's ketama. If xmemcached resolved the host, the server's name is host/address:port. A server's
+	// points grow with its own weight, whatever the others' are, and all weights add up to 1,000 at most.
+	XmemcachedKetama Preset = "xmemcached-ketama"
 )
+
+// xmemcachedWeightsMax is the most that all weights of an xmemcached ring are together: it has 160 points for each 1.
+const xmemcachedWeightsMax = 1000
 
 // Server is one of the servers to choose from.
 type Server struct {
@@ -89,7 +99,7 @@ type point struct {
 //
 // # Errors
 //
-// An unknown preset, no server, a negative weight, or weights with a preset that has none.
+// An unknown preset, no server, a negative weight, weights with a preset that has none, or more than it may have.
 func New(preset Preset, servers []Server) (*Picker, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("shard: no servers")
@@ -122,11 +132,11 @@ func New(preset Preset, servers []Server) (*Picker, error) {
 	case TwemproxyFNV1a64:
 		p.hash, p.points = fnv1a64, ketama(p.names, weights, total, shortName)
 	case LibmemcachedConsistent:
-		p.hash, p.points, weighted = oaat, hundred(p.names, oaat), false
+		p.hash, p.points, weighted = oaat, hashed(p.names, 100, libmemcachedName, oaat), false
 	case LibmemcachedConsistentMD5:
-		p.hash, p.points, weighted = md5First, hundred(p.names, md5First), false
+		p.hash, p.points, weighted = md5First, hashed(p.names, 100, libmemcachedName, md5First), false
 	case LibmemcachedConsistentMD5Late:
-		p.hash, p.points, weighted = md5First, hundred(p.names, oaat), false
+		p.hash, p.points, weighted = md5First, hashed(p.names, 100, libmemcachedName, oaat), false
 	case ModulaOAAT:
 		p.hash, weighted = oaat, false
 	case ModulaMD5:
@@ -143,8 +153,15 @@ func New(preset Preset, servers []Server) (*Picker, error) {
 		p.hash, weighted = crc, false
 	case ModulaCRC15, TwemproxyModulaCRC15:
 		p.hash = crc15
-	case RendezvousMurmur3:
+	case RendezvousMurmur3, JumpXXH3:
 		weighted = false
+	case ProxyRing:
+		p.hash, p.points, weighted = xxh3Low, hashed(p.names, 160, bareName, xxh3Low), false
+	case XmemcachedKetama:
+		if slices.Max(weights) > xmemcachedWeightsMax || total > xmemcachedWeightsMax {
+			return nil, fmt.Errorf("shard: the weights are more than %d together", xmemcachedWeightsMax)
+		}
+		p.hash, p.points = md5First, xmemcached(p.names, weights)
 	case Dalli:
 		p.hash, p.points = crc, dalli(p.names, weights, total)
 	default:
@@ -194,6 +211,8 @@ func (p *Picker) Pick(key string) int {
 	switch {
 	case len(p.names) == 1:
 		return 0
+	case p.preset == JumpXXH3:
+		return jump(xxh3(key), len(p.names))
 	case p.hash == nil:
 		return p.rendezvous(key)
 	case p.points == nil:
@@ -241,6 +260,14 @@ func asIs(name string) string { return name }
 // shortName omits memcached's default port, as twemproxy does.
 func shortName(name string) string { return strings.TrimSuffix(name, ":11211") }
 
+// bareName is host:port, of an IPv6 address without brackets.
+func bareName(name string) string {
+	if host, port, err := net.SplitHostPort(name); err == nil {
+		return host + ":" + port
+	}
+	return name
+}
+
 // libmemcachedName is the host as in libmemcached's calls: an IPv6 address without brackets, a Unix socket with the port 0;
 // memcached's default port is omitted.
 func libmemcachedName(name string) string {
@@ -263,24 +290,57 @@ func ketama(names []string, weights []int, total int, form func(string) string) 
 		share := float32(weights[server]) / float32(total)
 		hashes := int(float32(float32(share*160/4)*float32(len(names))) + 0.0000000001)
 		for i := range hashes {
-			sum := md5.Sum([]byte(form(name) + "-" + strconv.Itoa(i)))
-			for word := range 4 {
-				points = append(points, point{binary.LittleEndian.Uint32(sum[4*word:]), server})
-			}
+			points = append4(points, form(name)+"-"+strconv.Itoa(i), server)
 		}
 	}
 	return points
 }
 
-// hundred has a hundred points per server, each the hash of name-i.
-func hundred(names []string, hash func(string) uint32) []point {
+// append4 appends the four words of a text's MD5.
+func append4(points []point, text string, server int) []point {
+	sum := md5.Sum([]byte(text))
+	for word := range 4 {
+		points = append(points, point{binary.LittleEndian.Uint32(sum[4*word:]), server})
+	}
+	return points
+}
+
+// xmemcached has four points of each MD5 of name-i, 40 of these for each 1 of a server's weight. The name is as Java shows an
+// address: the host's name, which may be missing, a slash, and the address with its port.
+func xmemcached(names []string, weights []int) []point {
 	points := []point{}
 	for server, name := range names {
-		for i := range 100 {
-			points = append(points, point{hash(libmemcachedName(name) + "-" + strconv.Itoa(i)), server})
+		if !strings.Contains(name, "/") {
+			name = "/" + name
+		}
+		for i := range 40 * weights[server] {
+			points = append4(points, name+"-"+strconv.Itoa(i), server)
 		}
 	}
 	return points
+}
+
+// hashed has so many points per server, each the hash of name-i.
+func hashed(names []string, count int, form func(string) string, hash func(string) uint32) []point {
+	points := []point{}
+	for server, name := range names {
+		for i := range count {
+			points = append(points, point{hash(form(name) + "-" + strconv.Itoa(i)), server})
+		}
+	}
+	return points
+}
+
+// jump is Lamping's and Veach's jump hash: which of so many buckets, of which there is one at least, a hash has.
+func jump(hash uint64, buckets int) int {
+	bucket, next := 0, 0
+	for next < buckets {
+		bucket = next
+		hash = hash*2862933555777941757 + 1
+		stride := float64(1<<31) / float64(hash>>33+1)
+		next = int(float64(bucket+1) * stride)
+	}
+	return bucket
 }
 
 func dalli(names []string, weights []int, total int) []point {

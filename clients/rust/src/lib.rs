@@ -61,6 +61,7 @@ mod tls;
 pub mod tokio;
 mod ttl;
 mod verbs;
+mod xxh3;
 
 pub use larder_protocol::client as wire;
 

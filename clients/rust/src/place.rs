@@ -6,8 +6,12 @@
 
 use crate::config::Server;
 use crate::hashes::{fnv1a_64, jenkins, md5_first, murmur, murmur3, oaat, of_length};
+use crate::xxh3::xxh3;
 use md5::{Digest, Md5};
 use sha1::Sha1;
+
+/// Most that all weights of an xmemcached ring are together: it has 160 points for each 1.
+const XMEMCACHED_WEIGHTS_MAX: u64 = 1000;
 
 /// A rule of placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,10 +55,17 @@ pub enum Preset {
     RendezvousMurmur3,
     /// Dalli's ring.
     Dalli,
+    /// The default of memcached's built-in proxy.
+    JumpXxh3,
+    /// The ring of memcached's built-in proxy, with its default mode and hash.
+    ProxyRing,
+    /// xmemcached's ketama. If xmemcached resolved the host, the server's name is host/address:port. A server's points grow with
+    /// its own weight, whatever the others' are, and all weights add up to 1,000 at most.
+    XmemcachedKetama,
 }
 
 /// All presets, by the names that configurations use.
-const NAMES: [(&str, Preset); 18] = [
+const NAMES: [(&str, Preset); 21] = [
     ("ketama", Preset::Ketama),
     ("ketama-full-port", Preset::KetamaFullPort),
     ("libmemcached-consistent", Preset::LibmemcachedConsistent),
@@ -73,6 +84,9 @@ const NAMES: [(&str, Preset); 18] = [
     ("twemproxy-fnv1a_64", Preset::TwemproxyFnv1a64),
     ("rendezvous-murmur3", Preset::RendezvousMurmur3),
     ("dalli", Preset::Dalli),
+    ("jump-xxh3", Preset::JumpXxh3),
+    ("proxy-ring", Preset::ProxyRing),
+    ("xmemcached-ketama", Preset::XmemcachedKetama),
 ];
 
 impl Preset {
@@ -94,7 +108,8 @@ impl Preset {
             | Preset::TwemproxyFnv1a64
             | Preset::ModulaCrc15
             | Preset::TwemproxyModulaCrc15
-            | Preset::Dalli => true,
+            | Preset::Dalli
+            | Preset::XmemcachedKetama => true,
             Preset::LibmemcachedConsistent
             | Preset::LibmemcachedConsistentMd5
             | Preset::LibmemcachedConsistentMd5Late
@@ -105,7 +120,9 @@ impl Preset {
             | Preset::ModulaMurmur3
             | Preset::ModulaJenkins
             | Preset::ModulaCrc32
-            | Preset::RendezvousMurmur3 => false,
+            | Preset::RendezvousMurmur3
+            | Preset::JumpXxh3
+            | Preset::ProxyRing => false,
         }
     }
 
@@ -116,6 +133,7 @@ impl Preset {
             | Preset::LibmemcachedSpy
             | Preset::LibmemcachedConsistentMd5
             | Preset::LibmemcachedConsistentMd5Late
+            | Preset::XmemcachedKetama
             | Preset::ModulaMd5 => md5_first(key),
             Preset::TwemproxyFnv1a64 | Preset::ModulaFnv1a64 => fnv1a_64(key),
             Preset::LibmemcachedConsistent | Preset::ModulaOaat => oaat(key),
@@ -124,7 +142,8 @@ impl Preset {
             Preset::ModulaJenkins => jenkins(key),
             Preset::ModulaCrc32 | Preset::Dalli => crc32fast::hash(key),
             Preset::ModulaCrc15 | Preset::TwemproxyModulaCrc15 => crc32fast::hash(key) >> 16 & 0x7fff,
-            Preset::RendezvousMurmur3 => 0,
+            Preset::ProxyRing => xxh3_low(key),
+            Preset::JumpXxh3 | Preset::RendezvousMurmur3 => 0,
         }
     }
 }
@@ -141,6 +160,8 @@ enum Rule {
     Listed(Vec<usize>),
     /// The server whose name, hashed together with the key, gives the highest value.
     Highest(Vec<String>),
+    /// Jump hash over this many servers.
+    Jump(usize),
 }
 
 /// A preset over a list of servers. It never changes.
@@ -152,7 +173,7 @@ pub struct Placement {
 
 impl Placement {
     /// # Errors
-    /// There is no server, one has the weight 0, or there are weights with a preset that has none.
+    /// There is no server, one has the weight 0, there are weights with a preset that has none, or more than it may have.
     pub fn new(preset: Preset, servers: &[Server]) -> Result<Placement, String> {
         let Some(first) = servers.first() else { return Err("there is no server".to_owned()) };
         if let Some(server) = servers.iter().find(|server| server.weight == 0) {
@@ -161,11 +182,19 @@ impl Placement {
         if !preset.knows_weights() && servers.iter().any(|server| server.weight != first.weight) {
             return Err(format!("{} knows no weights", preset.name()));
         }
+        let weights: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
+        if preset == Preset::XmemcachedKetama && weights > XMEMCACHED_WEIGHTS_MAX {
+            return Err(format!("the weights are more than {XMEMCACHED_WEIGHTS_MAX} together"));
+        }
         let short = |server: &Server| short_name(server.name()).to_owned();
         let library = |server: &Server| library_name(server.name());
         let slash = |server: &Server| match host_and_port(server.name()) {
             Some((host, port)) => format!("/{host}:{port}"),
             None => format!("/{}", server.name()),
+        };
+        let bare = |server: &Server| match host_and_port(server.name()) {
+            Some((host, port)) => format!("{host}:{port}"),
+            None => server.name().to_owned(),
         };
         let rule = match preset {
             _ if servers.len() == 1 => Rule::One,
@@ -174,9 +203,12 @@ impl Placement {
             Preset::KetamaFullPort => Rule::Ring(ketama(servers, |server| server.name().to_owned())),
             Preset::LibmemcachedSpy => Rule::Ring(ketama(servers, slash)),
             Preset::LibmemcachedConsistent | Preset::LibmemcachedConsistentMd5Late => {
-                Rule::Ring(hundred(servers, oaat))
+                Rule::Ring(hashed(servers, 100, library, oaat))
             }
-            Preset::LibmemcachedConsistentMd5 => Rule::Ring(hundred(servers, md5_first)),
+            Preset::LibmemcachedConsistentMd5 => Rule::Ring(hashed(servers, 100, library, md5_first)),
+            Preset::ProxyRing => Rule::Ring(hashed(servers, 160, bare, xxh3_low)),
+            Preset::XmemcachedKetama => Rule::Ring(xmemcached(servers)),
+            Preset::JumpXxh3 => Rule::Jump(servers.len()),
             Preset::Dalli => Rule::RingBefore(dalli(servers)),
             Preset::RendezvousMurmur3 => {
                 Rule::Highest(servers.iter().map(|server| server.name().to_owned()).collect())
@@ -218,6 +250,7 @@ impl Placement {
                 let score = |at: &usize| (scored(&names[*at], key), &names[*at]);
                 (0..names.len()).max_by(|a, b| score(a).cmp(&score(b))).expect("there are some")
             }
+            Rule::Jump(servers) => jump(xxh3(key), *servers),
         }
     }
 }
@@ -254,25 +287,65 @@ fn ketama(servers: &[Server], name: impl Fn(&Server) -> String) -> Vec<(u32, usi
         let share = server.weight as f32 / total as f32;
         let hashes = (share * 160.0 / 4.0 * servers.len() as f32 + 0.000_000_000_1) as usize;
         for i in 0..hashes {
-            let sum = Md5::digest(format!("{}-{i}", name(server)));
-            let words =
-                sum.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
-            points.extend(words.map(|word| (word, at)));
+            points.extend(md5_words(&format!("{}-{i}", name(server))).map(|word| (word, at)));
         }
     }
     points.sort_unstable();
     points
 }
 
-/// A hundred points per server, each the hash of name-i.
-fn hundred(servers: &[Server], hash: impl Fn(&[u8]) -> u32) -> Vec<(u32, usize)> {
+/// Four points of each MD5 of name-i, 40 of these for each 1 of a server's weight. The name is as Java shows an address: the
+/// host's name, which may be missing, a slash, and the address with its port.
+fn xmemcached(servers: &[Server]) -> Vec<(u32, usize)> {
     let mut points = Vec::new();
     for (at, server) in servers.iter().enumerate() {
-        let name = library_name(server.name());
-        points.extend((0..100).map(|i| (hash(format!("{name}-{i}").as_bytes()), at)));
+        let slash = if server.name().contains('/') { "" } else { "/" };
+        for i in 0..40 * server.weight {
+            let name = format!("{slash}{}-{i}", server.name());
+            points.extend(md5_words(&name).map(|word| (word, at)));
+        }
     }
     points.sort_unstable();
     points
+}
+
+/// The MD5 of a text, as four numbers.
+fn md5_words(text: &str) -> [u32; 4] {
+    let sum = Md5::digest(text);
+    [0, 4, 8, 12].map(|at| u32::from_le_bytes([sum[at], sum[at + 1], sum[at + 2], sum[at + 3]]))
+}
+
+/// So many points per server, each the hash of name-i.
+fn hashed(
+    servers: &[Server],
+    count: u32,
+    name: impl Fn(&Server) -> String,
+    hash: impl Fn(&[u8]) -> u32,
+) -> Vec<(u32, usize)> {
+    let mut points = Vec::new();
+    for (at, server) in servers.iter().enumerate() {
+        let name = name(server);
+        points.extend((0..count).map(|i| (hash(format!("{name}-{i}").as_bytes()), at)));
+    }
+    points.sort_unstable();
+    points
+}
+
+/// The low half of the XXH3.
+fn xxh3_low(key: &[u8]) -> u32 {
+    xxh3(key) as u32
+}
+
+/// Lamping's and Veach's jump hash: which of so many buckets, of which there is one at least, a hash has.
+fn jump(mut hash: u64, buckets: usize) -> usize {
+    let (mut bucket, mut next) = (0, 0);
+    while next < buckets as u64 {
+        bucket = next;
+        hash = hash.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
+        let stride = (1_u64 << 31) as f64 / ((hash >> 33) + 1) as f64;
+        next = ((bucket + 1) as f64 * stride) as u64;
+    }
+    bucket as usize
 }
 
 fn dalli(servers: &[Server]) -> Vec<(u32, usize)> {
@@ -296,5 +369,38 @@ fn scored(name: &str, key: &[u8]) -> u32 {
         Ok(text) => murmur3(0, name.chain(text.chars().map(low))),
         // pymemcache has no such keys: each byte counts as a code point.
         Err(_) => murmur3(0, name.chain(key.iter().copied())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_jumps_among_buckets_as_it_does_elsewhere() {
+        for (hash, buckets, bucket) in [
+            (0, 1, 0),
+            (0, 2, 0),
+            (1, 10, 6),
+            (0xdead_beef, 10, 5),
+            (u64::MAX, 10, 9),
+            (u64::MAX, 1000, 313),
+        ] {
+            assert_eq!(jump(hash, buckets), bucket, "{hash} of {buckets}");
+        }
+    }
+
+    #[test]
+    fn weights_of_an_xmemcached_ring_are_bounded_together() {
+        let placed = |weight| {
+            let servers = [Server::from("a:1"), Server { weight, ..Server::from("b:1") }];
+            Placement::new(Preset::XmemcachedKetama, &servers).map(|placement| match placement.rule {
+                Rule::Ring(points) => points.len(),
+                other => panic!("{other:?}"),
+            })
+        };
+        let wrong = || Err("the weights are more than 1000 together".to_owned());
+        assert_eq!([998, 999, 1000].map(placed), [Ok(160 * 999), Ok(160 * 1000), wrong()]);
+        assert_eq!(placed(u32::MAX), wrong());
     }
 }

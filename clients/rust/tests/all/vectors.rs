@@ -1,4 +1,5 @@
-//! The servers that other clients choose for keys: `clients/vectors.txt`, made by `cargo xtask vectors` from the libraries.
+//! The servers that other clients choose for keys: `clients/vectors.txt`, made by `cargo xtask vectors` from the libraries, or
+//! from their rules where it cannot ask them.
 
 use larder_client::{Placement, Preset, Server};
 use std::collections::HashSet;
@@ -37,6 +38,6 @@ fn keys_are_where_other_libraries_put_them() {
             _ => panic!("{line}"),
         }
     }
-    assert_eq!((keys.len(), seen.len()), (1000, 18), "{places} places");
+    assert_eq!((keys.len(), seen.len()), (1000, 21), "{places} places");
     assert!(places > 80, "{places} places");
 }
