@@ -46,6 +46,11 @@ pub const SUITES: &[Suite] = &[
         filter: &[],
     },
     Suite { name: "tls", arguments: &["-p", "larder-tls"], filter: &[] },
+    Suite {
+        name: "client",
+        arguments: &["-p", "larder-client", "--lib", "--tests"],
+        filter: &["fleet::", "lanes::", "place::", "reports::", "vectors::", "xxh3::"],
+    },
     Suite { name: "lab", arguments: &["-p", "larder-lab", "--lib", "--tests"], filter: &[] },
     Suite {
         name: "behaviour",

@@ -211,4 +211,19 @@ fn late_requests_are_set_against_those_of_all_lanes() {
         stage.fleet.note(&stage.server, &Error::Timeout("a:1".into(), Outcome::Unknown));
     }
     assert!(is_down(), "32 of 32 are late");
+
+    let stage = Stage::with(2);
+    assert_eq!(stage.steps(), "ddd");
+    let lanes: Vec<_> = (0..3).map(|at| stage.made(at)).collect();
+    let is_down = || matches!(stage.fleet.admit(&stage.server), Err(Error::Down(..)));
+    let late = || stage.fleet.note(&stage.server, &Error::Timeout("a:1".into(), Outcome::Unknown));
+    late();
+    // The first begins the count, so that these are all that were made since.
+    for (lane, requests) in lanes.iter().zip([20, 30, 50]) {
+        lane.requests.store(requests, Ordering::Relaxed);
+    }
+    (1..49).for_each(|_| late());
+    assert!(!is_down(), "49 of 100 are late");
+    late();
+    assert!(is_down(), "50 of 100 are late");
 }
