@@ -444,7 +444,7 @@ impl<L: Line> Fleet<L> {
         state.dials += 1;
         let was_down = state.breaker.is_tried();
         match error {
-            None => state.breaker.answered(),
+            None => state.answered(),
             Some(error) => state.refused(error, true, L::now()),
         }
         let turn = state.turn(was_down);
@@ -487,8 +487,8 @@ impl<L: Line> Fleet<L> {
                 Err(Error::Down(Arc::clone(&server.name), GONE))
             }
             Ok(lane) => {
-                state.breaker.answered();
                 state.places[at].lane = Some(Arc::clone(&lane));
+                state.answered();
                 Ok(lane)
             }
             Err(error) => {

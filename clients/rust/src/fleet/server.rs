@@ -43,7 +43,7 @@ pub(super) struct Place<L> {
     pub(super) lane: Option<Arc<L>>,
     /// Since when a caller makes the connection, if one does.
     pub(super) dialing: Option<Instant>,
-    /// The server's failures when the last dial for this place began.
+    /// The server's failures when the last dial for this place began, or when the server last answered a dial beside its lane.
     pub(super) failures: u64,
 }
 
@@ -52,8 +52,9 @@ pub(super) struct Place<L> {
 pub struct State<L> {
     /// The lanes for most requests, and behind them the one for large values.
     pub(super) places: Vec<Place<L>>,
-    /// Failed dials and lost connections that the breaker was told of. A dial that began before the last of them, and the
-    /// connection that it made, tell nothing new by failing: a server that ends fails on all its lanes at once.
+    /// Failed dials and lost connections that the breaker was told of. A dial that began before the last of them tells nothing
+    /// new by failing, nor does a lost connection, unless the server has answered a dial since: a server that ends fails on all
+    /// its lanes at once.
     pub(super) failures: u64,
     pub(super) breaker: Breaker,
     /// The last reason that was given to the breaker.
@@ -144,6 +145,16 @@ impl<L: Line> State<L> {
     /// What all connections have done, those that have ended among them.
     pub(super) fn counted(&self) -> Counters {
         self.lanes().map(|lane| lane.counters()).fold(self.counters, add)
+    }
+
+    /// Notes that the server has answered a dial: the next lane that is lost is news, however old it is.
+    pub(super) fn answered(&mut self) {
+        self.breaker.answered();
+        for place in &mut self.places {
+            if place.lane.as_ref().is_some_and(|lane| lane.is_alive()) {
+                place.failures = self.failures;
+            }
+        }
     }
 
     /// Notes why a connection could not be made. The breaker is told of it if it is news.

@@ -185,6 +185,23 @@ fn a_server_that_ends_loses_all_lanes_and_that_is_one_failure() {
 }
 
 #[test]
+fn a_connection_that_outlives_another_counts_when_it_is_lost() {
+    let stage = Stage::with(1);
+    assert_eq!(stage.steps(), "dd");
+    let (first, large) = (stage.made(0), stage.made(1));
+    stage.lost(&large);
+    assert_eq!(stage.steps(), "ud");
+    stage.made(1);
+    // The server has answered since, so this is a failure of its own: two more dials that fail are three in a row.
+    stage.lost(&first);
+    for _ in 0..2 {
+        assert_eq!(stage.steps(), "du");
+        stage.failed(0);
+    }
+    assert_eq!(stage.steps(), "-u");
+}
+
+#[test]
 fn connections_that_are_lost_again_and_again_are_counted() {
     let stage = Stage::with(2);
     let mut failures = Vec::new();
