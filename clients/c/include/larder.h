@@ -2,8 +2,8 @@
  *
  *     #include <larder.h>          cc … $(pkg-config --cflags --libs larder-client)
  *
- * A larder_client is for all threads, which share one pipelined connection to each server, and a second one for large
- * values. There is no pool to size, no thread of the library's own, and no signal handler.
+ * A larder_client is for all threads, which share one pipelined connection to each server, or a few (lanes), and another one
+ * for large values. There is no pool to size, no thread of the library's own, and no signal handler.
  *
  * One by one:          larder_get, larder_set and so on wait for their answer.
  * Together:            a larder_batch is sent at once, and has a result for each of its requests.
@@ -183,7 +183,7 @@ typedef struct {
     const char *key_file;         /* the key of the client's certificate, not encrypted */
     const char *server_name;      /* the name in the servers' certificates; NULL: the host of each address */
     uint32_t lanes;               /* connections to each server for other values, 1 to 8; a key always has the same one; 1 */
-    uint32_t reserved;
+    uint32_t reserved;            /* 0 */
 } larder_config;
 
 /* Makes a client, into *client, which is NULL if it cannot be made. The configuration is copied. Nothing is dialed before

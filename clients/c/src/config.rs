@@ -26,6 +26,10 @@ pub fn builder(config: &shapes::Config, texts: Texts) -> Result<Builder, Failure
     if config.options & !(NO_RETRY_READS | VERIFY | BINARY_KEYS | TLS) != 0 {
         return wrong("options has a bit that means nothing");
     }
+    // A later version may give it a meaning, which this one would pass over.
+    if config.reserved != 0 {
+        return wrong("reserved is not 0");
+    }
     let mut builder = Client::builder()
         .retry_reads(config.options & NO_RETRY_READS == 0)
         .verify(config.options & VERIFY != 0)

@@ -424,6 +424,10 @@ static void several_lanes(const server *server) {
     CHECK(larder_open(&config, &client, &error) == LARDER_BAD_ARGUMENT && client == NULL);
     CHECK(strstr(error.message, "lanes") != NULL);
     config.lanes = 8;
+    config.reserved = 1;
+    CHECK(larder_open(&config, &client, &error) == LARDER_BAD_ARGUMENT && client == NULL);
+    CHECK(strstr(error.message, "reserved") != NULL);
+    config.reserved = 0;
     lanes_are(&config, 8);
     config.lanes = 0;
     lanes_are(&config, 1);
