@@ -333,14 +333,15 @@ func hashed(names []string, count int, form func(string) string, hash func(strin
 
 // jump is Lamping's and Veach's jump hash: which of so many buckets, of which there is one at least, a hash has.
 func jump(hash uint64, buckets int) int {
-	bucket, next := 0, 0
-	for next < buckets {
+	// Of 64 bits wherever it runs: the step beyond the last bucket may be one of 2³¹ and more.
+	bucket, next := int64(0), int64(0)
+	for next < int64(buckets) {
 		bucket = next
 		hash = hash*2862933555777941757 + 1
 		stride := float64(1<<31) / float64(hash>>33+1)
-		next = int(float64(bucket+1) * stride)
+		next = int64(float64(bucket+1) * stride)
 	}
-	return bucket
+	return int(bucket)
 }
 
 func dalli(names []string, weights []int, total int) []point {

@@ -49,6 +49,7 @@ func TestHashJumpsAmongBucketsAsElsewhere(t *testing.T) {
 		buckets, bucket int
 	}{
 		{0, 1, 0}, {0, 2, 0}, {1, 10, 6}, {0xdeadbeef, 10, 5}, {1<<64 - 1, 10, 9}, {1<<64 - 1, 1000, 313},
+		{0xfedcba9876543210, 1000, 143},
 	} {
 		if got := jump(c.hash, c.buckets); got != c.bucket {
 			t.Errorf("%d of %d: %d, not %d", c.hash, c.buckets, got, c.bucket)

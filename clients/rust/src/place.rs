@@ -385,6 +385,7 @@ mod tests {
             (0xdead_beef, 10, 5),
             (u64::MAX, 10, 9),
             (u64::MAX, 1000, 313),
+            (0xfedc_ba98_7654_3210, 1000, 143),
         ] {
             assert_eq!(jump(hash, buckets), bucket, "{hash} of {buckets}");
         }
