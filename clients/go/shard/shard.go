@@ -64,8 +64,9 @@ const (
 	JumpXXH3 Preset = "jump-xxh3"
 	// ProxyRing is the ring of memcached's built-in proxy, with its default mode and hash.
 	ProxyRing Preset = "proxy-ring"
-	// XmemcachedKetama is xmemcached's ketama. If xmemcached resolved the host, the server's name is host/address:port. A server's
-	// points grow with its own weight, whatever the others' are, and all weights add up to 1,000 at most.
+	// XmemcachedKetama is xmemcached's ketama. If xmemcached resolved the host, or found a name for the address, the server's name
+	// is host/address:port. A server's points grow with its own weight, whatever the others' are, and all weights add up to 1,000
+	// at most.
 	XmemcachedKetama Preset = "xmemcached-ketama"
 )
 
