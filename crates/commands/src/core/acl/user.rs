@@ -148,7 +148,9 @@ impl User {
 
     /// A user that may do everything, and logs in by one of these passwords.
     pub fn open(id: u64, name: &str, passwords: Vec<Digest>) -> User {
-        User { enabled: true, passwords, root: Rules::all(), ..User::new(id, name, true) }
+        let mut user = User { enabled: true, passwords, root: Rules::all(), ..User::new(id, name, true) };
+        user.held_bytes = user.count_bytes();
+        user
     }
 
     /// Its name.
