@@ -197,7 +197,7 @@ impl Guard<'_> {
         }
         upkeep.is_clean = false;
         let rebuilt;
-        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor);
+        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor, flushing);
         if rebuilt {
             upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
         }
@@ -274,8 +274,9 @@ impl Guard<'_> {
     }
 
     /// Rewrites the access codes of one segment, and rebuilds it if it is sparse; returns the next one's cursor, and
-    /// whether this one was rebuilt.
-    fn age_segment(&mut self, cursor: u64) -> (u64, bool) {
+    /// whether this one was rebuilt. While what was flushed is taken out in parts two segments become one when both are clean:
+    /// else all of the second one's would go in this step.
+    fn age_segment(&mut self, cursor: u64, flushing: bool) -> (u64, bool) {
         let (store, now_s) = (self.store, self.now_s);
         let (mut checked, mut buckets) = (0, 0);
         let next = store.index.sweep(&store.arena, cursor, &mut |bucket| {
@@ -298,7 +299,11 @@ impl Guard<'_> {
         }
         let mut rebuild = Rebuild { store, local: self.local };
         store.index.harvest(&store.arena, &rebuild);
-        if store.index.is_sparse(checked, buckets) && store.index.shrink(&store.arena, cursor, &mut rebuild) {
+        let are_clean = !flushing || store.index.is_second(&store.arena, cursor);
+        if store.index.is_sparse(checked, buckets)
+            && are_clean
+            && store.index.shrink(&store.arena, cursor, &mut rebuild)
+        {
             // Once more from where the segment begins now: it may be half of one that is sparse, too.
             return (store.index.start_of(&store.arena, cursor).max(1), true);
         }

@@ -229,4 +229,10 @@ impl Index {
             depth => cursor >> (64 - depth) << (64 - depth),
         }
     }
+
+    /// The segment of `cursor` is the second of the two that may become one, or there is no other.
+    pub(crate) fn is_second(&self, arena: &Arena, cursor: u64) -> bool {
+        let depth = depth_of(self.place(arena, cursor).meta);
+        depth == 0 || cursor >> (64 - depth) & 1 == 1
+    }
 }
