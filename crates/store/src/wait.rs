@@ -334,7 +334,8 @@ mod tests {
         drop(guard);
         let mut waits = Vec::new();
         for n in 0..500u64 {
-            let mut guard = worker.enter(NOW);
+            // What a write did not find is not waited for again at once.
+            let mut guard = worker.enter(NOW + 200 * n);
             let name = (1 << 40 | n).to_be_bytes();
             let key = guard.key(&name);
             guard.begin([key]);
@@ -380,7 +381,7 @@ mod tests {
     }
 
     /// What a flush has left of very many short items is room for longer ones, each in a transaction of a worker for which others
-    /// wait: it is found in parts, of which each comes free before the rounds of the write are over.
+    /// wait, and which looks for it before it begins, as often as a request is asked again.
     #[test]
     fn what_was_flushed_is_room_for_what_is_written_as_one() {
         let store = store(32);
@@ -390,8 +391,15 @@ mod tests {
         assert!(count > 200_000, "{count}");
         worker.enter(NOW).flush();
         worker.set_patient(false);
-        for n in 0..200u64 {
-            let mut guard = worker.enter(NOW);
+        let mut now = NOW;
+        for n in 0..2_000u64 {
+            let looks = (0..).take_while(|_| {
+                now += 10;
+                !worker.enter(now).finds_memory(1_016, 1)
+            });
+            let looks = looks.count();
+            assert!(looks < 24, "{n}: {looks}");
+            let mut guard = worker.enter(now);
             let name = (1 << 40 | n).to_be_bytes();
             let key = guard.key(&name);
             guard.begin([key]);

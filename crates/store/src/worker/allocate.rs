@@ -52,9 +52,6 @@ const ALLOCATE_APART_STEPS_MAX: usize = 1024;
 const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
 /// The same of a request that can be asked again: a millisecond at most.
 const ALLOCATE_CLEAN_STEPS_LATER: usize = 2;
-/// The same of a write in a transaction, at a time: what was cleaned comes free some thousand chunks a round, of which such a
-/// write has few. Of 64 segments at once, which are 300,000 chunks, those of the span that it is to get came behind the last round.
-const ALLOCATE_CLEAN_STEPS_TOGETHER: usize = 4;
 /// An allocation gathers at most so many spans from what has expired in other classes.
 const ALLOCATE_SPARES_MAX: usize = 8;
 /// Spans given back while the limit is passed for which a class without any gets one.
@@ -217,11 +214,7 @@ impl Local {
             }
             if !store.may_evict() {
                 // What a flush has taken is room as soon as it is found.
-                let cleaned_max = match (later, together && !self.patient) {
-                    (true, _) => ALLOCATE_CLEAN_STEPS_LATER,
-                    (false, true) if self.limbo.len() > 0 => ALLOCATE_CLEAN_STEPS_TOGETHER,
-                    (false, _) => ALLOCATE_CLEAN_STEPS_MAX,
-                };
+                let cleaned_max = if later { ALLOCATE_CLEAN_STEPS_LATER } else { ALLOCATE_CLEAN_STEPS_MAX };
                 if cleaned < cleaned_max && self.clean_ahead(store) {
                     cleaned += 1;
                     continue;
