@@ -116,11 +116,6 @@ fn with_heads(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// How many bytes a state may ask for, to take so many.
-fn without_heads(bytes: usize) -> usize {
-    bytes / 3 * 2
-}
-
 /// The processor's time of this thread. The system is asked, some 0.2 µs.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -376,7 +371,8 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// A state of at most so many bytes, told to `account`, whose scripts' time goes by at this pace.
+    /// A state that may ask for so many bytes, told to `account` with what the allocator adds, whose scripts' time goes by at
+    /// this pace.
     ///
     /// # Errors
     /// There is no memory for its stack. Lua has no errors in a state that has just been made.
@@ -389,7 +385,7 @@ impl Engine {
         let made = || -> LuaResult<Engine> {
             let libraries = LuaStdLib::TABLE | LuaStdLib::STRING | LuaStdLib::MATH;
             let lua = Lua::new_with(libraries, LuaOptions::default())?;
-            running.set_limit(without_heads(limit_bytes));
+            running.set_limit(limit_bytes);
             let shared = Rc::new(Shared {
                 running,
                 random: RefCell::default(),
