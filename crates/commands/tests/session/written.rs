@@ -157,6 +157,8 @@ fn a_list_is_held_until_it_is_copied() {
 fn who_waits_for_one_that_waits_to_hold_its_key_looks_some_milliseconds_later() {
     let mut bench = filled();
     set(&mut bench, "big", &bytes(200_000, 0));
+    // What was put in takes is spent with this one.
+    assert_eq!(bench.reply("EXISTS big"), b":1\r\n");
     let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
     let (mut reader, mut other, mut appends) = (Session::new(), Session::new(), Session::new());
     let sent = bench.asked("HGETALL h");
