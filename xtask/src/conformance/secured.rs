@@ -1,7 +1,7 @@
 //! TLS for suites of clients: an authority, a server's and a client's certificate that it has signed, and a user with rules.
 //!
-//! The certificates have all that strict readers ask for (Python from 3.13 on, Java): who may sign, what keys are for, and which
-//! key of the authority's has signed.
+//! The certificates have all that strict readers ask for (Python from 3.13 on, Java): the right to sign, what keys are for, and
+//! which key of the authority's has signed.
 
 use crate::run::{Outcome, command, run};
 use std::fs;
@@ -109,13 +109,13 @@ impl Certificates {
         words.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect()
     }
 
-    /// Options by which clients have to say who they are.
+    /// Options by which clients have to log in.
     pub fn users() -> Vec<String> {
         let app = format!("{USER} on #{PASSWORD_DIGEST} ~* &* +@all -debug");
         ["--acl-user", app.as_str(), "--acl-user", "default off"].map(str::to_owned).into()
     }
 
-    /// Tells a program where the certificates are, and who it is.
+    /// Tells a program where the certificates are, and its user.
     pub fn tell(&self, program: &mut Command) {
         program.env("LARDER_TLS", &self.folder).env("LARDER_USER", USER).env("LARDER_PASSWORD", PASSWORD);
     }
