@@ -6,9 +6,9 @@ use larder_store::schedule::counted;
 use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Worker};
 use std::sync::Arc;
 
-/// A rebuilding of a segment of the index is some 30,000, and so are a thousand items that were flushed; most steps are far
+/// A rebuilding of a segment of the index is some 30,000, a thousand items that were flushed are 80,000; most steps are far
 /// shorter. (A segment whose items were all flushed was 160,000 in one step.)
-const STEP_MAX: u64 = 80_000;
+const STEP_MAX: u64 = 100_000;
 /// Twice upkeep passes the whole index within this.
 const PASSES_MS: u64 = 220_000;
 /// Upkeep is asked for so often, and for so many steps in a row.
