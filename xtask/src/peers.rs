@@ -74,13 +74,16 @@ pub fn source(package: &str) -> Outcome<PathBuf> {
     if found(&Path::is_dir)?.is_none() {
         let mut fetch = apt(&home, "deb-src")?(&["source", "--download-only", "--only-source", package]);
         fetch.current_dir(&folder);
-        run(fetch)?;
+        // A mirror may lack what describes the package; apt checks the archive by its index.
+        let fetched = run(fetch);
         // Beside an archive there may be its signature.
         let is_original = |path: &Path| {
             let name = path.to_string_lossy();
             name.contains(".orig.tar.") && !name.ends_with(".asc")
         };
-        let archive = found(&is_original)?.ok_or_else(|| format!("{package}: there are no sources"))?;
+        let Some(archive) = found(&is_original)? else {
+            return fetched.and(Err(format!("{package}: there are no sources")));
+        };
         run(command("tar", &["-xf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
     }
     found(&Path::is_dir)?.ok_or_else(|| format!("{package}: its archive has no folder"))

@@ -445,6 +445,11 @@ impl Asked {
     pub fn is_of_timed_fields(&self) -> bool {
         self.words.split(' ').any(|word| word == "FIELDS")
     }
+
+    /// Redis and Valkey cut its number to 32 bits, of which the ends of 64 are 0 and -1.
+    pub fn is_cut(&self) -> bool {
+        self.words == "LSET l # v" && [LOWEST, HIGHEST].contains(&self.number)
+    }
 }
 
 /// All forms but those that wait, each with each number.
