@@ -350,7 +350,7 @@ impl Session {
     }
 
     /// A request is under way whose reply comes by itself, though the session may ask to be woken meanwhile: it does not block
-    /// until another client writes.
+    /// until another client writes, and is no script, which may go on for ever.
     pub fn owes_reply(&self) -> bool {
         matches!(&self.0, Conversation::Redis(conversation) if conversation.owes_reply())
     }

@@ -246,6 +246,25 @@ fn pairs_that_wait_to_hold_their_keys_are_answered_though_the_server_or_their_cl
     }
 }
 
+/// A script that has written nothing goes on for as long as it likes, and behind its time with its client alone.
+#[test]
+fn a_script_that_goes_on_for_longer_than_its_time_ends_when_its_client_sends_no_more() {
+    let mut world = World::new(Config::default());
+    let script = world.connect();
+    script.send(resp(&["EVAL", "while true do end", "0"]).as_bytes());
+    (0..20).for_each(|_| assert!(world.turn()));
+    // Of busy-reply-threshold, which is 5 s.
+    world.worker.events.backend().time().pass_us(6_000_000);
+    (0..20).for_each(|_| assert!(world.turn()));
+    assert!(!script.closed() && script.read(usize::MAX).is_empty());
+    script.end();
+    (0..20).for_each(|_| assert!(world.turn()));
+    assert!(script.closed());
+    let kills = world.connect();
+    kills.send(resp(&["SCRIPT", "KILL"]).as_bytes());
+    assert_eq!(world.answer(&kills).0, "-NOTBUSY No scripts in execution right now.\r\n");
+}
+
 /// It takes several turns to deliver it to all who were counted.
 #[test]
 fn what_was_published_when_a_server_ends_is_delivered() {

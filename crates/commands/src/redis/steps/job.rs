@@ -80,6 +80,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// Behind its time it goes on for its client alone, and ends with it.
+    fn ends_with_its_client(&self) -> bool {
+        false
+    }
+
     /// Whether the job goes on after its user's rules changed: it checks permissions itself, only sends a reply that it has
     /// copied, or has taken out elements that are nowhere else. Any other job ends with its connection.
     fn asks_itself(&self) -> bool {
