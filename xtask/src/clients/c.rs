@@ -26,6 +26,8 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
 const VALGRIND: &[&str] = &["valgrind", "--quiet", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
 const LEAKS: &str = "--leak-check=full";
+/// What is sealed by instructions that valgrind does not know is uninitialised to it. AddressSanitizer looks at the rest.
+const SEALED: &str = "--undef-value-errors=no";
 
 /// Builds the library, installs it below the target directory, and tests it.
 pub fn c() -> Outcome {
@@ -110,6 +112,7 @@ impl Kit {
             self.compile(&source, &format!("{name}{suffix}"), flags)
         };
         let with_leaks = [VALGRIND, &[LEAKS]].concat();
+        let of_sealed = [VALGRIND, &[LEAKS, SEALED]].concat();
         let mut checks = Vec::new();
         // A child process loses what its parent owned: leaks are not checked there. AddressSanitizer's allocator cannot fork
         // beside other threads.
@@ -119,7 +122,7 @@ impl Kit {
             ("place", &[&*vectors], &[], &with_leaks, &[]),
             ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
-            ("tls", &[&*certificates], &["unforked"], &with_leaks, &["unforked"]),
+            ("tls", &[&*certificates], &["unforked"], &of_sealed, &["unforked"]),
         ] {
             let plain = program(name, "", &[]).and_then(|plain| {
                 all_of([
