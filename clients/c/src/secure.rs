@@ -1,7 +1,7 @@
 //! TLS: reads the files that a configuration names into the Rust client's configuration.
 //!
 //! Sessions are not resumed: their cache has a lock, which a forked process could find locked for ever. That costs little, as a
-//! client makes at most two connections to a server, and seldom.
+//! client makes few connections to a server (one for each lane, and one for large values), and seldom.
 
 use crate::failure::{Failure, wrong};
 use larder_client::Tls;
