@@ -16,6 +16,7 @@ mod exporter;
 pub mod frameworks;
 mod namespace;
 mod page;
+mod prometheus;
 mod redis;
 mod redis_exporter;
 mod secured;

@@ -10,7 +10,7 @@ const EXPORTER: &str = "github.com/prometheus/memcached_exporter@v0.16.0";
 const PACKAGE: &str = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";
 
 /// A bit of everything, values of three sizes, one of them in pieces.
-const FILL: &str = r#"
+pub const FILL: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
 sub ask { my ($line) = @_; print $s "$line\r\n"; my $reply = <$s>; return $reply }
 for my $i (0..99) { for my $bytes (50, 5000, 50000) {

@@ -8,7 +8,7 @@ use crate::run::Outcome;
 use std::collections::HashMap;
 
 /// Some of everything that is counted: keys in two databases, hits, misses, errors, expiries.
-const FILL: &str = r#"
+pub const FILL: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:6379') or die;
 sub ask { my ($line) = @_; print $s "$line\r\n"; my $reply = <$s>;
     if ($reply =~ /^\$(\d+)/) { read $s, my $body, $1 + 2 } return $reply }

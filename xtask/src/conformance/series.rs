@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const EXCEPTIONS: &str = include_str!("exporters.txt");
 /// Where Larder answers by HTTP, in a namespace.
-const PORT: &str = "9149";
+pub const PORT: &str = "9149";
 /// How long figures may take until they are at rest: for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program, clients, exporter, page, redis, redis_exporter, watcher};
+use super::{Counts, Program, clients, exporter, page, prometheus, redis, redis_exporter, watcher};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::programs::built;
@@ -36,6 +36,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-scripts", redis::scripts),
     ("redis-key-positions", redis::key_positions),
     ("redis-exporter", redis_exporter::suite),
+    ("prometheus", prometheus::suite),
     ("go-redis", clients::go_redis),
     ("jedis", clients::jedis),
     ("ioredis", clients::ioredis),
@@ -318,7 +319,7 @@ pub(super) fn succeeded(command: Command) -> Outcome<String> {
     }
 }
 
-fn write(path: &Path, text: &str) -> Outcome {
+pub(super) fn write(path: &Path, text: &str) -> Outcome {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     }
