@@ -4,6 +4,7 @@
 //! `LARDER_PAGE_PICTURES=folder` keeps a picture of each scenario.
 
 mod browser;
+mod over_time;
 
 use larder_testkit::PATIENCE;
 use std::time::{Duration, Instant};

@@ -119,19 +119,11 @@ impl Web {
     /// Has a client of a server of 16 MiB ask for more than has room there, and store what is not there, until the server
     /// says what more memory would bring: the text that it is told by.
     pub fn be_short(&self) -> String {
-        let (mut text, mut random, began) = (self.text(), 1u64, Instant::now());
+        let (mut text, mut random, began) = (self.text(), 1, Instant::now());
         let value = "v".repeat(SHORT_VALUE_BYTES);
         loop {
             for _ in 0..100 {
-                let keys = [(); 200].map(|()| {
-                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                    format!("key-{:08}", (random >> 33) % SHORT_KEYS)
-                });
-                let gets = keys.iter().map(|key| format!("mg {key} k\r\n")).collect::<String>();
-                let found = text.until(&(gets + "mn\r\n"), "MN\r\n");
-                let missed = keys.iter().zip(found.lines()).filter(|(_, line)| line.starts_with("EN"));
-                let sets = missed.map(|(key, _)| format!("ms {key} {SHORT_VALUE_BYTES} q\r\n{value}\r\n"));
-                text.until(&(sets.collect::<String>() + "mn\r\n"), "MN\r\n");
+                text.look_aside("key-", SHORT_KEYS, &value, &mut random);
             }
             let told = self.get("/api/v1/forecast");
             // Twice as much has room for all: that is known last.
@@ -142,6 +134,12 @@ impl Web {
             assert!(began.elapsed() < PATIENCE, "{told}");
         }
     }
+}
+
+/// The next of a sequence of numbers below `count`, the same at every run.
+pub fn below(random: &mut u64, count: u64) -> u64 {
+    *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    (*random >> 33) % count
 }
 
 /// A connection to the data port.
@@ -175,6 +173,17 @@ impl Talk {
             reply.extend_from_slice(&bytes[..got]);
         }
         String::from_utf8(reply).expect("text")
+    }
+
+    /// Asks for 200 of `count` keys that begin with `prefix`, each as likely as any other, and stores the value for those that
+    /// are not there.
+    pub fn look_aside(&mut self, prefix: &str, count: u64, value: &str, random: &mut u64) {
+        let keys = [(); 200].map(|()| format!("{prefix}{:08}", below(random, count)));
+        let gets = keys.iter().map(|key| format!("mg {key} k\r\n")).collect::<String>();
+        let found = self.until(&(gets + "mn\r\n"), "MN\r\n");
+        let missed = keys.iter().zip(found.lines()).filter(|(_, line)| line.starts_with("EN"));
+        let sets = missed.map(|(key, _)| format!("ms {key} {} q\r\n{value}\r\n", value.len()));
+        self.until(&(sets.collect::<String>() + "mn\r\n"), "MN\r\n");
     }
 
     /// All numbers of `stats`, `stats slabs` and `stats items`.

@@ -1,0 +1,140 @@
+//! What changes while the page is open: the keys that are asked for and their sizes, a key that becomes hot.
+
+use std::time::{Duration, Instant};
+
+use larder_testkit::PATIENCE;
+
+use super::browser::Browser;
+use super::{data, open, origin, rows};
+use crate::web::{Web, below};
+
+/// Two sets of keys, each of which takes twice the 16 MiB of its server.
+const SMALL: (&str, u64, usize) = ("before:", 130_000, 200);
+const LARGE: (&str, u64, usize) = ("after:", 10_000, 3_000);
+/// From this uptime on the server knows of a whole minute.
+const MINUTE_S: f64 = 60.0;
+
+/// Of ten keys that are asked for so many are the hot one.
+const HOT_OF_TEN: u64 = 3;
+const HOT_PERCENT: f64 = 30.0;
+/// A share is within 15 % of the true one.
+const HOT_OFF_MAX: f64 = HOT_PERCENT * 0.15;
+
+/// The first cell of a table.
+fn first(browser: &mut Browser, table: &str) -> String {
+    rows(browser, table).first().and_then(|row| row.first()).cloned().unwrap_or_default()
+}
+
+/// The number at the beginning of a cell.
+fn number(cell: &str) -> f64 {
+    cell.split(' ').next().and_then(|text| text.replace(',', "").parse().ok()).unwrap_or(0.0)
+}
+
+/// The chunks' bytes of the class that has most of the memory, and its share of it in percent.
+fn largest_class(browser: &mut Browser) -> (f64, f64) {
+    let classes = rows(browser, "classes-table");
+    let shares = classes.iter().filter_map(|row| Some((number(&row[0]), number(row.get(3)?))));
+    shares.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default()
+}
+
+fn content(browser: &mut Browser, id: &str) -> String {
+    browser.text(&format!("document.getElementById('{id}').textContent"))
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
+    let web = Web::start(&["-t", "1", "-m", "16"]);
+    let mut browser = open(&web, 1280, 900);
+    browser.value("document.querySelector('#chart-moving .head button').click()");
+    let (mut text, mut random) = (web.text(), 1);
+    let mut ask = |(prefix, count, bytes): (&str, u64, usize)| {
+        let value = "v".repeat(bytes);
+        for _ in 0..20 {
+            text.look_aside(prefix, count, &value, &mut random);
+        }
+        let stats = text.stats();
+        std::thread::sleep(Duration::from_millis(50));
+        (stats["uptime"], stats["evictions"])
+    };
+    let began = Instant::now();
+    loop {
+        let (uptime_s, evictions) = ask(SMALL);
+        let (prefix, (chunk_bytes, percent)) =
+            (first(&mut browser, "prefixes-table"), largest_class(&mut browser));
+        if uptime_s >= MINUTE_S && evictions > 0.0 && prefix == SMALL.0 && percent > 90.0 {
+            assert!((200.0..400.0).contains(&chunk_bytes), "{chunk_bytes}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{uptime_s} s, {evictions}, {prefix}: {chunk_bytes}, {percent}");
+    }
+    let (findings, marks) = (content(&mut browser, "findings"), content(&mut browser, "marks"));
+    assert!(!findings.contains("size-shift") && !marks.contains("size-shift"), "{findings} {marks}");
+    // The chart that was opened as a table has the last twenty seconds.
+    let moves = "[...document.querySelectorAll('#chart-moving tbody td:nth-child(2)')].some(cell => parseFloat(cell.textContent) > 0)";
+    let (began, mut has_moved) = (Instant::now(), false);
+    loop {
+        ask(LARGE);
+        has_moved |= browser.value(moves) == true;
+        let (prefix, (chunk_bytes, percent)) =
+            (first(&mut browser, "prefixes-table"), largest_class(&mut browser));
+        let (findings, marks) = (content(&mut browser, "findings"), content(&mut browser, "marks"));
+        let is_told = findings.contains("were moved between sizes in ") && findings.contains("(size-shift)");
+        if has_moved
+            && is_told
+            && marks.contains("found: size-shift")
+            && prefix == LARGE.0
+            && percent > 50.0
+            && chunk_bytes > 3_000.0
+        {
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{has_moved}, {prefix}: {chunk_bytes}, {percent}; {findings}; {marks}"
+        );
+    }
+    browser.picture("shift");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn a_hot_key_is_listed_with_its_share_and_found() {
+    let web = Web::start(&["-t", "1", "-m", "64"]);
+    let mut browser = open(&web, 1280, 900);
+    let mut text = web.text();
+    assert_eq!(text.ask(&format!("set hot:one 0 0 100\r\n{}\r\n", "v".repeat(100))), "STORED\r\n");
+    let (began, mut random, mut n) = (Instant::now(), 1, 0u64);
+    loop {
+        for _ in 0..20 {
+            let gets: String = (0..100)
+                .map(|_| {
+                    n += 1;
+                    match below(&mut random, 10) < HOT_OF_TEN {
+                        true => "mg hot:one v\r\n".to_owned(),
+                        false => format!("mg cold:{n} v\r\n"),
+                    }
+                })
+                .collect();
+            text.until(&(gets + "mn\r\n"), "MN\r\n");
+        }
+        let shown = rows(&mut browser, "hot-table");
+        let findings = content(&mut browser, "findings");
+        let row: Vec<&str> = shown.iter().take(1).flatten().map(String::as_str).collect();
+        // Key, share with its error, …, reads, …, hit ratio and value, by ten seconds or more.
+        if let ["hot:one", share, _, _, "100.0 %", _, _, "100.0 %", "100 B", ..] = row[..]
+            && (number(share) - HOT_PERCENT).abs() < HOT_OFF_MAX
+            && share.contains(" % ± ")
+            && findings.contains("(hot-key)")
+            && data(&web, "hotkeys")["seconds"].as_f64() >= Some(10.0)
+        {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{row:?}: {findings}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    browser.value("document.getElementById('h-hot').scrollIntoView()");
+    browser.picture("hot-key");
+    browser.is_quiet(&origin(&web), false);
+}
