@@ -4,6 +4,8 @@
 (() => {
   const byId = id => document.getElementById(id);
   const LEVELS = { 1: 300, 15: 240, 120: 720 };
+  // Moments that are kept of stalls, and as many of all else: as the server does.
+  const MOMENTS = 64;
   const PAUSES_MS = [1000, 2000, 5000, 10000];
   const SLOWLY_EVERY = 5, SETTINGS_EVERY = 30;
   const HOT_KEY_BYTES = 250;
@@ -116,7 +118,7 @@
     if (choice !== state.choice) return false;
     if (state.run !== null && told.run !== state.run) {
       // Another server: its figures are of its own.
-      state.restarted.push(told.time_ms / 1000);
+      state.restarted = [...state.restarted, told.time_ms / 1000].slice(-MOMENTS);
       state.run = told.run;
       forget();
       return history();
@@ -128,6 +130,8 @@
     } else {
       state.marks.push(...told.marks.filter(mark => mark.at_ms > last && !state.marks.some(known => known.at_ms === mark.at_ms && known.what === mark.what && known.rule === mark.rule)));
     }
+    const isStall = mark => mark.what === 'stalled';
+    state.marks = [isStall, mark => !isStall(mark)].flatMap(is => state.marks.filter(is).slice(-MOMENTS));
     state.ends.push(...told.end_ms);
     for (const [name, values] of Object.entries(told.series)) (state.series[name] ||= []).push(...values);
     const beyond = state.ends.length - LEVELS[step];

@@ -95,7 +95,7 @@ impl Browser {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
         let violations = "self.violations = []; addEventListener('securitypolicyviolation', e => violations.push(e.violatedDirective + ' ' + e.blockedURI));";
-        browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": violations }));
+        browser.begin_with(violations);
         browser.resize(width, height);
         browser
     }
@@ -121,6 +121,11 @@ impl Browser {
             }
             self.events.push(told);
         }
+    }
+
+    /// Pages that are opened from now on run this script before their own.
+    pub fn begin_with(&mut self, script: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
     }
 
     pub fn resize(&mut self, width: u32, height: u32) {
@@ -165,6 +170,16 @@ impl Browser {
             );
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Bytes of the page's heap, of which nothing is garbage.
+    pub fn heap_bytes(&mut self) -> f64 {
+        self.call("Performance.enable", json!({}));
+        self.call("HeapProfiler.collectGarbage", json!({}));
+        let told = self.call("Performance.getMetrics", json!({}));
+        let metrics = told["metrics"].as_array().expect("metrics");
+        let heap = metrics.iter().find(|metric| metric["name"] == "JSHeapUsedSize");
+        heap.and_then(|metric| metric["value"].as_f64()).unwrap_or_else(|| panic!("no heap: {told}"))
     }
 
     /// Presses a key and lets it go.

@@ -1,11 +1,12 @@
-//! What changes while the page is open: the keys that are asked for and their sizes, a key that becomes hot.
+//! What changes while the page is open: the keys that are asked for and their sizes, a key that becomes hot, an hour.
 
 use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
+use serde_json::json;
 
 use super::browser::Browser;
-use super::{data, open, origin, rows};
+use super::{data, open, origin, rows, traffic};
 use crate::web::{Web, below};
 
 /// Two sets of keys, each of which takes twice the 16 MiB of its server.
@@ -19,6 +20,36 @@ const HOT_OF_TEN: u64 = 3;
 const HOT_PERCENT: f64 = 30.0;
 /// A share is within 15 % of the true one.
 const HOT_OFF_MAX: f64 = HOT_PERCENT * 0.15;
+
+/// The most that an hour of the page leaves on its heap.
+const HEAP_BYTES_MAX: f64 = 20e6;
+/// Moments of one kind that the page keeps: `MOMENTS` of its script.
+const MOMENTS: u64 = 64;
+
+/// Has the page's seconds pass as fast as it can work: its pause between two rounds is left out, and each answer with a history
+/// has one point more, of a second, with the newest values that the server told, and a stall.
+const FAST: &str = r"(() => {
+  const [later, ask] = [self.setTimeout, self.fetch];
+  self.seconds = 0;
+  self.setTimeout = (what, ms, ...rest) => {
+    if (ms === 1000) self.seconds += 1;
+    return later(what, ms === 1000 ? 0 : ms, ...rest);
+  };
+  let newest = null;
+  self.fetch = async (place, how) => {
+    const url = new URL(place), since = url.searchParams.get('since');
+    if (url.pathname !== '/api/v1/history') return ask(place, how);
+    if (since !== null) url.searchParams.set('since', newest.end_ms.at(-1));
+    const told = await (await ask(url, how)).json();
+    if (told.end_ms.length > 0) newest = told;
+    if (since === null) return new Response(JSON.stringify(told));
+    const at_ms = Number(since) + 1000;
+    const series = Object.entries(newest.series).map(([name, values]) => [name, values.slice(-1)]);
+    const stall = { at_ms, what: 'stalled', took_us: 20000, cause: 'work' };
+    const marks = [...told.marks.map(mark => ({ ...mark, at_ms })), stall];
+    return new Response(JSON.stringify({ ...told, end_ms: [at_ms], series: Object.fromEntries(series), marks }));
+  };
+})()";
 
 /// The first cell of a table.
 fn first(browser: &mut Browser, table: &str) -> String {
@@ -136,5 +167,35 @@ fn a_hot_key_is_listed_with_its_share_and_found() {
     }
     browser.value("document.getElementById('h-hot').scrollIntoView()");
     browser.picture("hot-key");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn an_hour_of_the_page_leaves_20_mb_on_its_heap_at_most() {
+    let web = Web::start(&["-t", "1", "-m", "64"]);
+    traffic(&web, 3);
+    let mut browser = Browser::start(1_280, 900);
+    browser.begin_with(FAST);
+    browser.open(&origin(&web));
+    browser.wait("document.querySelectorAll('#options-table tbody tr').length > 0");
+    // What was asked for until now is known. The events of an hour would fill the test's memory.
+    for domain in ["Network", "Accessibility"] {
+        browser.call(&format!("{domain}.disable"), json!({}));
+    }
+    let mut heaps = Vec::new();
+    for minute in 1..=60 {
+        traffic(&web, 1);
+        browser.wait(&format!("self.seconds >= {}", minute * 60));
+        heaps.push(browser.heap_bytes());
+    }
+    println!("the page's heap, minute by minute: {heaps:?}");
+    assert!(heaps.iter().all(|bytes| *bytes <= HEAP_BYTES_MAX), "{heaps:?}");
+    // The charts are full, and what happened is bounded: a stall came with each second.
+    let points = "document.querySelector('#tile-items polyline').getAttribute('points').split(' ').length";
+    assert_eq!(browser.value(points), 120);
+    let stalls = "[...document.querySelectorAll('#marks li')].filter(line => line.textContent.includes('a worker was held up')).length";
+    assert_eq!(browser.value(stalls), MOMENTS);
+    browser.picture("an-hour");
     browser.is_quiet(&origin(&web), false);
 }
