@@ -12,8 +12,8 @@ use crate::web::{Web, below};
 /// Two sets of keys, each of which takes twice the 16 MiB of its server.
 const SMALL: (&str, u64, usize) = ("before:", 130_000, 200);
 const LARGE: (&str, u64, usize) = ("after:", 10_000, 3_000);
-/// From this uptime on the server knows of a whole minute.
-const MINUTE_S: f64 = 60.0;
+/// By this uptime the server knows of a whole minute, and the page of what it finds there.
+const KNOWN_S: f64 = 70.0;
 
 /// Of ten keys that are asked for so many are the hot one.
 const HOT_OF_TEN: u64 = 3;
@@ -72,6 +72,11 @@ fn content(browser: &mut Browser, id: &str) -> String {
     browser.text(&format!("document.getElementById('{id}').textContent"))
 }
 
+/// Whether a shift of sizes was found and is not over, by the list of what happened.
+fn is_shifting(marks: &str) -> bool {
+    marks.matches("found: size-shift").count() > marks.matches("over: size-shift").count()
+}
+
 #[test]
 #[ignore = "browser: chromium"]
 fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
@@ -93,14 +98,18 @@ fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
         let (uptime_s, evictions) = ask(SMALL);
         let (prefix, (chunk_bytes, percent)) =
             (first(&mut browser, "prefixes-table"), largest_class(&mut browser));
-        if uptime_s >= MINUTE_S && evictions > 0.0 && prefix == SMALL.0 && percent > 90.0 {
+        let (findings, marks) = (content(&mut browser, "findings"), content(&mut browser, "marks"));
+        // A store that has just become full moves some blocks, for its index and its ghosts: that has to be over.
+        let is_steady = !findings.contains("(size-shift)") && !is_shifting(&marks);
+        if uptime_s >= KNOWN_S && is_steady && evictions > 0.0 && prefix == SMALL.0 && percent > 90.0 {
             assert!((200.0..400.0).contains(&chunk_bytes), "{chunk_bytes}");
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "{uptime_s} s, {evictions}, {prefix}: {chunk_bytes}, {percent}");
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{uptime_s} s, {evictions}, {prefix}: {chunk_bytes}, {percent}; {findings}; {marks}"
+        );
     }
-    let (findings, marks) = (content(&mut browser, "findings"), content(&mut browser, "marks"));
-    assert!(!findings.contains("size-shift") && !marks.contains("size-shift"), "{findings} {marks}");
     // The chart that was opened as a table has the last twenty seconds.
     let moves = "[...document.querySelectorAll('#chart-moving tbody td:nth-child(2)')].some(cell => parseFloat(cell.textContent) > 0)";
     let (began, mut has_moved) = (Instant::now(), false);
@@ -113,7 +122,7 @@ fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
         let is_told = findings.contains("were moved between sizes in ") && findings.contains("(size-shift)");
         if has_moved
             && is_told
-            && marks.contains("found: size-shift")
+            && is_shifting(&marks)
             && prefix == LARGE.0
             && percent > 50.0
             && chunk_bytes > 3_000.0
