@@ -15,10 +15,10 @@ const LARGE: (&str, u64, usize) = ("after:", 10_000, 3_000);
 /// By this uptime the server knows of a whole minute, and the page of what it finds there.
 const KNOWN_S: f64 = 70.0;
 
-/// Of ten keys that are asked for so many are the hot one.
+/// Requests for the hot key, of ten.
 const HOT_OF_TEN: u64 = 3;
 const HOT_PERCENT: f64 = 30.0;
-/// A share is within 15 % of the true one.
+/// How far its share may be from the true one, in percent of all requests: 15 % of it.
 const HOT_OFF_MAX: f64 = HOT_PERCENT * 0.15;
 
 /// The most that an hour of the page leaves on its heap.
