@@ -14,6 +14,9 @@
 //! `--watching` counts a pair instead: the release binary beside one in which runs of requests sample and follow no keys. Both hash
 //! with one seed, so that they do the same otherwise, and a difference of one instruction is one. Samples themselves are not
 //! counted: there are a few thousand a second, however many requests come.
+//!
+//! Kinds with `, ruled` are sent by a user that may do everything with the keys of one prefix. Behind the table stands what that
+//! adds to a key of the same kind without rules, where both are measured.
 
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, run, target};
@@ -24,7 +27,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 20_000;
+/// Keys of a pipeline.
 const PIPELINE: usize = 200;
+/// Keys of the largest request.
+const MANY: usize = 100;
 /// Pipelines of the shorter run, after which the index no longer grows, …
 const PIPELINES: usize = 600;
 /// … and those that the longer run has in addition.
@@ -37,6 +43,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const TOLERANCE: f64 = 1.01;
 /// What sampling and following keys may add to a request of these kinds.
 const WATCHED: [(&str, f64); 4] = [("get", 4.0), ("set", 6.0), ("GET", 4.0), ("SET", 6.0)];
+/// The end of the names of kinds that a user with rules sends.
+const RULED: &str = ", ruled";
+/// That user, as `--acl-user` takes it: it has the prefix of all keys here.
+const USER_RULES: &str = "ruled on nopass ~key-* +@all";
+/// Its login: any password is taken.
+const LOGIN: [&str; 3] = ["AUTH", "ruled", "none"];
 
 /// A kind of request.
 struct Kind {
@@ -50,6 +62,17 @@ struct Kind {
     script: Option<&'static str>,
     /// The store is full, and has evicted as many items as it holds.
     full: bool,
+    /// Keys of a request. A pipeline has [`PIPELINE`] in all.
+    keys: usize,
+    /// A user with rules sends the requests.
+    ruled: bool,
+}
+
+impl Kind {
+    /// Requests of a pipeline.
+    fn pipeline(&self) -> usize {
+        PIPELINE / self.keys
+    }
 }
 
 /// A request, made of the number of a key, which repeats, and of its own number, which does not.
@@ -69,7 +92,26 @@ enum Filled {
 const COLLECTIONS: usize = 200;
 
 const fn kind(name: &'static str, request: Request, reply_lines: usize) -> Kind {
-    Kind { name, request, reply_lines, filled: Filled::Strings, script: None, full: false }
+    Kind {
+        name,
+        request,
+        reply_lines,
+        filled: Filled::Strings,
+        script: None,
+        full: false,
+        keys: 1,
+        ruled: false,
+    }
+}
+
+/// A kind of [`MANY`] keys a request.
+const fn many(name: &'static str, request: Request, reply_lines: usize) -> Kind {
+    Kind { keys: MANY, ..kind(name, request, reply_lines) }
+}
+
+/// The same requests from a user with rules.
+const fn ruled(name: &'static str, of: Kind) -> Kind {
+    Kind { name, ruled: true, ..of }
 }
 
 /// A kind in a store that evicts.
@@ -99,7 +141,18 @@ fn places(key: usize) -> (String, String) {
 }
 
 const SET: Kind = kind("set", |n, _| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 1);
+const REDIS_GET: Kind = kind("GET", |n, _| resp(&["GET", &format!("key-{n:010}")]), 2);
 const REDIS_SET: Kind = kind("SET", |n, _| resp(&["SET", &format!("key-{n:010}"), VALUE]), 1);
+/// Its keys are far from each other in the order in which they were stored. A reply is a line with their number and two for each.
+const REDIS_MGET: Kind = many(
+    "MGET of 100",
+    |n, _| {
+        let keys: Vec<String> = (0..MANY).map(|at| format!("key-{:010}", (n + at * 7_919) % KEYS)).collect();
+        let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+        resp(&words)
+    },
+    1 + 2 * MANY,
+);
 
 const HASHES: Request = |n, _| {
     let (key, field) = places(n);
@@ -129,8 +182,11 @@ const KINDS: &[Kind] = &[
     SET,
     kind("mg v", |n, _| format!("mg key-{n:010} v\r\n"), 2),
     kind("ms", |n, _| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 1),
-    kind("GET", |n, _| resp(&["GET", &format!("key-{n:010}")]), 2),
+    REDIS_GET,
+    ruled("GET, ruled", REDIS_GET),
     REDIS_SET,
+    REDIS_MGET,
+    ruled("MGET of 100, ruled", REDIS_MGET),
     kind("get miss", |n, _| format!("get not-{n:010}\r\n"), 1),
     kind("GET miss", |n, _| resp(&["GET", &format!("not-{n:010}")]), 1),
     full("get miss, full", |n, _| format!("get not-{n:010}\r\n"), 1),
@@ -204,23 +260,45 @@ pub fn instructions(arguments: &[String]) -> Outcome {
     debian(&[("valgrind", "valgrind")])?;
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let program = target().join("release/larder");
-    println!("{:<14} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
-    let mut slower = Vec::new();
+    println!("{:<18} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
+    let (mut slower, mut figures) = (Vec::new(), Vec::new());
     let wanted = |kind: &&Kind| names.is_empty() || names.iter().any(|name| name == kind.name);
     for kind in KINDS.iter().filter(wanted) {
         let ours = per_request(&program, kind)?;
-        let theirs = base.map(|base| per_request(base, kind)).transpose()?;
+        let theirs = match base {
+            // An older binary has no rules.
+            Some(base) if !kind.ruled || knows(base, "--acl-user")? => Some(per_request(base, kind)?),
+            Some(_) | None => None,
+        };
         let beside = theirs.map_or(String::new(), |theirs| format!("{theirs:>12.1} {:>8.3}", ours / theirs));
-        println!("{:<14} {ours:>12.1} {beside}", kind.name);
+        println!("{:<18} {ours:>12.1} {beside}", kind.name);
+        figures.push((kind, ours));
         if theirs.is_some_and(|theirs| ours > theirs * TOLERANCE) {
             slower.push(kind.name);
         }
     }
+    rules_cost(&figures).iter().for_each(|line| println!("{line}"));
     if slower.is_empty() {
         Ok(())
     } else {
         Err(format!("more instructions than before: {}", slower.join(", ")))
     }
+}
+
+/// What rules add to a key, in a line for each kind that was measured with and without.
+fn rules_cost(figures: &[(&Kind, f64)]) -> Vec<String> {
+    let cost = |(ruled, with): &(&Kind, f64)| {
+        let name = ruled.name.strip_suffix(RULED)?;
+        let (_, without) = figures.iter().find(|(kind, _)| kind.name == name)?;
+        let more = (with - without) / ruled.keys as f64;
+        Some(format!("{name}: rules add {more:.1} instructions to a key"))
+    };
+    figures.iter().filter_map(cost).collect()
+}
+
+/// Whether a binary knows an option of `serve`.
+fn knows(program: &Path, option: &str) -> Outcome<bool> {
+    Ok(capture(command(program, &["serve", "--help"]))?.1.contains(option))
 }
 
 /// Measures the kinds of [`WATCHED`], or those of them that are named, with and without samples of traffic. Fails if one takes more
@@ -267,7 +345,7 @@ fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     for figure in &mut figures {
         let few = counted(program, kind, PIPELINES)?;
         let many = counted(program, kind, PIPELINES + PIPELINES_MORE)?;
-        *figure = many.saturating_sub(few) as f64 / (PIPELINES_MORE * PIPELINE) as f64;
+        *figure = many.saturating_sub(few) as f64 / (PIPELINES_MORE * kind.pipeline()) as f64;
     }
     figures.sort_by(f64::total_cmp);
     Ok(figures[ROUNDS / 2])
@@ -293,8 +371,11 @@ fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
         "0",
     ]);
     // An older binary does not have such a port.
-    if capture(command(program, &["serve", "--help"]))?.1.contains("--http-port") {
+    if knows(program, "--http-port")? {
         server.args(["--http-port", "0"]);
+    }
+    if kind.ruled {
+        server.args(["--acl-user", USER_RULES]);
     }
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
@@ -351,6 +432,9 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         exchange(&mut clock, requests, FILL.reply_lines * PIPELINE)?;
     }
     let mut exchange = |requests, replies| exchange(&mut stream, requests, replies);
+    if kind.ruled {
+        exchange(resp(&LOGIN), 1)?;
+    }
     if let Some(script) = kind.script {
         exchange(resp(&["SCRIPT", "LOAD", script]), 2)?;
     }
@@ -365,9 +449,10 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         exchange(requests, PIPELINE)?;
     }
     let key = |n: usize| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS;
+    let requests = kind.pipeline();
     for pipeline in 0..pipelines {
-        let numbers = pipeline * PIPELINE..(pipeline + 1) * PIPELINE;
-        exchange(numbers.map(|n| (kind.request)(key(n), n)).collect(), kind.reply_lines * PIPELINE)?;
+        let numbers = pipeline * requests..(pipeline + 1) * requests;
+        exchange(numbers.map(|n| (kind.request)(key(n), n)).collect(), kind.reply_lines * requests)?;
     }
     Ok(())
 }
@@ -396,6 +481,31 @@ mod tests {
                 assert_eq!(lines.next(), None, "{request:?}");
             }
         }
+    }
+
+    /// A pipeline has as many keys whatever its requests are, and each kind with rules has one without them.
+    #[test]
+    fn kinds_with_rules_are_others_by_a_user_that_may_use_their_keys() {
+        for kind in KINDS {
+            assert_eq!(kind.pipeline() * kind.keys, PIPELINE, "{}", kind.name);
+            assert_eq!(kind.ruled, kind.name.ends_with(RULED), "{}", kind.name);
+        }
+        let ruled: Vec<&Kind> = KINDS.iter().filter(|kind| kind.ruled).collect();
+        assert_eq!(ruled.len(), 2);
+        for kind in ruled {
+            let words = (kind.request)(7, 7);
+            let keys: Vec<&str> = words.lines().filter(|line| line.starts_with("key-")).collect();
+            assert_eq!(keys.len(), kind.keys, "{words}");
+        }
+        assert!(USER_RULES.starts_with(LOGIN[1]) && USER_RULES.contains(" ~key-* "));
+    }
+
+    #[test]
+    fn rules_cost_what_a_kind_has_more_with_them_for_each_key() {
+        let of = |name: &str| KINDS.iter().find(|kind| kind.name == name).expect("a kind");
+        let figures =
+            [(of("MGET of 100"), 30_000.0), (of("MGET of 100, ruled"), 32_050.0), (of("GET, ruled"), 400.0)];
+        assert_eq!(rules_cost(&figures), ["MGET of 100: rules add 20.5 instructions to a key"]);
     }
 
     /// What is promised names kinds that exist, and only those that are promised are taken.
