@@ -10,6 +10,7 @@
 pub mod figures;
 mod judge;
 pub mod report;
+pub mod tls;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -64,6 +64,9 @@ enum Sub {
     /// The server's figures and their targets
     #[command(hide = true)]
     BenchServer(bench::Options),
+    /// What TLS and its handshakes cost, beside other servers
+    #[command(hide = true)]
+    BenchTls(bench::tls::Options),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -143,6 +146,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             Ok(())
         }
         Sub::BenchServer(options) => bench::server(options),
+        Sub::BenchTls(options) => bench::tls::tls(options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

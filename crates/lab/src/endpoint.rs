@@ -405,6 +405,11 @@ impl Conversation {
         Ok(())
     }
 
+    /// Whether its TLS handshake resumed an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        matches!(&self.wire, Wire::Tls(tls) if tls.is_resumed())
+    }
+
     /// Waits for the end of a handshake.
     fn agree(&mut self) -> Result<()> {
         while let Wire::Tls(tls) = &mut self.wire

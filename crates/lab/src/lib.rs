@@ -6,6 +6,7 @@
 //! | [`mix`], [`workload`], [`script`] | the requests: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
 //! | [`fill`] | stores beforehand what a load expects to find |
+//! | [`handshakes`] | a client that connects by TLS again and again |
 //! | [`dialog`] | clients whose next request depends on the last reply |
 //! | [`trace`], [`replay`] | recorded requests to a cache; clients that repeat them |
 //! | [`template`] | commands that users write, and the expected replies |
@@ -53,6 +54,7 @@ pub mod experiment;
 pub mod fill;
 pub mod forecast;
 pub mod generator;
+pub mod handshakes;
 pub mod hitratio;
 mod keeper;
 pub mod keys;

@@ -14,6 +14,7 @@ use larder_eventloop::cpu;
 use larder_eventloop::port::Port;
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
+use larder_tls::Connector;
 
 use crate::control::{Control, Family};
 use crate::error::Error;
@@ -225,6 +226,17 @@ impl Server {
     /// # Panics
     /// As [`Server::start`].
     pub fn start_with(spec: &Spec, more: &[&str]) -> Result<Server, Error> {
+        Server::start_by(spec, more, None)
+    }
+
+    /// The same for a server whose port speaks TLS because of these arguments: it is asked by `tls`.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    ///
+    /// # Panics
+    /// As [`Server::start`].
+    pub fn start_by(spec: &Spec, more: &[&str], tls: Option<Connector>) -> Result<Server, Error> {
         let program = match &spec.program {
             Some(program) => program.clone(),
             None => spec.kind.program()?,
@@ -260,7 +272,7 @@ impl Server {
                 family: spec.kind.family(),
                 address: Address::Tcp(address),
                 login: None,
-                tls: None,
+                tls,
             },
             version: String::new(),
             settings: Vec::new(),

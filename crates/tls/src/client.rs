@@ -14,7 +14,9 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme,
+};
 
 use crate::load::{self, Files, LoadError};
 use crate::options::KeyFormat;
@@ -354,5 +356,10 @@ impl<S: Stream> ClientStream<S> {
     /// The handshake is not finished.
     pub fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
+    }
+
+    /// The handshake resumed an earlier session of the same [`Connector`]; false before it is finished.
+    pub fn is_resumed(&self) -> bool {
+        self.session.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 }

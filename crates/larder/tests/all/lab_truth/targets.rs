@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use larder_lab::Address;
+use larder_lab::control::Family;
+use larder_lab::handshakes::Client;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::results::Run;
 use larder_testkit::process::{self, Program};
@@ -176,6 +179,57 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
     }
     let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &["matrix", "--quick"]);
     refused(&output, 64, "drivers speak no TLS");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A certificate of 127.0.0.1 that has signed itself: the file of this name, and that of its key. Returns it as PEM.
+fn certificate(folder: &Path, name: &str) -> String {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(folder.join(format!("{name}.crt")), made.cert.pem()).unwrap();
+    std::fs::write(folder.join(format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+    made.cert.pem()
+}
+
+#[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
+fn a_client_that_may_resumes_all_sessions_but_the_first() {
+    let folder = folder("handshakes");
+    certificate(&folder, "ca");
+    let [chain, key] = ["ca.crt", "ca.key"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let files = format!("ssl_chain_cert={chain},ssl_key={key},ssl_session_cache");
+    let server = process::Server::start_program(&Program::Larder, &["-Z", "-o", &files]).unwrap();
+    for family in [Family::Memcached, Family::Redis] {
+        for (resumes, expected) in [(false, [false; 3]), (true, [false, true, true])] {
+            let address = Address::Tcp(server.address());
+            let client = Client::new(family, address, folder.join("ca.crt"), resumes).unwrap();
+            assert_eq!([(); 3].map(|()| client.connect().unwrap()), expected, "{family:?}");
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
+fn the_cost_of_tls_has_all_rows_and_each_handshake_is_of_its_kind() {
+    let folder = folder("cost-of-tls");
+    let authority = ["ecdsa", "rsa"].map(|name| certificate(&folder, name)).concat();
+    std::fs::write(folder.join("ca.crt"), authority).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["lab", "bench-tls", "--rounds", "1", "--visit-ms", "10", "--wait-max", "100"])
+        .arg("--certificates")
+        .arg(&folder)
+        .output()
+        .unwrap();
+    let all = said(&output);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
+    // The head, five loads twice, two handshakes by two certificates, and two latencies.
+    assert_eq!(rows.len(), 1 + 5 * 2 + 2 * 2 + 2, "{all}");
+    let handshakes: Vec<&&str> = rows.iter().filter(|row| row.starts_with("| handshake, ")).collect();
+    assert!(handshakes.len() == 4 && handshakes.iter().all(|row| !row.contains('–')), "{all}");
+    // So short a visit says nothing of bounds.
+    let last = text.lines().next_back().unwrap_or_default();
+    assert!(last.ends_with(" bounds missed; medians of 1 rounds"), "{all}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

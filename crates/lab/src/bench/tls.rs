@@ -1,0 +1,417 @@
+//! The benchmark of TLS: what it adds to a request, what a handshake costs, and how handshakes delay other clients.
+//!
+//! ```text
+//! folder ─┬─ ca.crt                     the authority that the generator trusts
+//!         ├─ ecdsa.crt, ecdsa.key       a certificate of 127.0.0.1 with a key on P-256, signed by it
+//!         └─ rsa.crt, rsa.key           another with a key of 2048 bits
+//! ```
+//!
+//! All servers show the same certificates, resume sessions by tickets, and have a plain port beside that of TLS. They run at the
+//! same time, pinned to one core with one thread each, the generator on another core. A round visits every pair of figure and
+//! server once, in random order. CPU time is the server's own over the requests or connections of the visit; a connection is a
+//! handshake with its accept, one short request, and its end. The table has the medians of the rounds.
+//!
+//! Handshakes that delay others come at even times from several clients, on a core of their own where there is one more than two,
+//! else on the generator's. What they delay is an open loop over plain connections, charged from when a request was due.
+
+mod loads;
+mod place;
+mod table;
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use larder_eventloop::cpu;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use super::parse_rival;
+use crate::connection::Check;
+use crate::error::Error;
+use crate::fill;
+use crate::generator::{Arrivals, Load, Stop, prefer, waited_since};
+use crate::handshakes::{Client, Count};
+use crate::numbers;
+use crate::peers::{self, Kind};
+use crate::placement::{Placement, Threads};
+use crate::starvation::{Waited, least_disturbed};
+use crate::tally::late_at;
+use crate::usage::Usage;
+use crate::workload::{Verb, Workload};
+use loads::{Asked, LARGE, LOADS, MIDDLE, SMALL};
+use place::{Certificate, Place};
+use table::{Bound, Row};
+
+/// Options of `bench-tls`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// A folder with ca.crt, and certificates of 127.0.0.1 with their keys: ecdsa.crt, ecdsa.key, rsa.crt, rsa.key
+    #[arg(long, value_name = "FOLDER")]
+    certificates: PathBuf,
+    /// Shorter visits
+    #[arg(long)]
+    quick: bool,
+    /// Rounds
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Milliseconds of a visit [default: 1000, or 125 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
+    visit_ms: Option<u32>,
+    /// Percent of a visit's time that a thread of a server or of the generator may wait for its core because of other programs. A
+    /// visit with more is repeated; if that does not help, the run is not valid
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
+    wait_max: f64,
+    /// Servers to compare with, of those that the lab can start and that have TLS
+    #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_rival)]
+    peers: Vec<Kind>,
+    /// Core of the servers
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the generator [default: the last]
+    #[arg(long)]
+    generator_core: Option<usize>,
+    /// Seed of the order of visits
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The certificates; all loads are measured with the first.
+const CERTIFICATES: [Certificate; 2] = [
+    Certificate { name: "ECDSA P-256", file: "ecdsa", full_us_max: 350.0, resumed_us_max: 350.0 },
+    Certificate { name: "RSA 2048", file: "rsa", full_us_max: 650.0, resumed_us_max: 350.0 },
+];
+
+/// Requests a second of the plain clients whose latency is measured, and how many these are.
+const PLAIN_PER_S: f64 = 10_000.0;
+const PLAIN_CLIENTS: usize = 50;
+/// Handshakes a second beside them, and the clients that share them out.
+const HANDSHAKES_PER_S: f64 = 500.0;
+const HANDSHAKE_CLIENTS: u32 = 4;
+/// The least share of these handshakes that has to come about.
+const HANDSHAKES_LEAST: f64 = 0.9;
+/// What they may add to the 99th percentile, in µs.
+const DELAY_US_MAX: f64 = 1_000.0;
+/// How long replies are verified before and after the rounds.
+const VERIFIED: Duration = Duration::from_millis(100);
+
+/// Runs the benchmark and prints it.
+///
+/// # Errors
+/// A server cannot be started, a reply is wrong, a thread waited for a core for too long, or a bound is missed.
+pub fn tls(options: &Options) -> Result<(), Error> {
+    let mut bench = Bench::new(options)?;
+    println!("{}", peers::machine());
+    println!(
+        "server on core {}, generator on core {}; {} rounds of {} ms visits, seed {}",
+        options.server_core,
+        bench.visits.core,
+        options.rounds,
+        bench.visits.time.as_millis(),
+        options.seed
+    );
+    for certificate in &CERTIFICATES {
+        bench.measure(certificate)?;
+    }
+    let Bench { kinds, versions, rows, worst, .. } = bench;
+    let heads: Vec<String> =
+        kinds.iter().zip(&versions).map(|(kind, version)| format!("{} {version}", kind.name())).collect();
+    let is_larder: Vec<bool> = kinds.iter().map(|kind| kind.is_larder()).collect();
+    println!("\n{}", table::markdown(&heads, &rows));
+    let missed = table::missed(&rows, &is_larder);
+    missed.iter().for_each(|what| println!("{what}"));
+    if 100.0 * worst > options.wait_max {
+        return Err(Error::NotValid(format!(
+            "a thread waited for its core {:.1} % of a visit; {} % are allowed",
+            100.0 * worst,
+            options.wait_max
+        )));
+    }
+    println!("{} bounds missed; medians of {} rounds", missed.len(), options.rounds);
+    if missed.is_empty() { Ok(()) } else { Err(Error::Missed(missed.len())) }
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    visits: Visits,
+    kinds: Vec<Kind>,
+    /// The version of each kind.
+    versions: Vec<String>,
+    rows: Vec<Row>,
+    /// The largest share of a visit in which a thread waited for its core.
+    worst: f64,
+}
+
+/// What all visits have in common.
+#[derive(Clone, Copy)]
+struct Visits {
+    /// The generator's core.
+    core: usize,
+    /// The core of clients that delay the generator's.
+    other_core: usize,
+    /// How long each takes.
+    time: Duration,
+}
+
+/// A visit, ready to run.
+struct Job {
+    row: usize,
+    /// The server, by its place among the kinds.
+    column: usize,
+    pid: u32,
+    what: What,
+}
+
+/// What a visit measures.
+enum What {
+    /// CPU time of a request.
+    Requests(Box<Load>, Verb),
+    /// CPU time of a connection; sessions are to be resumed, or not.
+    Handshakes(Client, bool),
+    /// The 99th percentile of plain requests, beside the handshakes of these clients.
+    Latency(Box<Load>, Vec<Client>),
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a Options) -> Result<Bench<'a>, Error> {
+        let mut kinds = vec![Kind::Larder, Kind::LarderRedis];
+        for &kind in &options.peers {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
+        let core = options.generator_core.or(cores.last().copied()).unwrap_or(0);
+        let other = cores.iter().copied().rfind(|&other| other != core && other != options.server_core);
+        let visit_ms = options.visit_ms.unwrap_or(if options.quick { 125 } else { 1000 });
+        let time = Duration::from_millis(visit_ms.into());
+        Ok(Bench {
+            options,
+            visits: Visits { core, other_core: other.unwrap_or(core), time },
+            kinds,
+            versions: Vec::new(),
+            rows: Vec::new(),
+            worst: 0.0,
+        })
+    }
+
+    /// Starts all servers with a certificate, and runs all rounds on them.
+    fn measure(&mut self, certificate: &Certificate) -> Result<(), Error> {
+        let with_loads = *certificate == CERTIFICATES[0];
+        let folder = &self.options.certificates;
+        let mut places = Vec::new();
+        for &kind in &self.kinds {
+            let place = Place::start(kind, self.options.server_core, folder, certificate)?;
+            eprintln!("started {} {} ({})", kind.name(), place.server.version, place.server.command);
+            places.push(place);
+        }
+        if with_loads {
+            self.versions = places.iter().map(|place| place.server.version.clone()).collect();
+        }
+        let mut jobs = Vec::new();
+        if with_loads {
+            for place in &places {
+                for keyspace in [SMALL, MIDDLE, LARGE] {
+                    let cores = [Some(self.visits.core)];
+                    let filled = fill::fill(&place.plain, place.protocol(), keyspace, &cores);
+                    filled.map_err(|error| error.within(|| place.name().to_owned()))?;
+                }
+            }
+            for asked in &LOADS {
+                self.prepare_load(asked, &places, &mut jobs)?;
+            }
+        }
+        self.prepare_handshakes(certificate, &places, &mut jobs)?;
+        if with_loads {
+            self.prepare_latency(&places, &mut jobs)?;
+        }
+        self.verify(&mut jobs)?;
+        let mut rng = StdRng::seed_from_u64(self.options.seed);
+        for round in 1..=self.options.rounds {
+            jobs.shuffle(&mut rng);
+            eprintln!("{}: round {round} of {}", certificate.name, self.options.rounds);
+            for job in &mut jobs {
+                let name = format!("{}, {}", self.kinds[job.column].name(), self.rows[job.row].name);
+                let visits = self.visits;
+                let sample = || job.sample(visits);
+                let (value, waited) = least_disturbed(self.options.wait_max / 100.0, sample)
+                    .map_err(|error| error.within(|| name.clone()))?;
+                self.worst = self.worst.max(waited.most());
+                self.rows[job.row].values[job.column].push(value);
+            }
+        }
+        self.verify(&mut jobs)
+    }
+
+    /// Adds a row, and returns its number.
+    fn row(&mut self, name: String, unit: &'static str, bound: Bound) -> usize {
+        let values = vec![Vec::new(); self.kinds.len()];
+        self.rows.push(Row { name, unit, bound, values });
+        self.rows.len() - 1
+    }
+
+    /// Connects to all servers for one load, over plain connections and over TLS.
+    fn prepare_load(&mut self, asked: &Asked, places: &[Place], jobs: &mut Vec<Job>) -> Result<(), Error> {
+        let plain = self.row(format!("{}, plain", asked.name), "µs", Bound::None);
+        let bound = match (asked.us_max, asked.more_us_max) {
+            (Some(most), _) => Bound::Most(most),
+            (None, Some(more)) => Bound::Above(more),
+            (None, None) => Bound::None,
+        };
+        let tls = self.row(format!("{}, TLS", asked.name), "µs", bound);
+        for (column, place) in places.iter().enumerate() {
+            let workload = Workload {
+                connections: asked.connections,
+                pipeline: asked.pipeline,
+                ..Workload::new(place.protocol(), asked.verb, asked.keyspace)
+            };
+            let scripts = workload.scripts(self.options.seed);
+            for (row, endpoint) in [(plain, &place.plain), (tls, &place.tls)] {
+                let load = Load::connect(endpoint, &workload, scripts.clone(), &[Some(self.visits.core)])
+                    .map_err(|error| error.within(|| place.name().to_owned()))?;
+                let what = What::Requests(Box::new(load), asked.verb);
+                jobs.push(Job { row, column, pid: place.server.process()?, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_handshakes(
+        &mut self,
+        certificate: &Certificate,
+        places: &[Place],
+        jobs: &mut Vec<Job>,
+    ) -> Result<(), Error> {
+        let Certificate { full_us_max, resumed_us_max, .. } = *certificate;
+        for (name, resumes, most) in [("full", false, full_us_max), ("resumed", true, resumed_us_max)] {
+            let row = self.row(format!("handshake, {}, {name}", certificate.name), "µs", Bound::Most(most));
+            for (column, place) in places.iter().enumerate() {
+                let client = place.client(resumes)?;
+                // The session that later connections resume.
+                client.connect().map_err(|error| error.within(|| place.name().to_owned()))?;
+                let what = What::Handshakes(client, resumes);
+                jobs.push(Job { row, column, pid: place.server.process()?, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_latency(&mut self, places: &[Place], jobs: &mut Vec<Job>) -> Result<(), Error> {
+        let alone = self.row("p99 of plain GETs at 10,000/s".to_owned(), "µs", Bound::None);
+        let beside = self.row(
+            format!("the same beside {HANDSHAKES_PER_S} handshakes/s"),
+            "µs",
+            Bound::Above(DELAY_US_MAX),
+        );
+        for (column, place) in places.iter().enumerate() {
+            let workload = Workload {
+                connections: PLAIN_CLIENTS,
+                ..Workload::new(place.protocol(), Verb::Hit, SMALL)
+            };
+            let scripts = workload.scripts(self.options.seed);
+            for (row, clients) in [(alone, 0), (beside, HANDSHAKE_CLIENTS)] {
+                let cores = [Some(self.visits.core)];
+                let load = Load::connect(&place.plain, &workload, scripts.clone(), &cores)?;
+                let clients =
+                    (0..clients).map(|_| place.client(false)).collect::<Result<Vec<Client>, Error>>()?;
+                let what = What::Latency(Box::new(load), clients);
+                jobs.push(Job { row, column, pid: place.server.process()?, what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends each load for a moment, with every value verified.
+    fn verify(&self, jobs: &mut [Job]) -> Result<(), Error> {
+        for job in jobs {
+            let name = || format!("{}, {}", self.kinds[job.column].name(), self.rows[job.row].name);
+            let (load, verb) = match &mut job.what {
+                What::Requests(load, verb) => (load, *verb),
+                What::Latency(load, _) => (load, Verb::Hit),
+                What::Handshakes(..) => continue,
+            };
+            let tally = load.run(Check::Verify, Stop::After(VERIFIED)).map_err(|error| error.within(name))?;
+            if let Some(first) = tally.first_wrong {
+                let why = format!("{}: {} wrong replies, the first: {first}", name(), tally.wrong);
+                return Err(Error::NotValid(why));
+            }
+            let answered = if verb == Verb::Set { tally.stored } else { tally.hits };
+            if answered != tally.keys {
+                let why = format!("{}: {answered} replies for {} keys", name(), tally.keys);
+                return Err(Error::NotValid(why));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Measures once. The value is not a number where there is none.
+    fn sample(&mut self, visits: Visits) -> Result<(f64, Waited), Error> {
+        if let What::Handshakes(client, true) = &self.what {
+            // The session of the last visit may be too old.
+            client.connect()?;
+        }
+        let (before, threads) = (Usage::of(self.pid)?, Threads::of(self.pid)?);
+        let began = Instant::now();
+        // The share of the time in which the generator waited, and a value that is not of the server's CPU time.
+        let (units, generator, value) = match &mut self.what {
+            What::Requests(load, _) => {
+                let tally = load.run(Check::Length, Stop::After(visits.time))?;
+                (tally.keys, tally.waited, None)
+            }
+            What::Handshakes(client, resumes) => {
+                let (count, waited) = alone_on(visits.core, || client.connect_for(visits.time))?;
+                let as_wanted = if *resumes { count.resumed == count.all } else { count.resumed == 0 };
+                (count.all, waited, (!as_wanted).then_some(f64::NAN))
+            }
+            // Handshakes may have the generator's core, too: whether it was late is judged by itself.
+            What::Latency(load, clients) => (1, 0.0, Some(p99_us(load, clients, visits)?)),
+        };
+        let elapsed = began.elapsed();
+        let used = Usage::of(self.pid)?.since(before);
+        let placement = threads.placement(self.pid)?;
+        let waited = Placement::waited(Some(&placement), elapsed, generator);
+        let cpu_us = used.run.as_secs_f64() * 1e6 / units.max(1) as f64;
+        Ok((value.unwrap_or(cpu_us), waited))
+    }
+}
+
+/// Does some work on the generator's core, and returns the share of the time in which it waited for it.
+fn alone_on(core: usize, work: impl FnOnce() -> Result<Count, Error> + Send) -> Result<(Count, f64), Error> {
+    let run = || -> Result<(Count, f64), Error> {
+        prefer(Some(core))?;
+        let (turns, began) = (cpu::own_turns().unwrap_or_default(), Instant::now());
+        let count = work()?;
+        Ok((count, waited_since(turns, began.elapsed())))
+    };
+    thread::scope(|scope| scope.spawn(run).join().expect("a client does not panic"))
+}
+
+/// The 99th percentile of a plain load in µs, beside the handshakes of some clients. It is not a number if the generator was late
+/// there, or if handshakes were fewer than they should be.
+fn p99_us(load: &mut Load, clients: &[Client], visits: Visits) -> Result<f64, Error> {
+    let Visits { other_core, time, .. } = visits;
+    let per_s = HANDSHAKES_PER_S / f64::from(HANDSHAKE_CLIENTS);
+    let arrivals = Arrivals { per_s: PLAIN_PER_S, poisson: true, seed: 1 };
+    // Without priority: where the core is the generator's, the generator comes first.
+    let shake = |client: &Client| -> Result<Count, Error> {
+        cpu::pin_thread(other_core).map_err(|error| Error::System("pinning a client", error))?;
+        client.connect_at(per_s, time)
+    };
+    let (tally, counts) = thread::scope(|scope| {
+        let shaking: Vec<_> = clients.iter().map(|client| scope.spawn(move || shake(client))).collect();
+        let tally = load.run_open(Check::Parse, arrivals, time);
+        let joined = shaking.into_iter().map(|client| client.join().expect("a client does not panic"));
+        (tally, joined.collect::<Result<Vec<Count>, Error>>())
+    });
+    let (tally, counts) = (tally?, counts?);
+    let mut count = Count::default();
+    counts.into_iter().for_each(|more| count.add(more));
+    let wanted = per_s * clients.len() as f64 * time.as_secs_f64();
+    let is_late = late_at(&tally.lag, &tally.latency, 0.99).is_some();
+    let too_few = (count.all as f64) < HANDSHAKES_LEAST * wanted;
+    Ok(if is_late || too_few { f64::NAN } else { tally.latency_us(0.99) })
+}
