@@ -1,9 +1,8 @@
 //! `cargo xtask attack`: the released server under requests that try to take more memory, work or time than one client may.
 
-use crate::run::{Outcome, cargo, command, root, run, target};
+use crate::run::{Outcome, cargo, command, lines_of, root, run, target};
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The document that `--write` writes: the result of each attack.
 const DOCUMENT: &str = "docs/internals/attacks.md";
@@ -32,25 +31,16 @@ pub fn attack(arguments: &[String]) -> Outcome {
 
 /// Runs the attacks, and writes the document.
 fn write(mut attacks: Command, circumstances: &str) -> Outcome {
-    let failed = |error: std::io::Error| format!("attack --markdown: {error}");
-    let mut child = attacks.arg("--markdown").stdout(Stdio::piped()).spawn().map_err(failed)?;
-    let mut lines = Vec::new();
+    attacks.arg("--markdown");
     // Lines are shown as they arrive: all attacks together take some minutes.
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            let line = line.map_err(failed)?;
-            println!("{line}");
-            lines.push(line);
-        }
-    }
-    let status = child.wait().map_err(failed)?;
+    let (status, lines) = lines_of(attacks)?;
     let text = document(&lines, circumstances).map_err(|error| format!("{error}: {status}"))?;
     fs::write(root().join(DOCUMENT), text).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{DOCUMENT} tells of bounds that did not hold")) }
 }
 
-/// The date, the commit and the machine, as the document has them.
-fn circumstances() -> Outcome<String> {
+/// The date, the commit and the machine, as documents have them.
+pub fn circumstances() -> Outcome<String> {
     let date = said(command("date", &["-u", "+%-d %B %Y"]))?;
     let describe = ["describe", "--always", "--exclude=*", "--dirty", "--abbrev=12"];
     let commit = said(command("git", &describe))?;

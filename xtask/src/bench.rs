@@ -1,11 +1,15 @@
 //! `bench`: the figures that the project promises, measured by programs built for release.
 
+mod tls;
+
 use crate::instructions::instructions;
 use crate::run::{self, Outcome};
 
 const USAGE: &str = "\
 usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--peer memcached-new,valkey-new,…]
                                                                             the server beside others
+       cargo xtask bench tls [--write] [--quick] [--rounds N] [--peer memcached-new,valkey-new,…]
+                                                                            what TLS and its handshakes cost, beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads
        cargo xtask bench collections [MILLIONS]                             collections of up to so many elements (10), and streams
        cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind
@@ -19,6 +23,9 @@ pub fn bench(args: &[String]) -> Outcome {
     let (name, rest) = args.split_first().ok_or(USAGE)?;
     if name == "instructions" {
         return instructions(rest);
+    }
+    if name == "tls" {
+        return tls::tls(rest);
     }
     if name == "collections" {
         return collections(rest);

@@ -10,7 +10,7 @@
 //! | `conformance [--frameworks] [--long] [suite…]` | the tests of other people's clients and tools; or programs that use frameworks, which take longer; or comparisons that take an hour |
 //! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those that were never tried, and finds the test that notices it |
 //! | `lab` | the lab against other servers, and its report in a browser |
-//! | `bench server\|store\|collections\|instructions` | the figures that the project promises |
+//! | `bench server\|tls\|store\|collections\|instructions` | the figures that the project promises |
 //! | `fuzz [seconds [seed] \| --runs [seed]]` | replays each fuzzer's corpus, then runs it: so long, or for a count of inputs |
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
@@ -24,6 +24,7 @@
 
 mod attack;
 mod bench;
+mod certificates;
 mod clients;
 mod conformance;
 mod faults;

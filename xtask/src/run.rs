@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -195,6 +195,24 @@ pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     text.push_str(&errors);
     let status = child.wait().map_err(failed)?;
     Ok((status.success(), text))
+}
+
+/// Runs it, prints the lines of its output as they come, and returns its status and these lines.
+pub fn lines_of(mut command: Command) -> Outcome<(ExitStatus, Vec<String>)> {
+    let line = shown(&command);
+    println!("$ {line}");
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut lines = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines() {
+            let line = line.map_err(failed)?;
+            println!("{line}");
+            LINES.fetch_add(1, Relaxed);
+            lines.push(line);
+        }
+    }
+    Ok((child.wait().map_err(failed)?, lines))
 }
 
 /// Reads a pipe to its end, and counts lines as they come.
