@@ -11,6 +11,7 @@
 //! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached, `LARDER_CONFORMANCE_SERVER=redis` against the newest
 //! Redis, to check the harness itself. A path names a Larder to run in place of the one that is built.
 
+mod binary;
 mod clients;
 mod exporter;
 pub mod frameworks;
@@ -48,6 +49,16 @@ pub struct Program {
     /// The server is Redis: its options differ, and it has no port 11211.
     pub is_redis: bool,
 }
+
+impl Program {
+    /// The server is Larder, which is started by a word for that.
+    fn is_larder(&self) -> bool {
+        self.words.get(1).is_some_and(|word| word == SERVE)
+    }
+}
+
+/// The word that starts Larder's server.
+const SERVE: &str = "serve";
 
 /// A suite and its name.
 type Named = (&'static str, Box<dyn Fn(&Namespace, &Program) -> Outcome<Counts> + Sync>);
@@ -154,7 +165,7 @@ fn program() -> Outcome<Program> {
         path => path.to_owned(),
     };
     // Suites start servers at once, and read their output.
-    let words = [&larder[..], "serve", "--http-port", "0"].map(str::to_owned).to_vec();
+    let words = [&larder[..], SERVE, "--http-port", "0"].map(str::to_owned).to_vec();
     Ok(Program { words, is_redis: false })
 }
 

@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
-use super::namespace::Namespace;
-use super::{Counts, Program, clients, exporter, page, prometheus, redis, redis_exporter, watcher};
+use super::namespace::{Namespace, Server};
+use super::{Counts, Program, binary, clients, exporter, page, prometheus, redis, redis_exporter, watcher};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::programs::built;
@@ -21,6 +21,8 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("cas-loop", cas_loop),
     ("pylibmc", pylibmc),
     ("pylibmc-sasl", pylibmc_sasl),
+    ("spymemcached", binary::spymemcached),
+    ("php-sessions", binary::php_sessions),
     ("gomemcache", gomemcache),
     ("gomemcache-facade", gomemcache_facade),
     ("larder-go", clients::larder_go),
@@ -69,6 +71,9 @@ const TRANSCRIPTS_LEAST: u32 = 370;
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
 const PYLIBMC: &str = "1.6.3";
+/// The user of clients that have to authenticate by SASL, and its password.
+pub(super) const USER: &str = "app";
+pub(super) const PASSWORD: &str = "open sesame";
 /// Mechanisms of SASL, as Debian has them.
 const SASL_MECHANISMS: &str = "/usr/lib/x86_64-linux-gnu/sasl2";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
@@ -147,12 +152,18 @@ fn pylibmc(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 
 /// The same with a client that has to authenticate.
 fn pylibmc_sasl(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let _server = serve_sasl(namespace, program, "pylibmc-sasl")?;
+    pylibmc_as(namespace, &[USER, PASSWORD])
+}
+
+/// Starts a server at which clients have to authenticate by SASL, and installs the mechanism for those in C. Suites run at once:
+/// each has a file of users by its name.
+pub(super) fn serve_sasl(namespace: &Namespace, program: &Program, suite: &str) -> Outcome<Server> {
     let plain = format!("{SASL_MECHANISMS}/libplain.so");
     debian(&[(&plain, "libsasl2-modules")])?;
-    let users = target().join("conformance/sasl.users");
-    write(&users, "app:open sesame\n")?;
-    let _server = namespace.serve(program, &["-S", "--auth-file", &users.to_string_lossy()])?;
-    pylibmc_as(namespace, &["app", "open sesame"])
+    let users = target().join(format!("conformance/{suite}.users"));
+    write(&users, &format!("{USER}:{PASSWORD}\n"))?;
+    namespace.serve(program, &["-S", "--auth-file", &users.to_string_lossy()])
 }
 
 fn pylibmc_as(namespace: &Namespace, who: &[&str]) -> Outcome<Counts> {
