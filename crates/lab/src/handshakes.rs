@@ -84,7 +84,8 @@ impl Client {
         let mut conversation = endpoint.converse(PATIENCE).map_err(refused)?;
         let (question, answer) = match self.family {
             Family::Memcached => ("version\r\n", "VERSION "),
-            Family::Redis => ("PING\r\n", "+PONG\r\n"),
+            // An array: where Larder speaks both protocols at one port, RESP begins with a star.
+            Family::Redis => ("*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
         };
         conversation.send(question.as_bytes()).map_err(Error::lost)?;
         let (mut reply, mut buffer) = (Vec::new(), [0; REPLY_BYTES_MAX]);
