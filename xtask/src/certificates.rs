@@ -1,7 +1,7 @@
 //! Certificates of this machine for suites and benchmarks, made by openssl: an authority, and what it signs.
 //!
-//! They have all that strict readers ask for (Python from 3.13 on, Java): what an authority may sign, what keys are for, and whose
-//! key has signed. All of them are good for 30 days, and show 127.0.0.1 and localhost.
+//! They have all that strict readers ask for (Python from 3.13 on, Java): what an authority may sign, what keys are for, and by
+//! which key a certificate was signed. They are good for 30 days; those that are signed are of 127.0.0.1 and localhost.
 //!
 //! ```text
 //! folder ─┬─ openssl.cnf

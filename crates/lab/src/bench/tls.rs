@@ -11,8 +11,8 @@
 //! server once, in random order. CPU time is the server's own over the requests or connections of the visit; a connection is a
 //! handshake with its accept, one short request, and its end. The table has the medians of the rounds.
 //!
-//! Handshakes that delay others come at even times from several clients, on a core of their own where there is one more than two,
-//! else on the generator's. What they delay is an open loop over plain connections, charged from when a request was due.
+//! Handshakes beside plain requests come at even times from several clients, on a third core where the machine has one, else on
+//! the generator's. The plain requests are an open loop: their latency counts from when a request was due.
 
 mod loads;
 mod place;
@@ -356,7 +356,7 @@ impl Job {
         }
         let (before, threads) = (Usage::of(self.pid)?, Threads::of(self.pid)?);
         let began = Instant::now();
-        // The share of the time in which the generator waited, and a value that is not of the server's CPU time.
+        // Requests or connections, the share of the time in which the generator waited, and the value where it is not CPU time.
         let (units, generator, value) = match &mut self.what {
             What::Requests(load, _) => {
                 let tally = load.run(Check::Length, Stop::After(visits.time))?;
