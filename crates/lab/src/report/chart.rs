@@ -82,7 +82,7 @@ fn caption(plot: &Plot) -> String {
 }
 
 /// All values that the vertical axis must include.
-fn heights(plot: &Plot) -> Vec<f64> {
+pub fn heights(plot: &Plot) -> Vec<f64> {
     match plot.kind {
         Kind::Lines | Kind::Bars => {
             let point = |point: &crate::results::Point| {

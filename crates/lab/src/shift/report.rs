@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::outcome::{self, Outcome, series};
 use super::plan::Plan;
-use super::seen::{Seen, together};
+use super::seen::{Bin, Seen, together};
 use super::variant::Ways;
 use super::visit::{FIT_SHARE, Visit};
 use super::{Found, Options};
@@ -199,31 +199,32 @@ fn memory(run: &mut Run, plan: &Plan, found: &[Found], equal_limit: bool) {
 }
 
 fn ratios(run: &mut Run, plan: &Plan, found: &[Found], oracle: &[f64]) {
+    let rounds = found.iter().map(|found| {
+        let rounds: Vec<&[Bin]> = found.visits.iter().map(|visit| &visit.seen.bins[..plan.bins()]).collect();
+        (found.variant.name.as_str(), rounds)
+    });
+    run.plots.push(ratio_plot(plan, &rounds.collect::<Vec<_>>(), oracle));
+}
+
+/// Hit ratios over time, of each server the median of its rounds, and the oracle's.
+fn ratio_plot(plan: &Plan, servers: &[(&str, Vec<&[Bin]>)], oracle: &[f64]) -> Plot {
     let mut plot = Plot::new("hit-ratio", "Hit ratio over time", Kind::Lines);
     plot.x = Axis::new("time", "s", Scale::Linear);
     plot.y = Axis::new("hit ratio", "%", Scale::Linear).between(0.0, 100.0);
     plot.caption =
-        "Bands hold all rounds. The oracle is an LRU by bytes without overhead: it has more room than any server."
-            .to_owned();
+        "The oracle is an LRU by bytes without overhead: it has more room than any server.".to_owned();
     // A point per second, or per bin where there are few.
     let width =
         if plan.length() >= Duration::from_secs(10) { (1.0 / plan.bin.as_secs_f64()) as usize } else { 1 };
     let middle = |at: usize| (at as f64 + 0.5) * width as f64 * plan.bin.as_secs_f64();
-    for found in found {
-        let all: Vec<Vec<Option<f64>>> =
-            found.visits.iter().map(|visit| series(&visit.seen.bins[..plan.bins()], width)).collect();
+    for (name, rounds) in servers {
+        let all: Vec<Vec<Option<f64>>> = rounds.iter().map(|bins| series(bins, width)).collect();
         let points = (0..plan.bins() / width).filter_map(|at| {
             let values: Vec<f64> =
                 all.iter().filter_map(|series| Some(100.0 * series.get(at).copied()??)).collect();
-            let (low, high) =
-                (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
-            Some(Point {
-                x: middle(at),
-                y: median(&values),
-                interval: (values.len() > 1).then_some([low, high]),
-            })
+            Some(Point::estimated(middle(at), &Estimate::of(&values)?))
         });
-        plot.curve(&found.variant.name, points.collect::<Vec<_>>());
+        plot.curve(name, points.collect::<Vec<_>>());
     }
     let points = oracle
         .chunks_exact(width)
@@ -231,7 +232,7 @@ fn ratios(run: &mut Run, plan: &Plan, found: &[Found], oracle: &[f64]) {
         .map(|(at, bins)| Point::new(middle(at), 100.0 * bins.iter().sum::<f64>() / bins.len() as f64));
     plot.curve("oracle, LRU by bytes", points).dash = Dash::Dashed;
     mark(&mut plot, plan);
-    run.plots.push(plot);
+    plot
 }
 
 fn mark(plot: &mut Plot, plan: &Plan) {
@@ -447,8 +448,33 @@ fn verdict(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::tests::plan;
     use super::super::seen::record;
     use super::*;
+
+    #[test]
+    fn bands_of_hit_ratios_are_intervals_and_told_of_where_they_are() {
+        let plan = plan();
+        let of = |hits: u64| vec![Bin { gets: 100, hits, ..Bin::default() }; plan.bins()];
+        let all = [60, 80, 70, 90, 65, 75].map(of);
+        let plot = |rounds: usize| {
+            let bins: Vec<&[Bin]> = all[..rounds].iter().map(Vec::as_slice).collect();
+            ratio_plot(&plan, &[("larder", bins)], &vec![0.5; plan.bins()])
+        };
+        for (rounds, median, interval) in
+            [(1, 60.0, None), (2, 70.0, None), (5, 70.0, None), (6, 72.5, Some([60.0, 90.0]))]
+        {
+            let plot = plot(rounds);
+            assert_eq!((plot.curves[0].points.len(), plot.curves[1].points.len()), (32, 32));
+            let mut points = plot.curves[0].points.iter().map(|at| (at.y, at.interval));
+            assert!(points.all(|point| point == (median, interval)), "{rounds}");
+            let mut run = crate::results::tests::sample();
+            run.plots = vec![plot];
+            let page = crate::report::html(&run);
+            let caption = "than any server. Bands are 95 % intervals over rounds.</p>";
+            assert_eq!([page.contains("Bands"), page.contains(caption)], [rounds == 6; 2], "{rounds}");
+        }
+    }
 
     #[test]
     fn a_figure_that_is_as_much_the_generators_is_none_and_those_beside_it_are() {
