@@ -30,7 +30,7 @@ use crate::null::Null;
 use crate::numbers;
 use crate::peers::Kind;
 use crate::placement::Placement;
-use crate::progress::Progress;
+use crate::progress::{Progress, long};
 use crate::results::{
     Better, Ceiling, Checked, Comparison, Estimate, Files, Outcome, Output, Run, Target as Measured, judged,
     number, of_time,
@@ -251,8 +251,6 @@ const CEILING_TRIES: u32 = 3;
 /// How many times as fast as the null server a server may seem before that is an error: both were measured for a part of a second
 /// each.
 const OVER_CEILING_MAX: f64 = 1.1;
-/// Waits from this length on are announced to the user.
-const LONG: Duration = Duration::from_secs(120);
 
 /// One visit of a round: a contender, once or again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -517,9 +515,8 @@ impl Experiment {
     pub fn announce(&self, visits: usize, each: Duration) {
         let rounds = self.options.round_count();
         let all = each.mul_f64(visits as f64 * f64::from(rounds));
-        if all > LONG {
-            let minutes = (all.as_secs_f64() / 60.0).ceil();
-            eprintln!("{visits} visits in each of {rounds} rounds: about {minutes:.0} minutes");
+        if let Some(time) = long(all) {
+            eprintln!("{visits} visits in each of {rounds} rounds: {time}");
         }
     }
 

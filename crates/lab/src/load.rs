@@ -2,6 +2,7 @@
 
 mod command;
 mod files;
+mod length;
 mod pace;
 mod preset;
 mod replay;
@@ -10,7 +11,7 @@ mod scan;
 mod script;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
 use larder_eventloop::cpu;
@@ -26,6 +27,7 @@ use crate::keys::{KEY_BYTES_MIN, Keyspace};
 use crate::numbers;
 use crate::owner;
 use crate::placement::{Placement, Threads};
+use crate::progress::Progress;
 use crate::results::{Checked, Output, of_time};
 use crate::sizes::Sizes;
 use crate::starvation::Waited;
@@ -199,10 +201,6 @@ pub struct Options {
     hdr_log: Option<PathBuf>,
 }
 
-/// Seconds of a load without an end of its own, and the most of one that ends by requests.
-const SECONDS: f64 = 5.0;
-const SECONDS_MAX: f64 = 86_400.0;
-
 impl Options {
     /// Cores of the generator's threads.
     fn cores(&self) -> Result<Vec<Option<usize>>, Error> {
@@ -281,13 +279,14 @@ impl Options {
         cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
     }
 
-    /// Has `run` load the server. Returns its result, when it began, and the figures of the server's process.
+    /// Has `run` load the server, and shows the seconds meanwhile. Returns its result, when it began, and the figures of the
+    /// server's process.
     fn watched<T>(&self, run: impl FnOnce() -> Result<T, Error>) -> Result<(T, SystemTime, Watched), Error> {
         let seen = self.pid.or_else(|| answering(&self.target.control()));
         let threads = seen.and_then(|pid| Some((pid, Threads::of(pid).ok()?)));
         let before = self.pid.map(Usage::of).transpose()?;
         let (started, began) = (SystemTime::now(), Instant::now());
-        let given = run()?;
+        let given = Progress::seconds("load", self.length(), run)?;
         let after = self.pid.map(Usage::of).transpose()?;
         // A process that has ended waits for nothing.
         let placement = threads.and_then(|(pid, threads)| threads.placement(pid).ok());
@@ -296,13 +295,6 @@ impl Options {
             waited: Placement::waited(placement.as_ref(), began.elapsed(), 0.0).server,
         };
         Ok((given, started, watched))
-    }
-
-    /// The longest time that it may take.
-    fn time(&self) -> Duration {
-        let has_end = self.requests.is_some() || self.trace.trace.is_some();
-        let usual = if has_end { SECONDS_MAX } else { SECONDS };
-        Duration::from_secs_f64(self.seconds.unwrap_or(usual))
     }
 }
 
@@ -356,6 +348,9 @@ pub fn run(args: &Options) -> Result<(), Error> {
     let cores = args.cores()?;
     args.check_options()?;
     args.check_pid()?;
+    if let Some(words) = args.announcement() {
+        eprintln!("{words}");
+    }
     let ran = match &args.trace.trace {
         Some(path) => replay::run(args, path, &control, protocol, &cores)?,
         None if !args.command.is_empty() => command::run(args, &control, protocol, &cores)?,

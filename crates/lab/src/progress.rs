@@ -1,6 +1,7 @@
-//! The progress of an experiment, on stderr: a bar on a terminal, a line every ten seconds elsewhere.
+//! The progress of an experiment or a load, on stderr: a bar on a terminal, a line every ten seconds elsewhere.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -9,8 +10,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// How often a line is written where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
+/// The step of work that is shown by its time.
+const SECOND: Duration = Duration::from_secs(1);
+/// Work that takes longer is announced to the user.
+const LONG: Duration = Duration::from_secs(120);
 
-/// Progress of an experiment in steps that take about the same time each.
+/// How long work of this time takes, in words; `None`: not so long that it is announced.
+pub fn long(time: Duration) -> Option<String> {
+    let minutes = (time.as_secs_f64() / 60.0).ceil();
+    (time > LONG).then(|| format!("about {minutes:.0} minutes"))
+}
+
+/// The length of a piece of work.
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    /// Steps that take about the same time each.
+    Steps(u64),
+    /// Seconds, each of them a step; `None`: the end is not a time.
+    Seconds(Option<u64>),
+}
+
+/// Progress of an experiment in steps that take about the same time each, or of a load in seconds.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -20,11 +40,51 @@ pub struct Progress {
 impl Progress {
     /// Progress of this many steps.
     pub fn new(steps: u64) -> Progress {
-        let bar = ProgressBar::new(steps);
-        let form = "{msg:<40!} {bar:30} {pos}/{len}, {eta} left";
+        Progress::of(Length::Steps(steps))
+    }
+
+    fn of(length: Length) -> Progress {
+        let (bar, form) = match length {
+            Length::Steps(steps) => (ProgressBar::new(steps), "{msg:<40!} {bar:30} {pos}/{len}, {eta} left"),
+            Length::Seconds(Some(seconds)) => {
+                (ProgressBar::new(seconds), "{msg:<40!} {bar:30} {pos}/{len} s, {eta} left")
+            }
+            Length::Seconds(None) => (ProgressBar::no_length(), "{msg:<40!} {pos} s"),
+        };
         bar.set_style(ProgressStyle::with_template(form).expect("the form is right"));
-        let lines = (!io::stderr().is_terminal()).then(|| Lines::begin(steps, EVERY, io::stderr()));
+        let lines = (!io::stderr().is_terminal()).then(|| Lines::begin(length, EVERY, io::stderr()));
         Progress { bar, lines }
+    }
+
+    /// Does `work`, and shows how many seconds have passed meanwhile: of `time`, if it takes that at most.
+    pub fn seconds<T>(what: &str, time: Option<Duration>, work: impl FnOnce() -> T) -> T {
+        let seconds = time.map(|time| time.as_secs_f64().ceil() as u64);
+        let progress = Progress::of(Length::Seconds(seconds));
+        progress.say(what);
+        progress.counting(SECOND, seconds.unwrap_or(u64::MAX), work)
+    }
+
+    /// Does `work`, and counts a step each time that `every` has passed meanwhile, `most` steps at most.
+    fn counting<T>(&self, every: Duration, most: u64, work: impl FnOnce() -> T) -> T {
+        let (end, ended) = mpsc::channel::<()>();
+        let count = move || {
+            let mut due = Instant::now();
+            for _ in 0..most {
+                due += every;
+                let wait = due.saturating_duration_since(Instant::now());
+                if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+                self.step();
+            }
+        };
+        thread::scope(|scope| {
+            // It is dropped when the work has ended, also by a panic, and then the thread ends, too.
+            let _end = end;
+            // Without a thread no steps are counted, and everything else works.
+            let _ = thread::Builder::new().name("seconds".to_owned()).spawn_scoped(scope, count);
+            work()
+        })
     }
 
     /// Sets the name of the present step.
@@ -38,10 +98,15 @@ impl Progress {
 
     /// Records that one step is done.
     pub fn step(&self) {
+        self.advance(1);
+    }
+
+    /// Records that further steps are done.
+    pub fn advance(&self, steps: u64) {
         if let Some(lines) = &self.lines {
-            lines.state().done += 1;
+            lines.state().done += steps;
         }
-        self.bar.inc(1);
+        self.bar.inc(steps);
     }
 }
 
@@ -80,7 +145,7 @@ impl Shared {
 
 impl Lines {
     /// Writes a line to `out` once in each interval `every`, until it is dropped. Errors of writes are ignored.
-    fn begin(steps: u64, every: Duration, mut out: impl Write + Send + 'static) -> Lines {
+    fn begin(length: Length, every: Duration, mut out: impl Write + Send + 'static) -> Lines {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
         let write = move || {
@@ -90,7 +155,7 @@ impl Lines {
             while !state.ended {
                 let now = Instant::now();
                 if now >= due {
-                    let text = line(&state, steps, now - began);
+                    let text = line(&state, length, now - began);
                     due = now + every;
                     drop(state);
                     let _ = out.write_all(text.as_bytes());
@@ -121,21 +186,25 @@ impl Drop for Lines {
     }
 }
 
-/// The progress after `elapsed`, and the time of the rest at the same speed.
-fn line(state: &State, steps: u64, elapsed: Duration) -> String {
-    let State { what, done, .. } = state;
-    let left = match done {
-        0 => "not known how long".to_owned(),
-        done => {
-            let rest = steps.saturating_sub(*done) as f64 / *done as f64;
-            let seconds = (elapsed.as_secs_f64() * rest).ceil();
-            match seconds {
-                seconds if seconds < 120.0 => format!("about {seconds:.0} s left"),
-                seconds => format!("about {:.0} min left", (seconds / 60.0).ceil()),
-            }
+/// The progress after `elapsed`, and the time of the rest: of steps at the same speed.
+fn line(state: &State, length: Length, elapsed: Duration) -> String {
+    let &State { ref what, done, .. } = state;
+    let (done, left_s) = match length {
+        Length::Steps(steps) => {
+            let rest = steps.saturating_sub(done) as f64 / done as f64;
+            (format!("{done}/{steps}"), (done > 0).then(|| (elapsed.as_secs_f64() * rest).ceil()))
         }
+        Length::Seconds(Some(seconds)) => {
+            (format!("{done}/{seconds} s"), Some(seconds.saturating_sub(done) as f64))
+        }
+        Length::Seconds(None) => (format!("{done} s"), None),
     };
-    format!("{done}/{steps}, {left}: {what}\n")
+    let left = match left_s {
+        None => "not known how long".to_owned(),
+        Some(seconds) if seconds < 120.0 => format!("about {seconds:.0} s left"),
+        Some(seconds) => format!("about {:.0} min left", (seconds / 60.0).ceil()),
+    };
+    format!("{done}, {left}: {what}\n")
 }
 
 #[cfg(test)]
@@ -161,7 +230,7 @@ mod tests {
     #[test]
     fn without_a_terminal_lines_say_how_far_it_is_until_it_ends() {
         let (send, lines) = mpsc::channel();
-        let progress = Lines::begin(9, Duration::from_millis(1), Sender(send));
+        let progress = Lines::begin(Length::Steps(9), Duration::from_millis(1), Sender(send));
         // Also while no step ends.
         assert!(lines.recv().unwrap().starts_with("0/9, not known how long: "));
         {
@@ -179,11 +248,50 @@ mod tests {
     #[test]
     fn the_time_left_is_that_of_the_steps_so_far() {
         let of = |done: u64, seconds: u64| {
-            line(&State { done, ..State::default() }, 60, Duration::from_secs(seconds))
+            line(&State { done, ..State::default() }, Length::Steps(60), Duration::from_secs(seconds))
         };
         assert_eq!(of(0, 10), "0/60, not known how long: \n");
         assert_eq!(of(20, 10), "20/60, about 20 s left: \n");
         assert_eq!(of(1, 10), "1/60, about 10 min left: \n");
         assert_eq!(of(60, 10), "60/60, about 0 s left: \n");
+    }
+
+    #[test]
+    fn the_time_left_of_seconds_is_the_rest_of_them() {
+        let of = |done: u64, seconds| {
+            let state = State { done, what: "load".to_owned(), ..State::default() };
+            line(&state, Length::Seconds(seconds), Duration::from_secs(done))
+        };
+        assert_eq!(of(0, Some(600)), "0/600 s, about 10 min left: load\n");
+        assert_eq!(of(480, Some(600)), "480/600 s, about 2 min left: load\n");
+        assert_eq!(of(481, Some(600)), "481/600 s, about 119 s left: load\n");
+        assert_eq!(of(600, Some(600)), "600/600 s, about 0 s left: load\n");
+        assert_eq!(of(30, None), "30 s, not known how long: load\n");
+    }
+
+    #[test]
+    fn seconds_are_counted_until_the_work_has_ended_or_they_are_all() {
+        let progress = Progress::of(Length::Seconds(Some(3)));
+        let at_least = |steps: u64| {
+            while progress.bar.position() < steps {
+                thread::yield_now();
+            }
+            steps
+        };
+        assert_eq!(progress.counting(Duration::from_nanos(1), 3, || at_least(3)), 3);
+        assert_eq!(progress.bar.position(), 3);
+        // Work that ends before the first step, and that ends by a panic.
+        let hour = Duration::from_secs(3600);
+        assert_eq!(progress.counting(hour, u64::MAX, || 7), 7);
+        let work = || progress.counting(hour, u64::MAX, || -> u64 { panic!("the work fails") });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
+        assert_eq!(progress.bar.position(), 3);
+    }
+
+    #[test]
+    fn work_of_more_than_two_minutes_is_long() {
+        assert_eq!((long(LONG - SECOND), long(LONG)), (None, None));
+        assert_eq!(long(LONG + Duration::from_millis(1)).as_deref(), Some("about 3 minutes"));
+        assert_eq!(long(5 * LONG).as_deref(), Some("about 10 minutes"));
     }
 }

@@ -15,6 +15,7 @@ use crate::dialog::{Agent, Dialog, Outcome, Step, Taken};
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::keys::{Chooser, Prefix};
+use crate::progress::Progress;
 use crate::results::number;
 use crate::tally::Tally;
 use crate::template::{Reply, Template, Turn, reply};
@@ -184,7 +185,8 @@ pub(super) fn run(
     if let Some(seconds) = args.warm_up {
         let now = Instant::now();
         dialog.agents_mut().for_each(|client| client.start(now, u64::MAX, false));
-        let outcome = dialog.run(Duration::from_secs_f64(seconds))?;
+        let time = Duration::from_secs_f64(seconds);
+        let outcome = Progress::seconds("warm-up", Some(time), || dialog.run(time))?;
         outcome.tallies.into_iter().for_each(|part| others.merge(part));
     }
     let windows =

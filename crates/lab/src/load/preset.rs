@@ -10,6 +10,7 @@
 //! | `ycsb-e` | 95 % scans of keys in their order, 5 % inserts: in RESP alone, by a sorted set, see `scan` |
 //! | `ycsb-f` | half reads, half read-modify-writes: here with a token, so that none is lost |
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -27,6 +28,7 @@ use crate::error::Error;
 use crate::experiment::Checks;
 use crate::generator::gap;
 use crate::keys::{Keyspace, Prefix};
+use crate::progress::Progress;
 use crate::replay::{DUE_TOGETHER, Replay, Replayed, Source};
 use crate::results::number;
 use crate::sizes::Sizes;
@@ -42,6 +44,8 @@ const RECORD_BYTES: usize = 1000;
 const INSERTS: f64 = 0.05;
 /// Records that are stored beforehand are sent in groups of this size.
 const FILL_TOGETHER: usize = 64;
+/// The progress of storing them is shown in groups of this size.
+const FILL_SHOWN: u32 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Preset {
@@ -79,8 +83,8 @@ struct Latest {
     keyspace: Keyspace,
     /// Number of the next key that is inserted.
     next: u32,
-    /// The client only inserts, up to this number.
-    fills: Option<u32>,
+    /// The client only inserts, up to this number, and shows it.
+    fills: Option<(u32, Arc<Progress>)>,
     zipf: Zipf<f64>,
     rng: StdRng,
     /// Requests a second, if a clock decides.
@@ -115,8 +119,13 @@ impl Latest {
 
 impl Source for Latest {
     fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error> {
-        if self.fills.is_some_and(|end| self.next >= end) {
-            return Ok(None);
+        if let Some((end, progress)) = &self.fills {
+            if self.next >= *end {
+                return Ok(None);
+            }
+            if self.next.is_multiple_of(FILL_SHOWN) {
+                progress.advance(u64::from(FILL_SHOWN.min(end - self.next)));
+            }
         }
         let inserts = self.fills.is_some() || self.rng.random::<f64>() < INSERTS;
         let op = if inserts {
@@ -157,7 +166,9 @@ pub(super) fn latest(
         shares_cores: !shared_cores(control, &args.placement(cores)).is_empty(),
         sizes: Sizes::Fixed(RECORD_BYTES),
     };
-    let source = Latest { fills: Some(keyspace.count), ..Latest::new(args, keyspace) };
+    let progress = Arc::new(Progress::new(keyspace.count.into()));
+    progress.say("storing records");
+    let source = Latest { fills: Some((keyspace.count, progress)), ..Latest::new(args, keyspace) };
     let filled = filling.run(endpoint, source, cores)?.tally;
     if filled.stored != u64::from(keyspace.count) {
         let why = filled.first_refused.unwrap_or_else(|| format!("{} stored", filled.stored));

@@ -12,6 +12,7 @@
 //! Inserted records have higher numbers, a range of its own for each client.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use larder_protocol::client::{Malformed, Protocol, command};
@@ -30,6 +31,7 @@ use crate::error::Error;
 use crate::experiment::Checks;
 use crate::fill::READ_BACK_MAX;
 use crate::keys::{Choice, Chooser, Keyspace, Prefix};
+use crate::progress::Progress;
 use crate::results::number;
 use crate::tally::Tally;
 use crate::template::{Reply, reply};
@@ -67,8 +69,8 @@ enum Asked {
 /// A client's task.
 #[derive(Debug)]
 enum Work {
-    /// Stores records of these numbers.
-    Fill(std::ops::Range<u32>),
+    /// Stores records of these numbers, and shows how many are sent.
+    Fill(std::ops::Range<u32>, Arc<Progress>),
     /// Scans and inserts.
     Mix(Box<Pace>),
     /// Reads these records once.
@@ -278,13 +280,14 @@ impl Agent for Client {
             return Step::Request;
         }
         match &mut self.work {
-            Work::Fill(left) => {
+            Work::Fill(left, progress) => {
                 let from = left.start;
                 let records = FILL_TOGETHER.min(left.end - from);
                 if records == 0 {
                     return Step::Done;
                 }
                 left.start += records;
+                progress.advance(records.into());
                 (from..from + records).for_each(|id| self.store(out, id));
                 self.asked = Asked::Stored { records, replies: 2 * records };
             }
@@ -363,8 +366,13 @@ pub(super) fn run(
         Ok::<_, Error>(dialog)
     };
     let part = |number: u32| (u64::from(keyspace.count) * u64::from(number) / u64::from(clients)) as u32;
-    let parts = (0..clients).map(|number| Work::Fill(part(number)..part(number + 1)));
-    let filled = counted(dialog(parts.collect(), cores)?.run(FILL_MAX)?, cores.len());
+    let progress = Arc::new(Progress::new(keyspace.count.into()));
+    progress.say("storing records");
+    let parts = (0..clients)
+        .map(|number| Work::Fill(part(number)..part(number + 1), Arc::clone(&progress)))
+        .collect();
+    let filled = counted(dialog(parts, cores)?.run(FILL_MAX)?, cores.len());
+    drop(progress);
     if filled.stored != u64::from(keyspace.count) {
         let why = filled.first_wrong.unwrap_or_else(|| format!("{} stored", filled.stored));
         return Err(Error::NotValid(format!("fill: of {} records: {why}", keyspace.count)));

@@ -15,6 +15,7 @@ use crate::experiment::Checks;
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
+use crate::progress::Progress;
 use crate::results::number;
 use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
@@ -67,7 +68,9 @@ pub(super) fn run(
         eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
     }
     if fills {
-        fill::prepare(endpoint, &workload, cores)?;
+        let progress = Progress::new(fill::writes(&workload));
+        progress.say("storing keys");
+        fill::prepare_telling(endpoint, &workload, cores, |stored| progress.advance(stored))?;
     }
     let books = Books::open(control).ok().filter(Books::counts);
     let mut load = Load::connect(endpoint, &workload, workload.scripts(args.seed), cores)?;
@@ -78,8 +81,10 @@ pub(super) fn run(
     };
     let mut others = Tally::default();
     if let Some(seconds) = args.warm_up {
+        let time = Duration::from_secs_f64(seconds);
         // Other random times than those of the counted part.
-        others.merge(args.go(&mut load, check, Duration::from_secs_f64(seconds), !args.seed)?);
+        let warm_up = || args.go(&mut load, check, time, !args.seed);
+        others.merge(Progress::seconds("warm-up", Some(time), warm_up)?);
     }
     if let Some(requests) = args.requests {
         load.limit(requests.div_ceil(workload.pipeline as u64));

@@ -1,9 +1,10 @@
 //! `larder lab load`: what it writes, when it ends, and where it runs.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use larder_lab::results::Run;
@@ -210,4 +211,18 @@ fn a_load_of_requests_ends_with_its_seconds_too() {
     let seconds: f64 = after.split(' ').next().unwrap().parse().unwrap();
     // The last replies may be late.
     assert!(requests < 1_000_000_000 && seconds >= 0.19, "{said}");
+}
+
+#[test]
+fn a_load_of_more_than_two_minutes_says_so_before_it_begins() {
+    let server = serve(Model::default());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["lab", "load", "--verb", "miss", "--seconds", "90", "--warm-up", "31", "--target"]);
+    command.arg(format!("a=memcached://{server}")).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut load = command.spawn().unwrap();
+    let mut first = String::new();
+    let read = BufReader::new(load.stderr.take().unwrap()).read_line(&mut first);
+    load.kill().unwrap();
+    load.wait().unwrap();
+    assert_eq!((read.unwrap(), first.as_str()), (first.len(), "warm-up and load take about 3 minutes\n"));
 }
