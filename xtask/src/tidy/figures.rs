@@ -1,8 +1,9 @@
 //! Figures of documents: each paragraph and each table with a figure has a line in docs/figures.md with its source.
 //!
 //! A line has words of the paragraph, and the source: a command that prints such figures, a file that fixes them or tests
-//! them, or `beside it`, where the command stands in the same section of the document. The check complains of figures without
-//! a source, of lines whose words are in no document, and of files that do not exist.
+//! them, or `beside it` and a day, where the command stands in the same section of the document. The check complains of figures
+//! without a source, of lines whose words are in no document, of files that do not exist, and of commands with `--quick` or
+//! fewer rounds than an interval takes, unless the line has a reason behind `few rounds:`.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -25,12 +26,16 @@ const DOCUMENTS: &[&str] = &[
     "docs/security.md",
 ];
 /// Units: a number with one of these behind it is a figure.
-const UNITS: &[&str] = &["µs", "ns", "ms", "%", "×", "/s", "times"];
+const UNITS: &[&str] = &["µs", "ns", "ms", "%", "×", "/s", "times", "B", "KiB", "MiB"];
 /// Beginnings of commands that print figures.
 const COMMANDS: &[&str] =
     &["larder lab ", "larder top", "cargo xtask ", "cargo bench ", "cargo run ", "go test "];
-/// A source that stands in the document.
+/// A source that stands in the document; behind it is the day of its figures.
 const BESIDE: &str = "beside it";
+/// What stands in front of the reason for which figures need no full run.
+const FEW: &str = "few rounds:";
+/// Rounds that an interval of the lab takes.
+const ROUNDS_MIN: u32 = 6;
 
 /// A line of the list.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,18 +147,76 @@ fn has_figure(text: &str) -> bool {
 
 /// What is wrong with the source of a paragraph in this section; `None` if nothing is.
 fn wrong(from: &str, section: &str) -> Option<String> {
-    if from.starts_with(BESIDE) {
-        let stands = COMMANDS.iter().any(|command| section.contains(command));
-        return (!stands).then(|| "no command stands beside it".to_owned());
-    }
-    let named: Vec<&str> = from.split('`').skip(1).step_by(2).collect();
-    if named.is_empty() {
-        return Some(format!("“{from}” names no command and no file"));
-    }
-    let is_wrong = |name: &&str| {
-        !COMMANDS.iter().any(|command| name.starts_with(command)) && !root().join(name).exists()
+    let (source, reason) = match from.split_once(FEW) {
+        Some((source, reason)) => (source, Some(reason.trim())),
+        None => (from, None),
     };
-    named.into_iter().find(is_wrong).map(|name| format!("{name} is no command and no file"))
+    let named: Vec<&str> = source.split('`').skip(1).step_by(2).collect();
+    let is_wrong = |name: &&str| !is_command(name) && !root().join(name).exists();
+    if let Some(name) = named.iter().copied().find(is_wrong) {
+        return Some(format!("{name} is no command and no file"));
+    }
+    let commands = if source.starts_with(BESIDE) {
+        if !has_day(source) {
+            return Some(format!("“{BESIDE}” has no day behind it, such as 2026-11-30"));
+        }
+        commands(section)
+    } else if named.is_empty() {
+        return Some(format!("“{source}” names no command and no file"));
+    } else {
+        named.into_iter().filter(|name| is_command(name)).map(str::to_owned).collect()
+    };
+    if commands.is_empty() && source.starts_with(BESIDE) {
+        return Some("no command stands beside it".to_owned());
+    }
+    match (commands.into_iter().find(|command| is_short(command)), reason) {
+        (None, None) => None,
+        (None, Some(_)) => Some(format!("“{FEW}”, but no command has fewer than {ROUNDS_MIN}")),
+        (Some(_), Some(reason)) if !reason.is_empty() => None,
+        (Some(short), None | Some(_)) => {
+            Some(format!("{short} is no full run of {ROUNDS_MIN} rounds, and “{FEW}” has no reason for it"))
+        }
+    }
+}
+
+fn is_command(text: &str) -> bool {
+    COMMANDS.iter().any(|command| text.starts_with(command))
+}
+
+/// True if a text has a day: 2026-11-30.
+fn has_day(text: &str) -> bool {
+    let mut words = text.split(|letter: char| !letter.is_ascii_digit() && letter != '-');
+    words.any(|word| word.split('-').map(str::len).eq([4, 2, 2]))
+}
+
+/// The commands that print figures in a section: those of its blocks of code and those within its sentences.
+fn commands(section: &str) -> Vec<String> {
+    let (mut all, mut prose, mut fenced) = (Vec::new(), String::new(), false);
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A command may go on in the next line.
+    for line in section.replace("\\\n", " ").lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        if fenced && !is_fence {
+            let code = line.split_once(" #").map_or(line, |(code, _)| code);
+            all.push(squeezed(code.strip_prefix("$ ").unwrap_or(code)));
+        } else if !is_fence {
+            prose.push_str(line);
+            prose.push(' ');
+        }
+    }
+    all.extend(prose.split('`').skip(1).step_by(2).map(squeezed));
+    all.retain(|text| is_command(text));
+    all
+}
+
+/// True if a command asks for a first look, or for fewer rounds than an interval takes.
+fn is_short(command: &str) -> bool {
+    let words: Vec<&str> = command.split([' ', '=']).collect();
+    let few = |pair: &[&str]| {
+        pair[0] == "--rounds" && pair[1].parse::<u32>().is_ok_and(|rounds| rounds < ROUNDS_MIN)
+    };
+    words.contains(&"--quick") || words.windows(2).any(few)
 }
 
 #[cfg(test)]
@@ -162,11 +225,21 @@ mod tests {
 
     #[test]
     fn a_figure_is_a_number_with_a_unit() {
-        for text in ["5.07 µs", "0.25×", "in 11,837/s.", "(3 %)", "4 times as much", "5 ms, or", "| 2 ns |"]
-        {
+        for text in [
+            "5.07 µs",
+            "0.25×",
+            "in 11,837/s.",
+            "(3 %)",
+            "4 times as much",
+            "5 ms, or",
+            "| 2 ns |",
+            "64 B",
+            "16 KiB each",
+            "1 MiB.",
+        ] {
             assert!(has_figure(text), "{text}");
         }
-        for text in ["5 callers", "16 msec", "64 B", "at times", "1,024 keys", "% of 7"] {
+        for text in ["5 callers", "16 msec", "64 Bytes", "64 MB", "at times", "1,024 keys", "% of 7", "B 2"] {
             assert!(!has_figure(text), "{text}");
         }
     }
@@ -189,12 +262,69 @@ mod tests {
         let row = Row { line: 7, document: "docs/a.md", words: "takes 3", from: "`larder lab cas`" };
         assert_eq!(rows(list), [row]);
         let beside = "## Two\n```\nlarder lab cas\n```\n";
-        for from in ["beside it, 2026", "`larder lab cas`", "`xtask/src/main.rs`, by `cargo bench -p x`"] {
+        for from in
+            ["beside it, 2026-11-30", "`larder lab cas`", "`xtask/src/main.rs`, by `cargo bench -p x`"]
+        {
             assert_eq!(wrong(from, beside), None, "{from}");
         }
-        assert_eq!(wrong("beside it", "## Three\n").as_deref(), Some("no command stands beside it"));
+        let none = wrong("beside it, 2026-11-30", "## Three\n");
+        assert_eq!(none.as_deref(), Some("no command stands beside it"));
         assert_eq!(wrong("a guess", beside).as_deref(), Some("“a guess” names no command and no file"));
         let gone = wrong("`xtask/src/gone.rs`", beside);
         assert_eq!(gone.as_deref(), Some("xtask/src/gone.rs is no command and no file"));
+    }
+
+    #[test]
+    fn what_stands_beside_has_a_day() {
+        let beside = "## Two\n```\nlarder lab cas\n```\n";
+        for from in ["beside it, 2026-11-30", "beside it: of one machine, 2026-11-30, and more"] {
+            assert_eq!(wrong(from, beside), None, "{from}");
+        }
+        for from in ["beside it", "beside it, 2026", "beside it, 2026-11", "beside it, 30-11-2026"] {
+            let why = "“beside it” has no day behind it, such as 2026-11-30";
+            assert_eq!(wrong(from, beside).as_deref(), Some(why), "{from}");
+        }
+        let gone = wrong("beside it, 2026-11-30, and `xtask/src/gone.rs`", beside);
+        assert_eq!(gone.as_deref(), Some("xtask/src/gone.rs is no command and no file"));
+    }
+
+    #[test]
+    fn commands_are_found_in_blocks_and_in_sentences() {
+        let section = "## Two\nRun `larder lab\nmemory`, not `larder serve`:\n```\n$ larder top\nlarder lab cas \\\n    --rounds 6  \
+                       # 5 ms\nseven `larder lab zipf`\n```\n`cargo bench -p a`\n";
+        let found = ["larder top", "larder lab cas --rounds 6", "larder lab memory", "cargo bench -p a"];
+        assert_eq!(commands(section), found);
+    }
+
+    #[test]
+    fn a_figure_takes_a_full_run_or_a_reason() {
+        let name = |options: &str| format!("larder lab cas {options} --json x");
+        for options in ["", "--rounds 6", "--rounds=7", "--full", "--rounds N"] {
+            let (command, beside) = (format!("`{}`", name(options)), "beside it, 2026-11-30");
+            let section = format!("By {command}:\n");
+            assert_eq!([wrong(&command, ""), wrong(beside, &section)], [None, None], "{options}");
+            for from in [format!("{command}; few rounds: since"), format!("{beside}; few rounds: since")] {
+                let why = "“few rounds:”, but no command has fewer than 6";
+                assert_eq!(wrong(&from, &section).as_deref(), Some(why), "{from}");
+            }
+        }
+        for options in ["--rounds 5", "--rounds=1", "--rounds 6 --quick"] {
+            let command = name(options);
+            let section = format!("```\nlarder lab zipf\n{command}\n```\n");
+            let why = format!("{command} is no full run of 6 rounds, and “few rounds:” has no reason for it");
+            for from in [format!("`{command}`, 2026-11-30"), "beside it, 2026-11-30".to_owned()] {
+                for reason in ["", "; few rounds:", "; few rounds: "] {
+                    let from = from.clone() + reason;
+                    assert_eq!(wrong(&from, &section).as_ref(), Some(&why), "{from}");
+                }
+                assert_eq!(wrong(&(from + "; few rounds: it is counted"), &section), None);
+            }
+        }
+    }
+
+    #[test]
+    fn an_interval_of_the_lab_takes_as_many_rounds_as_a_figure() {
+        let stats = fs::read_to_string(root().join("crates/lab/src/stats.rs")).unwrap();
+        assert!(stats.contains(&format!("pub const ROUNDS_MIN: usize = {ROUNDS_MIN};")));
     }
 }
