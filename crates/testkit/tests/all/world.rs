@@ -3,8 +3,9 @@
 //!
 //! - [`world`], [`run`]: the order of actions, a world's beginning and end, and its required results;
 //! - [`plan`], [`scene`]: what a seed decides; what all actors share;
-//! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
-//! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: its requests and what it receives;
+//! - [`door`], [`server`]: the entrance, and the server's actors; the network is `larder_eventloop::sim`;
+//! - [`client`], [`line`], [`wire`]: a client and its connection, plain or by TLS;
+//! - [`asking`], [`admin`], [`listener`]: its requests and what it receives;
 //! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` this many seeds from it on. More: docs/internals/world.md.
@@ -29,8 +30,10 @@ mod queues;
 mod random;
 mod run;
 mod scene;
+mod server;
 mod shared;
 mod simulation;
+mod wire;
 
 use larder_testkit::PATIENCE;
 use std::sync::Arc;
@@ -72,6 +75,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     watch(&at, &pulse);
     let (mut replies, mut moves, mut pops, mut shared) = (0, 0, 0, 0);
     let (mut shared_pops, mut deliveries) = (0, 0);
+    let (mut tls, mut resumed) = (0, 0);
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
@@ -83,6 +87,8 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
                 shared += outcome.shared;
                 shared_pops += outcome.shared_pops;
                 deliveries += outcome.deliveries;
+                tls += outcome.tls;
+                resumed += outcome.resumed;
             }
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
@@ -92,7 +98,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
         }
         println!(
             "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared \
-             ({shared_pops} pops, {deliveries} deliveries)",
+             ({shared_pops} pops, {deliveries} deliveries), {tls} by TLS ({resumed} resumed)",
             began.elapsed()
         );
     }
@@ -103,12 +109,14 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     assert!(runs < RUNS || shared > runs, "{shared} answers about shared collections in {runs} worlds");
     let told = "numbers were popped from shared lists and entries of a shared stream delivered";
     assert!(runs < RUNS || shared_pops.min(deliveries) > 0, "{shared_pops} and {deliveries}: {told}");
+    let told = "connections by TLS had replies, and of these such that resumed a session";
+    assert!(runs < RUNS || tls > runs && resumed > runs / 4, "{tls} and {resumed}: {told}");
 }
 
 #[test]
 fn a_seed_replays_to_the_last_event() {
     let pulse = Arc::new(AtomicU64::new(0));
-    // The first world moves money by scripts, some of which are killed.
+    // The first world moves money by scripts, some of which are killed; the others speak TLS.
     for seed in [1, 3, 4] {
         let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
         assert_eq!(one, other, "seed {seed}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_eventloop::sim::Peer;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedProtocolVersion};
 
 /// The name in all certificates.
 const NAME: &str = "larder.test";
@@ -21,13 +21,28 @@ pub struct Identity {
 
 impl Identity {
     pub fn new() -> Identity {
-        static MADE: AtomicU64 = AtomicU64::new(0);
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
+        Identity::written(&made.cert.pem(), &made.signing_key.serialize_pem())
+    }
+
+    /// An identity whose certificate and signatures have the same lengths in each run. So have handshakes by it, and a simulated
+    /// network cuts them alike.
+    pub fn of_known_length() -> Identity {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+        let mut params = rcgen::CertificateParams::new([NAME.to_owned()]).expect("a name");
+        // By default it is a digest of the key, which may begin with zeros.
+        params.serial_number = Some(rcgen::SerialNumber::from(1_u64));
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Identity::written(&certificate.pem(), &key.serialize_pem())
+    }
+
+    fn written(chain: &str, key: &str) -> Identity {
+        static MADE: AtomicU64 = AtomicU64::new(0);
         let name = format!("larder-tls-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let at = |end: &str| std::env::temp_dir().join(format!("{name}.{end}"));
         let identity = Identity { chain: at("crt"), key: at("key") };
-        std::fs::write(&identity.chain, made.cert.pem()).expect("a file of our own");
-        std::fs::write(&identity.key, made.signing_key.serialize_pem()).expect("a file of our own");
+        std::fs::write(&identity.chain, chain).expect("a file of our own");
+        std::fs::write(&identity.key, key).expect("a file of our own");
         identity
     }
 
@@ -60,13 +75,22 @@ impl Drop for Identity {
 
 /// The configuration of a client that trusts this server alone, and shows its own certificate if it has one.
 pub fn trusting(server: &Identity, own: Option<&Identity>) -> Arc<ClientConfig> {
+    speaking(rustls::DEFAULT_VERSIONS, server, own)
+}
+
+/// The same of a client that speaks these versions.
+pub fn speaking(
+    versions: &[&'static SupportedProtocolVersion],
+    server: &Identity,
+    own: Option<&Identity>,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in server.certificates() {
         roots.add(certificate).expect("it is one");
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .expect("there are versions")
         .with_root_certificates(roots);
     Arc::new(match own {
@@ -85,6 +109,7 @@ pub fn connection(config: &Arc<ClientConfig>) -> ClientConnection {
 }
 
 /// A client over the simulated network.
+#[derive(Debug)]
 pub struct Client {
     pub peer: Peer,
     tls: ClientConnection,
@@ -106,6 +131,22 @@ impl Client {
         self.tls.writer().write_all(bytes).expect("there is no limit");
     }
 
+    /// The handshake is complete, as this side sees it.
+    pub fn is_open(&self) -> bool {
+        !self.tls.is_handshaking()
+    }
+
+    /// The handshake resumed a session.
+    pub fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Sends the records that it has to send.
+    pub fn flush(&mut self) {
+        let records = self.records();
+        self.peer.send(&records);
+    }
+
     /// Sends close_notify.
     pub fn end(&mut self) {
         self.tls.send_close_notify();
@@ -124,6 +165,11 @@ impl Client {
     pub fn step(&mut self, bytes_max: usize) -> usize {
         let records = self.records();
         self.peer.send(&records);
+        self.receive(bytes_max) + records.len()
+    }
+
+    /// Receives at most `bytes_max`; returns how many bytes it received.
+    pub fn receive(&mut self, bytes_max: usize) -> usize {
         let came = self.peer.read(bytes_max);
         let mut left = &came[..];
         while !left.is_empty() && self.error.is_none() {
@@ -138,6 +184,6 @@ impl Client {
                 Err(error) => self.error = Some(error),
             }
         }
-        came.len() + records.len()
+        came.len()
     }
 }

@@ -93,6 +93,9 @@ pub struct Books {
     pub closed: u64,
     /// Replies, for the record.
     pub replies: u64,
+    /// Connections by TLS on which replies came, and those of them that resumed a session.
+    pub tls: u64,
+    pub resumed: u64,
 }
 
 /// The name of a shared counter.

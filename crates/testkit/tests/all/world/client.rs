@@ -9,6 +9,7 @@ use crate::world::model::{Doubts, Key, State};
 use crate::world::part::{Contest, Dialect, Part};
 use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
+use crate::world::wire::Wire;
 
 /// The role of a client.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl Client {
             return Ok(());
         };
         let reads = scene.now() >= line.rests_until && line.ending != Ending::Reset;
-        if line.peer.closed() {
+        if line.wire.peer().closed() {
             line.receive(scene, true);
             self.line = Some(line);
             self.judge(scene)?;
@@ -128,7 +129,7 @@ impl Client {
         // Before the server has received it; most often where it begins a value in front of which replies are held.
         let rarely = if sent > RECEIVE_BYTES { 6 } else { 50 };
         if sent > 0 && owner && scene.plan.resets && !scene.stopping && scene.random.one_in(rarely) {
-            line.peer.reset();
+            line.wire.peer().reset();
             line.ending = Ending::Reset;
             scene.note(&format!("{} resets behind what it has sent", self.name));
         }
@@ -161,10 +162,11 @@ impl Client {
 
     fn connect(&mut self, scene: &mut Scene) {
         let listener = usize::from(self.dialect.is_resp() && scene.random.one_in(2));
-        let (peer, address) = scene.door.connect(listener);
-        scene.note(&format!("{} connects from {address}", self.name));
+        let (wire, address) = Wire::connect(scene, listener);
+        let by = if wire.is_tls() { ", by TLS" } else { "" };
+        scene.note(&format!("{} connects from {address}{by}", self.name));
         scene.connected.push(address);
-        self.line = Some(Line::new(scene, peer, address));
+        self.line = Some(Line::new(scene, wire, address));
         self.greet(scene);
     }
 
@@ -172,11 +174,11 @@ impl Client {
     fn trouble(&mut self, scene: &mut Scene) {
         let line = self.line.as_mut().expect("it is connected");
         if scene.random.one_in(50) {
-            line.peer.narrow(scene.plan.value_max);
+            line.wire.peer().narrow(scene.plan.value_max);
         }
         if line.ending == Ending::Reset && scene.random.one_in(20) {
             // The client may have received all its replies.
-            line.peer.reset();
+            line.wire.peer().reset();
         }
         if line.ending != Ending::None || matches!(self.role, Role::Admin) {
             return;
@@ -186,26 +188,26 @@ impl Client {
             scene.note(&format!("{} reads nothing until {}", self.name, line.rests_until));
         }
         if scene.random.one_in(300) {
-            line.peer.narrow(scene.random.of(&[1, 100, 5000, 300_000]));
+            line.wire.peer().narrow(scene.random.of(&[1, 100, 5000, 300_000]));
         }
         if !scene.plan.resets || scene.stopping {
             return;
         }
         match scene.random.below(1200) {
             0 => {
-                line.peer.reset();
+                line.wire.peer().reset();
                 line.ending = Ending::Reset;
                 scene.note(&format!("{} resets", self.name));
             }
             1..4 => {
                 let bytes = scene.random.of(&[1, 10, 100, 1000, 30_000]);
                 let bytes = scene.random.below(bytes) + 1;
-                line.peer.reset_after(bytes);
+                line.wire.peer().reset_after(bytes);
                 line.ending = Ending::Reset;
                 scene.note(&format!("{} will reset after {bytes} more bytes", self.name));
             }
             4 if line.has_sent() && matches!(self.role, Role::Owner) => {
-                line.peer.end();
+                line.wire.end();
                 line.ending = Ending::Ended;
                 scene.note(&format!("{} sends no more", self.name));
             }
@@ -229,7 +231,8 @@ impl Client {
         scene.connected.retain(|address| *address != line.address);
         scene.note(&format!("{} is closed", self.name));
         if !fine && scene.stopping {
-            if !answered {
+            // A connection whose handshake a server has not seen the end of is closed at once.
+            if !answered && line.is_begun() {
                 let text = &line.requests.front().expect("some are not").text;
                 return Err(format!("{}: the server stops and leaves {text} without an answer", self.name));
             }

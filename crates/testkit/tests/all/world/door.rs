@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_eventloop::Millis;
 use larder_eventloop::sim::{Due, Network, Peer, SimStream, Time};
 use larder_eventloop::socket::Address;
+use larder_eventloop::{Millis, Stream};
 use larder_server::{Entrance, Heard, Hub};
 
 /// Listeners: one where the first byte decides the protocol, one for RESP.
@@ -65,14 +65,30 @@ struct State {
     wrong: Option<String>,
 }
 
-/// The entrance, as the acceptor and as the world see it.
+/// The entrance, as the world sees it.
 #[derive(Clone, Debug)]
 pub struct Door {
     hub: Arc<Hub>,
     network: Network,
     time: Time,
     state: Rc<RefCell<State>>,
+}
+
+/// Makes of a connection of a listener what workers take over.
+pub type Begin<S> = Box<dyn Fn(usize, SimStream) -> io::Result<S>>;
+
+/// The entrance, as the acceptor sees it.
+pub struct Entry<S> {
+    door: Door,
+    begin: Begin<S>,
     heard: Vec<Heard>,
+}
+
+impl<S> Entry<S> {
+    /// The acceptor's side of an entrance.
+    pub fn new(door: Door, begin: Begin<S>) -> Entry<S> {
+        Entry { door, begin, heard: Vec::new() }
+    }
 }
 
 impl Door {
@@ -89,7 +105,7 @@ impl Door {
             gone: Vec::new(),
             wrong: None,
         };
-        Door { hub, network, time, state: Rc::new(RefCell::new(state)), heard: Vec::new() }
+        Door { hub, network, time, state: Rc::new(RefCell::new(state)) }
     }
 
     /// A client connects to a listener: its end of the connection, and its address, which no other has.
@@ -156,19 +172,20 @@ impl Door {
     }
 }
 
-impl Entrance for Door {
+impl<S: Stream> Entrance for Entry<S> {
     type Incoming = SimStream;
-    type Stream = SimStream;
+    type Stream = S;
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.heard = self.hears();
-        if self.hub.waker.drain() {
-            self.hub.waker.wake();
+        let door = &self.door;
+        self.heard = door.hears();
+        if door.hub.waker.drain() {
+            door.hub.waker.wake();
             self.heard.push(Heard::Woken);
         }
-        let now = self.time.now();
+        let now = door.time.now();
         let asleep = timeout.map(|timeout| now + timeout.as_millis() as Millis);
-        self.state.borrow_mut().until = if self.heard.is_empty() { asleep } else { Some(now) };
+        door.state.borrow_mut().until = if self.heard.is_empty() { asleep } else { Some(now) };
         Ok(self.heard.len())
     }
 
@@ -177,17 +194,17 @@ impl Entrance for Door {
     }
 
     fn now(&self) -> Millis {
-        self.time.now()
+        self.door.time.now()
     }
 
     fn watch(&mut self, listener: usize, connections: bool) -> io::Result<()> {
-        self.state.borrow_mut().watched[listener] = connections;
+        self.door.state.borrow_mut().watched[listener] = connections;
         Ok(())
     }
 
     fn accept(&mut self, listener: usize) -> io::Result<(SimStream, Address)> {
-        let now = self.time.now();
-        let state = &mut *self.state.borrow_mut();
+        let now = self.door.time.now();
+        let state = &mut *self.door.state.borrow_mut();
         match state.refusal {
             Some((Refusal::Gone, until)) if now < until => {
                 state.refusal = None;
@@ -213,7 +230,7 @@ impl Entrance for Door {
         }
     }
 
-    fn begin(&mut self, _: usize, stream: SimStream) -> io::Result<SimStream> {
-        Ok(stream)
+    fn begin(&mut self, listener: usize, stream: SimStream) -> io::Result<S> {
+        (self.begin)(listener, stream)
     }
 }

@@ -22,7 +22,10 @@ impl Client {
     /// Compares the received bytes with the right replies.
     pub fn judge(&mut self, scene: &mut Scene) -> Result<(), String> {
         let mut line = self.line.take().expect("it is connected");
-        let judged = self.judge_line(scene, &mut line);
+        let judged = match line.wire.wrong() {
+            Some(wrong) => Err(format!("{}: {wrong}, {}", self.name, line.shown())),
+            None => self.judge_line(scene, &mut line),
+        };
         self.line = Some(line);
         judged
     }

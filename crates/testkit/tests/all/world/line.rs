@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use larder_eventloop::Millis;
-use larder_eventloop::sim::Peer;
 
 use crate::world::asking::Asking;
 use crate::world::part::Part;
 use crate::world::scene::Scene;
+use crate::world::wire::{Received, Wire};
 
 /// A request, or several that only make sense together.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub enum Ending {
 /// A connection.
 #[derive(Debug)]
 pub struct Line {
-    pub peer: Peer,
+    pub wire: Wire,
     pub address: SocketAddr,
     unsent: VecDeque<u8>,
     /// Bytes of all requests, and how many of them were sent.
@@ -60,16 +60,19 @@ pub struct Line {
     /// When any bytes last moved, in fair time; and how many had moved by then.
     moved_us: u64,
     seen: (u64, usize, u64),
+    /// Bytes that have come by the network.
     received: u64,
+    /// Bytes have come that the server sends behind the handshake, if there is one.
+    heard: bool,
 }
 
 /// A client that reads and has sent its request waits no longer than this without bytes that move.
 const PATIENCE_US: u64 = 1_000_000;
 
 impl Line {
-    pub fn new(scene: &Scene, peer: Peer, address: SocketAddr) -> Line {
+    pub fn new(scene: &Scene, wire: Wire, address: SocketAddr) -> Line {
         Line {
-            peer,
+            wire,
             address,
             unsent: VecDeque::new(),
             asked: 0,
@@ -82,21 +85,23 @@ impl Line {
             moved_us: scene.fair_us,
             seen: (0, 0, 0),
             received: 0,
+            heard: false,
         }
     }
 
     /// The connection's state, for messages.
     pub fn shown(&self) -> String {
         format!(
-            "from {}, {} requests open, of {} bytes {} sent and {} not taken, {} received, {:?}, closed {}",
+            "from {}, {} requests open, of {} bytes {} sent and {} not taken, {} received, {:?}, closed {}, open {}",
             self.address,
             self.requests.len(),
             self.asked,
             self.sent,
-            self.peer.untaken(),
+            self.wire.peer().untaken(),
             self.received,
             self.ending,
-            self.peer.closed()
+            self.wire.peer().closed(),
+            self.wire.is_open()
         )
     }
 
@@ -109,9 +114,14 @@ impl Line {
         self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text });
     }
 
-    /// Sends a part of the queued bytes; returns its length.
+    /// Sends a part of the queued bytes, or of the handshake before them; returns the part's length, 0 for the handshake's.
     pub fn send(&mut self, scene: &mut Scene) -> usize {
-        if self.unsent.is_empty() || self.ending == Ending::Ended || scene.stopping {
+        if self.ending == Ending::None {
+            self.wire.flush();
+        }
+        // Before that nothing is sent: what is not sent was not done.
+        let is_ready = !self.unsent.is_empty() && self.wire.is_open();
+        if !is_ready || self.ending == Ending::Ended || scene.stopping {
             return 0;
         }
         let all = self.unsent.len();
@@ -122,7 +132,7 @@ impl Line {
             _ => all.min(1 + scene.random.index(70_000)),
         };
         let piece: Vec<u8> = self.unsent.drain(..bytes).collect();
-        self.peer.send(&piece);
+        self.wire.send(&piece);
         self.sent += bytes as u64;
         bytes
     }
@@ -144,9 +154,19 @@ impl Line {
             4 => 1 + scene.random.index(100),
             _ => 1 + scene.random.index(70_000),
         };
-        let piece = self.peer.read(if all { usize::MAX } else { bytes });
-        self.received += piece.len() as u64;
-        self.input.extend(piece);
+        let Received { moved, plain } = self.wire.receive(if all { usize::MAX } else { bytes });
+        if !self.heard && !plain.is_empty() {
+            self.heard = true;
+            scene.books.tls += u64::from(self.wire.is_tls());
+            scene.books.resumed += u64::from(self.wire.is_resumed());
+        }
+        self.received += moved;
+        self.input.extend(plain);
+    }
+
+    /// The server has surely begun to answer requests: its side of a handshake is complete.
+    pub fn is_begun(&self) -> bool {
+        self.heard || !self.wire.is_tls()
     }
 
     /// The received bytes that are not checked yet.
@@ -163,11 +183,12 @@ impl Line {
         }
     }
 
-    /// True if the client reads and waits too long for a reply to a request that it has sent, while no bytes move.
+    /// True if the client reads and waits too long for the end of a handshake, or for a reply to a request that it has sent, while
+    /// no bytes move.
     pub fn waits_too_long(&mut self, scene: &Scene) -> bool {
-        let now = (self.sent, self.peer.untaken(), self.received);
-        let waits =
-            self.requests.front().is_some_and(|request| request.end <= self.sent && !request.awaits());
+        let now = (self.sent, self.wire.peer().untaken(), self.received);
+        let waits = !self.wire.is_open()
+            || self.requests.front().is_some_and(|request| request.end <= self.sent && !request.awaits());
         if now != self.seen || !waits || self.ending == Ending::Reset || scene.now() < self.rests_until {
             self.seen = now;
             self.moved_us = scene.fair_us;

@@ -2,6 +2,7 @@
 
 use larder_eventloop::sim::Weather;
 
+use crate::world::door::LISTENERS;
 use crate::world::random::Random;
 
 /// How much the store has room for.
@@ -57,11 +58,23 @@ pub struct Plan {
     pub script_kills: bool,
     /// RESP clients push to lists, pop from them, and wait for their elements.
     pub queues: bool,
+    /// Which listeners speak TLS.
+    pub tls: [bool; LISTENERS],
 }
 
 impl Plan {
-    /// The plan of a seed.
-    pub fn draw(random: &mut Random) -> Plan {
+    /// The plan of a seed. What is drawn from `later` leaves the rest of the plan, and the runs of the worlds that have none of
+    /// it, as they are without it.
+    pub fn draw(random: &mut Random, later: &mut Random) -> Plan {
+        let plan = Plan::draw_first(random);
+        let speaks = later.of(&[[true, true], [true, false], [false, true]]);
+        let tls = if later.one_in(4) { speaks } else { [false; LISTENERS] };
+        // Each of a crowd is charged a handshake, for which small stores have no memory.
+        let crowd = plan.crowd && !tls.contains(&true);
+        Plan { tls, crowd, ..plan }
+    }
+
+    fn draw_first(random: &mut Random) -> Plan {
         let memory = random.of(&[Memory::Ample, Memory::Ample, Memory::Evicts, Memory::Refuses]);
         let some = |random: &mut Random| random.one_in(2);
         Plan {
@@ -90,7 +103,13 @@ impl Plan {
             scripts: random.one_in(2),
             script_kills: some(random),
             queues: some(random),
+            tls: [false; LISTENERS],
         }
+    }
+
+    /// A listener speaks TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.tls.contains(&true)
     }
 
     /// There are shared counters and contended keys, whose sums are exact: nothing may remove them.

@@ -1,7 +1,7 @@
 //! A world from its beginning to its end, and its required results.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_commands::{Counter, Host, Sums};
 use larder_eventloop::Millis;
@@ -44,6 +44,9 @@ pub struct Outcome {
     /// Among these: popped numbers, and delivered entries of the stream.
     pub shared_pops: u64,
     pub deliveries: u64,
+    /// Connections by TLS on which replies came, and those of them that resumed a session.
+    pub tls: u64,
+    pub resumed: u64,
 }
 
 /// Runs the world of a seed.
@@ -65,6 +68,8 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
                 shared: books.shared.answers,
                 shared_pops: books.shared.popped(),
                 deliveries: books.shared.delivered(),
+                tls: books.tls,
+                resumed: books.resumed,
             })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
@@ -158,6 +163,7 @@ fn end(world: &mut World) -> Result<(), String> {
         return Err("a connection is left in the server's books".into());
     }
     balance(world)?;
+    balance_tls(world)?;
     balance_queues(world)?;
     balance_bank(world)
 }
@@ -190,6 +196,23 @@ fn balance(world: &World) -> Result<(), String> {
         }
     }
     books.shared.agrees(&world.store)
+}
+
+/// Checks that the server counts the handshakes that clients saw, and found no client to break the protocol.
+fn balance_tls(world: &World) -> Result<(), String> {
+    let (books, counted) = (&world.scene.books, &world.tls);
+    let [broken, failed] =
+        [&counted.protocol_errors, &counted.handshake_errors].map(|count| count.load(Relaxed));
+    if broken + failed > 0 {
+        return Err(format!("{failed} handshakes have failed, and {broken} clients broke the protocol"));
+    }
+    let [handshakes, resumptions] =
+        [&counted.handshakes, &counted.resumptions].map(|count| count.load(Relaxed));
+    if books.tls > handshakes || books.resumed > resumptions {
+        let (tls, resumed) = (books.tls, books.resumed);
+        return Err(format!("{tls} handshakes ({resumed} resumed), and {handshakes} ({resumptions}) are counted"));
+    }
+    Ok(())
 }
 
 /// Checks that each element was given to one client, or is in its list.

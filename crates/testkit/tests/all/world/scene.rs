@@ -13,6 +13,7 @@ use crate::world::books::Books;
 use crate::world::door::Door;
 use crate::world::plan::Plan;
 use crate::world::random::Random;
+use crate::world::wire::Trust;
 
 /// Workers read the system's clock this often, and calculate from it in between.
 const CLOCK_MS: Millis = 1_100;
@@ -69,6 +70,8 @@ pub struct Scene {
     pub plan: Plan,
     pub books: Books,
     pub door: Door,
+    /// How clients speak TLS, if a listener does.
+    pub trust: Option<Trust>,
     pub journal: Journal,
     /// The system's time at the server's start, as the system's clock shows it now, in microseconds: whole milliseconds.
     epoch_us: Arc<AtomicU64>,
@@ -96,6 +99,7 @@ impl Scene {
             plan,
             books: Books::default(),
             door,
+            trust: None,
             journal: Journal::default(),
             epoch_us,
             epochs: Vec::new(),

@@ -14,10 +14,11 @@ use std::sync::atomic::AtomicU64;
 
 use larder_commands::Speaks;
 use larder_eventloop::Millis;
-use larder_eventloop::sim::{Due, Network, Peer, Sim, Time};
+use larder_eventloop::sim::{Due, Network, Peer, Time};
 use larder_eventloop::socket::Address;
-use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, MAIL_MAX, Mailbox, Worker};
+use larder_server::{Clock, Config, Hub, Listener, Log, MAIL_MAX};
 use larder_store::{Attributes, Automove, Expect, Store};
+use larder_tls::Counters;
 
 use crate::world::asking::NUMBERS;
 use crate::world::bank::{ACCOUNTS, EACH, LEDGER, account_name};
@@ -29,10 +30,14 @@ use crate::world::part::Dialect;
 use crate::world::plan::{Memory, Plan, Steps};
 use crate::world::random::Random;
 use crate::world::scene::{Flush, Scene};
+use crate::world::server::{Server, Turns};
 use crate::world::shared;
 
 /// The system's time at a server's start.
 pub const START_MS: Millis = 1_800_000_000_000;
+
+/// What the part of a plan is drawn from that was added to worlds later, beside the seed.
+const LATER: u64 = 0x6c_6174_657a;
 
 /// Shared counters, and contended keys.
 const SHARED: usize = 3;
@@ -43,7 +48,7 @@ const WINDOW_MS: Millis = 100;
 
 /// A worker, and the figures about it.
 struct Hand {
-    worker: Option<Worker<Sim>>,
+    worker: Option<Box<dyn Turns>>,
     /// The worker does not run until then.
     stalled_until: Millis,
     /// When the window began, the turns in it, and the bytes that had moved before.
@@ -63,9 +68,11 @@ pub struct World {
     pub scene: Scene,
     pub store: Arc<Store>,
     pub hub: Arc<Hub>,
+    /// What the server counts of TLS.
+    pub tls: Arc<Counters>,
     network: Network,
     hands: Vec<Hand>,
-    acceptor: Option<Acceptor<Door>>,
+    acceptor: Option<Box<dyn Turns>>,
     pub clients: Vec<Client>,
     weather_at: Millis,
     /// Connections without requests, and until when they stay.
@@ -83,7 +90,7 @@ impl World {
     /// The world of a seed.
     pub fn new(seed: u64, pulse: Arc<AtomicU64>) -> World {
         let mut random = Random(seed);
-        let plan = Plan::draw(&mut random);
+        let plan = Plan::draw(&mut random, &mut Random(seed ^ LATER));
         World::planned(seed, random, plan, pulse)
     }
 
@@ -104,33 +111,30 @@ impl World {
         let store = store.expect("there is memory");
         store.set_automove(Automove::Ages);
         fill(&store, &plan);
-        let address = |n| Address::Tcp(([10, 255, 0, n], 11211).into());
-        let listeners =
-            vec![Listener::new(address(0), Speaks::Any), Listener::new(address(1), Speaks::Redis)];
+        let listener = |index: usize, speaks| {
+            let address = Address::Tcp(([10, 255, 0, index as u8], 11211).into());
+            Listener { tls: plan.tls[index].then_some(0), ..Listener::new(address, speaks) }
+        };
+        let listeners = vec![listener(0, Speaks::Any), listener(1, Speaks::Redis)];
         let clock = Clock::Simulated { time: time.clone(), epoch_us: Arc::clone(&epoch_us) };
         let hub = Hub::new(config, Arc::clone(&store), listeners, Log::default(), clock);
         let hub = Arc::new(hub.expect("wakers"));
         let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
-        let arrivals: Arrivals<_> =
-            hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
-        let hand = |index: usize| {
-            let backend = network.backend(Arc::clone(&hub.handles[index].waker));
-            let worker = store.worker().expect("a worker of the store");
-            let worker = Worker::new(Arc::clone(&hub), index, worker, backend, Arc::clone(&arrivals[index]));
-            Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) }
-        };
-        let hands = (0..plan.workers).map(hand).collect();
         let door = Door::new(Arc::clone(&hub), network.clone(), time.clone());
-        let acceptor = Some(Acceptor::new(Arc::clone(&hub), door.clone(), arrivals));
+        let Server { workers, acceptor, trust, counters } = Server::new(&plan, &hub, &network, &door);
+        let hand = |worker| Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) };
+        let hands = workers.into_iter().map(hand).collect();
         let mut scene = Scene::new(random, plan, time, epoch_us, door);
+        scene.trust = trust;
         let clients = clients(&mut scene);
         World {
             scene,
             store,
             hub,
+            tls: counters,
             network,
             hands,
-            acceptor,
+            acceptor: Some(acceptor),
             clients,
             weather_at: 0,
             crowd: Default::default(),
