@@ -5,7 +5,7 @@
 //! - [`plan`], [`scene`]: what a seed decides; what all actors share;
 //! - [`door`], [`server`]: the entrance, and the server's actors; the network is `larder_eventloop::sim`;
 //! - [`client`], [`line`], [`wire`]: a client and its connection, plain or by TLS;
-//! - [`asking`], [`admin`], [`listener`]: its requests and what it receives;
+//! - [`asking`], [`admin`], [`listener`], [`asking_user`]: its requests and what it receives; [`user`], [`users`]: who it is;
 //! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` this many seeds from it on. More: docs/internals/world.md.
@@ -15,6 +15,7 @@ mod asking;
 mod asking_resp;
 mod asking_script;
 mod asking_text;
+mod asking_user;
 mod bank;
 mod books;
 mod client;
@@ -33,6 +34,8 @@ mod scene;
 mod server;
 mod shared;
 mod simulation;
+mod user;
+mod users;
 mod wire;
 
 use larder_testkit::PATIENCE;
@@ -75,7 +78,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     watch(&at, &pulse);
     let (mut replies, mut moves, mut pops, mut shared) = (0, 0, 0, 0);
     let (mut shared_pops, mut deliveries) = (0, 0);
-    let (mut tls, mut resumed) = (0, 0);
+    let (mut tls, mut resumed, mut users) = (0, 0, users::Counts::default());
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
@@ -89,6 +92,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
                 deliveries += outcome.deliveries;
                 tls += outcome.tls;
                 resumed += outcome.resumed;
+                users += outcome.users;
             }
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
@@ -98,7 +102,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
         }
         println!(
             "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared \
-             ({shared_pops} pops, {deliveries} deliveries), {tls} by TLS ({resumed} resumed)",
+             ({shared_pops} pops, {deliveries} deliveries), {tls} by TLS ({resumed} resumed), {users:?}",
             began.elapsed()
         );
     }
@@ -111,12 +115,15 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     assert!(runs < RUNS || shared_pops.min(deliveries) > 0, "{shared_pops} and {deliveries}: {told}");
     let told = "connections by TLS had replies, and of these such that resumed a session";
     assert!(runs < RUNS || tls > runs && resumed > runs / 4, "{tls} and {resumed}: {told}");
+    let users::Counts { refused, taken, given, wrong, outdated, removed, reread, overtaken: _ } = users;
+    let least = [taken, given, outdated, removed, reread].into_iter().min();
+    assert!(runs < RUNS || refused > 2 * runs && wrong > runs / 4 && least > Some(0), "{users:?}");
 }
 
 #[test]
 fn a_seed_replays_to_the_last_event() {
     let pulse = Arc::new(AtomicU64::new(0));
-    // The first world moves money by scripts, some of which are killed; the others speak TLS.
+    // The first world moves money by scripts, some of which are killed; the second has users; it and the third speak TLS.
     for seed in [1, 3, 4] {
         let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
         assert_eq!(one, other, "seed {seed}");

@@ -9,6 +9,12 @@ use crate::world::scene::{Flush, Scene};
 impl Client {
     /// An administrator's request.
     pub fn ask_as_admin(&mut self, scene: &mut Scene) -> Asking {
+        if self.changes_users(scene)
+            && (self.left == 0 || !scene.random.one_in(4))
+            && let Some(asking) = self.change_user(scene)
+        {
+            return asking;
+        }
         if scene.plan.flushes && scene.flush == Flush::None && scene.random.one_in(3) {
             scene.flush = Flush::Begins;
             let bytes = match (self.dialect.is_resp(), scene.random.one_in(2)) {

@@ -45,22 +45,38 @@ impl Asking {
 impl Client {
     /// Sends a request, unless too many are on their way or all are done.
     pub fn ask(&mut self, scene: &mut Scene) {
+        if self.waits_to_log_in(scene) {
+            return;
+        }
         let depth = scene.plan.depth;
         let line = self.line.as_ref().expect("it is connected");
         let open = line.ending == crate::world::line::Ending::None;
-        if self.left == 0 || scene.stopping || !open || line.requests.len() >= depth {
+        let has_some = self.left > 0 || self.has_to_mend(scene);
+        if !has_some || scene.stopping || !open || line.requests.len() >= depth {
             return;
         }
-        let most = 1 + scene.random.index(depth - line.requests.len());
-        for _ in 0..most.min(self.left as usize) {
+        // Where there is little memory, requests behind a password that is not looked at yet may hold more than they may.
+        if scene.plan.memory != Memory::Ample && !scene.users.is_in(self.index) {
+            return;
+        }
+        let mut most = 1 + scene.random.index(depth - line.requests.len());
+        if self.changes_users(scene) {
+            // Changes are spread over the time in which others ask.
+            most = usize::from(scene.random.one_in(16));
+        }
+        for _ in 0..most {
+            if self.left == 0 && !self.has_to_mend(scene) {
+                return;
+            }
             let asking = match (&self.role, self.dialect) {
+                (Role::Owner, _) if scene.plan.users && scene.random.one_in(6) => self.ask_as_user(scene),
                 (Role::Owner, Dialect::Classic) => self.ask_classic(scene),
                 (Role::Owner, Dialect::Meta) => self.ask_meta(scene),
                 (Role::Owner, Dialect::Resp2 | Dialect::Resp3) => self.ask_resp(scene),
                 (Role::Listener(_), _) => self.ask_to_listen(scene),
                 (Role::Admin, _) => self.ask_as_admin(scene),
             };
-            self.left -= 1;
+            self.left = self.left.saturating_sub(1);
             self.put(scene, asking);
         }
     }
@@ -74,15 +90,21 @@ impl Client {
             }
         }
         scene.note(&format!("{} asks {}", self.name, asking.text));
+        let stamp = scene.users.stamp(self.index);
         let line = self.line.as_mut().expect("it is connected");
-        line.ask(asking);
+        line.ask(scene, asking, stamp);
     }
 
-    /// Sends the first command of a RESP client.
+    /// Sends the first requests of a client: who it is, and how it speaks.
     pub fn greet(&mut self, scene: &mut Scene) {
-        if self.dialect == Dialect::Resp3 {
+        if scene.users.any() {
+            self.is_turned_away = !self.log_in(scene);
+            if self.is_turned_away {
+                return;
+            }
+        } else if self.dialect == Dialect::Resp3 {
             let bytes = crate::world::part::words(&[b"HELLO", b"3", b"SETNAME", self.name.as_bytes()]);
-            self.put(scene, Asking::new(bytes, vec![Part::Hello]));
+            self.put(scene, Asking::new(bytes, vec![Part::Hello { logs_in: false }]));
         }
         if matches!(self.role, Role::Listener(_)) {
             self.subscribe(scene);

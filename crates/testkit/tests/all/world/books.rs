@@ -79,6 +79,8 @@ pub struct Books {
     pub counters: Vec<Counter>,
     /// Numbers that clients read, and write if they have not changed since.
     pub contests: Vec<Counter>,
+    /// Keys that are lent to owners, by owner.
+    pub lent: Vec<Counter>,
     /// Money that scripts move.
     pub bank: Bank,
     /// Lists to which clients push, and for which they wait.

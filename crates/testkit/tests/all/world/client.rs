@@ -9,6 +9,7 @@ use crate::world::model::{Doubts, Key, State};
 use crate::world::part::{Contest, Dialect, Part};
 use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
+use crate::world::users::Login;
 use crate::world::wire::Wire;
 
 /// The role of a client.
@@ -47,12 +48,17 @@ pub struct Client {
     pub contesting: Option<Contesting>,
     /// The last place in the ledger that the client received.
     pub moment: u64,
+    /// The client's user is gone, and the client logs in when it is there again.
+    pub is_turned_away: bool,
     /// When the client acts next.
     pub next_at: Millis,
 }
 
 /// A connection whose client was killed is closed within this, in fair time.
 const CLOSED_US: u64 = 500_000;
+
+/// A connection on which nobody has logged in for so long may be closed.
+const STRANGER_MS: Millis = 9_000;
 
 impl Client {
     pub fn new(index: usize, name: &str, dialect: Dialect, role: Role, left: u64) -> Client {
@@ -68,6 +74,7 @@ impl Client {
             left,
             contesting: None,
             moment: 0,
+            is_turned_away: false,
             next_at: 0,
         }
     }
@@ -92,7 +99,12 @@ impl Client {
         let Some(mut line) = self.line.take() else {
             // A client that sleeps for ever must not need a wake-up.
             self.next_at += 1;
-            if self.left > 0 && !scene.stopping {
+            let may = match scene.users.login(self.index) {
+                Login::Right => true,
+                Login::Wrong => scene.plan.has_wrong_passwords(),
+                Login::Unknown => false,
+            };
+            if may && !scene.stopping && (self.left > 0 || self.has_to_mend(scene)) {
                 self.connect(scene);
             }
             return Ok(());
@@ -166,6 +178,7 @@ impl Client {
         let by = if wire.is_tls() { ", by TLS" } else { "" };
         scene.note(&format!("{} connects from {address}{by}", self.name));
         scene.connected.push(address);
+        scene.users.connected(self.index, address);
         self.line = Some(Line::new(scene, wire, address));
         self.greet(scene);
     }
@@ -227,7 +240,9 @@ impl Client {
             Ending::Ended => answered,
             Ending::None => false,
         };
-        let fine = fine || killed || scene.door.was_gone(line.address);
+        let is_overtaken = self.is_overtaken(scene, &line);
+        scene.users.counts.overtaken += u64::from(!fine && !killed && is_overtaken);
+        let fine = fine || killed || is_overtaken || scene.door.was_gone(line.address);
         scene.connected.retain(|address| *address != line.address);
         scene.note(&format!("{} is closed", self.name));
         if !fine && scene.stopping {
@@ -247,9 +262,20 @@ impl Client {
         Ok(())
     }
 
+    /// The server may have closed the connection since its user's rules were changed while a request was under way, or since
+    /// nobody has logged in on it for long.
+    fn is_overtaken(&self, scene: &Scene, line: &Line) -> bool {
+        let users = &scene.users;
+        let changed = |request: &Request| !users.is_sure_of_rules(self.index, request.stamp);
+        let is_old = scene.now() >= line.since + STRANGER_MS;
+        users.any() && (line.requests.iter().any(changed) || is_old && !users.is_in(self.index))
+    }
+
     /// Commands without a reply may be done or not.
     pub fn leave(&mut self, scene: &mut Scene, line: Line) {
         self.contesting = None;
+        self.is_turned_away = false;
+        scene.users.disconnected(self.index);
         if let Role::Listener(subscriptions) = &mut self.role {
             subscriptions.clear();
         }
@@ -277,6 +303,9 @@ impl Client {
                     Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
                     Part::ScriptsKilled => scene.books.bank.kills_done += 1,
                     Part::Shared(ask) => scene.books.shared.left(ask),
+                    Part::Lent { add: Some((by, _)), .. } => scene.books.lent[self.index].unsure += by,
+                    Part::Login { .. } | Part::Hello { logs_in: true } => scene.users.unsure += 1,
+                    Part::Changed { client, change, .. } => scene.users.left(client, change),
                     Part::Flushed => scene.flush = Flush::None,
                     _ => {}
                 }

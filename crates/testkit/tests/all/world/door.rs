@@ -56,6 +56,9 @@ struct State {
     /// The error of accepts, and until when it lasts.
     refusal: Option<(Refusal, Millis)>,
     signal: bool,
+    /// The signal to read files again was sent, and was heard.
+    reload: bool,
+    reloaded: bool,
     watched: [bool; LISTENERS],
     until: Option<Millis>,
     made: u32,
@@ -98,6 +101,8 @@ impl Door {
             queues: Default::default(),
             refusal: None,
             signal: false,
+            reload: false,
+            reloaded: false,
             watched: [true; LISTENERS],
             until: Some(0),
             made: 0,
@@ -128,6 +133,16 @@ impl Door {
         self.state.borrow_mut().signal = true;
     }
 
+    /// Sends the signal to read files again.
+    pub fn reload(&self) {
+        self.state.borrow_mut().reload = true;
+    }
+
+    /// True if the acceptor has heard that signal since this was asked last.
+    pub fn was_reloaded(&self) -> bool {
+        std::mem::take(&mut self.state.borrow_mut().reloaded)
+    }
+
     /// True if this connection was gone before it was accepted.
     pub fn was_gone(&self, address: SocketAddr) -> bool {
         self.state.borrow().gone.contains(&address)
@@ -155,7 +170,8 @@ impl Door {
         let state = self.state.borrow();
         let waits = |listener: &usize| state.watched[*listener] && !state.queues[*listener].is_empty();
         let connections = (0..LISTENERS).filter(waits).map(Heard::Connections);
-        connections.chain(state.signal.then_some(Heard::Signal)).collect()
+        let signals = [(state.signal, Heard::Signal), (state.reload, Heard::Reload)];
+        connections.chain(signals.into_iter().filter_map(|(sent, heard)| sent.then_some(heard))).collect()
     }
 
     /// When the acceptor is to take its next turn.
@@ -185,7 +201,9 @@ impl<S: Stream> Entrance for Entry<S> {
         }
         let now = door.time.now();
         let asleep = timeout.map(|timeout| now + timeout.as_millis() as Millis);
-        door.state.borrow_mut().until = if self.heard.is_empty() { asleep } else { Some(now) };
+        let state = &mut *door.state.borrow_mut();
+        state.until = if self.heard.is_empty() { asleep } else { Some(now) };
+        state.reloaded |= std::mem::take(&mut state.reload);
         Ok(self.heard.len())
     }
 

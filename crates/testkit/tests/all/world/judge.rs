@@ -1,6 +1,7 @@
 //! Checks every byte that a client receives: it belongs to the reply to the client's next request, or to a message of a channel
 //! to which the client has subscribed.
 
+use crate::world::asking_user::NO_LOGIN;
 use crate::world::books::contest_name;
 use crate::world::client::{Client, Contesting, Role, doubts};
 use crate::world::line::Line;
@@ -43,6 +44,17 @@ impl Client {
                     Err(wrong) => return Err(format!("{}: {wrong}", self.name)),
                 }
             }
+            if scene.users.removing.contains(&line.address) {
+                // The user is gone. What had to come to its end did, and the rest is refused until the connection is closed.
+                line.is_refused |= line.rest().starts_with(NO_LOGIN);
+                if line.is_refused {
+                    line.judged(line.rest().len());
+                    return Ok(());
+                }
+                if NO_LOGIN.starts_with(line.rest()) {
+                    return Ok(());
+                }
+            }
             let Some(request) = line.requests.front_mut() else {
                 return Err(format!(
                     "{} is sent what it has not asked for: {}",
@@ -50,6 +62,11 @@ impl Client {
                     shown(line.rest())
                 ));
             };
+            if request.is_void {
+                let text = request.text.clone();
+                let rest = shown(line.rest());
+                return Err(format!("{} was removed before it asked {text}, and is sent {rest}", self.name));
+            }
             let Some(part) = request.parts.pop_front() else {
                 line.requests.pop_front();
                 scene.books.replies += 1;
@@ -137,10 +154,28 @@ impl Client {
                 scene.books.channels[self.index].published(*number);
                 Ok(Match::Is(end))
             }
-            Part::Hello => {
+            Part::Hello { logs_in } => {
                 const END: &[u8] = b"$7\r\nmodules\r\n*0\r\n";
                 let end = rest.windows(END.len()).position(|bytes| bytes == END);
+                if end.is_some() && *logs_in {
+                    scene.users.admitted(self.index);
+                }
                 Ok(end.map_or(Match::More, |at| Match::Is(at + END.len())))
+            }
+            Part::Refused(bytes) => {
+                let matched = match_bytes(bytes, rest)?;
+                scene.users.counts.refused += u64::from(matches!(matched, Match::Is(_)));
+                Ok(matched)
+            }
+            Part::Login { right, stamp } => {
+                Ok(self.judge_login(scene, (*right, *stamp), rest)?.map_or(Match::More, Match::Is))
+            }
+            Part::Lent { add, stamp } => {
+                Ok(self.judge_lent(scene, (*add, *stamp), rest)?.map_or(Match::More, Match::Is))
+            }
+            Part::Changed { client, change, address } => {
+                let judged = Client::judge_change(scene, (*client, *change), *address, rest)?;
+                Ok(judged.map_or(Match::More, Match::Is))
             }
             Part::Line => Ok(line_end(rest).map_or(Match::More, Match::Is)),
             Part::Lines => {
@@ -254,7 +289,7 @@ impl Client {
     }
 
     /// The number at the front, as the dialect writes it.
-    fn number(&self, rest: &[u8]) -> Result<Option<(usize, u64)>, String> {
+    pub fn number(&self, rest: &[u8]) -> Result<Option<(usize, u64)>, String> {
         let Some(first) = line_end(rest) else { return Ok(None) };
         let (from, to) = match self.dialect {
             Dialect::Classic => (0, first),

@@ -8,6 +8,7 @@ use larder_eventloop::Millis;
 use crate::world::asking::Asking;
 use crate::world::part::Part;
 use crate::world::scene::Scene;
+use crate::world::users::Stamp;
 use crate::world::wire::{Received, Wire};
 
 /// A request, or several that only make sense together.
@@ -21,12 +22,19 @@ pub struct Request {
     pub done: u64,
     /// The text of the request for the journal.
     pub text: String,
+    /// What is known of the client's user when it is asked.
+    pub stamp: Stamp,
+    /// The client's user was removed before, and nothing is answered.
+    pub is_void: bool,
 }
 
 impl Request {
-    /// Whether the reply comes only when a client pushes, or at the timeout.
+    /// Whether the reply comes only when a client pushes, or at the timeout; or passwords may have to wait.
     pub fn awaits(&self) -> bool {
-        matches!(self.parts.front(), Some(Part::Popped { waits: true, .. }))
+        matches!(
+            self.parts.front(),
+            Some(Part::Popped { waits: true, .. } | Part::Login { .. } | Part::Hello { logs_in: true })
+        )
     }
 }
 
@@ -64,6 +72,10 @@ pub struct Line {
     received: u64,
     /// Bytes have come that the server sends behind the handshake, if there is one.
     heard: bool,
+    /// When it was made.
+    pub since: Millis,
+    /// Requests are refused, since its user is gone.
+    pub is_refused: bool,
 }
 
 /// A client that reads and has sent its request waits no longer than this without bytes that move.
@@ -86,32 +98,35 @@ impl Line {
             seen: (0, 0, 0),
             received: 0,
             heard: false,
+            since: scene.now(),
+            is_refused: false,
         }
     }
 
     /// The connection's state, for messages.
     pub fn shown(&self) -> String {
         format!(
-            "from {}, {} requests open, of {} bytes {} sent and {} not taken, {} received, {:?}, closed {}, open {}",
+            "from {}, open {}, {} requests, of {} bytes {} sent, {} not taken, {} received, {:?}, closed {}",
             self.address,
+            self.wire.is_open(),
             self.requests.len(),
             self.asked,
             self.sent,
             self.wire.peer().untaken(),
             self.received,
             self.ending,
-            self.wire.peer().closed(),
-            self.wire.is_open()
+            self.wire.peer().closed()
         )
     }
 
-    /// Queues a request.
-    pub fn ask(&mut self, Asking { bytes, behind, parts, text }: Asking) {
+    /// Queues a request, of a client of whose user this is known.
+    pub fn ask(&mut self, scene: &Scene, Asking { bytes, behind, parts, text }: Asking, stamp: Stamp) {
+        let is_void = scene.users.removed.contains(&self.address);
         self.unsent.extend(&bytes);
         self.unsent.extend(behind);
         let done = self.asked + bytes.len() as u64;
         self.asked = done + behind.len() as u64;
-        self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text });
+        self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text, stamp, is_void });
     }
 
     /// Sends a part of the queued bytes, or of the handshake before them; returns the part's length, 0 for the handshake's.
@@ -183,8 +198,8 @@ impl Line {
         }
     }
 
-    /// True if the client reads and waits too long for the end of a handshake, or for a reply to a request that it has sent, while
-    /// no bytes move.
+    /// True if the client reads and waits too long for the end of a handshake, or for a reply to a request that it has sent,
+    /// while no bytes move.
     pub fn waits_too_long(&mut self, scene: &Scene) -> bool {
         let now = (self.sent, self.wire.peer().untaken(), self.received);
         let waits = !self.wire.is_open()

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use crate::world::bank::{Since, Told};
 use crate::world::model::{Answer, Verb};
 use crate::world::shared::Ask;
+use crate::world::user::Change;
+use crate::world::users::Stamp;
 
 /// The dialect of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +72,16 @@ pub enum Part {
     Flushed,
     /// How many connections with this address were closed.
     Killed(SocketAddr),
-    /// The reply to HELLO: a map of seven.
-    Hello,
+    /// The reply to HELLO: a map of seven. `logs_in`: it says who the client is, and may wait behind a wrong password.
+    Hello { logs_in: bool },
+    /// The refusal of what the client's user may not do.
+    Refused(Vec<u8>),
+    /// The reply to a password.
+    Login { right: bool, stamp: Stamp },
+    /// The reply of the key that is lent to the client: its new number, or that there is none.
+    Lent { add: Option<(u64, u64)>, stamp: Stamp },
+    /// The reply to a change of a user, with whose connection a removal ends.
+    Changed { client: usize, change: Change, address: Option<SocketAddr> },
     /// A part about accounts.
     Bank { told: Told, since: Since },
     /// Whether scripts were killed.

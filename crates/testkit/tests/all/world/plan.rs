@@ -60,6 +60,8 @@ pub struct Plan {
     pub queues: bool,
     /// Which listeners speak TLS.
     pub tls: [bool; LISTENERS],
+    /// Clients are users with rules, and an administrator changes them.
+    pub users: bool,
 }
 
 impl Plan {
@@ -69,9 +71,11 @@ impl Plan {
         let plan = Plan::draw_first(random);
         let speaks = later.of(&[[true, true], [true, false], [false, true]]);
         let tls = if later.one_in(4) { speaks } else { [false; LISTENERS] };
-        // Each of a crowd is charged a handshake, for which small stores have no memory.
-        let crowd = plan.crowd && !tls.contains(&true);
-        Plan { tls, crowd, ..plan }
+        let users = later.one_in(3);
+        // Each of a crowd is charged a handshake, for which small stores have no memory, and is one of those who have not logged
+        // in, of which there may be few.
+        let crowd = plan.crowd && !users && !tls.contains(&true);
+        Plan { tls, users, crowd, ..plan }
     }
 
     fn draw_first(random: &mut Random) -> Plan {
@@ -104,12 +108,19 @@ impl Plan {
             script_kills: some(random),
             queues: some(random),
             tls: [false; LISTENERS],
+            users: false,
         }
     }
 
     /// A listener speaks TLS.
     pub fn speaks_tls(&self) -> bool {
         self.tls.contains(&true)
+    }
+
+    /// Clients say wrong passwords. What comes behind one waits, and may wait for ever where the clock is set back again and
+    /// again.
+    pub fn has_wrong_passwords(&self) -> bool {
+        self.users && self.steps != Steps::BothWays
     }
 
     /// There are shared counters and contended keys, whose sums are exact: nothing may remove them.

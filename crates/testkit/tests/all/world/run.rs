@@ -15,7 +15,9 @@ use crate::world::model::Verb;
 use crate::world::part::{Dialect, Form, Part, words};
 use crate::world::plan::Memory;
 use crate::world::queues::{LISTS, list_name};
-use crate::world::simulation::World;
+use crate::world::simulation::{World, owner_name};
+use crate::world::user::lent_name;
+use crate::world::users::Counts;
 
 /// All clients have all replies within this.
 const LIFE_MS: Millis = 120_000;
@@ -47,6 +49,8 @@ pub struct Outcome {
     /// Connections by TLS on which replies came, and those of them that resumed a session.
     pub tls: u64,
     pub resumed: u64,
+    /// What users were refused, and more of them.
+    pub users: Counts,
 }
 
 /// Runs the world of a seed.
@@ -70,6 +74,7 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
                 deliveries: books.shared.delivered(),
                 tls: books.tls,
                 resumed: books.resumed,
+                users: world.scene.users.counts,
             })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
@@ -96,6 +101,7 @@ fn live(world: &mut World) -> Result<(), String> {
 fn read_all(world: &mut World) -> Result<(), String> {
     world.scene.plan.resets = false;
     world.scene.plan.kills = false;
+    world.scene.users.stay = true;
     // One more request is due from each client, and clients without a connection connect for it.
     world.clients.iter_mut().for_each(|client| client.left = 1);
     pass_until(world, "one request more is not answered", |world| world.is_done())?;
@@ -177,8 +183,14 @@ fn balance(world: &World) -> Result<(), String> {
     let mut sums = Sums::default();
     Host::counters(&*world.hub, &mut |counters| sums.add(counters));
     let cut = Host::process(&*world.hub).listeners_cut;
-    if books.closed > sums.of(Counter::Shed) + cut {
+    if books.closed > sums.of(Counter::Shed) + sums.of(Counter::Crowded) + cut {
         return Err(format!("{} connections were closed, and the server has counted fewer", books.closed));
+    }
+    let users = &world.scene.users;
+    let (wrong, errors) = (users.counts.wrong, sums.of(Counter::AuthErrors));
+    if users.any() && !(wrong..=wrong + users.unsure).contains(&errors) {
+        let unsure = users.unsure;
+        return Err(format!("{wrong} passwords were refused, {unsure} unanswered, and {errors} are counted"));
     }
     let totals = world.store.totals();
     if books.lost > totals.evictions && world.scene.plan.memory == Memory::Evicts {
@@ -189,7 +201,8 @@ fn balance(world: &World) -> Result<(), String> {
     }
     let named = books.counters.iter().enumerate().map(|(n, counter)| (counter_name(n), counter));
     let contended = books.contests.iter().enumerate().map(|(n, contest)| (contest_name(n), contest));
-    for (name, counter) in named.chain(contended) {
+    let lent = books.lent.iter().enumerate().map(|(n, lent)| (lent_name(&owner_name(n)), lent));
+    for (name, counter) in named.chain(contended).chain(lent) {
         let number = number(&world.store, &name).ok_or_else(|| format!("{name} is gone"))?;
         if !counter.agrees(number) {
             return Err(format!("{name} is {number}, and {counter:?} were added"));
@@ -208,9 +221,11 @@ fn balance_tls(world: &World) -> Result<(), String> {
     }
     let [handshakes, resumptions] =
         [&counted.handshakes, &counted.resumptions].map(|count| count.load(Relaxed));
-    if books.tls > handshakes || books.resumed > resumptions {
-        let (tls, resumed) = (books.tls, books.resumed);
-        return Err(format!("{tls} handshakes ({resumed} resumed), and {handshakes} ({resumptions}) are counted"));
+    let (tls, resumed) = (books.tls, books.resumed);
+    if tls > handshakes || resumed > resumptions {
+        return Err(format!(
+            "{tls} handshakes, {resumed} of them resumed, and {handshakes} and {resumptions} are counted"
+        ));
     }
     Ok(())
 }

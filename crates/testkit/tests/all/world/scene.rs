@@ -13,6 +13,7 @@ use crate::world::books::Books;
 use crate::world::door::Door;
 use crate::world::plan::Plan;
 use crate::world::random::Random;
+use crate::world::users::Users;
 use crate::world::wire::Trust;
 
 /// Workers read the system's clock this often, and calculate from it in between.
@@ -72,6 +73,8 @@ pub struct Scene {
     pub door: Door,
     /// How clients speak TLS, if a listener does.
     pub trust: Option<Trust>,
+    /// Who clients are, if they have to say it.
+    pub users: Users,
     pub journal: Journal,
     /// The system's time at the server's start, as the system's clock shows it now, in microseconds: whole milliseconds.
     epoch_us: Arc<AtomicU64>,
@@ -100,6 +103,7 @@ impl Scene {
             books: Books::default(),
             door,
             trust: None,
+            users: Users::default(),
             journal: Journal::default(),
             epoch_us,
             epochs: Vec::new(),

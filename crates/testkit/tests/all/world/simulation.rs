@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use larder_commands::Speaks;
+use larder_commands::{RuledUsers, Speaks, ruled_users};
 use larder_eventloop::Millis;
 use larder_eventloop::sim::{Due, Network, Peer, Time};
 use larder_eventloop::socket::Address;
@@ -32,6 +32,8 @@ use crate::world::random::Random;
 use crate::world::scene::{Flush, Scene};
 use crate::world::server::{Server, Turns};
 use crate::world::shared;
+use crate::world::user::{ADMINS, lent_name, listener_name};
+use crate::world::users::Users;
 
 /// The system's time at a server's start.
 pub const START_MS: Millis = 1_800_000_000_000;
@@ -99,8 +101,23 @@ impl World {
         let (time, epoch_us) = (Time::default(), Arc::new(AtomicU64::new(START_MS * 1000)));
         let memory_bytes = plan.memory_mb() << 20;
         let evict = plan.memory != Memory::Refuses;
-        let config =
-            Config { threads: plan.workers, memory_bytes, evict, connections_max: 8192, ..Config::default() };
+        let users = Users::new(&plan);
+        let filed = users.filed();
+        let ruled = if plan.users {
+            ruled_users(users.lines().as_bytes(), "the world", (None, &filed), false).expect("good rules")
+        } else {
+            RuledUsers::default()
+        };
+        let mut config = Config {
+            threads: plan.workers,
+            memory_bytes,
+            evict,
+            connections_max: 8192,
+            ruled,
+            users: filed,
+            ..Config::default()
+        };
+        config.users_files.users.extend(users.path().map(|path| ("--auth-file", path)));
         let store = Store::new(larder_store::Config {
             memory_bytes,
             memory_bytes_max: memory_bytes,
@@ -125,7 +142,7 @@ impl World {
         let hand = |worker| Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) };
         let hands = workers.into_iter().map(hand).collect();
         let mut scene = Scene::new(random, plan, time, epoch_us, door);
-        scene.trust = trust;
+        (scene.trust, scene.users) = (trust, users);
         let clients = clients(&mut scene);
         World {
             scene,
@@ -206,6 +223,8 @@ impl World {
                     self.acceptor = None;
                     self.scene.door.close();
                     self.hub.stop_workers();
+                } else if self.scene.door.was_reloaded() {
+                    self.scene.users.reread();
                 }
                 Ok(())
             }
@@ -275,6 +294,13 @@ impl World {
             scene.door.refuse(refusal, now + ms);
             scene.note(&format!("accepts are refused for {ms} ms: {refusal:?}"));
         }
+        if scene.plan.has_wrong_passwords() && !scene.stopping && scene.random.one_in(10) {
+            let client = scene.random.index(scene.plan.owners);
+            if scene.users.file_another(client) {
+                scene.door.reload();
+                scene.note(&format!("{} has another password in the file", owner_name(client)));
+            }
+        }
         if now >= self.crowd.1 {
             self.crowd.0.clear();
         }
@@ -298,9 +324,9 @@ impl World {
         }
     }
 
-    /// True if all requests are sent and answered.
+    /// True if all requests are sent and answered, and users are as they are to be.
     pub fn is_done(&self) -> bool {
-        self.clients.iter().all(Client::is_done)
+        self.clients.iter().all(Client::is_done) && self.scene.users.are_settled()
     }
 
     /// True if the acceptor has not seen the stop yet.
@@ -331,6 +357,10 @@ fn fill(store: &Arc<Store>, plan: &Plan) {
             "an empty store has room"
         );
     }
+    let lent = if plan.users && plan.contends() { plan.owners } else { 0 };
+    for owner in 0..lent {
+        assert!(put(lent_name(&owner_name(owner)), b"0"), "an empty store has room");
+    }
     for account in 0..ACCOUNTS {
         assert!(put(account_name(account), EACH.to_string().as_bytes()), "an empty store has room");
     }
@@ -359,14 +389,15 @@ fn clients(scene: &mut Scene) -> Vec<Client> {
     for n in 0..scene.plan.listeners {
         let dialect = if n % 2 == 0 { Dialect::Resp2 } else { Dialect::Resp3 };
         let role = Role::Listener(Vec::new());
-        clients.push(Client::new(owners + n, &format!("listener{n}"), dialect, role, 10));
+        clients.push(Client::new(owners + n, &listener_name(n), dialect, role, 10));
     }
-    for (name, dialect) in [("text-admin", Dialect::Classic), ("redis-admin", Dialect::Resp2)] {
+    for (name, dialect) in ADMINS.into_iter().zip([Dialect::Classic, Dialect::Resp2]) {
         clients.push(Client::new(clients.len(), name, dialect, Role::Admin, requests / 4));
     }
     let books = &mut scene.books;
     books.channels.resize_with(owners, Channel::default);
     books.counters.resize_with(SHARED, Counter::default);
     books.contests.resize_with(SHARED, Counter::default);
+    books.lent.resize_with(if scene.users.any() { owners } else { 0 }, Counter::default);
     clients
 }
