@@ -95,7 +95,9 @@ pub struct Books {
     pub closed: u64,
     /// Replies, for the record.
     pub replies: u64,
-    /// Connections by TLS on which replies came, and those of them that resumed a session.
+    /// Connections by TLS that were begun.
+    pub tls_begun: u64,
+    /// Of these, connections on which replies came, and those of them that resumed a session.
     pub tls: u64,
     pub resumed: u64,
 }

@@ -176,6 +176,7 @@ impl Client {
         let listener = usize::from(self.dialect.is_resp() && scene.random.one_in(2));
         let (wire, address) = Wire::connect(scene, listener);
         let by = if wire.is_tls() { ", by TLS" } else { "" };
+        scene.books.tls_begun += u64::from(wire.is_tls());
         scene.note(&format!("{} connects from {address}{by}", self.name));
         scene.connected.push(address);
         scene.users.connected(self.index, address);

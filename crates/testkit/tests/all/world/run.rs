@@ -219,12 +219,15 @@ fn balance_tls(world: &World) -> Result<(), String> {
     if broken + failed > 0 {
         return Err(format!("{failed} handshakes have failed, and {broken} clients broke the protocol"));
     }
-    let [handshakes, resumptions] =
-        [&counted.handshakes, &counted.resumptions].map(|count| count.load(Relaxed));
-    let (tls, resumed) = (books.tls, books.resumed);
-    if tls > handshakes || resumed > resumptions {
+    let [handshakes, resumptions, new] =
+        [&counted.handshakes, &counted.resumptions, &counted.new_sessions].map(|count| count.load(Relaxed));
+    let (begun, tls, resumed) = (books.tls_begun, books.tls, books.resumed);
+    let all_seen = tls <= handshakes && resumed <= resumptions && tls - resumed <= new;
+    // A client that has reset its connection has not seen the end of a handshake that is counted.
+    if !all_seen || handshakes > begun || resumptions + new != handshakes {
         return Err(format!(
-            "{tls} handshakes, {resumed} of them resumed, and {handshakes} and {resumptions} are counted"
+            "of {begun} handshakes {tls} were seen, {resumed} of them resumed; counted are {handshakes}: \
+             {resumptions} resumed and {new} new"
         ));
     }
     Ok(())
