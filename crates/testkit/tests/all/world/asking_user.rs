@@ -21,8 +21,13 @@ const UNAUTHORIZED: &str = "CLIENT_ERROR unauthorized\r\n";
 const SPOILT: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 const IN_SCRIPT: &str = "ERR ACL failure in script: No permissions to access a key";
 
-/// What a connection of a user that was removed may be answered behind what had to come to its end.
-pub const NO_LOGIN: &[u8] = b"-NOAUTH Authentication required.\r\n";
+/// How lines begin by which a connection is refused that is nobody's: whatever it asks, or what is longer than anybody may say
+/// who has not logged in.
+pub const TO_NOBODY: [&[u8]; 2] =
+    [b"-NOAUTH Authentication required.\r\n", b"-ERR Protocol error: unauthenticated "];
+
+/// How lines begin that such a connection is sent: these, and that its password is wrong.
+pub const ALL_TO_NOBODY: [&[u8]; 3] = [TO_NOBODY[0], TO_NOBODY[1], b"-WRONGPASS "];
 
 /// A request for what its client's user may not do.
 fn refused(bytes: impl Into<Vec<u8>>, reply: &str) -> Asking {

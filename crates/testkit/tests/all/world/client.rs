@@ -280,16 +280,19 @@ impl Client {
         if let Role::Listener(subscriptions) = &mut self.role {
             subscriptions.clear();
         }
-        for Request { parts, done, .. } in line.requests {
+        for Request { parts, done, stamp, is_void, .. } in line.requests {
+            let was_sent = done <= line.sent;
+            // Nothing is done of what a user asks behind the reply by which it was removed.
+            let sent = was_sent && !is_void;
+            let login_changed = !scene.users.is_sure_of_login(self.index, stamp);
             for part in parts {
-                let sent = done <= line.sent;
                 match part {
                     Part::Key { key, verb, form, doubtful, asked_at } => {
                         self.keys[key].asked -= 1;
                         if sent {
                             let doubts = doubts(scene, asked_at, doubtful);
                             self.keys[key].leave(&verb, form.dialect.is_resp(), doubts);
-                        } else if scene.plan.memory == Memory::Refuses && verb.writes() {
+                        } else if scene.plan.memory == Memory::Refuses && verb.writes() && !is_void {
                             // A write that is refused at its head removes the value that it was to replace.
                             self.keys[key].may_be_gone();
                         }
@@ -304,8 +307,15 @@ impl Client {
                     Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
                     Part::ScriptsKilled => scene.books.bank.kills_done += 1,
                     Part::Shared(ask) => scene.books.shared.left(ask),
-                    Part::Lent { add: Some((by, _)), .. } => scene.books.lent[self.index].unsure += by,
-                    Part::Login { .. } | Part::Hello { logs_in: true } => scene.users.unsure += 1,
+                    Part::Lent { add: Some((by, _)), .. } if sent => {
+                        scene.books.lent[self.index].unsure += by;
+                    }
+                    Part::Login { right, .. } => {
+                        scene.users.unsure += u64::from(was_sent && (!right || login_changed));
+                    }
+                    Part::Hello { logs_in: true } => {
+                        scene.users.unsure += u64::from(was_sent && login_changed);
+                    }
                     Part::Changed { client, change, .. } => scene.users.left(client, change),
                     Part::Flushed => scene.flush = Flush::None,
                     _ => {}

@@ -1,7 +1,7 @@
 //! Checks every byte that a client receives: it belongs to the reply to the client's next request, or to a message of a channel
 //! to which the client has subscribed.
 
-use crate::world::asking_user::NO_LOGIN;
+use crate::world::asking_user::{ALL_TO_NOBODY, TO_NOBODY};
 use crate::world::books::contest_name;
 use crate::world::client::{Client, Contesting, Role, doubts};
 use crate::world::line::Line;
@@ -46,12 +46,17 @@ impl Client {
             }
             if scene.users.removing.contains(&line.address) {
                 // The user is gone. What had to come to its end did, and the rest is refused until the connection is closed.
-                line.is_refused |= line.rest().starts_with(NO_LOGIN);
+                line.is_refused |= TO_NOBODY.iter().any(|refusal| line.rest().starts_with(refusal));
                 if line.is_refused {
-                    line.judged(line.rest().len());
-                    return Ok(());
+                    let Some(end) = line_end(line.rest()) else { return Ok(()) };
+                    if !ALL_TO_NOBODY.iter().any(|refusal| line.rest().starts_with(refusal)) {
+                        let rest = shown(line.rest());
+                        return Err(format!("{} was removed and refused, and is sent {rest}", self.name));
+                    }
+                    line.judged(end);
+                    continue;
                 }
-                if NO_LOGIN.starts_with(line.rest()) {
+                if TO_NOBODY.iter().any(|refusal| refusal.starts_with(line.rest())) {
                     return Ok(());
                 }
             }
@@ -155,7 +160,11 @@ impl Client {
                 Ok(Match::Is(end))
             }
             Part::Hello { logs_in } => {
+                const BEGIN: &[u8] = b"%7\r\n";
                 const END: &[u8] = b"$7\r\nmodules\r\n*0\r\n";
+                if !rest.starts_with(&BEGIN[..rest.len().min(BEGIN.len())]) {
+                    return Err("this is no answer to HELLO".into());
+                }
                 let end = rest.windows(END.len()).position(|bytes| bytes == END);
                 if end.is_some() && *logs_in {
                     scene.users.admitted(self.index);
