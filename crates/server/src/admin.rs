@@ -44,6 +44,7 @@ use larder_tls::SCRATCH_BYTES;
 pub use metrics::markdown;
 
 use crate::certificates::Certificates;
+use crate::confine::Role;
 use crate::hub::Hub;
 use crate::listen::HttpHost;
 use access::{Access, Admission, Readers, network_of};
@@ -107,7 +108,10 @@ impl Admin {
         let thread = std::thread::Builder::new()
             .name("http".into())
             .stack_size(if speaks_tls { TLS_STACK_BYTES } else { STACK_BYTES })
-            .spawn(move || server.run(&stops, &woken))?;
+            .spawn(move || {
+                server.hub.confinement.enter(Role::Http);
+                server.run(&stops, &woken);
+            })?;
         Ok(Admin { thread, stop, waker })
     }
 

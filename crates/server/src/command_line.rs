@@ -192,6 +192,8 @@ mod tests {
             "-n 0",
             "-D ab",
             "-b 0",
+            "--seccomp strict",
+            "--seccomp",
             "--http-host 127.0.0.1 --http-port 0",
             "-p",
         ] {

@@ -9,6 +9,7 @@ use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
 use larder_commands::{DebugCommand, Digest, FiledUsers, RuledUsers, Speaks, ruled_users};
 use larder_eventloop::socket::Address;
 
+use crate::confine::Seccomp;
 use crate::filed::UsersFiles;
 use crate::listen::{HttpHost, Place};
 use crate::tls::{self, TlsOptions};
@@ -126,6 +127,8 @@ pub struct Config {
     pub lock_memory: bool,
     /// `-r`.
     pub core_dumps: bool,
+    /// `--seccomp`.
+    pub seccomp: Seccomp,
     /// `-A`.
     pub shutdown: bool,
     /// Not `-F`.
@@ -257,6 +260,7 @@ impl Default for Config {
             prefix_delimiter: None,
             lock_memory: false,
             core_dumps: false,
+            seccomp: Seccomp::Off,
             shutdown: false,
             flush: true,
             dump: true,

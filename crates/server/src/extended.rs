@@ -352,9 +352,12 @@ pub const EXTENDED: &[Extended] = &[
     ),
     nothing("inline_ascii_resp", "copies small values into replies", OLD, |_, _| Ok(())),
     nothing("no_inline_ascii_resp", "does not", OLD, |_, _| Ok(())),
-    nothing("drop_privileges", "a filter of system calls", "memcached has it in few builds only", |_, _| {
-        Ok(())
-    }),
+    nothing(
+        "drop_privileges",
+        "a filter of system calls",
+        "memcached has it in few builds only; --seccomp on is one here",
+        |_, _| Ok(()),
+    ),
     nothing("no_drop_privileges", "no such filter", OLD, |_, _| Ok(())),
     takes(
         nothing(

@@ -21,6 +21,7 @@ use crate::awake::Awake;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
 use crate::config::{Config, Protocol, STRANGERS_SHARE};
+use crate::confine::Confinement;
 use crate::listener::Listener;
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
@@ -113,6 +114,8 @@ pub struct Hub {
     pub listeners: Vec<Listener>,
     /// TLS of these.
     pub certificates: Certificates,
+    /// What its threads may ask of the system.
+    pub confinement: Confinement,
     /// What the files of users said when they were read last.
     pub filed: Mutex<FiledUsers>,
     /// Wakes the acceptor.
@@ -185,6 +188,7 @@ impl Hub {
             addresses: Addresses::new(config.connections_per_address),
             listeners,
             certificates: Certificates::default(),
+            confinement: Confinement::default(),
             filed: Mutex::new(config.filed_users()),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),

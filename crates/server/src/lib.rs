@@ -24,6 +24,7 @@
 //! between workers   deliver (messages to subscribers), awake (clients that waited)
 //! monitors          admin, stalls
 //! memory            mapper
+//! what is refused   confine (system calls, files)
 //! ```
 //!
 //! [`serve`] is all of it. Its parts are public for a test that brings its own sockets and its own time: a [`Hub`]
@@ -43,6 +44,7 @@ mod certificates;
 mod clock;
 mod command_line;
 mod config;
+mod confine;
 mod crowd;
 mod deliver;
 mod extended;
@@ -91,6 +93,7 @@ pub use admin::markdown as metrics_markdown;
 pub use clock::Clock;
 pub use command_line::{Request, parse};
 pub use config::{Config, Protocol, Reported};
+pub use confine::Seccomp;
 pub use extended::{EXTENDED, Extended};
 pub use hub::Hub;
 pub use listen::{HttpHost, Place};
@@ -103,6 +106,7 @@ pub use worker::Worker;
 use crate::acceptor::Listeners;
 use crate::admin::Admin;
 use crate::certificates::Certificates;
+use crate::confine::{Confinement, Role};
 use crate::listen::{Bound, Http};
 use crate::mapper::Mapper;
 
@@ -238,10 +242,13 @@ pub fn serve(config: Config) -> Result<(), Failure> {
             "--requirepass is ignored: --aclfile has a line for the default user, whose passwords are those of that line"
         );
     }
+    // Behind all that needs other files, sockets or rights, and before threads that serve.
+    let confinement = Confinement::begin(&config)?;
+    log.confine(confinement.clone());
     let started = Instant::now();
     let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
     let hub = hub.map_err(|error| format!("cannot start: {error}"))?;
-    let hub = Arc::new(Hub { certificates, ..hub });
+    let hub = Arc::new(Hub { certificates, confinement, ..hub });
     if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback())
         && let Some(warning) = admin::warning(&hub, http.address.ip())
     {
@@ -251,7 +258,8 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         // Before workers begin: so that each samples from its first request on.
         hub.shared.show_traffic(&hub.store, hub.config.threads as u32, 0);
     }
-    let mapper = Mapper::start(&hub.store).map_err(|error| format!("cannot start a thread: {error}"))?;
+    let mapper = Mapper::start(&hub.store, &hub.confinement);
+    let mapper = mapper.map_err(|error| format!("cannot start a thread: {error}"))?;
     // The loop over sockets alone is compiled apart, so that a server without TLS does nothing for it.
     if hub.certificates.any() {
         let transport =
@@ -285,8 +293,10 @@ fn run<S: Stream + AsFd + Send + 'static>(
     } else {
         let _ = writeln!(std::io::stdout(), "{}", greeting(hub, told_at));
     }
-    let accepted = Listeners::new(hub, &bound, signals, started, stream)
-        .and_then(|listeners| Acceptor::new(Arc::clone(hub), listeners, arrivals).run());
+    let accepted = Listeners::new(hub, &bound, signals, started, stream).and_then(|listeners| {
+        hub.confinement.enter(Role::Acceptor);
+        Acceptor::new(Arc::clone(hub), listeners, arrivals).run()
+    });
     if let Some(admin) = admin {
         admin.end();
     }
@@ -330,6 +340,7 @@ fn start_workers<S: Stream + AsFd + Send + 'static>(
             let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
             hub.handles[index].thread.store(thread, SeqCst);
             let backend = Epoll::new(&hub.handles[index].waker, started)?;
+            hub.confinement.enter(Role::Worker);
             Worker::new(hub, index, store, backend, arrivals).run()
         };
         std::thread::Builder::new()

@@ -4,17 +4,19 @@
 
 use std::io::{self, Stderr, Write};
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use larder_eventloop::Millis;
 use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, reload};
+
+use crate::confine::{Confinement, Role};
 
 /// The level of the log, and how much was written.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,9 @@ pub struct Log {
     lines: Arc<AtomicU64>,
     handle: Option<reload::Handle<LevelFilter, Registry>>,
     dropped: Option<ErrorCounter>,
+    /// What its thread is limited to, and what wakes that.
+    confinement: Arc<OnceLock<Confinement>>,
+    queue: Option<NonBlocking>,
     _writer: Option<Arc<Writer>>,
 }
 
@@ -56,6 +61,8 @@ impl Drop for Writer {
 struct Counted {
     stderr: Stderr,
     written: Arc<AtomicU64>,
+    confinement: Arc<OnceLock<Confinement>>,
+    is_confined: bool,
 }
 
 impl Write for Counted {
@@ -64,6 +71,15 @@ impl Write for Counted {
     }
 
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        if !self.is_confined
+            && let Some(confinement) = self.confinement.get()
+        {
+            self.is_confined = true;
+            confinement.enter(Role::Log);
+        }
+        if line.is_empty() {
+            return Ok(());
+        }
         let written = self.stderr.write_all(line);
         self.written.fetch_add(1, Relaxed);
         written
@@ -84,9 +100,15 @@ impl Log {
         let lines = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lines);
         let written = Arc::new(AtomicU64::new(0));
-        let (stderr, guard) = NonBlockingBuilder::default()
-            .buffered_lines_limit(LINES_WAITING_MAX)
-            .finish(Counted { stderr: io::stderr(), written: Arc::clone(&written) });
+        let confinement = Arc::default();
+        let writer = Counted {
+            stderr: io::stderr(),
+            written: Arc::clone(&written),
+            confinement: Arc::clone(&confinement),
+            is_confined: false,
+        };
+        let (stderr, guard) =
+            NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING_MAX).finish(writer);
         let dropped = stderr.error_counter();
         let writer = Writer {
             given: Arc::clone(&lines),
@@ -94,6 +116,7 @@ impl Log {
             dropped: dropped.clone(),
             _thread: ManuallyDrop::new(guard),
         };
+        let queue = Some(stderr.clone());
         let make = move || {
             counted.fetch_add(1, Relaxed);
             stderr.clone()
@@ -105,6 +128,8 @@ impl Log {
             lines,
             handle: Some(handle),
             dropped: Some(dropped),
+            confinement,
+            queue,
             _writer: Some(Arc::new(writer)),
         }
     }
@@ -114,6 +139,16 @@ impl Log {
         self.level.store(level, Relaxed);
         if let Some(handle) = &self.handle {
             let _ = handle.modify(|current| *current = filter(level));
+        }
+    }
+
+    /// Has the thread that writes limit itself before its next line, and at once.
+    pub fn confine(&self, confinement: Confinement) {
+        // Once in a process.
+        let _ = self.confinement.set(confinement);
+        if let Some(mut queue) = self.queue.clone() {
+            // A line of no bytes wakes the thread and is not written. One that finds no room waits behind others that wake it.
+            let _ = queue.write_all(&[]);
         }
     }
 

@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use larder_store::Store;
 
+use crate::confine::{Confinement, Role};
+
 /// The stack: nothing is called that needs more.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -24,11 +26,12 @@ impl Mapper {
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(store: &Arc<Store>) -> io::Result<Mapper> {
+    pub fn start(store: &Arc<Store>, confinement: &Confinement) -> io::Result<Mapper> {
         while store.make_memory_ready() {}
         let (store, stop) = (Arc::clone(store), Arc::new(AtomicBool::new(false)));
-        let stops = Arc::clone(&stop);
+        let (stops, confinement) = (Arc::clone(&stop), confinement.clone());
         let work = move || {
+            confinement.enter(Role::Mapper);
             store.memory_is_made_ready_by(thread::current());
             while !stops.load(SeqCst) {
                 if !store.make_memory_ready() {

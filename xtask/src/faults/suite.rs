@@ -80,6 +80,7 @@ pub const SUITES: &[Suite] = &[
             "stopping::",
             "hostile::",
             "accept_failures::",
+            "confined::",
             "limits::",
         ],
     },

@@ -4,6 +4,7 @@ use larder_commands::{DebugCommand, SECRET_BYTES_MAX};
 
 use super::{Effect, Row};
 use crate::config::Protocol;
+use crate::confine::Seccomp;
 use crate::extended;
 use crate::listen::{HttpHost, Place};
 use crate::tls;
@@ -466,6 +467,20 @@ pub const OPTIONS: &[Row] = &[
             'r',
             "enable-coredumps",
             "lifts the limit on core files, which then have what is cached: without, they leave it out",
+        )
+    },
+    Row {
+        value: Some("ON|LOG|OFF"),
+        letter: None,
+        range: "on, log, off",
+        apply: |config, value| {
+            config.seccomp = Seccomp::named(value).ok_or("on, log or off")?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "seccomp",
+            "with on, threads may make only those system calls that serving takes, and open only files that options name, /proc and parts of /sys; with log the kernel logs other calls and allows them",
         )
     },
     Row {

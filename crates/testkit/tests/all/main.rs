@@ -5,6 +5,7 @@ mod accept_failures;
 mod attacks;
 mod bad_clients;
 mod canary;
+mod confined;
 mod held_replies;
 mod hostile;
 mod huge_values;
