@@ -15,6 +15,7 @@ const KINDS: &[(&str, &str)] = &[
     ("peers", "it starts other people's programs"),
     ("browser", "it drives Chromium"),
     ("network", "it installs packages"),
+    ("again", "it runs tests of the gate once more, with other options"),
 ];
 
 const INTRO: &str = include_str!("testing_intro.md");

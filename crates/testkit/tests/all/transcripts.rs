@@ -57,6 +57,17 @@ fn transcripts_pass_over_the_session_alone() {
 
 #[test]
 fn transcripts_pass_over_sockets() {
+    all_over_sockets(&[]);
+}
+
+#[test]
+#[ignore = "again: transcripts, with --seccomp on"]
+fn transcripts_pass_over_sockets_where_system_calls_are_limited() {
+    all_over_sockets(&["--seccomp", "on"]);
+}
+
+/// Runs all cases over sockets, with more options than their own.
+fn all_over_sockets(more: &[&str]) {
     let cases = cases();
     let runs: Vec<(&Case, Split)> = cases
         .iter()
@@ -70,7 +81,7 @@ fn transcripts_pass_over_sockets() {
                 scope.spawn(|| {
                     let mut failures = Vec::new();
                     while let Some((case, split)) = runs.get(next.fetch_add(1, Relaxed)) {
-                        if let Err(error) = over_sockets_in_time(case, *split) {
+                        if let Err(error) = over_sockets_in_time(case, *split, more) {
                             failures.push(format!("{split:?}: {error}"));
                         }
                     }
@@ -138,11 +149,11 @@ fn help_names_every_subcommand() {
 }
 
 /// The result of a case in real time. With the session alone, the test sets the clock.
-fn over_sockets_in_time(case: &Case, split: Split) -> Result<(), String> {
+fn over_sockets_in_time(case: &Case, split: Split, more: &[&str]) -> Result<(), String> {
     let mut result = Ok(());
     for _ in 0..TIMES {
         let (began, second) = (Instant::now(), second_of(SystemTime::now() - BEHIND));
-        result = over_sockets(case, split);
+        result = over_sockets(case, split, more);
         let took = began.elapsed();
         let is_later = took >= LONG || second_of(SystemTime::now() + AHEAD) != second;
         if result.is_ok() || !is_later || took >= PATIENCE {
@@ -157,7 +168,7 @@ fn second_of(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).expect("the clock is set").as_secs()
 }
 
-fn over_sockets(case: &Case, split: Split) -> Result<(), String> {
+fn over_sockets(case: &Case, split: Split, more: &[&str]) -> Result<(), String> {
     if case.refused_start {
         let (status, output) = Server::refused(&Program::Larder, &case.options)?;
         let lines = output.trim_end().lines().count();
@@ -167,6 +178,7 @@ fn over_sockets(case: &Case, split: Split) -> Result<(), String> {
         };
     }
     let mut options = case.options.clone();
+    options.extend(more.iter().map(|&option| option.to_owned()));
     if case.clock_seconds() > 0 {
         options.extend(["-o".into(), "relaxed_privileges".into()]);
     }
