@@ -184,14 +184,13 @@ fn complain(reason: &str) {
 /// Why it could not start, or ended before it was told to.
 pub fn serve(config: Config) -> Result<(), Failure> {
     larder_store::return_freed_blocks();
-    let log = Log::start(config.verbosity);
     let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     process::allow_descriptors(config.connections_max, config.threads)?;
     if config.core_dumps {
         process::allow_core_dumps()?;
     }
     let bound = listen::open(&config).map_err(|error| error.to_string())?;
-    let http = listen::open_http(&config).map_err(|error| error.to_string())?;
+    let (http, no_http) = listen::open_http(&config).map_err(|error| error.to_string())?;
     // Before `-u` takes effect: often only the user that starts the server may read the keys.
     let http_tls = http.as_ref().filter(|_| config.http_tls).map(|_| config.tls_options.http());
     let (listeners, certificates) = Certificates::of(&bound, &config.tls_options, http_tls)
@@ -204,6 +203,11 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         if config.core_dumps {
             process::stay_dumpable()?;
         }
+    }
+    // It starts a thread, which is of the user that the server is by then.
+    let log = Log::start(config.verbosity);
+    if let Some(warning) = no_http {
+        tracing::warn!("{warning}");
     }
     if config.lock_memory {
         process::lock_memory()?;

@@ -264,12 +264,13 @@ pub struct Http {
 }
 
 /// Listens for monitors, if it is asked for; on this machine alone unless `--http-host` says otherwise, whatever `-l` says. A
-/// port that nobody asked for and that is taken is told and done without: another server may run beside this one.
+/// port that nobody asked for and that is taken is done without, since another server may run beside this one: what to warn of
+/// then is returned, as the log has not begun.
 ///
 /// # Errors
 /// What the system says of a port or a host that was asked for.
-pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
-    let Some(port) = config.http_port else { return Ok(None) };
+pub fn open_http(config: &Config) -> Result<(Option<Http>, Option<String>), ListenError> {
+    let Some(port) = config.http_port else { return Ok((None, None)) };
     let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     // The first of a name's addresses that can be listened on.
     let opened = match &config.http_host {
@@ -281,12 +282,12 @@ pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
         Ok(Http { listener, address })
     });
     match opened {
-        Ok(http) => Ok(Some(http)),
+        Ok(http) => Ok((Some(http), None)),
         Err(error) if !config.http_port_given && config.http_host.is_none() && !config.http_tls => {
-            tracing::warn!(
+            let warning = format!(
                 "no metrics are told, since {local} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
             );
-            Ok(None)
+            Ok((None, Some(warning)))
         }
         Err(error) => match &config.http_host {
             None => Err(ListenError::new(local, Origin::Http, &error)),
@@ -503,8 +504,9 @@ mod tests {
     #[test]
     fn monitors_have_a_port_of_this_machine_that_is_done_without_unless_asked_for() {
         let config = Config { http_port: Some(0), http_port_given: true, ..Config::default() };
-        let http = open_http(&config).unwrap().expect("a free port");
-        assert!(http.address.ip().is_loopback() && http.address.port() != 0);
+        let (http, warning) = open_http(&config).unwrap();
+        let http = http.expect("a free port");
+        assert!(http.address.ip().is_loopback() && http.address.port() != 0 && warning.is_none());
         let taken = Config { http_port: Some(http.address.port()), ..config };
         assert_eq!(
             open_http(&taken).unwrap_err().to_string(),
@@ -513,8 +515,11 @@ mod tests {
                 http.address
             )
         );
-        assert!(open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap().is_none());
-        assert!(open_http(&Config { http_port: None, ..taken.clone() }).unwrap().is_none());
+        let (none, warning) = open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap();
+        let said = format!("no metrics are told, since {} cannot be listened on (", http.address);
+        assert!(none.is_none() && warning.is_some_and(|warning| warning.starts_with(&said)));
+        let asked_for_none = open_http(&Config { http_port: None, ..taken.clone() }).unwrap();
+        assert!(matches!(asked_for_none, (None, None)));
         assert!(open_http(&Config { http_port_given: false, http_tls: true, ..taken.clone() }).is_err());
         let host = HttpHost::parse("127.0.0.1").unwrap();
         assert!(open_http(&Config { http_port_given: false, http_host: Some(host), ..taken }).is_err());
@@ -531,7 +536,7 @@ mod tests {
         let config = Config { http_port: Some(0), http_port_given: true, ..Config::default() };
         for (text, expected) in [("0.0.0.0", "0.0.0.0"), ("127.0.0.2,cache.example", "127.0.0.2")] {
             let config = Config { http_host: Some(HttpHost::parse(text).unwrap()), ..config.clone() };
-            let http = open_http(&config).unwrap().expect("a free port");
+            let http = open_http(&config).unwrap().0.expect("a free port");
             assert_eq!(http.address.ip().to_string(), expected);
         }
         // An address of nobody's here (TEST-NET-1).

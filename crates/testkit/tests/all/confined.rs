@@ -1,4 +1,5 @@
-//! A real server with `--seccomp`: each of its threads is limited, and everything that users and administrators do with it works.
+//! What the threads of a real server may ask of the system: with `--seccomp` each is limited, and everything that users and
+//! administrators do with it works; with `-u` each is that user's.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,15 +50,20 @@ fn await_that<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Filters of each thread of a process, by the kernel's account.
-fn filters(process: &str) -> Vec<u32> {
+/// A number of each thread of a process, by the kernel's account: the first of the line of this name.
+fn of_threads(process: &str, name: &str) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process that runs");
     let of = |path: &Path| {
         let status = std::fs::read_to_string(path.join("status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
+        status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
     };
     // A thread may end in between.
     tasks.filter_map(|task| of(&task.ok()?.path())).collect()
+}
+
+/// Filters of each thread of a process.
+fn filters(process: &str) -> Vec<u32> {
+    of_threads(process, "Seccomp_filters:")
 }
 
 /// Sends a request and reads exactly as many bytes as `wanted` has.
@@ -230,4 +236,24 @@ fn what_is_only_logged_works_and_each_thread_has_its_filters() {
     confined.serves();
     confined.is_administered();
     confined.ends();
+}
+
+#[test]
+fn with_a_user_each_thread_is_that_users() {
+    let server = Server::start(&["-t", "2", "-u", "nobody"]).expect("larder starts");
+    // A server that is not root's stays what it is.
+    let own = rustix::process::geteuid();
+    let user = if own.is_root() { number_of("nobody") } else { own.as_raw() };
+    // All but that for HTTP.
+    assert_eq!(of_threads(&server.id().to_string(), "Uid:"), [user; THREADS - 1]);
+}
+
+/// The number of a user of this machine.
+fn number_of(user: &str) -> u32 {
+    let users = std::fs::read_to_string("/etc/passwd").expect("a list of users");
+    let number = |line: &str| {
+        let mut fields = line.split(':');
+        fields.next().filter(|name| *name == user).and_then(|_| fields.nth(1)?.parse().ok())
+    };
+    users.lines().find_map(number).expect("there is such a user")
 }
