@@ -49,9 +49,9 @@ impl Call {
         Call { number, bits: Some(Bits { argument, mask: bits as u32, value: 0 }) }
     }
 
-    /// The call if an argument has all of these bits.
-    const fn having(number: c_long, argument: u8, bits: c_int) -> Call {
-        Call { number, bits: Some(Bits { argument, mask: bits as u32, value: bits as u32 }) }
+    /// The call if an argument has all bits of `all` and none of `none`.
+    const fn having(number: c_long, argument: u8, all: c_int, none: c_int) -> Call {
+        Call { number, bits: Some(Bits { argument, mask: (all | none) as u32, value: all as u32 }) }
     }
 }
 
@@ -202,9 +202,18 @@ const SAVING: &[Call] = &[
     Call::any(libc::SYS_renameat2),
 ];
 
+/// Flags of clone(2) by which a thread sees other mounts, networks or the like than its process: root may set some of them.
+const NAMESPACES: c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+
 /// The thread for ACL LOAD and ACL SAVE.
 const THREAD: &[Call] = &[
-    Call::having(libc::SYS_clone, 0, libc::CLONE_THREAD),
+    Call::having(libc::SYS_clone, 0, libc::CLONE_THREAD, NAMESPACES),
     // With `on` it is missing for everybody: see `first`.
     Call::any(libc::SYS_clone3),
     Call::any(libc::SYS_set_robust_list),

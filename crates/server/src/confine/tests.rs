@@ -92,6 +92,28 @@ fn no_list_has_a_call_that_ends_the_process() {
 }
 
 #[test]
+fn a_thread_for_files_may_be_started_and_neither_a_process_nor_one_in_other_namespaces() {
+    let listed = allowed(Role::Worker, Files { saves: true, removes: false }, 1);
+    let clone = listed.iter().find(|call| call.number == libc::SYS_clone).and_then(|call| call.bits);
+    let clone = clone.expect("flags are looked at");
+    let may = |flags: libc::c_int| flags as u32 & clone.mask == clone.value;
+    // As the C library starts one.
+    let thread = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SETTLS
+        | libc::CLONE_PARENT_SETTID
+        | libc::CLONE_CHILD_CLEARTID;
+    assert!(may(thread));
+    let others = [libc::SIGCHLD, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD];
+    let views = [libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWUSER].map(|view| thread | view);
+    assert!(!others.into_iter().chain(views).any(may));
+}
+
+#[test]
 fn a_process_that_starts_a_program_ends_and_has_threads_until_then() {
     if std::env::var_os(CHILD).is_some() {
         let core = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
