@@ -480,7 +480,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "seccomp",
-            "with on, threads may make only those system calls that serving takes, and open only files that options name, /proc and parts of /sys; with log the kernel logs other calls and allows them",
+            "with on, threads may make only those system calls that serving takes, and open files only in folders of those that options name, in /proc and in parts of /sys; with log the kernel logs other calls and allows them",
         )
     },
     Row {
