@@ -167,7 +167,7 @@ const METRICS: &[Metric] = &[
     labelled(
         "larder_expired_total",
         Grows,
-        "Times that an item's time was found to have passed, by a reader, or by upkeep and who needs memory.",
+        "Times that an item's time was found to have passed, by a read, by upkeep, or by a search for memory.",
         Source::Figures("by", EXPIRED),
     ),
     metric("larder_expired_unread_total", Grows, Source::Figure(Figure::ExpiredUnfetched)),

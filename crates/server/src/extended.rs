@@ -316,7 +316,7 @@ pub const EXTENDED: &[Extended] = &[
         "10 to 4294967295",
     ),
     takes(
-        works("watcher_logbuf_size", "lines that may wait for one who watches", |config, value| {
+        works("watcher_logbuf_size", "lines that may wait for a client that watches", |config, value| {
             config.reported.watcher_logbuf_bytes = number::<u32>(need(value)?, 1, 1 << 20)? << 10;
             Ok(())
         }),
@@ -417,7 +417,7 @@ pub const EXTENDED: &[Extended] = &[
         "0 to 3",
     ),
     takes(
-        works("ssl_ca_cert", "who may have signed the certificates of clients, as PEM", |config, value| {
+        works("ssl_ca_cert", "authorities that sign the certificates of clients, as PEM", |config, value| {
             config.tls_options.cache.authorities = Some(need(value)?.into());
             Ok(())
         }),

@@ -174,7 +174,8 @@ pub static RULES: &[Rule] = &[
         when: "a port that other machines reach asks for no password",
         advice: "-l 127.0.0.1, a firewall, or a password: --requirepass, --auth-file, -Y",
         find: |look| {
-            look.figures.process.open.then(|| "who reaches a port may read and write everything".to_owned())
+            let evidence = || "a client that reaches a port may read and write everything".to_owned();
+            look.figures.process.open.then(evidence)
         },
     },
     Rule {
@@ -255,7 +256,7 @@ pub static RULES: &[Rule] = &[
         severity: Warning,
         about: Memory,
         when: "twice the memory would find more than one in a hundred reads more, by the forecast and beyond its error",
-        advice: "raise -m; what each step brings the page shows, and larder_forecast_miss_ratio",
+        advice: "raise -m; the page and larder_forecast_miss_ratio show what each step brings",
         find: |look| {
             let outlook = look.figures.traffic.outlook.as_deref()?;
             let twice = outlook.change(2.0)?;
@@ -336,7 +337,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Memory,
         when: "more than 30 % of what expired in the last minute was never read",
-        advice: "the expiry is too short for when it is asked for, or it is stored for nobody",
+        advice: "a longer expiry, if items are read after it; otherwise do not store them: nothing reads them",
         find: |look| {
             let (unread, expired) =
                 (look.lately.of(Event::ExpiredUnfetched), look.lately.of(Event::Reclaimed));
@@ -369,7 +370,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Latency,
         when: "one key has more than 10 % of all requests, which are more than 1,000 a second",
-        advice: "keep a copy of it in the clients for a moment, or spread it over several names; which it is the page says, `stats hotkeys` and `larder top`",
+        advice: "keep a copy of it in the clients for a moment, or spread it over several names; the page, `stats hotkeys` and `larder top` show which key it is",
         find: |look| {
             let hottest = look.figures.traffic.hottest;
             (hottest.share - hottest.error > 0.1 && hottest.all_per_second > 1000.0).then(|| {
@@ -386,7 +387,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Latency,
         when: "more than 20 % of the bytes of replies to reads, which are more than 1 MiB a second, are of replies above 100 KiB",
-        advice: "compress these values, or split them: while one is sent, others wait; which keys bring most bytes a second the page says, and `stats hotkeys`",
+        advice: "compress these values, or split them: while one is sent, others wait; the page and `stats hotkeys` show which keys bring most bytes a second",
         find: |look| {
             let large = look.figures.traffic.large;
             (large.share - large.error > 0.2 && large.bytes_per_second > MIB as f64).then(|| {
@@ -421,7 +422,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Latency,
         when: "more than 20,000 keys or RESP commands a second came in the last minute, fewer than 1.5 with each receive",
-        advice: "have clients send several requests at once, or ask for several keys (get k1 k2 …, MGET): most of the processor's time goes for receiving and sending them one by one; who sends most CLIENT LIST says, and the page",
+        advice: "have clients send several requests at once, or ask for several keys (get k1 k2 …, MGET): most of the processor's time goes for receiving and sending them one by one; CLIENT LIST and the page show which clients send most",
         find: |look| {
             let lately = &look.lately;
             let (receives, requests) = (lately.of(Event::TimedReceives), lately.of(Event::TimedRequests));
@@ -482,7 +483,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Server,
         when: "an option was given that has no effect here",
-        advice: "leave it out; what it is for elsewhere docs/options.md says",
+        advice: "leave it out; docs/options.md says what it is for elsewhere",
         find: |look| {
             let idle = &look.machine.idle_options;
             let words = |(option, why): &(String, &'static str)| format!("{option} ({why})");
@@ -497,7 +498,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Memory,
         when: "keys of one prefix take more than 10 % of the bytes of items and are less than 1 % of those asked for, which are more than 100 a second",
-        advice: "shorter expiries for them, or keep them where memory is cheaper; which prefix it is the page says, `stats prefixes` and `larder top`",
+        advice: "shorter expiries for them, or keep them where memory is cheaper; the page, `stats prefixes` and `larder top` show which prefix it is",
         find: |look| {
             let coldest = look.figures.traffic.coldest?;
             (coldest.share_most < 0.01 && coldest.all_per_second > 100.0).then(|| {
@@ -568,7 +569,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Server,
         when: "keyspace events were lost in the last minute",
-        advice: "listen to fewer patterns, or read faster: events that wait are bounded",
+        advice: "subscribe to fewer patterns, or read faster: events that wait are bounded",
         find: |look| {
             let lost = look.lately.of(Event::EventsLost);
             (lost > 0).then(|| format!("{lost} events were lost in {} s", look.lately.seconds))
@@ -592,7 +593,7 @@ pub static RULES: &[Rule] = &[
         severity: Note,
         about: Server,
         when: "lines of the log were dropped in the last minute",
-        advice: "have somebody read stderr, or lower -v",
+        advice: "have a program read stderr, or lower -v",
         find: |look| {
             let lines = look.lately.of(Event::LinesDropped);
             (lines > 0).then(|| format!("{lines} lines of the log were dropped in {} s", look.lately.seconds))

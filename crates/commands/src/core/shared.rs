@@ -64,7 +64,7 @@ pub struct Settings {
     pub dump: bool,
     /// Not `-W`: clients may watch.
     pub watch: bool,
-    /// `-o watcher_logbuf_size`: bytes of lines that may wait for one who watches.
+    /// `-o watcher_logbuf_size`: bytes of lines that may wait for a client that watches.
     pub watch_bytes_max: usize,
     /// `-A`: shutdown is allowed.
     pub shutdown: bool,

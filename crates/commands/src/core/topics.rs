@@ -180,7 +180,7 @@ impl Space {
         self.shard(channel).get(channel).map_or(0, Vec::len)
     }
 
-    /// Channels that somebody listens to.
+    /// Channels that have subscribers.
     pub fn channels(&self) -> usize {
         self.channels.load(Relaxed)
     }

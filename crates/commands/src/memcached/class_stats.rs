@@ -104,7 +104,7 @@ pub static SLAB_KEYS: &[ClassKey] = &[
     figure("total_chunks", ClassFigure::Chunks),
     figure("used_chunks", ClassFigure::ChunksUsed),
     figure("free_chunks", ClassFigure::ChunksFree),
-    absent("free_chunks_end", "free chunks are not told by where they lie in a page"),
+    absent("free_chunks_end", "free chunks are not counted by where they lie in a page"),
     counter("get_hits", ClassCounter::GetHits),
     counter("cmd_set", ClassCounter::CmdSet),
     counter("delete_hits", ClassCounter::DeleteHits),

@@ -263,7 +263,7 @@ const CLASSIC_ROWS: &[Command] = &[
     answered(line(
         "watch",
         "[fetchers|mutations|evictions|connevents|deletions|sysevents|rawcmds|proxyreqs|proxyevents|proxyuser …]",
-        "Tells what happens, a line for each, until the connection ends; what comes on it is not read.",
+        "Sends a line for each event until the connection ends; what comes on it is not read.",
         &["OK", "CLIENT_ERROR", "WATCHER_TOO_MANY", "ERROR"],
         watch::watch,
     )),

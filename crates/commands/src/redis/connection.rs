@@ -51,12 +51,12 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("hello", -1, LOGIN, NO_KEYS, hello).weighs(Weighs::Login).secret(Secret::Credentials).doc(
         "6.0.0",
         "[protover [AUTH username password] [SETNAME clientname]]",
-        "Says who speaks and how.",
+        "Sets the protocol and, with AUTH, logs in.",
     ),
     Command::args("auth", -2, LOGIN, NO_KEYS, auth).weighs(Weighs::Login).secret(Secret::Behind(0)).doc(
         "1.0.0",
         "[username] password",
-        "Says who speaks.",
+        "Logs in.",
     ),
     Command::container("client", clients::ROWS).doc("2.4.0", "", "Connections: this one and others."),
     Command::args("reset", 1, ANY_TIME | NO_AUTH, NO_KEYS, reset)

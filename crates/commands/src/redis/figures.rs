@@ -107,7 +107,7 @@ figures! {
         KeysAwaited = "redis_keys_awaited": Gauge, Count, |f| f.awaited_keys;
         /// Bytes of the longest request that is not whole.
         QueryBytesMax = "redis_query_bytes_max": Gauge, Bytes, |f| f.clients.query_bytes_max;
-        /// Bytes of the replies of whom most wait.
+        /// The most bytes of replies that wait for one client.
         OutputBytesMax = "redis_output_bytes_max": Gauge, Bytes, |f| f.clients.output_bytes_max;
         /// Memory of the machine.
         SystemMemory = "system_memory": Gauge, Bytes, |f| f.common.system.memory_bytes;

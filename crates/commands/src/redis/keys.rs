@@ -160,7 +160,7 @@ pub(crate) const ROWS: &[Command] = &[
     .tells(Tells::Each(Change::KEY))
     .access(&[Access::Remove])
     .categories(&["string"])
-    .doc("9.0.0", "key value", "Removes a key that has this value: how a lock is let go."),
+    .doc("9.0.0", "key value", "Removes a key that has this value, so as to release a lock."),
     Command::key("cl.throttle", -5, WRITE | DENYOOM | FAST | WEIGHTLESS, throttle::throttle)
         .tells(Tells::Each(Change::string("cl.throttle")))
         .access(&[Access::Change])

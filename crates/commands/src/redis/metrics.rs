@@ -111,7 +111,7 @@ const METRICS: &[Metric] = &[
     metric("redis_connected_clients", Gauge, Source::Redis(RedisFigure::Clients)),
     metric("redis_blocked_clients", Gauge, Source::Redis(RedisFigure::ClientsWaiting)),
     metric("redis_max_clients", Gauge, Source::Figure(Figure::ConnectionsMax)),
-    always("redis_tracking_clients", "Clients that are told what others change: none.", 0),
+    always("redis_tracking_clients", "Clients that are notified of changes by others: none.", 0),
     metric("redis_pubsub_clients", Gauge, Source::Redis(RedisFigure::ClientsListening)),
     metric("redis_watching_clients", Gauge, Source::Redis(RedisFigure::ClientsWatching)),
     metric("redis_total_watched_keys", Gauge, Source::Redis(RedisFigure::KeysWatched)),

@@ -41,39 +41,39 @@ pub(crate) const ROWS: &[Command] = &[
         .channels(Channels::All)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
-        .doc("2.0.0", "channel [channel ...]", "Listens to channels."),
+        .doc("2.0.0", "channel [channel ...]", "Subscribes to channels."),
     Command::args("unsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Channel))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .weighs(Weighs::ListenNoMore(Kind::Channel))
-        .doc("2.0.0", "[channel [channel ...]]", "Listens to channels no more."),
+        .doc("2.0.0", "[channel [channel ...]]", "Unsubscribes from channels."),
     Command::args("psubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Pattern))
         .channels(Channels::Patterns)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
-        .doc("2.0.0", "pattern [pattern ...]", "Listens to all channels whose names match."),
+        .doc("2.0.0", "pattern [pattern ...]", "Subscribes to the channels whose names match."),
     Command::args("punsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Pattern))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .weighs(Weighs::ListenNoMore(Kind::Pattern))
-        .doc("2.0.0", "[pattern [pattern ...]]", "Listens to patterns no more."),
+        .doc("2.0.0", "[pattern [pattern ...]]", "Unsubscribes from patterns."),
     Command::args("ssubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Shard))
         .channels(Channels::All)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
-        .doc("7.0.0", "shardchannel [shardchannel ...]", "Listens to sharded channels."),
+        .doc("7.0.0", "shardchannel [shardchannel ...]", "Subscribes to sharded channels."),
     Command::args("sunsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Shard))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .weighs(Weighs::ListenNoMore(Kind::Shard))
-        .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Listens to sharded channels no more."),
+        .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Unsubscribes from sharded channels."),
     Command::args("publish", 3, SPEAKS, NO_KEYS, publish)
         .channels(Channels::First)
         .with(PUBLISHES | IS_TOLD)
         .weighs(Weighs::Topics)
-        .doc("2.0.0", "channel message", "Sends a message to all who listen to a channel."),
+        .doc("2.0.0", "channel message", "Sends a message to the subscribers of a channel."),
     Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish)
         .channels(Channels::First)
         .with(PUBLISHES | IS_TOLD)
         .weighs(Weighs::Shard)
-        .doc("7.0.0", "shardchannel message", "Sends a message to all who listen to a sharded channel."),
+        .doc("7.0.0", "shardchannel message", "Sends a message to the subscribers of a sharded channel."),
     Command::container(
         "pubsub",
         &[
@@ -81,20 +81,20 @@ pub(crate) const ROWS: &[Command] = &[
                 channels(call, "CHANNELS", args, |topics| &topics.channels)
             })
             .weighs(Weighs::Channels)
-            .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
+            .doc("2.8.0", "[pattern]", "Channels that have subscribers."),
             Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| counts(call, args, Kind::Channel))
                 .weighs(Weighs::Counts)
-                .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
+                .doc("2.8.0", "[channel [channel ...]]", "How many subscribers channels have."),
             Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
                 let patterns = call.cx.shared.topics.pattern_count();
                 call.length(patterns)
             })
-            .doc("2.8.0", "", "How many patterns somebody listens to."),
+            .doc("2.8.0", "", "How many patterns have subscribers."),
             Command::args("pubsub|shardchannels", -2, ASKS, NO_KEYS, |call, args| {
                 channels(call, "SHARDCHANNELS", args, |topics| &topics.shards)
             })
             .weighs(Weighs::Channels)
-            .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
+            .doc("7.0.0", "[pattern]", "Sharded channels that have subscribers."),
             Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
                 counts(call, args, Kind::Shard)
             })
@@ -102,7 +102,7 @@ pub(crate) const ROWS: &[Command] = &[
             .doc(
                 "7.0.0",
                 "[shardchannel [shardchannel ...]]",
-                "How many listen to sharded channels.",
+                "How many subscribers sharded channels have.",
             ),
             Command::args("pubsub|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
                 crate::redis::server::introspect::help(call, "pubsub")
@@ -111,7 +111,7 @@ pub(crate) const ROWS: &[Command] = &[
             .doc("6.2.0", "", "What PUBSUB can do."),
         ],
     )
-    .doc("2.8.0", "", "Asks about channels and who listens to them."),
+    .doc("2.8.0", "", "Asks about channels and their subscribers."),
     Command::args(
         "monitor",
         1,

@@ -81,7 +81,7 @@ const SCRIPT: &[Command] = &[
     Command::args("script|load", 3, NOSCRIPT | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, load).doc(
         "2.6.0",
         "script",
-        "Keeps a script, and says what it is known by.",
+        "Keeps a script; its SHA-1 digest.",
     ),
     Command::args("script|exists", -3, NOSCRIPT | WEIGHTLESS, NO_KEYS, exists).doc(
         "2.6.0",

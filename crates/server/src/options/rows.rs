@@ -106,7 +106,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-auth-file",
-            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password. Without it the clients' users are: with --http-host always, else as soon as clients have to say a password",
+            "users that are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password. Without it these are the clients' users: with --http-host always, else as soon as clients need a password",
         )
     },
     Row {
@@ -145,7 +145,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "requirepass",
-            "the default user's password: clients have to say it, text clients as with -Y (user default), and these have no port without -p or -Y. Whoever may look at this machine's processes sees it",
+            "the default user's password: clients have to give it, text clients as with -Y (user default), and these have no port without -p or -Y. It is shown in this machine's list of processes",
         )
     },
     Row {
@@ -240,7 +240,7 @@ pub const OPTIONS: &[Row] = &[
                 .ok_or("the mode is octal, 0 to 777")?;
             Ok(())
         },
-        ..row('a', "unix-mask", "who may use the Unix socket")
+        ..row('a', "unix-mask", "mode of the Unix socket: which users may connect to it")
     },
     Row {
         value: Some("MB"),
@@ -428,7 +428,7 @@ pub const OPTIONS: &[Row] = &[
     },
     Row {
         value: Some("USER"),
-        default: "who starts it",
+        default: "the user that starts it",
         range: "a user of this system",
         apply: |config, value| {
             config.user = Some(value.into());
@@ -704,7 +704,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             'S',
             "enable-sasl",
-            "the port of memcached's clients speaks the binary protocol alone, and clients say who they are by SASL PLAIN, as a user of --auth-file or with the password of --requirepass",
+            "the port of memcached's clients speaks the binary protocol alone, and clients log in by SASL PLAIN, as a user of --auth-file or with the password of --requirepass",
         )
     },
     Row {
@@ -772,7 +772,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "acl-user",
-            "a user and what it may do; passwords are those of the rules, and of --auth-file. Whoever may look at this machine's processes sees it: #HASH is a password's SHA-256",
+            "a user and what it may do; passwords are those of the rules, and of --auth-file. They are shown in this machine's list of processes: #HASH is a password's SHA-256",
         )
     },
     Row {
@@ -801,7 +801,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "text-auth",
-            "no: where Redis clients have to say who they are, text clients need not, and may do everything",
+            "no: where Redis clients need a password, text clients need none, and may do everything",
         )
     },
     Row {

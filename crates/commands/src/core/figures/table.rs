@@ -238,11 +238,11 @@ figures! {
         PrefixesMissed = "prefixes_missed": Gauge, Count, |f| f.prefixes_missed;
         /// Times that one command had the store for itself.
         WholeHolds = "whole_holds": Counter, Count, |f| f.whole_holds;
-        /// Channels that somebody listens to.
+        /// Channels that have subscribers.
         Channels = "channels": Gauge, Count, |f| f.topics[0];
-        /// Patterns of channels that somebody listens to.
+        /// Patterns of channels that have subscribers.
         Patterns = "patterns": Gauge, Count, |f| f.topics[1];
-        /// Sharded channels that somebody listens to.
+        /// Sharded channels that have subscribers.
         ShardChannels = "shard_channels": Gauge, Count, |f| f.topics[2];
         /// Keys that have more than a hundredth of all requests.
         HotKeys = "hot_keys": Gauge, Count, |f| f.traffic.hottest.hot_keys;

@@ -51,7 +51,7 @@ const XINFO: &[Command] =
         Command::args("xinfo|stream", -3, READONLY, SECOND, info).weighs(Weighs::Survey).doc(
             "5.0.0",
             "key [FULL [COUNT count]]",
-            "What there is to say of a stream.",
+            "Figures of a stream.",
         ),
         Command::args("xinfo|groups", 3, READONLY, SECOND, |call, args| {
             let key = call.key(args.at(0).unwrap_or_default());
@@ -109,7 +109,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
         "Sets the last ID.",
     ),
-    Command::container("xinfo", XINFO).doc("5.0.0", "", "What there is to say of streams."),
+    Command::container("xinfo", XINFO).doc("5.0.0", "", "Figures of streams, their groups and consumers."),
     reading::XREAD,
     reading::XREADGROUP,
     groups::XGROUP,

@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("client|setinfo", 4, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, set_info).doc(
         "7.2.0",
         "LIB-NAME libname | LIB-VER libver",
-        "Says which library speaks.",
+        "Sets the name or version of the client's library.",
     ),
     Command::args("client|reply", 3, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, reply).doc(
         "3.2.0",

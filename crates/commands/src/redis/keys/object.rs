@@ -53,7 +53,7 @@ pub(crate) const MEMORY: &[Command] = &[
         crate::redis::reply::put_verbatim(call.out, call.client.resp3, &text);
         Ok(())
     })
-    .doc("4.0.0", "", "Says how memory is."),
+    .doc("4.0.0", "", "Reports problems of memory, and what to do."),
     Command::args("memory|malloc-stats", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         crate::redis::reply::put_verbatim(
             call.out,
@@ -62,7 +62,7 @@ pub(crate) const MEMORY: &[Command] = &[
         );
         Ok(())
     })
-    .doc("4.0.0", "", "Says where to look."),
+    .doc("4.0.0", "", "Reports where the details are."),
     Command::args("memory|purge", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| call.ok()).doc(
         "4.0.0",
         "",

@@ -122,7 +122,7 @@ const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 pub(crate) const TRACKING: Command = Command::args("client|tracking", -3, PLAIN, NO_KEYS, tracking).doc(
     "6.0.0",
     "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
-    "Fails, unless it is to be off: nobody is told of keys that change.",
+    "Fails unless it is OFF: no invalidations are sent.",
 );
 pub(crate) const TRACKING_INFO: Command =
     Command::args("client|trackinginfo", 2, PLAIN, NO_KEYS, tracking_info).doc(
@@ -151,7 +151,7 @@ fn tracking(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if is(word, "OFF") {
         call.ok()
     } else if is(word, "ON") {
-        Err(Fail::of("ERR client side caching is not supported: nobody is told of keys that change"))
+        Err(Fail::of("ERR client side caching is not supported: no invalidations are sent"))
     } else {
         Err(Fail::SYNTAX)
     }

@@ -22,7 +22,11 @@ pub(crate) const ROWS: &[Command] = &[
         "METRICS count [CPU] [NET] [COUNT k] [DURATION seconds] [SAMPLE ratio]",
         "Begins to look which keys take most.",
     ),
-    Command::args("hotkeys|stop", 2, RULES, NO_KEYS, stop).doc("8.6.0", "", "Ends it; GET still tells."),
+    Command::args("hotkeys|stop", 2, RULES, NO_KEYS, stop).doc(
+        "8.6.0",
+        "",
+        "Stops the search; GET still shows what it found.",
+    ),
     Command::args("hotkeys|get", 2, RULES | SHOWS_KEYS, NO_KEYS, get).doc(
         "8.6.0",
         "",

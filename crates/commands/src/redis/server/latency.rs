@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("latency|doctor", 2, RULES, NO_KEYS, doctor).doc(
         "2.8.13",
         "",
-        "Says what took long and what to look at.",
+        "Reports what took long, and what to look at.",
     ),
     Command::args("latency|histogram", -2, RULES, NO_KEYS, histogram).doc(
         "7.0.0",

@@ -113,7 +113,7 @@ pub(super) const XCLAIM: Command =
     Command::of_collection("xclaim", -6, WRITE | FAST, claim).tells(Tells::Nothing).weighs(Weighs::Elements(Elements::Claim)).doc(
         "5.0.0",
         "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
-        "Makes a consumer the one with whom entries are pending.",
+        "Makes a consumer the one with which entries are pending.",
     );
 
 pub(super) const XAUTOCLAIM: Command = Command::of_collection("xautoclaim", -6, WRITE | FAST, auto_claim)

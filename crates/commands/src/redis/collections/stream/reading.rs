@@ -72,7 +72,7 @@ pub(crate) const XREADGROUP: Command =
     .doc(
         "5.0.0",
         "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
-        "Entries that nobody of a group has had, or that are pending with a consumer, and waits for some.",
+        "Entries that no consumer of a group has had, or that are pending with one, and waits for some.",
     );
 
 /// Calls `visit` with each key among the words behind the name.
