@@ -1,13 +1,15 @@
 //! `cargo xtask tidy`: checks of the tree that no compiler makes.
 //!
 //! Arrows of crates and modules, where unsafe code may be, a transcript for every row, generated documents, links between
-//! documents, sources of their figures, and words that do not belong or are retired. `--write` renews the generated documents.
+//! documents, paths that they name, sources of their figures, and words that do not belong or are retired. `--write` renews the
+//! generated documents.
 
 mod arrows;
 mod documents;
 mod figures;
 mod ignored;
 mod links;
+mod paths;
 mod rows;
 mod source;
 mod words;
@@ -28,12 +30,13 @@ pub fn tidy(write: bool) -> Outcome {
         self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 9] = [
+    let checks: [(&str, Vec<Complaint>); 10] = [
         ("arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
         ("links", links::check(&files)?),
+        ("paths", paths::check(&files)?),
         ("figures", figures::check(&files)?),
         ("words", words::check(&files)?),
         ("ignored tests", ignored::check()?),

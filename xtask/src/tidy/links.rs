@@ -27,7 +27,8 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-fn is_document(file: &Path) -> bool {
+/// A document that is not a part of a generated one.
+pub(super) fn is_document(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "md")
         && !TEMPLATES.iter().any(|folder| file.starts_with(folder))
 }
@@ -71,7 +72,7 @@ fn place(from: &Path, target: &str) -> Option<(PathBuf, Option<String>)> {
 }
 
 /// Lines outside of fenced code, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
         let is_fence = line.trim_start().starts_with("```");
