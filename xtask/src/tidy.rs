@@ -8,6 +8,7 @@ mod arrows;
 mod documents;
 mod figures;
 mod ignored;
+mod inner_arrows;
 mod links;
 mod paths;
 mod rows;
@@ -30,8 +31,9 @@ pub fn tidy(write: bool) -> Outcome {
         self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 10] = [
+    let checks: [(&str, Vec<Complaint>); 11] = [
         ("arrows", arrows::check()?),
+        ("inner arrows", inner_arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),

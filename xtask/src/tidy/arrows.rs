@@ -49,7 +49,7 @@ pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     compare("crate", CRATES, &crates()?, &mut complaints);
     for (name, arrows) in MODULES {
-        compare("module", arrows, &Modules::of(name)?.arrows(1), &mut complaints);
+        compare("module", arrows, &Modules::of(&source(name))?.arrows(1), &mut complaints);
     }
     Ok(complaints)
 }
@@ -63,7 +63,7 @@ pub fn print() -> Outcome {
     for (name, _) in MODULES {
         // Writing into a string cannot fail.
         let _ = writeln!(text, "\nmodules of {name}");
-        let modules = Modules::of(name)?;
+        let modules = Modules::of(&source(name))?;
         for (module, named) in modules.arrows(1) {
             line(&mut text, 1, &module, &named, &modules.size(&module));
             let inner = modules.arrows(2);
@@ -87,7 +87,7 @@ fn line(text: &mut String, depth: usize, name: &str, named: &BTreeSet<String>, s
 }
 
 /// Names, and the names that each uses.
-type Named = BTreeMap<String, BTreeSet<String>>;
+pub(super) type Named = BTreeMap<String, BTreeSet<String>>;
 
 /// Complains of arrows that are used and not declared, and the other way round.
 fn compare(kind: &str, declared: &Arrows, named: &Named, complaints: &mut Vec<Complaint>) {
@@ -155,22 +155,28 @@ fn ours(manifest: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The modules of a crate: of each file its path, its lines, and the paths that it names.
-struct Modules(Vec<(Vec<String>, usize, Vec<Vec<String>>)>);
+/// The folder of a crate's source.
+fn source(name: &str) -> PathBuf {
+    root().join("crates").join(name).join("src")
+}
+
+/// The modules of a crate: of each file its path, its lines, and the paths that it names. Those that tests name are left out.
+pub(super) struct Modules(Vec<(Vec<String>, usize, Vec<Vec<String>>)>);
 
 impl Modules {
-    fn of(name: &str) -> Outcome<Modules> {
-        let source = root().join("crates").join(name).join("src");
+    /// The modules whose files are in this folder.
+    pub(super) fn of(source: &Path) -> Outcome<Modules> {
         let mut files = Vec::new();
-        collect(&source, &mut files)?;
+        collect(source, &mut files)?;
         files.sort();
         let mut modules = Vec::new();
         for file in files {
-            let module = module_of(file.strip_prefix(&source).unwrap_or(&file));
+            let module = module_of(file.strip_prefix(source).unwrap_or(&file));
             // The root stands outside.
             if !module.is_empty() {
                 let text = read(&file)?;
-                let paths = paths(&module, &text);
+                let of_tests = module.iter().any(|name| name == "tests");
+                let paths = if of_tests { Vec::new() } else { paths(&module, &text) };
                 modules.push((module, text.lines().count(), paths));
             }
         }
@@ -178,7 +184,7 @@ impl Modules {
     }
 
     /// The arrows of modules at this depth that have the same parent.
-    fn arrows(&self, depth: usize) -> Named {
+    pub(super) fn arrows(&self, depth: usize) -> Named {
         let known = |path: &[String]| self.0.iter().any(|(module, ..)| module.starts_with(path));
         let mut named = Named::new();
         for (module, _, paths) in self.0.iter().filter(|(module, ..)| module.len() >= depth) {
@@ -230,15 +236,13 @@ fn module_of(file: &Path) -> Vec<String> {
     path
 }
 
-/// The paths in a file that begin with `crate` or `super`, from the crate's root on. Comments are skipped.
+/// The paths in a file that begin with `crate` or `super`, from the crate's root on. Comments are skipped, and the tests at the
+/// end.
 fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
-    let mut here = module.to_vec();
-    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let lines = text.lines().take_while(|line| !line.starts_with("mod tests {"));
+    let code: Vec<&str> = lines.map(|line| line.split("//").next().unwrap_or_default()).collect();
     for (index, line) in code.iter().enumerate() {
-        if line.starts_with("mod tests {") {
-            here.push("tests".to_owned());
-        }
         for (at, word) in line.match_indices("crate").chain(line.match_indices("super")) {
             let before = line[..at].chars().next_back();
             let is_first = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':' && c != '$');
@@ -248,13 +252,13 @@ fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
             let rest = [rest, &code[index + 1..].concat()].concat();
             let (mut base, mut rest) = match word {
                 "crate" => (Vec::new(), rest.as_str()),
-                _ => (here[..here.len() - 1].to_vec(), rest.as_str()),
+                _ => (module[..module.len() - 1].to_vec(), rest.as_str()),
             };
             while let Some(further) = rest.strip_prefix("super::") {
                 base.pop();
                 rest = further;
             }
-            for name in first_names(rest) {
+            for name in names(rest) {
                 found.push(base.iter().cloned().chain(name.split("::").map(str::to_owned)).collect());
             }
         }
@@ -262,19 +266,23 @@ fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// `a::b` of `a::b::{c, d}`; `a` and `b` of `{a, b::c}`.
-fn first_names(text: &str) -> Vec<&str> {
-    let Some(list) = text.strip_prefix('{') else {
-        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(text.len());
-        return vec![text[..end].trim_end_matches(':')];
+/// The paths of a tree: `a::b::c` and `a::b::d` of `a::b::{c, d}`, `a` of `a as b`.
+fn names(text: &str) -> Vec<String> {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(text.len());
+    let (head, rest) = text.split_at(end);
+    let Some(list) = rest.strip_prefix('{').filter(|_| head.is_empty() || head.ends_with("::")) else {
+        return vec![head.trim_end_matches(':').to_owned()];
     };
-    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    let (mut found, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, c) in list.char_indices() {
         match c {
             '{' => depth += 1,
             '}' if depth > 0 => depth -= 1,
             ',' | '}' if depth == 0 => {
-                names.extend(first_names(list[start..at].trim()).into_iter().filter(|name| !name.is_empty()));
+                let part = list[start..at].trim();
+                if !part.is_empty() {
+                    found.extend(names(part).iter().map(|name| format!("{head}{name}")));
+                }
                 start = at + 1;
                 if c == '}' {
                     break;
@@ -283,7 +291,7 @@ fn first_names(text: &str) -> Vec<&str> {
             _ => {}
         }
     }
-    names
+    found
 }
 
 #[cfg(test)]
@@ -301,10 +309,13 @@ mod tests {
         let module: Vec<String> = ["redis", "keys", "scan"].map(str::to_owned).to_vec();
         let found = |text| paths(&module, text).iter().map(|path| path.join("::")).collect::<Vec<_>>();
         assert_eq!(found("use crate::core::output::Output;"), ["core::output::Output"]);
-        assert_eq!(found("use super::super::call::{Call, is};"), ["redis::call"]);
-        assert_eq!(found("use crate::{\n    core,\n    memcached::{a, b},\n};"), ["core", "memcached"]);
+        assert_eq!(found("use super::super::call::{Call, is};"), ["redis::call::Call", "redis::call::is"]);
+        assert_eq!(
+            found("use crate::{\n    core,\n    memcached::{a, b::{c, d as e}},\n};"),
+            ["core", "memcached::a", "memcached::b::c", "memcached::b::d"]
+        );
         assert_eq!(found("    super::survey::look(x) + crate::NAME"), ["NAME", "redis::keys::survey::look"]);
-        assert_eq!(found("mod tests {\n    use super::super::copy;"), ["redis::keys::copy"]);
+        assert!(found("mod tests {\n    use super::super::copy;").is_empty());
         assert!(found("// crate::memcached is another\n let supersede = $crate::x;").is_empty());
     }
 
