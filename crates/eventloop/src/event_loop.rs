@@ -348,7 +348,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                     self.process(handler, id, 0);
                 }
             }
-            if handler.is_tired() || handler.is_weary() {
+            if handler.budget_spent() || handler.budget_nearly_spent() {
                 break;
             }
         }

@@ -154,7 +154,7 @@ pub trait Handler {
     }
 
     /// The budget of this wake-up is spent: the loop looks for new events before it goes on with queued connections.
-    fn is_tired(&self) -> bool {
+    fn budget_spent(&self) -> bool {
         false
     }
 
@@ -167,7 +167,7 @@ pub trait Handler {
     /// The budget of this wake-up is nearly spent. The loop receives little from the connections that are left: it still answers
     /// a short request, and a long one goes on in the next turn.
     #[inline]
-    fn is_weary(&self) -> bool {
+    fn budget_nearly_spent(&self) -> bool {
         false
     }
 

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Work of a wake-up, in nanoseconds that it takes about.
 pub const SLICE_NS: u64 = 500_000;
 
-/// Work of a wake-up for all who have something to say, received and answered, after which those that are left have but
-/// the beginning of it received, and what is dear is begun in another turn.
-const WEARY_NS: u64 = 4 * SLICE_NS;
+/// Work of a wake-up for all connections that have sent something, received and answered, after which the budget is nearly
+/// spent: of those that are left only the beginning is received, and what is dear is begun in another turn.
+const NEARLY_SPENT_NS: u64 = 4 * SLICE_NS;
 /// What a receive costs, …
 const RECEIVE_NS: u64 = 1_000;
 /// … and a byte of it with what it asks for, where that is nothing dear.
@@ -113,8 +113,8 @@ impl Work {
 
     /// As much was done for all together as should be before the worker looks again.
     #[inline]
-    pub fn is_weary(&self) -> bool {
-        self.spent_ns() >= WEARY_NS
+    pub fn budget_nearly_spent(&self) -> bool {
+        self.spent_ns() >= NEARLY_SPENT_NS
     }
 
     /// So much was done.

@@ -21,7 +21,7 @@ const HEAD_BYTES: usize = 2 << 10;
 const RECEIVE_BYTES_SHORT: usize = 4 << 10;
 
 /// Bytes received at a time when the handler's budget is nearly spent.
-const RECEIVE_BYTES_WEARY: usize = 1 << 10;
+const RECEIVE_BYTES_NEARLY_SPENT: usize = 1 << 10;
 
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
@@ -50,8 +50,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             room = room.min(RECEIVE_BYTES_SHORT);
         }
-        if handler.is_weary() {
-            room = room.min(RECEIVE_BYTES_WEARY);
+        if handler.budget_nearly_spent() {
+            room = room.min(RECEIVE_BYTES_NEARLY_SPENT);
         }
         self.buffer[..kept].copy_from_slice(&connection.kept);
         let mut room = if connection.uploads { room.min(HEAD_BYTES) } else { room };
@@ -98,7 +98,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         let now = self.backend.now();
         let mut total = 0;
         loop {
-            let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.is_tired();
+            let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.budget_spent();
             let Some(connection) = self.connections.find(id) else { return };
             // The handler has no place any more: it finishes the upload, and the next bytes belong to the buffer.
             let Some(place) = handler.destination(&mut connection.state) else {
@@ -171,7 +171,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             // Others' replies must not wait for this connection's, so it sends its own first.
             match send(handler, connection, &mut self.waiting, self.backend.now()) {
-                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN && !handler.is_tired() => {}
+                Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN && !handler.budget_spent() => {}
                 Ok(_) => break Wait::Room,
                 Err(_) => return self.close(handler, id, Closed::Error),
             }

@@ -219,7 +219,7 @@ fn all_that_a_stream_has_received_is_answered_though_the_peer_says_nothing_more(
         };
         let mut world = world(seed, weather);
         world.toy.slices_of = [0, 1, 50][seed as usize / 3 % 3];
-        world.toy.weary_from = [0, 300][seed as usize / 9 % 2];
+        world.toy.nearly_spent_from = [0, 300][seed as usize / 9 % 2];
         world.toy.yields = seed % 2 == 0;
         let peers: Vec<Peer> = (0..3).map(|_| greeted(&mut world)).collect();
         let all: Vec<_> = (0..3).map(|index| requests(seed + index)).collect();

@@ -56,11 +56,11 @@ fn replies_are_complete_and_in_order_in_any_weather() {
 /// the short one with its answer.
 #[test]
 fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answered() {
-    const WEARY_FROM: usize = 200_000;
+    const NEARLY_SPENT_FROM: usize = 200_000;
     for seed in 0..10 {
         let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
         let mut world = World::new(seed, weather, LIMITS);
-        world.toy.weary_from = WEARY_FROM;
+        world.toy.nearly_spent_from = NEARLY_SPENT_FROM;
         let long: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
         let short = world.connect();
         world.settle();
@@ -69,7 +69,7 @@ fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answer
         short.send(b"e1\n");
         world.turn();
         let looked_at = world.toy.looked_at;
-        assert!(looked_at <= WEARY_FROM + 30_002 + 100 * 4096, "{looked_at} bytes in a turn, seed {seed}");
+        assert!(looked_at <= NEARLY_SPENT_FROM + 30_002 + 100 * 4096, "{looked_at} bytes, seed {seed}");
         assert_eq!(short.read(10), b"e1\n");
         for peer in &long {
             assert!(world.read_all(peer) == line.as_bytes());
@@ -87,7 +87,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
         let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
         let mut world = World::new(seed, weather, LIMITS);
         // The budget is nearly spent after two of them. Ten of them take a millisecond.
-        (world.toy.weary_from, world.toy.byte_ns) = (2 * BYTES, 5);
+        (world.toy.nearly_spent_from, world.toy.byte_ns) = (2 * BYTES, 5);
         let dear: Vec<Peer> = (0..MANY).map(|_| world.connect()).collect();
         let little = world.connect();
         let line = format!("e{}\n", "y".repeat(BYTES));
@@ -151,7 +151,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
         let before = world.toy.worked.1;
         world.turn();
         assert_eq!(other.read(usize::MAX), b"eme\n", "answered in the turn in which it asks");
-        assert!(world.toy.worked.1 - before <= 3, "and then no more is done than until it is tired");
+        assert!(world.toy.worked.1 - before <= 3, "and then no more is done than until the budget is spent");
         turns += 1;
         ended += workers.iter().filter(|worker| worker.read(usize::MAX) == b"eend\n").count();
         // The connections take turns: none finishes long before the others.

@@ -29,7 +29,7 @@ pub struct Toy {
     /// A complete upload ends the connection's turn.
     pub yields: bool,
     /// Each piece of an upload spends the budget.
-    pub tires: bool,
+    pub spends_budget: bool,
     pub unsent_most: u64,
     /// Work since the last wake-up, and in all.
     pub worked: (u32, u32),
@@ -41,7 +41,7 @@ pub struct Toy {
     pub turns_away: bool,
     /// Bytes processed since the last wake-up, and after how many of them the budget is nearly spent; 0: never.
     pub looked_at: usize,
-    pub weary_from: usize,
+    pub nearly_spent_from: usize,
     /// Nanoseconds of work for each byte.
     pub byte_ns: u64,
 }
@@ -72,11 +72,11 @@ impl Handler for Toy {
         self.looked_at = 0;
     }
 
-    fn is_weary(&self) -> bool {
-        self.weary_from > 0 && self.looked_at >= self.weary_from
+    fn budget_nearly_spent(&self) -> bool {
+        self.nearly_spent_from > 0 && self.looked_at >= self.nearly_spent_from
     }
 
-    fn is_tired(&self) -> bool {
+    fn budget_spent(&self) -> bool {
         self.worked.0 >= 3
     }
 
@@ -138,7 +138,7 @@ impl Handler for Toy {
 
     fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Wait {
         self.fills += 1;
-        if self.tires {
+        if self.spends_budget {
             self.worked.0 += 3;
         }
         conn.upload_at += bytes;

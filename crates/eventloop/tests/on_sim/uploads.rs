@@ -27,9 +27,9 @@ fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
 
 /// Worlds in which others have waited long enough after each piece, and worlds in which they have not.
 fn worlds() -> impl Iterator<Item = World> {
-    [false, true].into_iter().map(|tires| {
+    [false, true].into_iter().map(|spends_budget| {
         let mut world = World::new(15, Weather::FAIR, LIMITS);
-        world.toy.tires = tires;
+        world.toy.spends_budget = spends_budget;
         world
     })
 }
@@ -40,13 +40,13 @@ fn an_upload_that_ends_with_the_turn_is_answered_without_another_byte() {
         for mut world in worlds() {
             let peer = uploader(&mut world, bytes, bytes);
             let expected = format!("{bytes}\n");
-            assert_eq!(world.read_all(&peer), expected.as_bytes(), "tires: {}", world.toy.tires);
+            assert_eq!(world.read_all(&peer), expected.as_bytes(), "spends: {}", world.toy.spends_budget);
         }
     }
 }
 
 #[test]
-fn uploads_of_many_are_answered_though_each_makes_the_loop_tired() {
+fn uploads_of_many_are_answered_though_each_spends_the_budget() {
     for mut world in worlds() {
         let sizes = (0..30).map(|index| 60_000 + 3_001 * index);
         let peers: Vec<(Peer, usize)> =
@@ -65,7 +65,7 @@ fn an_upload_is_answered_when_its_client_ends_the_stream_behind_it() {
             let peer = uploader(&mut world, bytes, bytes);
             peer.end();
             let expected = format!("{bytes}\n");
-            assert_eq!(world.read_all(&peer), expected.as_bytes(), "tires: {}", world.toy.tires);
+            assert_eq!(world.read_all(&peer), expected.as_bytes(), "spends: {}", world.toy.spends_budget);
             assert!(peer.closed());
         }
     }

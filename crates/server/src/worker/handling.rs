@@ -132,7 +132,7 @@ impl Handler for Service {
         self.room.work().begin_slice();
     }
 
-    fn is_tired(&self) -> bool {
+    fn budget_spent(&self) -> bool {
         self.room.work().is_used_up()
     }
 
@@ -142,8 +142,8 @@ impl Handler for Service {
     }
 
     #[inline]
-    fn is_weary(&self) -> bool {
-        self.room.work().is_weary()
+    fn budget_nearly_spent(&self) -> bool {
+        self.room.work().budget_nearly_spent()
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {

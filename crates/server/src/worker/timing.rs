@@ -247,16 +247,16 @@ impl Handler for Timed<'_> {
         self.service.keeps(connection, own, all)
     }
 
-    fn is_tired(&self) -> bool {
-        self.service.is_tired()
+    fn budget_spent(&self) -> bool {
+        self.service.budget_spent()
     }
 
     fn spent_ns(&self) -> u64 {
         self.service.spent_ns()
     }
 
-    fn is_weary(&self) -> bool {
-        self.service.is_weary()
+    fn budget_nearly_spent(&self) -> bool {
+        self.service.budget_nearly_spent()
     }
 
     fn lets_go(&mut self, all: usize) {

@@ -140,7 +140,7 @@ impl Job for Paused {
 
 /// Whether a script had better begin in the next turn: its worker has done enough in this one.
 pub(crate) fn is_late(call: &Call<'_, '_, '_>) -> bool {
-    call.cx.room.work().is_weary() && !call.cx.guard.in_transaction()
+    call.cx.room.work().budget_nearly_spent() && !call.cx.guard.in_transaction()
 }
 
 /// Begins it then.

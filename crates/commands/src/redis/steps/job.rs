@@ -176,7 +176,7 @@ impl UnderWay {
 impl Call<'_, '_, '_> {
     /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
     pub(crate) fn work(&mut self, mut job: impl Job + 'static) -> Done {
-        if self.cx.room.work().is_weary() && !self.cx.guard.in_transaction() {
+        if self.cx.room.work().budget_nearly_spent() && !self.cx.guard.in_transaction() {
             self.go_on_with(job);
             return Ok(());
         }
