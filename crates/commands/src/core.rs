@@ -6,7 +6,7 @@
 //!   `pause`, `hold`
 //! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `last_minute`,
 //!   `findings`, `shown`, `system`
 //!
 //! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What is
@@ -30,7 +30,7 @@ pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod input;
-pub(crate) mod lately;
+pub(crate) mod last_minute;
 pub(crate) mod origin;
 pub(crate) mod output;
 pub(crate) mod pause;

@@ -162,7 +162,7 @@ impl Shared {
     /// Notes how much there is to do, how much memory is used, and now and then what happened. From one worker's upkeep.
     pub fn look(&self, now: Millis, host: &dyn Host, store: &Store) {
         self.redis.look(now, host, store.used_bytes());
-        self.common.lately.look(Place { shared: &self.common, host, store, now });
+        self.common.last_minute.look(Place { shared: &self.common, host, store, now });
     }
 
     /// From here on traffic of so many workers is sampled, which [`Shared::count_samples`] counts; at a time of the server's

@@ -6,7 +6,7 @@
 use super::context::Context;
 use super::figures::{self, Figures, Place};
 use super::host::{Machine, WorkerTime};
-use super::lately::{Event, Happened};
+use super::last_minute::{Event, Happened};
 use super::system::System;
 use super::traffic::Gain;
 
@@ -80,7 +80,7 @@ impl Finding {
 #[derive(Debug)]
 struct Look {
     figures: Figures,
-    lately: Happened,
+    recent: Happened,
     system: System,
     machine: Machine,
 }
@@ -126,8 +126,8 @@ pub static RULES: &[Rule] = &[
         when: "a write was refused for want of memory in the last minute",
         advice: "raise -m; with -M or noeviction nothing gives way to new items, with volatile policies only what expires does",
         find: |look| {
-            let refused = look.lately.of(Event::OutOfMemory);
-            (refused > 0).then(|| format!("{refused} writes were refused in {} s", look.lately.seconds))
+            let refused = look.recent.of(Event::OutOfMemory);
+            (refused > 0).then(|| format!("{refused} writes were refused in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -137,9 +137,9 @@ pub static RULES: &[Rule] = &[
         when: "a connection was refused in the last minute because there were as many as -c",
         advice: "raise -c, or have clients share connections",
         find: |look| {
-            let (refused, most) = (look.lately.of(Event::Refused), look.figures.process.connections_max);
+            let (refused, most) = (look.recent.of(Event::Refused), look.figures.process.connections_max);
             (refused > 0).then(|| {
-                format!("{refused} connections were refused in {} s; -c is {most}", look.lately.seconds)
+                format!("{refused} connections were refused in {} s; -c is {most}", look.recent.seconds)
             })
         },
     },
@@ -196,7 +196,7 @@ pub static RULES: &[Rule] = &[
         when: "a connection was refused in the last minute because its address had as many as --connections-per-address",
         advice: "the log names an address (-v); raise --connections-per-address where many clients share one, behind a proxy or NAT",
         find: |look| {
-            let (refused, seconds) = (look.lately.of(Event::RefusedPerAddress), look.lately.seconds);
+            let (refused, seconds) = (look.recent.of(Event::RefusedPerAddress), look.recent.seconds);
             let most = look.figures.process.connections_per_address_max;
             (refused > 0).then(|| {
                 format!("{refused} connections were refused in {seconds} s; an address may have {most}")
@@ -210,9 +210,9 @@ pub static RULES: &[Rule] = &[
         when: "accepting paused in the last minute",
         advice: "raise the limit of open files (ulimit -n), or -c; the log says which it was",
         find: |look| {
-            let pauses = look.lately.of(Event::AcceptPauses);
+            let pauses = look.recent.of(Event::AcceptPauses);
             (pauses > 0)
-                .then(|| format!("no connections were accepted {pauses} times in {} s", look.lately.seconds))
+                .then(|| format!("no connections were accepted {pauses} times in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -222,8 +222,8 @@ pub static RULES: &[Rule] = &[
         when: "a connection was closed in the last minute because its replies or messages held memory that others needed",
         advice: "look for clients that do not read (CLIENT LIST, omem), or a network that is too slow for what is asked",
         find: |look| {
-            let closed = look.lately.of(Event::RepliesHeld);
-            (closed > 0).then(|| format!("{closed} connections were closed in {} s", look.lately.seconds))
+            let closed = look.recent.of(Event::RepliesHeld);
+            (closed > 0).then(|| format!("{closed} connections were closed in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -233,8 +233,8 @@ pub static RULES: &[Rule] = &[
         when: "a connection was closed in the last minute because its request, which did not go on, held memory that others needed",
         advice: "look for clients that stop in the middle of a request; lower --request-timeout",
         find: |look| {
-            let closed = look.lately.of(Event::RequestsHeld);
-            (closed > 0).then(|| format!("{closed} connections were closed in {} s", look.lately.seconds))
+            let closed = look.recent.of(Event::RequestsHeld);
+            (closed > 0).then(|| format!("{closed} connections were closed in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -244,10 +244,10 @@ pub static RULES: &[Rule] = &[
         when: "more than 5 % of what is stored had been evicted a short while ago",
         advice: "raise -m: these keys would still be there",
         find: |look| {
-            let (again, stored) = (look.lately.of(Event::GhostHits), look.lately.of(Event::Stored));
+            let (again, stored) = (look.recent.of(Event::GhostHits), look.recent.of(Event::Stored));
             share(again, stored, 5).then(|| {
                 let percent = percent(again, stored);
-                format!("{again} of {stored} items stored in {} s ({percent} %) had been evicted a short while ago", look.lately.seconds)
+                format!("{again} of {stored} items stored in {} s ({percent} %) had been evicted a short while ago", look.recent.seconds)
             })
         },
     },
@@ -296,7 +296,7 @@ pub static RULES: &[Rule] = &[
         when: "workers were held up for 10 ms or longer in the last minute, more than four times for each",
         advice: "look at the page or /api/v1/slow for the causes, and which commands take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
         find: |look| {
-            let (stalls, seconds) = (look.lately.of(Event::Stalls), look.lately.seconds);
+            let (stalls, seconds) = (look.recent.of(Event::Stalls), look.recent.seconds);
             // A pause of the machine holds up each worker once.
             let workers = look.machine.workers.len().max(1) as u64;
             (stalls > 4 * workers && seconds >= OBSERVED_S)
@@ -325,10 +325,10 @@ pub static RULES: &[Rule] = &[
         when: "more than half of what was evicted in the last minute was never read, and it is more than 10 % of what was stored",
         advice: "do not cache what is read once, or give it a short expiry",
         find: |look| {
-            let lately = &look.lately;
-            let (unread, evicted) = (lately.of(Event::EvictedUnfetched), lately.of(Event::Evictions));
-            (share(unread, evicted, 50) && share(unread, lately.of(Event::Stored), 10)).then(|| {
-                format!("{unread} of {evicted} items evicted in {} s were never read", lately.seconds)
+            let recent = &look.recent;
+            let (unread, evicted) = (recent.of(Event::EvictedUnfetched), recent.of(Event::Evictions));
+            (share(unread, evicted, 50) && share(unread, recent.of(Event::Stored), 10)).then(|| {
+                format!("{unread} of {evicted} items evicted in {} s were never read", recent.seconds)
             })
         },
     },
@@ -340,11 +340,11 @@ pub static RULES: &[Rule] = &[
         advice: "a longer expiry, if items are read after it; otherwise do not store them: nothing reads them",
         find: |look| {
             let (unread, expired) =
-                (look.lately.of(Event::ExpiredUnfetched), look.lately.of(Event::Reclaimed));
+                (look.recent.of(Event::ExpiredUnfetched), look.recent.of(Event::Reclaimed));
             share(unread, expired, 30).then(|| {
                 format!(
                     "{unread} of {expired} items that expired in {} s were never read",
-                    look.lately.seconds
+                    look.recent.seconds
                 )
             })
         },
@@ -356,11 +356,11 @@ pub static RULES: &[Rule] = &[
         when: "more than 20 % of misses in the last minute were of keys that had just expired",
         advice: "longer expiries, or have one client fetch anew before the end (mg with R)",
         find: |look| {
-            let (expired, misses) = (look.lately.of(Event::MissesExpired), look.lately.of(Event::Misses));
+            let (expired, misses) = (look.recent.of(Event::MissesExpired), look.recent.of(Event::Misses));
             share(expired, misses, 20).then(|| {
                 format!(
                     "{expired} of {misses} misses in {} s found an item whose time had passed",
-                    look.lately.seconds
+                    look.recent.seconds
                 )
             })
         },
@@ -407,12 +407,12 @@ pub static RULES: &[Rule] = &[
         advice: "nothing, if what is stored has changed its sizes, or -m was lowered: fewer keys are found until the new ones were stored once; if it goes on for hours, sizes alternate, and more memory helps",
         find: |look| {
             let (moved, all) =
-                (look.lately.of(Event::SpansMoved), look.figures.totals.memory_bytes / SPAN_BYTES);
-            (share(moved, all, 5) && look.lately.seconds >= OBSERVED_S).then(|| {
+                (look.recent.of(Event::SpansMoved), look.figures.totals.memory_bytes / SPAN_BYTES);
+            (share(moved, all, 5) && look.recent.seconds >= OBSERVED_S).then(|| {
                 let percent = percent(moved, all);
                 format!(
                     "{moved} of {all} blocks of 64 KiB ({percent} %) were moved between sizes in {} s",
-                    look.lately.seconds
+                    look.recent.seconds
                 )
             })
         },
@@ -424,15 +424,15 @@ pub static RULES: &[Rule] = &[
         when: "more than 20,000 keys or RESP commands a second came in the last minute, fewer than 1.5 with each receive",
         advice: "have clients send several requests at once, or ask for several keys (get k1 k2 …, MGET): most of the processor's time goes for receiving and sending them one by one; CLIENT LIST and the page show which clients send most",
         find: |look| {
-            let lately = &look.lately;
-            let (receives, requests) = (lately.of(Event::TimedReceives), lately.of(Event::TimedRequests));
-            let a_second = lately.of(Event::Requests) / lately.seconds.max(1);
+            let recent = &look.recent;
+            let (receives, requests) = (recent.of(Event::TimedReceives), recent.of(Event::TimedRequests));
+            let a_second = recent.of(Event::Requests) / recent.seconds.max(1);
             let few = receives >= FEW && requests * 2 < receives * 3;
-            (a_second > 20_000 && few && lately.seconds >= OBSERVED_S).then(|| {
+            (a_second > 20_000 && few && recent.seconds >= OBSERVED_S).then(|| {
                 format!(
                     "{a_second} requests a second, {:.1} with each of {receives} receives that were looked at in {} s",
                     requests as f64 / receives as f64,
-                    lately.seconds
+                    recent.seconds
                 )
             })
         },
@@ -519,9 +519,9 @@ pub static RULES: &[Rule] = &[
         advice: "have one client load while others wait or take the old value (mg with N and R); where a key is not to be had at all, remember that",
         find: |look| {
             let outlook = look.figures.traffic.outlook.as_deref()?;
-            let (herd, fills) = (look.lately.of(Event::HerdMisses), look.lately.of(Event::Fills));
+            let (herd, fills) = (look.recent.of(Event::HerdMisses), look.recent.of(Event::Fills));
             // By those that were seen, not by those for which they stand. Before it began each stood for others.
-            if outlook.seconds < look.lately.seconds as f64 {
+            if outlook.seconds < look.recent.seconds as f64 {
                 return None;
             }
             let seen = |count: u64| (count as f64 / outlook.curve.scale.max(1.0)) as u64;
@@ -530,7 +530,7 @@ pub static RULES: &[Rule] = &[
                     "{} % of about {} misses in {} s were of keys that had been missed less than 2 s before and were not stored yet",
                     percent(herd, herd + fills),
                     herd + fills,
-                    look.lately.seconds
+                    look.recent.seconds
                 )
             })
         },
@@ -542,12 +542,12 @@ pub static RULES: &[Rule] = &[
         when: "more than 30 % of compare-and-swaps in the last minute found another version",
         advice: "one writer for a key, or a command that needs no comparison (incr, append)",
         find: |look| {
-            let failed = look.lately.of(Event::NotSwapped);
-            let all = failed + look.lately.of(Event::Swapped);
+            let failed = look.recent.of(Event::NotSwapped);
+            let all = failed + look.recent.of(Event::Swapped);
             share(failed, all, 30).then(|| {
                 format!(
                     "{failed} of {all} compare-and-swaps in {} s found another version",
-                    look.lately.seconds
+                    look.recent.seconds
                 )
             })
         },
@@ -559,7 +559,7 @@ pub static RULES: &[Rule] = &[
         when: "more than 100 connections a second were opened in the last minute",
         advice: "have clients keep connections: opening one costs more than many requests",
         find: |look| {
-            let (opened, seconds) = (look.lately.of(Event::Opened), look.lately.seconds);
+            let (opened, seconds) = (look.recent.of(Event::Opened), look.recent.seconds);
             (seconds > 0 && opened > 100 * seconds)
                 .then(|| format!("{opened} connections were opened in {seconds} s"))
         },
@@ -571,8 +571,8 @@ pub static RULES: &[Rule] = &[
         when: "keyspace events were lost in the last minute",
         advice: "subscribe to fewer patterns, or read faster: events that wait are bounded",
         find: |look| {
-            let lost = look.lately.of(Event::EventsLost);
-            (lost > 0).then(|| format!("{lost} events were lost in {} s", look.lately.seconds))
+            let lost = look.recent.of(Event::EventsLost);
+            (lost > 0).then(|| format!("{lost} events were lost in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -582,10 +582,10 @@ pub static RULES: &[Rule] = &[
         when: "more than 1 % of the samples of requests, and of requests for keys that are followed, were dropped in the last minute",
         advice: "hot keys, prefixes and the forecast are less exact than they say: leave the thread that counts a core's time",
         find: |look| {
-            let dropped = look.lately.of(Event::SamplesDropped);
-            let all = dropped + look.lately.of(Event::Sampled);
+            let dropped = look.recent.of(Event::SamplesDropped);
+            let all = dropped + look.recent.of(Event::Sampled);
             share(dropped, all, 1)
-                .then(|| format!("{dropped} of {all} were dropped in {} s", look.lately.seconds))
+                .then(|| format!("{dropped} of {all} were dropped in {} s", look.recent.seconds))
         },
     },
     Rule {
@@ -595,8 +595,8 @@ pub static RULES: &[Rule] = &[
         when: "lines of the log were dropped in the last minute",
         advice: "have a program read stderr, or lower -v",
         find: |look| {
-            let lines = look.lately.of(Event::LinesDropped);
-            (lines > 0).then(|| format!("{lines} lines of the log were dropped in {} s", look.lately.seconds))
+            let lines = look.recent.of(Event::LinesDropped);
+            (lines > 0).then(|| format!("{lines} lines of the log were dropped in {} s", look.recent.seconds))
         },
     },
 ];
@@ -624,8 +624,8 @@ pub(crate) fn find(place: Place<'_>) -> Vec<Finding> {
 
 /// The same in figures that were gathered, which are given back.
 pub(crate) fn find_in(place: Place<'_>, figures: Figures) -> (Figures, Vec<Finding>) {
-    let lately = place.shared.lately.until(&figures);
-    let look = Look { system: figures.system, figures, lately, machine: place.host.machine() };
+    let recent = place.shared.last_minute.until(&figures);
+    let look = Look { system: figures.system, figures, recent, machine: place.host.machine() };
     let found = judge(&look);
     (look.figures, found)
 }

@@ -15,7 +15,7 @@ use super::errors::Errors;
 use super::events::Events;
 use super::figures::Base;
 use super::guesses::Guesses;
-use super::lately::Lately;
+use super::last_minute::LastMinute;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
@@ -257,8 +257,8 @@ pub struct Shared {
     started_s: OnceLock<u64>,
     /// What was counted before the last `stats reset`.
     pub(crate) base: Mutex<Base>,
-    /// What happened lately.
-    pub(crate) lately: Lately,
+    /// What happened in the last minute.
+    pub(crate) last_minute: LastMinute,
     /// What the system said of the process.
     pub(crate) said: Said,
     /// Errors that were answered.
@@ -296,7 +296,7 @@ impl Shared {
             looking: Mutex::default(),
             setting: Mutex::default(),
             base: Mutex::default(),
-            lately: Lately::default(),
+            last_minute: LastMinute::default(),
             said: Said::default(),
             errors: Errors::default(),
             access: Access::new(settings.password.as_ref(), &settings.users, settings.protected),

@@ -26,7 +26,7 @@ fn quiet() -> Look {
             traffic: traffic::Told::default(),
             watched: [0; 3],
         },
-        lately: Happened::default(),
+        recent: Happened::default(),
         system: System::default(),
         machine: Machine::default(),
     }
@@ -38,8 +38,8 @@ fn with(change: impl FnOnce(&mut Look)) -> Look {
     look
 }
 
-fn lately(events: &[(Event, u64)]) -> Look {
-    with(|look| look.lately = Happened::with(60, events))
+fn recent(events: &[(Event, u64)]) -> Look {
+    with(|look| look.recent = Happened::with(60, events))
 }
 
 fn hottest(share: f64, error: f64, all_per_second: f64) -> Look {
@@ -78,7 +78,7 @@ fn workers(seconds: u64, times: &[(f64, f64)], stolen: f64) -> Look {
 
 /// Requests in a minute, and those of so many receives.
 fn receives(requests: u64, timed: u64, requests_timed: u64) -> Look {
-    lately(&[
+    recent(&[
         (Event::Requests, requests),
         (Event::TimedReceives, timed),
         (Event::TimedRequests, requests_timed),
@@ -100,7 +100,7 @@ fn clock(ns: u64) -> Look {
 /// So many misses were seen, each of which stands for some.
 fn herd(fills: u64, herd: u64, scale: f64) -> Look {
     let all = |seen: u64| (seen as f64 * scale) as u64;
-    let mut look = lately(&[(Event::Fills, all(fills)), (Event::HerdMisses, all(herd))]);
+    let mut look = recent(&[(Event::Fills, all(fills)), (Event::HerdMisses, all(herd))]);
     let curve = Curve { scale, ..Curve::default() };
     look.figures.traffic.outlook = Some(Arc::new(Outlook { curve, seconds: 60.0, ..Outlook::default() }));
     look
@@ -121,8 +121,8 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
     let cases: [(&str, Look, Look); 45] = [
         ("memory-short", forecast(0.3, 0.139, 0.01), forecast(0.3, 0.141, 0.01)),
         ("memory-spare", forecast(0.163, 0.155, 0.0019), forecast(0.163, 0.155, 0.0021)),
-        ("refused-writes", lately(&[(OutOfMemory, 1)]), lately(&[])),
-        ("connections-refused", lately(&[(Refused, 1)]), lately(&[])),
+        ("refused-writes", recent(&[(OutOfMemory, 1)]), recent(&[])),
+        ("connections-refused", recent(&[(Refused, 1)]), recent(&[])),
         (
             "swapping",
             with(|look| look.system.swapped_bytes = MIB + 1),
@@ -139,34 +139,34 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
             with(|look| look.figures.process.connections = 81),
             with(|look| look.figures.process.connections = 80),
         ),
-        ("address-full", lately(&[(RefusedPerAddress, 1)]), lately(&[])),
-        ("accept-late", lately(&[(AcceptPauses, 1)]), lately(&[])),
-        ("slow-reader", lately(&[(RepliesHeld, 1)]), lately(&[])),
-        ("slow-writer", lately(&[(RequestsHeld, 1)]), lately(&[])),
+        ("address-full", recent(&[(RefusedPerAddress, 1)]), recent(&[])),
+        ("accept-late", recent(&[(AcceptPauses, 1)]), recent(&[])),
+        ("slow-reader", recent(&[(RepliesHeld, 1)]), recent(&[])),
+        ("slow-writer", recent(&[(RequestsHeld, 1)]), recent(&[])),
         (
             "evicted-too-soon",
-            lately(&[(GhostHits, 51), (Stored, 1000)]),
-            lately(&[(GhostHits, 50), (Stored, 1000)]),
+            recent(&[(GhostHits, 51), (Stored, 1000)]),
+            recent(&[(GhostHits, 50), (Stored, 1000)]),
         ),
         (
             "written-unread",
-            lately(&[(EvictedUnfetched, 101), (Evictions, 200), (Stored, 1000)]),
-            lately(&[(EvictedUnfetched, 100), (Evictions, 200), (Stored, 1000)]),
+            recent(&[(EvictedUnfetched, 101), (Evictions, 200), (Stored, 1000)]),
+            recent(&[(EvictedUnfetched, 100), (Evictions, 200), (Stored, 1000)]),
         ),
         (
             "expires-unread",
-            lately(&[(ExpiredUnfetched, 31), (Reclaimed, 100)]),
-            lately(&[(ExpiredUnfetched, 31), (Reclaimed, 99)]),
+            recent(&[(ExpiredUnfetched, 31), (Reclaimed, 100)]),
+            recent(&[(ExpiredUnfetched, 31), (Reclaimed, 99)]),
         ),
         (
             "ttl-too-short",
-            lately(&[(MissesExpired, 21), (Misses, 100)]),
-            lately(&[(MissesExpired, 20), (Misses, 100)]),
+            recent(&[(MissesExpired, 21), (Misses, 100)]),
+            recent(&[(MissesExpired, 20), (Misses, 100)]),
         ),
         (
             "cas-contention",
-            lately(&[(NotSwapped, 31), (Swapped, 69)]),
-            lately(&[(NotSwapped, 30), (Swapped, 70)]),
+            recent(&[(NotSwapped, 31), (Swapped, 69)]),
+            recent(&[(NotSwapped, 30), (Swapped, 70)]),
         ),
         ("hot-key", hottest(0.13, 0.02, 1001.0), hottest(0.13, 0.03, 1001.0)),
         ("hot-key", hottest(0.13, 0.02, 1001.0), hottest(0.13, 0.02, 1000.0)),
@@ -176,12 +176,12 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
         ("herd", herd(94, 6, 7.0), herd(93, 6, 7.0)),
         (
             "samples-dropped",
-            lately(&[(SamplesDropped, 11), (Sampled, 989)]),
-            lately(&[(SamplesDropped, 10), (Sampled, 990)]),
+            recent(&[(SamplesDropped, 11), (Sampled, 989)]),
+            recent(&[(SamplesDropped, 10), (Sampled, 990)]),
         ),
         ("large-values", large(0.26, 0.05, 1.1), large(0.25, 0.05, 1.1)),
         ("large-values", large(0.26, 0.05, 1.1), large(0.26, 0.05, 1.0)),
-        ("size-shift", lately(&[(SpansMoved, 52)]), lately(&[(SpansMoved, 51)])),
+        ("size-shift", recent(&[(SpansMoved, 52)]), recent(&[(SpansMoved, 51)])),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_060, 100, 150)),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_000, 100, 149)),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_060, 99, 140)),
@@ -204,11 +204,11 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
             workers(54, &[(0.91, 0.0), (0.2, 0.0)], 0.0),
         ),
         ("one-worker", workers(55, &[(0.91, 0.0), (0.29, 0.0)], 0.0), workers(60, &[(0.99, 0.0)], 0.0)),
-        ("stalls", lately(&[(Stalls, 5)]), lately(&[(Stalls, 4)])),
+        ("stalls", recent(&[(Stalls, 5)]), recent(&[(Stalls, 4)])),
         (
             "stalls",
-            with(|look| look.lately = Happened::with(55, &[(Stalls, 5)])),
-            with(|look| look.lately = Happened::with(54, &[(Stalls, 5)])),
+            with(|look| look.recent = Happened::with(55, &[(Stalls, 5)])),
+            with(|look| look.recent = Happened::with(54, &[(Stalls, 5)])),
         ),
         ("thp-off", small_pages(256 * MIB), small_pages(256 * MIB - 1)),
         ("slow-clock", clock(101), clock(100)),
@@ -217,9 +217,9 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
             with(|look| look.machine.idle_options = vec![("-o modern".into(), "it is always so")]),
             quiet(),
         ),
-        ("churn", lately(&[(Opened, 6001)]), lately(&[(Opened, 6000)])),
-        ("events-lost", lately(&[(EventsLost, 1)]), lately(&[])),
-        ("log-unread", lately(&[(LinesDropped, 1)]), lately(&[])),
+        ("churn", recent(&[(Opened, 6001)]), recent(&[(Opened, 6000)])),
+        ("events-lost", recent(&[(EventsLost, 1)]), recent(&[])),
+        ("log-unread", recent(&[(LinesDropped, 1)]), recent(&[])),
     ];
     let mut names: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
     names.sort_unstable();
@@ -233,7 +233,7 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
 
 #[test]
 fn much_of_what_is_stored_must_be_evicted_unread() {
-    let look = lately(&[(Event::EvictedUnfetched, 150), (Event::Evictions, 200), (Event::Stored, 1500)]);
+    let look = recent(&[(Event::EvictedUnfetched, 150), (Event::Evictions, 200), (Event::Stored, 1500)]);
     assert!(found(&look).is_empty());
 }
 

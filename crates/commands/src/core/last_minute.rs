@@ -1,4 +1,4 @@
-//! What happened lately: counts of events some seconds apart, of the last minute. Upkeep of one worker takes them.
+//! What happened in the last minute: counts of events, taken some seconds apart by upkeep of one worker.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,9 +65,9 @@ fn counts(figures: &Figures) -> Counts {
 
 /// The last looks, by the second in which they were taken.
 #[derive(Debug, Default)]
-pub(crate) struct Lately(Mutex<VecDeque<(u64, Counts)>>);
+pub(crate) struct LastMinute(Mutex<VecDeque<(u64, Counts)>>);
 
-impl Lately {
+impl LastMinute {
     /// Takes a look, if one is due.
     pub fn look(&self, place: Place<'_>) {
         let now_s = place.now / 1000;
@@ -136,21 +136,21 @@ mod tests {
 
     #[test]
     fn a_minute_is_remembered_and_a_clock_that_goes_back_begins_anew() {
-        let lately = Lately::default();
+        let last_minute = LastMinute::default();
         let all = |n: u64| [n; READ.len()];
         let evictions = |now_s, n| {
-            let happened = lately.since_first(now_s, all(n));
+            let happened = last_minute.since_first(now_s, all(n));
             (happened.seconds, happened.of(Event::Evictions))
         };
         assert_eq!(evictions(5, 9), (0, 0), "nothing is known");
         for second in 0..200 {
-            if lately.is_due(second) {
-                lately.add(second, all(second * 3));
+            if last_minute.is_due(second) {
+                last_minute.add(second, all(second * 3));
             }
         }
         assert_eq!(evictions(199, 600), (69, 600 - 130 * 3));
-        assert!(lately.is_due(100));
-        lately.add(100, all(700));
+        assert!(last_minute.is_due(100));
+        last_minute.add(100, all(700));
         assert_eq!(evictions(101, 703), (1, 3));
     }
 }
