@@ -98,7 +98,7 @@ func newClient(c Config) (*Client, error) {
 	options := fleet.Options{
 		Protocol: c.Protocol, Timeout: c.Timeout, DialTimeout: c.DialTimeout, Stall: c.StallTimeout, Lanes: c.Lanes,
 		InFlight: c.InFlight, Vector: c.LargeBytes, Verify: c.VerifyReplies, RetryReads: !c.NoRetryReads, Dial: c.Dial, TLS: c.TLS,
-		Told: tell(c.Observer),
+		Observe: tell(c.Observer),
 	}
 	if auth := c.Auth; auth != nil {
 		options.Auth = func(ctx context.Context, name, address string) (string, string, error) {

@@ -27,4 +27,4 @@ mod stream;
 mod verbs;
 
 /// The result of a call, or why it was not made.
-type Told<T> = Result<T, crate::failure::Failure>;
+type Fallible<T> = Result<T, crate::failure::Failure>;

@@ -33,7 +33,7 @@ pub use crate::core::acl::file::FILE_BYTES_MAX as USERS_FILE_BYTES_MAX;
 pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
 pub use crate::core::digest::Digest;
-pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
+pub use crate::core::exposition::{Exposition, Family, LastValues, Sample, TRUNCATED};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::figures::types::OfType;

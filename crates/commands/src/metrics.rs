@@ -298,8 +298,8 @@ const EXPIRED: &[(&str, Read)] = &[
     ("upkeep", |f| f.totals.reclaimed),
 ];
 
-/// What metrics are told from.
-struct Told<'a> {
+/// What metrics are computed from.
+struct Inputs<'a> {
     figures: &'a figures::Figures,
     /// What was measured of memcached's commands.
     commands: &'a [RowSum],
@@ -345,8 +345,8 @@ impl Metric {
         }
     }
 
-    fn tell(&self, told: &Told<'_>, page: &mut Exposition<'_>) {
-        let Told { figures, commands, classes, findings, ledger, ages, types } = *told;
+    fn tell(&self, inputs: &Inputs<'_>, page: &mut Exposition<'_>) {
+        let Inputs { figures, commands, classes, findings, ledger, ages, types } = *inputs;
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
             Source::Counter(counter) => {
@@ -449,7 +449,7 @@ impl Shared {
             let ages = self.ages();
             let commands = figures::all_memcached_sums(scene.host);
             let types = self.types(scene.store);
-            let told = Told {
+            let inputs = Inputs {
                 figures: &common,
                 commands: &commands,
                 classes: of_classes,
@@ -458,7 +458,7 @@ impl Shared {
                 ages: ages.as_ref(),
                 types: &types,
             };
-            METRICS.iter().for_each(|metric| metric.tell(&told, page));
+            METRICS.iter().for_each(|metric| metric.tell(&inputs, page));
         }
         let common = if wanted.memcached {
             let slabs = self.memcached.slabs.sum(&classes);

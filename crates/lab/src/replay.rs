@@ -28,7 +28,7 @@ use crate::value::{self, NAMED_BYTES_MIN};
 use back::Recent;
 pub use back::Wrote;
 use feed::{Feed, Given, Queues, Waiting};
-pub use feed::{Source, Told};
+pub use feed::{Changes, Source};
 
 /// If a client's requests wait behind those of a slower client, it tries again after this.
 const BLOCKED: Duration = Duration::from_micros(50);
@@ -68,7 +68,7 @@ pub struct Replayed {
     /// The counts.
     pub tally: Tally,
     /// Requests that were changed before they were sent.
-    pub told: Told,
+    pub told: Changes,
     /// The last writes, for [`Replay::read_back`].
     pub wrote: Vec<Wrote>,
 }

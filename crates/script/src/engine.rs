@@ -22,7 +22,7 @@ use crate::random::Random;
 use crate::reply::{Budget, Reader, Unwritten, Writer, Written};
 use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
 use crate::sandbox;
-use crate::strand::{Said, Strand, TICK, Told};
+use crate::strand::{Resume, Said, Strand, TICK};
 
 /// Instructions between two looks at the clock: one may take a millisecond, where it joins long strings.
 const INSTRUCTIONS: u32 = 200;
@@ -349,7 +349,7 @@ pub struct Engine {
     /// The script at work ends.
     stop: Option<Stop>,
     /// What it is told next.
-    next: Option<Told>,
+    next: Option<Resume>,
     /// What it works next is measured by the thread's own time: it is a library, or has been left.
     is_timed: bool,
     /// Room for the words of a command.
@@ -455,7 +455,7 @@ impl Engine {
         (self.stop, self.is_timed) = (None, given.kind == Kind::Library);
         let _ = self.lua.set_memory_limit(self.shared.running.limit());
         let (script, kind) = (script.0.clone(), given.kind as u32);
-        self.next = Some(Told::Run { script, keys, args, kind });
+        self.next = Some(Resume::Run { script, keys, args, kind });
         true
     }
 
@@ -463,7 +463,7 @@ impl Engine {
     /// caller pauses. `name`: what errors call it.
     pub fn go_on(&mut self, name: &str, caller: &mut dyn Caller) -> Option<End> {
         let (shared, lua) = (Rc::clone(&self.shared), self.lua.clone());
-        let mut told = self.next.take().unwrap_or(Told::GoOn);
+        let mut told = self.next.take().unwrap_or(Resume::GoOn);
         shared.running.pause(false);
         shared.looked.set(Instant::now());
         // What it had worked when it was left is of it, too.
@@ -483,16 +483,16 @@ impl Engine {
                     }
                     let tick = if self.stop.is_none() { caller.answered() } else { Ok(Tick::GoOn) };
                     match tick {
-                        Ok(Tick::GoOn) => Told::Answer(done, value),
+                        Ok(Tick::GoOn) => Resume::Answer(done, value),
                         Ok(Tick::Pause) => {
                             shared.worked.set(shared.worked.get() + shared.since_looked());
-                            self.next = Some(Told::Answer(done, value));
+                            self.next = Some(Resume::Answer(done, value));
                             shared.running.pause(true);
                             return None;
                         }
                         Err(stop) => {
                             self.ends(stop);
-                            Told::Answer(false, LuaValue::Nil)
+                            Resume::Answer(false, LuaValue::Nil)
                         }
                     }
                 }
@@ -504,14 +504,14 @@ impl Engine {
                     let looked = self.looked(caller, shared.took_ns());
                     shared.looked.set(Instant::now());
                     match looked {
-                        Ok(Tick::GoOn) => Told::GoOn,
+                        Ok(Tick::GoOn) => Resume::GoOn,
                         Ok(Tick::Pause) => {
                             shared.running.pause(true);
                             return None;
                         }
                         Err(stop) => {
                             self.ends(stop);
-                            Told::End
+                            Resume::End
                         }
                     }
                 }

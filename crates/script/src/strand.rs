@@ -2,8 +2,8 @@
 //! which comes back with an answer, at once or in a later turn.
 //!
 //! ```text
-//! worker's stack      resume(Told) ──┐                      ┌──► Said
-//! script's stack                     └─► Lua … redis.call ──┘
+//! worker's stack      resume(Resume) ──┐                     ┌──► Said
+//! script's stack                       └─► Lua … redis.call ─┘
 //! ```
 //!
 //! It has one life: it waits for a script, runs it, and waits for the next. It is over when it is told so.
@@ -23,9 +23,9 @@ pub(crate) const TICK: &str = "tick";
 /// So often it is told to end; what has not ended then is left as it is.
 const ENDS_MAX: usize = 10_000;
 
-/// What a script's stack is told.
+/// What a script's stack is resumed with.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Resume {
     /// Run this.
     Run { script: LuaFunction, keys: LuaTable, args: LuaTable, kind: u32 },
     /// The answer to what the script asked: true and a value; false and an error to be raised.
@@ -50,7 +50,7 @@ pub(crate) enum Said {
 }
 
 /// A stack.
-pub(crate) struct Strand(Option<Coroutine<Told, Said, ()>>);
+pub(crate) struct Strand(Option<Coroutine<Resume, Said, ()>>);
 
 impl Strand {
     /// The stack of a state, in which `run` runs a script.
@@ -60,19 +60,19 @@ impl Strand {
     pub fn new(lua: &Lua, run: &LuaFunction, shared: &Rc<Shared>) -> LuaResult<Strand> {
         let stack = DefaultStack::new(STACK_BYTES).map_err(LuaError::external)?;
         let (lua, run, shared) = (lua.clone(), run.clone(), Rc::clone(shared));
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Told, Said>, _: Told| {
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Resume, Said>, _: Resume| {
             // What it says last it has said.
             let _ = live(&lua, &run, &shared, yielder);
         });
         let mut strand = Strand(Some(coroutine));
-        match strand.resume(Told::GoOn) {
+        match strand.resume(Resume::GoOn) {
             Some(Said::Ready) => Ok(strand),
             _ => Err(LuaError::runtime("no stack for scripts")),
         }
     }
 
     /// Tells it something, and hears what it says; nothing if it is over.
-    pub fn resume(&mut self, told: Told) -> Option<Said> {
+    pub fn resume(&mut self, told: Resume) -> Option<Said> {
         match self.0.as_mut()?.resume(told) {
             CoroutineResult::Yield(said) => Some(said),
             CoroutineResult::Return(()) => {
@@ -85,7 +85,7 @@ impl Strand {
     /// Ends it, with what is at work on it, whose state raises an error that nothing catches.
     pub fn end(&mut self) {
         for _ in 0..ENDS_MAX {
-            if self.resume(Told::End).is_none() {
+            if self.resume(Resume::End).is_none() {
                 return;
             }
         }
@@ -95,18 +95,18 @@ impl Strand {
 }
 
 /// What happens on the stack.
-fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Told, Said>) -> LuaResult<()> {
+fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Resume, Said>) -> LuaResult<()> {
     lua.scope(|scope| {
         let ask = scope.create_function(|_, values: LuaMultiValue| {
             Ok(match yielder.suspend(Said::Asks(values)) {
-                Told::Answer(done, value) => (done, value),
-                Told::Run { .. } | Told::GoOn | Told::End => (false, LuaValue::Nil),
+                Resume::Answer(done, value) => (done, value),
+                Resume::Run { .. } | Resume::GoOn | Resume::End => (false, LuaValue::Nil),
             })
         })?;
-        let tick = scope.create_function(|_, ()| Ok(matches!(yielder.suspend(Said::Ticks), Told::GoOn)))?;
+        let tick = scope.create_function(|_, ()| Ok(matches!(yielder.suspend(Said::Ticks), Resume::GoOn)))?;
         lua.set_named_registry_value(TICK, tick)?;
         let mut told = yielder.suspend(Said::Ready);
-        while let Told::Run { script, keys, args, kind } = told {
+        while let Resume::Run { script, keys, args, kind } = told {
             let mut done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
             // Of a table the reply is written here, where it can be looked at, and left.
             if let Ok((true, value @ LuaValue::Table(_))) = &mut done

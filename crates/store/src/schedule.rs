@@ -52,8 +52,8 @@ enum Pause {
     Sleep(u64),
     /// It has seen what may not be.
     Failed(String),
-    /// It has said where it stands.
-    Told(String),
+    /// It was asked where it stands: its stack.
+    Stack(String),
 }
 
 type Thread = Coroutine<(), Pause, (), DefaultStack>;
@@ -204,7 +204,7 @@ fn pause(running: &Running, why: Pause) {
             Pause::Failed(why) => panic!("{why}"),
             Pause::Wait | Pause::Sleep(_) => std::thread::yield_now(),
             Pause::Turn => running.left.set(u64::MAX),
-            Pause::Told(_) => {}
+            Pause::Stack(_) => {}
         }
         return;
     }
@@ -213,7 +213,7 @@ fn pause(running: &Running, why: Pause) {
     let yielder = unsafe { &*yielder };
     yielder.suspend(why);
     while running.asked.get() {
-        yielder.suspend(Pause::Told(stack()));
+        yielder.suspend(Pause::Stack(stack()));
     }
 }
 
@@ -375,7 +375,7 @@ impl Schedule {
                     let why = format!("{}: {why}", member.name);
                     self.fail(&why);
                 }
-                Ok(CoroutineResult::Yield(Pause::Told(_))) => unreachable!("nobody asked"),
+                Ok(CoroutineResult::Yield(Pause::Stack(_))) => unreachable!("nobody asked"),
             }
             if idle_waits > IDLE_WAITS_MAX || idle_turns > IDLE_TURNS_MAX {
                 self.fail(&format!("nobody gets on: {idle_waits} waits, {idle_turns} turns"));
@@ -467,7 +467,7 @@ impl Schedule {
                 thread if thread.done() => "has ended\n".to_owned(),
                 thread if !thread.started() => "has not begun\n".to_owned(),
                 _ => match self.resume(picked, 0) {
-                    Ok(CoroutineResult::Yield(Pause::Told(stack))) => format!("stands at\n{stack}"),
+                    Ok(CoroutineResult::Yield(Pause::Stack(stack))) => format!("stands at\n{stack}"),
                     _ => "does not say where it stands\n".to_owned(),
                 },
             };

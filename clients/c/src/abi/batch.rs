@@ -1,6 +1,6 @@
 //! Requests together.
 
-use super::Told;
+use super::Fallible;
 use super::call::{guard, plainly};
 use super::client::Client;
 use super::pointers::{bytes, copied, handle, place, put, room, told};
@@ -18,7 +18,7 @@ type BatchHandle = Single<Batch>;
 ///
 /// # Safety
 /// 2 and 3, as long as it is used.
-pub unsafe fn asked<'a>(request: *const shapes::Request) -> Told<Asked<'a>> {
+pub unsafe fn asked<'a>(request: *const shapes::Request) -> Fallible<Asked<'a>> {
     // SAFETY: 2, 3.
     unsafe {
         let request = copied(request)?;

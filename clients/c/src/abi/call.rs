@@ -1,6 +1,6 @@
 //! How each exported function ends: with a status, even if it panics.
 
-use super::Told;
+use super::Fallible;
 use super::pointers::room;
 use crate::failure::{self, Failure};
 use crate::shapes::{self, Status};
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Safety
 /// 4, for the error.
-pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Told<Status>) -> Status {
+pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Fallible<Status>) -> Status {
     // SAFETY: the caller's.
     let Ok(room) = (unsafe { room(error) }) else { return Status::BAD_ARGUMENT };
     let result =
@@ -30,7 +30,7 @@ pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Told<Statu
 }
 
 /// Makes a call that returns something else than a status: `otherwise` if it fails.
-pub fn plainly<T>(otherwise: T, call: impl FnOnce() -> Told<T>) -> T {
+pub fn plainly<T>(otherwise: T, call: impl FnOnce() -> Fallible<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Bug(String::new()))).unwrap_or(otherwise)
 }
 

@@ -1,6 +1,6 @@
 //! A client: how it is made and freed, which process it belongs to, and its servers.
 
-use super::Told;
+use super::Fallible;
 use super::call::{guard, plainly};
 use super::pointers::{array, buffer, bytes, copied, handle, place, room, text};
 use crate::calls;
@@ -26,7 +26,7 @@ pub struct Client {
 
 impl Client {
     /// The client of this process, made now if the process was forked since.
-    pub fn life(&self) -> Told<&Life> {
+    pub fn life(&self) -> Fallible<&Life> {
         let parents = self.life.load(Ordering::Acquire);
         // SAFETY: a life is freed with its handle, not earlier.
         let life = unsafe { &*parents };
@@ -80,7 +80,7 @@ extern "C" fn in_child() {
 }
 
 /// Counts forks from now on.
-pub fn count_forks() -> Told<()> {
+pub fn count_forks() -> Fallible<()> {
     static COUNTED: AtomicBool = AtomicBool::new(false);
     if COUNTED.swap(true, Ordering::Relaxed) {
         return Ok(());
@@ -97,7 +97,7 @@ pub fn count_forks() -> Told<()> {
 ///
 /// # Safety
 /// 1, as long as it is used.
-pub unsafe fn enter<'a>(client: *const Client) -> Told<Inside<'a>> {
+pub unsafe fn enter<'a>(client: *const Client) -> Fallible<Inside<'a>> {
     // SAFETY: the caller's.
     Ok(unsafe { handle(client) }?.life()?.enter())
 }
@@ -106,7 +106,7 @@ pub unsafe fn enter<'a>(client: *const Client) -> Told<Inside<'a>> {
 ///
 /// # Safety
 /// 2 and 3.
-pub unsafe fn configured(config: *const shapes::Config) -> Told<larder_client::Builder> {
+pub unsafe fn configured(config: *const shapes::Config) -> Fallible<larder_client::Builder> {
     // SAFETY: 2, 3.
     unsafe {
         let config = copied(config)?;

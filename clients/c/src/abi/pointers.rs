@@ -1,6 +1,6 @@
 //! Pointers of callers: reading and writing through them, by the numbered promises of `abi`.
 
-use super::Told;
+use super::Fallible;
 use crate::failure::wrong;
 use crate::shapes::{self, Bytes};
 use std::ffi::{CStr, c_char, c_void};
@@ -29,7 +29,7 @@ shapes! { Error Config Counters Read Meta Store Remove Count Lease Request Repor
 ///
 /// # Safety
 /// 3 or 4; it is not NULL.
-unsafe fn size_of_shape(pointer: *const u32) -> Told<usize> {
+unsafe fn size_of_shape(pointer: *const u32) -> Fallible<usize> {
     // SAFETY: the size is the first field.
     match unsafe { pointer.read() } as usize {
         size if size < size_of::<u32>() => wrong("the size of a struct is not set"),
@@ -42,7 +42,7 @@ unsafe fn size_of_shape(pointer: *const u32) -> Told<usize> {
 ///
 /// # Safety
 /// 3.
-pub unsafe fn copied<T: Shape>(pointer: *const T) -> Told<T> {
+pub unsafe fn copied<T: Shape>(pointer: *const T) -> Fallible<T> {
     let mut copy = MaybeUninit::<T>::zeroed();
     if !pointer.is_null() {
         // SAFETY: 3, and it is not NULL.
@@ -68,7 +68,7 @@ pub struct Room<T> {
 
 /// # Safety
 /// 4, as long as the room is used.
-pub unsafe fn room<T: Shape>(pointer: *mut T) -> Told<Room<T>> {
+pub unsafe fn room<T: Shape>(pointer: *mut T) -> Fallible<Room<T>> {
     // SAFETY: 4, and it is not NULL.
     let size = if pointer.is_null() { 0 } else { unsafe { size_of_shape(pointer.cast()) }? };
     Ok(Room { pointer, size: size.min(size_of::<T>()) })
@@ -112,7 +112,7 @@ pub fn put<T>(place: Option<&mut MaybeUninit<T>>, what: T) {
 ///
 /// # Safety
 /// 4, as long as it is used.
-pub unsafe fn buffer<'a>(data: *mut c_void, cap: usize) -> Told<&'a mut [MaybeUninit<u8>]> {
+pub unsafe fn buffer<'a>(data: *mut c_void, cap: usize) -> Fallible<&'a mut [MaybeUninit<u8>]> {
     match (data.is_null(), cap) {
         (_, 0) => Ok(&mut []),
         (true, _) => wrong("a buffer is NULL"),
@@ -126,7 +126,7 @@ pub unsafe fn buffer<'a>(data: *mut c_void, cap: usize) -> Told<&'a mut [MaybeUn
 ///
 /// # Safety
 /// 2, as long as they are used.
-pub unsafe fn bytes<'a>(bytes: Bytes) -> Told<&'a [u8]> {
+pub unsafe fn bytes<'a>(bytes: Bytes) -> Fallible<&'a [u8]> {
     match (bytes.data.is_null(), bytes.len) {
         (_, 0) => Ok(&[]),
         (true, _) => wrong("bytes are NULL and have a length"),
@@ -145,7 +145,7 @@ pub fn told(bytes: &[u8]) -> Bytes {
 ///
 /// # Safety
 /// 3.
-pub unsafe fn text(pointer: *const c_char) -> Told<Option<String>> {
+pub unsafe fn text(pointer: *const c_char) -> Fallible<Option<String>> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -167,7 +167,7 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> &'a [T] {
 ///
 /// # Safety
 /// 1, as long as it is used.
-pub unsafe fn handle<'a, T>(pointer: *const T) -> Told<&'a T> {
+pub unsafe fn handle<'a, T>(pointer: *const T) -> Fallible<&'a T> {
     // SAFETY: 1.
     unsafe { pointer.as_ref() }.map_or_else(|| wrong("the handle is NULL"), Ok)
 }

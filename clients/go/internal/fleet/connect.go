@@ -33,9 +33,9 @@ func (s *Server) open(caller context.Context, limit time.Duration) (net.Conn, wi
 	began := time.Now()
 	conn, protocol, err := s.opened(caller, limit)
 	if err != nil {
-		s.f.told(s.name, DialFailed, time.Since(began), err)
+		s.f.observe(s.name, DialFailed, time.Since(began), err)
 	} else {
-		s.f.told(s.name, Dialed, time.Since(began), nil)
+		s.f.observe(s.name, Dialed, time.Since(began), nil)
 	}
 	return conn, protocol, err
 }

@@ -130,7 +130,7 @@ func (s *Server) direct(ctx context.Context, deadline time.Duration) (*Conn, err
 			down := s.missed(err)
 			s.mu.Unlock()
 			if down {
-				s.f.told(s.name, WentDown, 0, err)
+				s.f.observe(s.name, WentDown, 0, err)
 			}
 		}
 		return nil, err

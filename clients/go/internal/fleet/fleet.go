@@ -45,7 +45,7 @@ const (
 	CameBack
 )
 
-// Options are a fleet's limits. All have to be set, except Dial, TLS, Auth and Told.
+// Options are a fleet's limits. All have to be set, except Dial, TLS, Auth and Observe.
 type Options struct {
 	Protocol    Protocol
 	Timeout     time.Duration
@@ -61,14 +61,14 @@ type Options struct {
 	TLS        *tls.Config
 	// Auth returns the user and the password for a server.
 	Auth func(ctx context.Context, name, address string) (user, password string, err error)
-	// Told is called with events, outside of all locks.
-	Told func(server string, event Event, took time.Duration, err error)
+	// Observe is called with events, outside of all locks.
+	Observe func(server string, event Event, took time.Duration, err error)
 }
 
-// told reports an event, if Told is set.
-func (f *Fleet) told(server string, event Event, took time.Duration, err error) {
-	if f.o.Told != nil {
-		f.o.Told(server, event, took, err)
+// observe reports an event, if Observe is set.
+func (f *Fleet) observe(server string, event Event, took time.Duration, err error) {
+	if f.o.Observe != nil {
+		f.o.Observe(server, event, took, err)
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *Server) dial(at int, d *dialing) {
 	s.mu.Unlock()
 	close(d.done)
 	if down {
-		s.f.told(s.name, WentDown, 0, err)
+		s.f.observe(s.name, WentDown, 0, err)
 	}
 }
 
@@ -402,7 +402,7 @@ func (s *Server) probe() {
 		if err == nil && !use {
 			l.Close(fault.Closed)
 		}
-		s.f.told(s.name, CameBack, 0, nil)
+		s.f.observe(s.name, CameBack, 0, nil)
 		return
 	}
 }

@@ -87,7 +87,7 @@ func (s *Server) fell() []*lane.Lane {
 // given closes the lanes of a server that was given up.
 func (s *Server) given(ended []*lane.Lane, is bool) {
 	if is {
-		s.f.told(s.name, WentDown, 0, fault.Timeout)
+		s.f.observe(s.name, WentDown, 0, fault.Timeout)
 	}
 	for _, l := range ended {
 		l.Close(fault.Lost)

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A counter never falls: to a scraper, that is a server that was started anew. Workers write while others sum, and
-//! what is taken from two sums may be less than it was a moment ago; [`Told`] remembers what each counter was.
+//! what is taken from two sums may be less than it was a moment ago; [`LastValues`] remembers what each counter was.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,13 +20,13 @@ pub const SERIES_MAX: usize = 8_000;
 
 /// What the counters of the last answer were.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct LastValues {
     hashes: RandomState,
     /// By the hash of a series' name and labels: as many as there are series, at most.
     counters: HashMap<u64, u64>,
 }
 
-impl Told {
+impl LastValues {
     /// The value of a counter that is never less than it was.
     fn at_least(&mut self, series: &str, value: u64) -> u64 {
         let told = self.counters.entry(self.hashes.hash_one(series)).or_default();
@@ -61,7 +61,7 @@ impl Sample {
 /// An answer that is being written.
 #[derive(Debug)]
 pub struct Exposition<'a> {
-    told: &'a mut Told,
+    told: &'a mut LastValues,
     text: String,
     series: usize,
     series_max: usize,
@@ -70,7 +70,7 @@ pub struct Exposition<'a> {
 
 impl<'a> Exposition<'a> {
     /// An empty one.
-    pub fn new(told: &'a mut Told) -> Exposition<'a> {
+    pub fn new(told: &'a mut LastValues) -> Exposition<'a> {
         Exposition { told, text: String::new(), series: 0, series_max: SERIES_MAX, truncated: false }
     }
 
@@ -119,7 +119,7 @@ pub struct Family<'a> {
     kind: Kind,
     text: &'a mut String,
     series: &'a mut usize,
-    told: &'a mut Told,
+    told: &'a mut LastValues,
 }
 
 impl Family<'_> {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn families_have_their_head_and_labels_are_escaped() {
-        let mut told = Told::default();
+        let mut told = LastValues::default();
         let mut page = Exposition::new(&mut told);
         page.one("a_total", Kind::Counter, "What\nit \\ \"says\".", Sample::Micros(1_500_000));
         page.family("b", Kind::Gauge, "B.", |family| {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_histogram_counts_what_is_up_to_each_bound() {
-        let mut told = Told::default();
+        let mut told = LastValues::default();
         let mut page = Exposition::new(&mut told);
         page.family("h_seconds", Kind::Histogram, "H.", |family| {
             let parts = [(0.000_000_064, 2), (1.0, 0), (4.0, 3)];
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_counter_does_not_fall_and_a_gauge_may() {
-        let mut told = Told::default();
+        let mut told = LastValues::default();
         let mut say = |n| {
             let mut page = Exposition::new(&mut told);
             page.one("c_total", Kind::Counter, "C.", Sample::Whole(n));
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_goes_beyond_the_most_series_is_left_out_whole_and_told() {
         for (count, holds) in [(SERIES_MAX - 1, true), (SERIES_MAX, true), (SERIES_MAX + 1, false)] {
-            let mut told = Told::default();
+            let mut told = LastValues::default();
             let mut page = Exposition::new(&mut told);
             page.family("many", Kind::Gauge, "Many.", |family| {
                 for n in 0..count {

@@ -62,7 +62,7 @@ pub struct Figures {
     /// What the system says besides.
     pub(crate) system: System,
     /// What is sampled of traffic.
-    pub(crate) traffic: traffic::Told,
+    pub(crate) traffic: traffic::Summary,
     /// How many watch, lines that they were sent, and lines that were skipped.
     pub watched: [u64; 3],
 }

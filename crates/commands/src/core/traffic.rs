@@ -188,9 +188,9 @@ impl Default for Traffic {
     }
 }
 
-/// What figures tell of traffic.
+/// Figures of traffic.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Summary {
     /// Samples that were counted.
     pub samples: u64,
     /// Requests for keys that are followed which were counted.
@@ -590,14 +590,15 @@ impl Traffic {
         self.coldest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What figures tell.
-    pub fn told(&self) -> Told {
+    /// Figures of what was counted so far.
+    pub fn told(&self) -> Summary {
         let mut dropped = self.dropped_before.load(Relaxed);
         self.each_ring(|ring| dropped += ring.dropped());
         let (samples, bytes) = (self.counted.load(Relaxed), self.bytes.load(Relaxed) + self.items.bytes());
         let (hottest, coldest, large) = (*self.hottest(), *self.coldest(), *self.large());
         let followed = self.followed.load(Relaxed);
-        Told { samples, followed, dropped, bytes, hottest, coldest, large, outlook: self.outlook().clone() }
+        let outlook = self.outlook().clone();
+        Summary { samples, followed, dropped, bytes, hottest, coldest, large, outlook }
     }
 }
 

@@ -9,7 +9,7 @@ use larder_store::{Hint, Key};
 pub(crate) use self::store::{append, attributes, expect, outcome};
 use super::text::{END, NO_MEMORY, NOT_A_NUMBER, put_value};
 use super::time::expires_at;
-use super::verbs::{self, Arithmetic, Changed, Outcome, Removed, Told, Touched};
+use super::verbs::{self, Arithmetic, Changed, Fetched, Outcome, Removed, Touched};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -59,10 +59,10 @@ pub fn fetch_and_touch(
         },
     );
     match told {
-        Told::Done => {}
-        Told::Absent if last => out.put(END),
-        Told::Absent => {}
-        Told::NoMemory => {
+        Fetched::Done => {}
+        Fetched::Absent if last => out.put(END),
+        Fetched::Absent => {}
+        Fetched::NoMemory => {
             out.rewind(mark);
             return false;
         }

@@ -6,7 +6,7 @@ mod remove;
 mod store;
 
 pub(crate) use arithmetic::{Arithmetic, Changed, change, count_no_number};
-pub(crate) use fetch::{Told, fetch, fetch_and_touch};
+pub(crate) use fetch::{Fetched, fetch, fetch_and_touch};
 pub(crate) use remove::{Removal, Removed, Touched, class_there, delete, remove, touch};
 pub(crate) use store::{
     NO_CLASS, Outcome, account, class_compared, concat, count_too_large, fits, fitting_value_bytes,

@@ -70,12 +70,12 @@ pub(super) struct Queues<S> {
     left: u64,
     ended: bool,
     failed: Option<Error>,
-    told: Told,
+    told: Changes,
 }
 
 /// Requests that were changed because they could not be sent as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Changes {
     /// The lines of the trace.
     pub seen: Seen,
     /// Requests whose keys memcached would refuse, and that got others.
@@ -88,11 +88,11 @@ pub struct Told {
     pub goes_on: bool,
 }
 
-impl Told {
+impl Changes {
     /// Remarks about these changes.
     pub fn remarks(&self, format: Format) -> Vec<String> {
         let mut remarks = self.seen.remarks(format);
-        let Told { renamed, sized, cut, goes_on, .. } = *self;
+        let Changes { renamed, sized, cut, goes_on, .. } = *self;
         if renamed > 0 {
             remarks.push(format!("{renamed} requests have other keys: memcached does not take theirs"));
         }
@@ -139,7 +139,7 @@ impl<S: Source> Queues<S> {
             left: requests,
             ended: false,
             failed: None,
-            told: Told::default(),
+            told: Changes::default(),
         }
     }
 
@@ -147,7 +147,7 @@ impl<S: Source> Queues<S> {
     ///
     /// # Errors
     /// The error of reading.
-    pub(super) fn end(&mut self) -> Result<Told, Error> {
+    pub(super) fn end(&mut self) -> Result<Changes, Error> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

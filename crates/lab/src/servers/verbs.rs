@@ -93,7 +93,7 @@ impl Verb {
 
 /// The right reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Expected {
     /// This string.
     Text([u8; 8]),
     /// The score of an element.
@@ -108,15 +108,15 @@ enum Told {
     Members(u32),
 }
 
-impl Told {
+impl Expected {
     fn holds(self, reply: &Reply<'_>) -> bool {
         match (self, reply) {
-            (Told::Text(text), Reply::Value(have)) => **have == text[..],
-            (Told::Score(element), Reply::Value(have)) => **have == score(element)[..],
-            (Told::Element, Reply::Value(have)) => have.len() == 8,
-            (Told::Digit(digit), Reply::Number(digits)) => **digits == [digit],
-            (Told::Number, Reply::Number(_)) => true,
-            (Told::Members(count), Reply::Many(have)) => *have == count as usize,
+            (Expected::Text(text), Reply::Value(have)) => **have == text[..],
+            (Expected::Score(element), Reply::Value(have)) => **have == score(element)[..],
+            (Expected::Element, Reply::Value(have)) => have.len() == 8,
+            (Expected::Digit(digit), Reply::Number(digits)) => **digits == [digit],
+            (Expected::Number, Reply::Number(_)) => true,
+            (Expected::Members(count), Reply::Many(have)) => *have == count as usize,
             _ => false,
         }
     }
@@ -158,7 +158,7 @@ pub struct Asker {
     /// connection may still pop.
     own: (u32, u32),
     left: u64,
-    expected: VecDeque<Told>,
+    expected: VecDeque<Expected>,
     sent: Instant,
     key: Vec<u8>,
 }
@@ -190,7 +190,7 @@ impl Asker {
     }
 
     /// Appends a request; returns its right reply.
-    fn ask(&mut self, out: &mut Vec<u8>) -> Told {
+    fn ask(&mut self, out: &mut Vec<u8>) -> Expected {
         let Shape { elements, keys, .. } = self.shape;
         let there = self.random.random_range(0..elements);
         let other = self.random.random_range(0..u32::MAX);
@@ -201,57 +201,57 @@ impl Asker {
         match self.verb {
             Verb::Hget => {
                 command(out, &[b"HGET", key, &name(there)]);
-                Told::Text(value(there))
+                Expected::Text(value(there))
             }
             Verb::Hset => {
                 command(out, &[b"HSET", key, &name(there), &value(other)]);
-                Told::Digit(b'0')
+                Expected::Digit(b'0')
             }
             Verb::HsetNew => {
                 command(out, &[b"HSET", key, &new, &value(other)]);
                 self.new += 1;
-                Told::Digit(b'1')
+                Expected::Digit(b'1')
             }
             Verb::Sadd => {
                 command(out, &[b"SADD", key, &new]);
                 self.new += 1;
-                Told::Digit(b'1')
+                Expected::Digit(b'1')
             }
             Verb::Sismember => {
                 command(out, &[b"SISMEMBER", key, &name(there)]);
-                Told::Digit(b'1')
+                Expected::Digit(b'1')
             }
             Verb::Zadd => {
                 command(out, &[b"ZADD", key, &score(other), &name(there)]);
-                Told::Digit(b'0')
+                Expected::Digit(b'0')
             }
             Verb::ZaddNew => {
                 command(out, &[b"ZADD", key, &score(other), &new]);
                 self.new += 1;
-                Told::Digit(b'1')
+                Expected::Digit(b'1')
             }
             Verb::Zscore => {
                 command(out, &[b"ZSCORE", key, &name(there)]);
-                Told::Score(there)
+                Expected::Score(there)
             }
             Verb::Zrank => {
                 command(out, &[b"ZRANK", key, &name(there)]);
-                Told::Number
+                Expected::Number
             }
             Verb::Zrange => {
                 let count = RANGE.min(elements);
                 let from = there.min(elements - count);
                 let [from, to] = [from, from + count - 1].map(|rank| rank.to_string());
                 command(out, &[b"ZRANGE", key, from.as_bytes(), to.as_bytes()]);
-                Told::Members(count)
+                Expected::Members(count)
             }
             Verb::Lpush => {
                 command(out, &[b"LPUSH", key, &name(other)]);
-                Told::Number
+                Expected::Number
             }
             Verb::Lpop => {
                 command(out, &[b"LPOP", key]);
-                Told::Element
+                Expected::Element
             }
         }
     }
@@ -352,7 +352,7 @@ mod tests {
                     Verb::ZaddNew => assert!(!names.contains(&words[3]) && news.insert(words[3].clone())),
                     Verb::Zrange => {
                         let [from, to] = [&words[2], &words[3]].map(|rank| rank.parse::<u32>().unwrap());
-                        assert!(to == from + 9 && to < 20 && told == Told::Members(10));
+                        assert!(to == from + 9 && to < 20 && told == Expected::Members(10));
                     }
                     Verb::Lpush => assert_eq!(words.len(), 3),
                     Verb::Lpop => assert_eq!(words.len(), 2),
@@ -388,12 +388,12 @@ mod tests {
     fn what_must_be_answered_holds_of_that_alone() {
         let nil = Reply::Nil;
         let told = [
-            (Told::Text(*b"abcdefgh"), Reply::Value(b"abcdefgh"), Reply::Value(b"abcdefgi")),
-            (Told::Digit(b'1'), Reply::Number(b"1"), Reply::Number(b"11")),
-            (Told::Number, Reply::Number(b"17"), Reply::Value(b"17")),
-            (Told::Element, Reply::Value(b"abcdefgh"), Reply::Value(b"abc")),
-            (Told::Members(10), Reply::Many(10), Reply::Many(9)),
-            (Told::Score(0), Reply::Value(b"0"), Reply::Value(b"1")),
+            (Expected::Text(*b"abcdefgh"), Reply::Value(b"abcdefgh"), Reply::Value(b"abcdefgi")),
+            (Expected::Digit(b'1'), Reply::Number(b"1"), Reply::Number(b"11")),
+            (Expected::Number, Reply::Number(b"17"), Reply::Value(b"17")),
+            (Expected::Element, Reply::Value(b"abcdefgh"), Reply::Value(b"abc")),
+            (Expected::Members(10), Reply::Many(10), Reply::Many(9)),
+            (Expected::Score(0), Reply::Value(b"0"), Reply::Value(b"1")),
         ];
         for (told, right, wrong) in told {
             assert!(told.holds(&right) && !told.holds(&wrong) && !told.holds(&nil), "{told:?}");

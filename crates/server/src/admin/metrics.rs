@@ -337,7 +337,7 @@ mod tests {
         for (ns, count) in [(3, 1), (63, 2), (64, 4), (1_000, 8), (8_000_000_000, 16), (9_000_000_000, 32)] {
             counts[at(ns)] += count;
         }
-        let mut told = larder_commands::Told::default();
+        let mut told = larder_commands::LastValues::default();
         let mut page = Exposition::new(&mut told);
         page.family("t", Kind::Histogram, "T.", |family| put_times(family, &[("stage", "queue")], &counts));
         let text = page.finish();

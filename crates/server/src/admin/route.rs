@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_commands::metrics::{Classes, Scene, Wanted};
-use larder_commands::{Host, Rights, Told};
+use larder_commands::{Host, LastValues, Rights};
 use larder_eventloop::Millis;
 
 use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
@@ -18,7 +18,7 @@ use crate::hub::Hub;
 #[derive(Debug)]
 pub struct Routes {
     pub(super) hub: Arc<Hub>,
-    told: Told,
+    told: LastValues,
     pub(super) observer: Observer,
     pub(super) latency: Latency,
     machine: Observed,
@@ -224,7 +224,7 @@ impl Routes {
         machine.look(now, &hub);
         Routes {
             hub,
-            told: Told::default(),
+            told: LastValues::default(),
             observer,
             latency,
             machine,

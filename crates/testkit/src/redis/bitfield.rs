@@ -2,7 +2,7 @@
 
 use super::bits::bit_offset;
 use super::reply::Reply;
-use super::words::{BYTES_MAX, Fail, SYNTAX, Told, Words, integer};
+use super::words::{Answer, BYTES_MAX, Fail, SYNTAX, Words, integer};
 
 /// Bytes among which a number may be looked for, however much a value may have.
 const READ_BYTES_MAX: u64 = 512 << 20;
@@ -63,7 +63,7 @@ impl Step {
 }
 
 impl Words<'_> {
-    pub(super) fn bitfield(&mut self, read_only: bool) -> Told {
+    pub(super) fn bitfield(&mut self, read_only: bool) -> Answer {
         let steps = self.steps()?;
         if read_only && steps.iter().any(|step| !matches!(step.verb, Verb::Get)) {
             return Fail::of("ERR BITFIELD_RO only supports the GET subcommand");

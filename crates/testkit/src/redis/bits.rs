@@ -1,9 +1,9 @@
 //! The [`Model`](super::model::Model)'s bitmaps: a value as a list of bits.
 
-use super::words::{BYTES_MAX, Fail, SYNTAX, Told, Words, int, integer};
+use super::words::{Answer, BYTES_MAX, Fail, SYNTAX, Words, int, integer};
 
 impl Words<'_> {
-    pub(super) fn setbit(&mut self) -> Told {
+    pub(super) fn setbit(&mut self) -> Answer {
         let at = bit_offset(&self.args[1], BYTES_MAX as u64)?;
         let on = match &self.args[2][..] {
             b"0" => 0,
@@ -54,7 +54,7 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn bitcount(&mut self) -> Told {
+    pub(super) fn bitcount(&mut self) -> Answer {
         let (start, end, in_bits) = match self.args.len() {
             1 => (0, -1, false),
             3 => (self.number(1)?, self.number(2)?, false),
@@ -68,7 +68,7 @@ impl Words<'_> {
         int(bits.iter().filter(|bit| **bit).count() as i64)
     }
 
-    pub(super) fn bitpos(&mut self) -> Told {
+    pub(super) fn bitpos(&mut self) -> Answer {
         let bit = match self.number(1)? {
             0 => false,
             1 => true,
@@ -92,7 +92,7 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn bitop(&mut self) -> Told {
+    pub(super) fn bitop(&mut self) -> Answer {
         let how = self.option(0);
         let newer = matches!(how.as_str(), "DIFF" | "DIFF1" | "ANDOR");
         if !newer && !matches!(how.as_str(), "AND" | "OR" | "XOR" | "NOT" | "ONE") {

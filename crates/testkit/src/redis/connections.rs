@@ -1,18 +1,18 @@
 //! State of a client of the [`Model`](super::model::Model): its protocol, its user and its database.
 
 use super::reply::{Reply, bulk};
-use super::words::{Fail, SYNTAX, Told, Words, database, int, integer, ok};
+use super::words::{Answer, Fail, SYNTAX, Words, database, int, integer, ok};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 impl Words<'_> {
-    pub(super) fn select(&mut self) -> Told {
+    pub(super) fn select(&mut self) -> Answer {
         let db = database(&self.args[0])?;
         self.model.client(self.client).db = db;
         ok()
     }
 
-    pub(super) fn ping(&mut self) -> Told {
+    pub(super) fn ping(&mut self) -> Answer {
         match self.args {
             [] => Ok(b"+PONG\r\n".to_vec().into()),
             [word] => Ok(bulk(word).into()),
@@ -20,7 +20,7 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn reset(&mut self) -> Told {
+    pub(super) fn reset(&mut self) -> Answer {
         *self.model.client(self.client) = Default::default();
         Ok(b"+RESET\r\n".to_vec().into())
     }
@@ -35,7 +35,7 @@ impl Words<'_> {
         admits
     }
 
-    pub(super) fn auth(&mut self) -> Told {
+    pub(super) fn auth(&mut self) -> Answer {
         match self.args {
             [_] => Fail::of(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
@@ -51,7 +51,7 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn hello(&mut self) -> Told {
+    pub(super) fn hello(&mut self) -> Answer {
         let mut resp3 = self.resp3();
         let mut name = None;
         if let Some(version) = self.args.first() {
@@ -104,13 +104,13 @@ impl Words<'_> {
         ]))
     }
 
-    pub(super) fn client_name(&mut self) -> Told {
+    pub(super) fn client_name(&mut self) -> Answer {
         let name = self.model.client(self.client).name.clone();
         Ok(self.maybe((!name.is_empty()).then_some(&name)))
     }
 
     /// There are no replicas to wait for.
-    pub(super) fn wait(&mut self) -> Told {
+    pub(super) fn wait(&mut self) -> Answer {
         self.number(0)?;
         match self.number(1) {
             Err(_) => Fail::of("ERR timeout is not an integer or out of range"),

@@ -4,7 +4,7 @@ use super::glob;
 use super::model::{Item, number_of};
 use super::payload;
 use super::reply::{Reply, bulk};
-use super::words::{Fail, SYNTAX, Told, Words, database, int, integer, ok};
+use super::words::{Answer, Fail, SYNTAX, Words, database, int, integer, ok};
 use std::collections::BTreeSet;
 
 const SAME: &str = "ERR source and destination objects are the same";
@@ -25,7 +25,7 @@ impl Words<'_> {
         if unit.ends_with("AT") { Some(ms) } else { ms.checked_add(self.model.now) }
     }
 
-    pub(super) fn expire(&mut self, name: &str) -> Told {
+    pub(super) fn expire(&mut self, name: &str) -> Answer {
         let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
         for at in 2..self.args.len() {
             match self.option(at).as_str() {
@@ -71,7 +71,7 @@ impl Words<'_> {
         int(holds.into())
     }
 
-    pub(super) fn ttl(&mut self, name: &str) -> Told {
+    pub(super) fn ttl(&mut self, name: &str) -> Answer {
         let now = self.model.now;
         int(match self.item(0) {
             None => -2,
@@ -85,7 +85,7 @@ impl Words<'_> {
         })
     }
 
-    pub(super) fn persist(&mut self) -> Told {
+    pub(super) fn persist(&mut self) -> Answer {
         match self.item(0) {
             Some(item @ Item { expires_at: Some(_), .. }) => {
                 let place = self.place(0);
@@ -96,7 +96,7 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn rename(&mut self, only: bool) -> Told {
+    pub(super) fn rename(&mut self, only: bool) -> Answer {
         let Some(item) = self.item(0) else { return Fail::of("ERR no such key") };
         let (from, to) = (self.place(0), self.place(1));
         if only && self.item(1).is_some() {
@@ -109,7 +109,7 @@ impl Words<'_> {
         if only { int(1) } else { ok() }
     }
 
-    pub(super) fn move_to(&mut self) -> Told {
+    pub(super) fn move_to(&mut self) -> Answer {
         let to = database(&self.args[1])?;
         let (from, to) = (self.place(0), (to, self.args[0].clone()));
         if from == to {
@@ -121,7 +121,7 @@ impl Words<'_> {
         int(1)
     }
 
-    pub(super) fn copy(&mut self) -> Told {
+    pub(super) fn copy(&mut self) -> Answer {
         let mut to = (self.model.client(self.client).db, self.args[1].clone());
         let mut replace = false;
         let mut at = 2;
@@ -147,7 +147,7 @@ impl Words<'_> {
         int(1)
     }
 
-    pub(super) fn swap(&mut self) -> Told {
+    pub(super) fn swap(&mut self) -> Answer {
         let (first, second) = ("ERR invalid first DB index", "ERR invalid second DB index");
         let numbers = [(&self.args[0], first), (&self.args[1], second)].map(|(word, text)| {
             integer(word).ok().filter(|n| i32::try_from(*n).is_ok()).ok_or(Fail(text.to_owned()))
@@ -161,7 +161,7 @@ impl Words<'_> {
         ok()
     }
 
-    pub(super) fn flush(&mut self, all: bool) -> Told {
+    pub(super) fn flush(&mut self, all: bool) -> Answer {
         match self.args {
             [] => {}
             [how] if how.eq_ignore_ascii_case(b"ASYNC") || how.eq_ignore_ascii_case(b"SYNC") => {}
@@ -175,13 +175,13 @@ impl Words<'_> {
     }
 
     /// How many of the keys exist; a key that is named twice counts twice.
-    pub(super) fn exists(&mut self) -> Told {
+    pub(super) fn exists(&mut self) -> Answer {
         let there = (0..self.args.len()).filter(|&at| self.item(at).is_some());
         let there = there.collect::<Vec<_>>().len();
         int(there as i64)
     }
 
-    pub(super) fn del(&mut self) -> Told {
+    pub(super) fn del(&mut self) -> Answer {
         let mut removed = 0;
         for at in 0..self.args.len() {
             let place = self.place(at);
@@ -191,7 +191,7 @@ impl Words<'_> {
     }
 
     /// DELEX and, with the value it has to have, DELIFEQ.
-    pub(super) fn delete_if(&mut self, simple: bool) -> Told {
+    pub(super) fn delete_if(&mut self, simple: bool) -> Answer {
         let (equal, value) = match self.args {
             [_, value] if simple => (true, Some(value)),
             [_] => (true, None),
@@ -208,12 +208,12 @@ impl Words<'_> {
         int(holds.into())
     }
 
-    pub(super) fn dump(&mut self) -> Told {
+    pub(super) fn dump(&mut self) -> Answer {
         let payload = self.item(0).map(|item| payload::dumped(&item.value));
         Ok(self.maybe(payload.as_ref()))
     }
 
-    pub(super) fn restore(&mut self) -> Told {
+    pub(super) fn restore(&mut self) -> Answer {
         let (mut replace, mut absolute, mut given) = (false, false, None);
         let mut at = 3;
         while at < self.args.len() {
@@ -265,11 +265,11 @@ impl Words<'_> {
         keys.filter(|key| pattern.is_none_or(|pattern| glob::matches(pattern, key))).collect()
     }
 
-    pub(super) fn keys(&mut self) -> Told {
+    pub(super) fn keys(&mut self) -> Answer {
         Ok(Reply::Keys(self.found(Some(&self.args[0]))))
     }
 
-    pub(super) fn scan(&mut self) -> Told {
+    pub(super) fn scan(&mut self) -> Answer {
         let cursor = std::str::from_utf8(&self.args[0]).ok();
         let digits = cursor.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         if digits.and_then(|text| text.parse::<u64>().ok()).is_none() {
@@ -289,12 +289,12 @@ impl Words<'_> {
         Ok(Reply::Walk(if none { BTreeSet::new() } else { self.found(pattern) }))
     }
 
-    pub(super) fn random_key(&mut self) -> Told {
+    pub(super) fn random_key(&mut self) -> Answer {
         let keys = self.found(None);
         Ok(if keys.is_empty() { self.null() } else { Reply::OneOf(keys) })
     }
 
-    pub(super) fn encoding(&mut self) -> Told {
+    pub(super) fn encoding(&mut self) -> Answer {
         let Some(item) = self.item(0) else { return Ok(self.null()) };
         Ok(bulk(match item.value.len() {
             0..=20 if integer(&item.value).is_ok() => b"int",
@@ -304,12 +304,12 @@ impl Words<'_> {
         .into())
     }
 
-    pub(super) fn refcount(&mut self) -> Told {
+    pub(super) fn refcount(&mut self) -> Answer {
         if self.item(0).is_some() { int(1) } else { Ok(self.null()) }
     }
 
     /// CL.THROTTLE: the time at which it will be as if nothing had come, in nanoseconds.
-    pub(super) fn throttle(&mut self) -> Told {
+    pub(super) fn throttle(&mut self) -> Answer {
         if self.args.len() > 5 {
             return Fail::of("ERR wrong number of arguments for 'cl.throttle' command");
         }

@@ -6,7 +6,7 @@
 
 use super::reply::{Reply, error};
 use super::scripts::Scripts;
-use super::words::{Fail, Told, Words, integer};
+use super::words::{Answer, Fail, Words, integer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds since the Unix epoch.
@@ -442,7 +442,7 @@ impl Model {
         std::mem::replace(client, left)
     }
 
-    fn transaction(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Told {
+    fn transaction(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Answer {
         let ok = || Ok(b"+OK\r\n".to_vec().into());
         let db = self.clients[client].db;
         let open = self.clients[client].queue.is_some();

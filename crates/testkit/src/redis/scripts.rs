@@ -12,7 +12,7 @@
 
 use super::model::Model;
 use super::reply::{Reply, bulk};
-use super::words::{Fail, Told, int, integer, ok};
+use super::words::{Answer, Fail, int, integer, ok};
 use sha1::{Digest, Sha1};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    pub(super) fn script(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Told {
+    pub(super) fn script(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Answer {
         let text = |at: usize| String::from_utf8_lossy(&args[at]).to_ascii_lowercase();
         match name {
             "script|load" => {
@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    fn run_script(&mut self, client: usize, script: &Script, (keys, args): Asked<'_>, reads: bool) -> Told {
+    fn run_script(&mut self, client: usize, script: &Script, (keys, args): Asked<'_>, reads: bool) -> Answer {
         let words = script.words(keys, args);
         let words =
             words.ok_or(Fail("ERR Lua redis lib command arguments must be strings or integers".into()))?;

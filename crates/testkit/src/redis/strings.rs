@@ -3,7 +3,7 @@
 use super::float;
 use super::model::{Item, number_of};
 use super::reply::bulk;
-use super::words::{BYTES_MAX, Fail, SYNTAX, Told, Words, int, integer, ok};
+use super::words::{Answer, BYTES_MAX, Fail, SYNTAX, Words, int, integer, ok};
 
 /// What a SET or GETEX does with an expiry.
 pub(super) enum Expiry {
@@ -86,7 +86,7 @@ impl Words<'_> {
         Ok(Options { condition, get, keep: matches!(expiry, Expiry::Keep), expires_at })
     }
 
-    pub(super) fn set(&mut self) -> Told {
+    pub(super) fn set(&mut self) -> Answer {
         let options = self.options("set", 2)?;
         let old = self.item(0);
         let value = old.as_ref().map(|item| &item.value);
@@ -106,7 +106,7 @@ impl Words<'_> {
         Ok(told.unwrap_or(b"+OK\r\n".to_vec().into()))
     }
 
-    pub(super) fn msetex(&mut self) -> Told {
+    pub(super) fn msetex(&mut self) -> Answer {
         let count = integer(&self.args[0]).ok().filter(|n| (1..=i64::from(i32::MAX)).contains(n));
         let Some(count) = count else { return Fail::of("ERR invalid numkeys value") };
         let pairs = 2 * count as usize;
@@ -139,14 +139,14 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn setex(&mut self, name: &str) -> Told {
+    pub(super) fn setex(&mut self, name: &str) -> Answer {
         let unit = if name == "setex" { "EX" } else { "PX" };
         let at = self.deadline(name, unit, &self.args[1])?;
         self.store(0, self.args[2].clone(), Some(at));
         ok()
     }
 
-    pub(super) fn getex(&mut self) -> Told {
+    pub(super) fn getex(&mut self) -> Answer {
         let mut expiry = Expiry::None;
         let mut at = 1;
         while at < self.args.len() {
@@ -177,7 +177,7 @@ impl Words<'_> {
         Ok(told.into())
     }
 
-    pub(super) fn mset(&mut self, name: &str) -> Told {
+    pub(super) fn mset(&mut self, name: &str) -> Answer {
         if self.args.len() % 2 == 1 {
             return Fail::of(&format!("ERR wrong number of arguments for '{name}' command"));
         }
@@ -189,7 +189,7 @@ impl Words<'_> {
         if name == "mset" { ok() } else { int(1) }
     }
 
-    pub(super) fn append(&mut self) -> Told {
+    pub(super) fn append(&mut self) -> Answer {
         let mut item = self.item(0).unwrap_or_default();
         item.value.extend_from_slice(&self.args[1]);
         let length = item.value.len();
@@ -198,13 +198,13 @@ impl Words<'_> {
         int(length as i64)
     }
 
-    pub(super) fn getrange(&mut self) -> Told {
+    pub(super) fn getrange(&mut self) -> Answer {
         let (start, end) = (self.number(1)?, self.number(2)?);
         let value = self.value(0);
         Ok(bulk(range(&value, start, end)).into())
     }
 
-    pub(super) fn setrange(&mut self) -> Told {
+    pub(super) fn setrange(&mut self) -> Answer {
         let offset = self.number(1)?;
         if offset < 0 {
             return Fail::of("ERR offset is out of range");
@@ -227,14 +227,14 @@ impl Words<'_> {
         int(length as i64)
     }
 
-    pub(super) fn decrby(&mut self) -> Told {
+    pub(super) fn decrby(&mut self) -> Answer {
         match self.number(1)? {
             i64::MIN => Fail::of("ERR decrement would overflow"),
             n => self.add(-n),
         }
     }
 
-    pub(super) fn add(&mut self, n: i64) -> Told {
+    pub(super) fn add(&mut self, n: i64) -> Answer {
         let item = self.item(0);
         let old = item.as_ref().map_or(Ok(0), |item| number_of(&item.value))?;
         let Some(new) = old.checked_add(n) else {
@@ -245,7 +245,7 @@ impl Words<'_> {
         int(new)
     }
 
-    pub(super) fn incrbyfloat(&mut self) -> Told {
+    pub(super) fn incrbyfloat(&mut self) -> Answer {
         let item = self.item(0);
         let old = item.as_ref().map_or(&b"0"[..], |item| &item.value);
         // As for other numbers: spaces that memcached leaves.
@@ -256,7 +256,7 @@ impl Words<'_> {
         Ok(bulk(&sum).into())
     }
 
-    pub(super) fn lcs(&mut self) -> Told {
+    pub(super) fn lcs(&mut self) -> Answer {
         let (mut len, mut idx, mut with_len, mut run_min) = (false, false, false, 0);
         let mut at = 2;
         while at < self.args.len() {

@@ -9,7 +9,8 @@ use super::reply::{Reply, bulk};
 #[derive(Clone, Debug)]
 pub(super) struct Fail(pub String);
 
-pub(super) type Told = Result<Reply, Fail>;
+/// The reply of a command, or its error.
+pub(super) type Answer = Result<Reply, Fail>;
 
 impl Fail {
     pub fn of<T>(text: &str) -> Result<T, Fail> {
@@ -29,11 +30,11 @@ pub(super) struct Words<'m> {
     pub args: &'m [Vec<u8>],
 }
 
-pub(super) fn ok() -> Told {
+pub(super) fn ok() -> Answer {
     Ok(b"+OK\r\n".to_vec().into())
 }
 
-pub(super) fn int(n: i64) -> Told {
+pub(super) fn int(n: i64) -> Answer {
     Ok(format!(":{n}\r\n").into_bytes().into())
 }
 
@@ -114,7 +115,7 @@ impl Words<'_> {
         Reply::Several([head].into_iter().chain(values.collect::<Vec<_>>()).collect())
     }
 
-    pub fn command(&mut self, name: &str) -> Told {
+    pub fn command(&mut self, name: &str) -> Answer {
         match name {
             "get" => Ok(self.get(0)),
             "set" => self.set(),

@@ -23,7 +23,7 @@ fn quiet() -> Look {
             topics: [0; 3],
             resident_bytes: 0,
             system: System::default(),
-            traffic: traffic::Told::default(),
+            traffic: traffic::Summary::default(),
             watched: [0; 3],
         },
         recent: Happened::default(),

@@ -13,7 +13,7 @@ use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::stream;
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::told::Before;
-use crate::memcached::verbs::{self, Arithmetic, Changed, Removal, Removed, Told};
+use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, Removal, Removed};
 
 impl Turn<'_, '_, '_, '_> {
     /// One frame of a batch.
@@ -127,9 +127,9 @@ impl Turn<'_, '_, '_, '_> {
             put.map_err(|untold| why = untold).is_ok()
         });
         match told {
-            Told::Done => {}
-            Told::Absent => self.miss(staged),
-            Told::NoMemory => {
+            Fetched::Done => {}
+            Fetched::Absent => self.miss(staged),
+            Fetched::NoMemory => {
                 out.rewind(mark);
                 put_untold(out, frame.head, why);
             }

@@ -50,12 +50,12 @@ pub fn fetch<'r>(
 
 /// What became of a gat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The item was told of and touched.
+pub enum Fetched {
+    /// The item was replied and touched.
     Done,
     /// There is no item.
     Absent,
-    /// There was no memory to tell of it, or to touch it: what was told is to be taken back.
+    /// There was no memory to reply it, or to touch it: what was put into the reply is to be taken back.
     NoMemory,
 }
 
@@ -66,7 +66,7 @@ pub fn fetch_and_touch(
     key: &Key<'_>,
     at: impl FnOnce(Millis) -> Millis,
     tell: impl FnOnce(&Item<'_>) -> bool,
-) -> Told {
+) -> Fetched {
     cx.counters.add(Counter::CmdTouch, 1);
     let now = cx.now();
     let hit = match cx.guard.get(key) {
@@ -76,7 +76,7 @@ pub fn fetch_and_touch(
         }
         Lookup::Hit(item) => {
             if !tell(&item) {
-                return Told::NoMemory;
+                return Fetched::NoMemory;
             }
             Some(item.class())
         }
@@ -88,14 +88,14 @@ pub fn fetch_and_touch(
     });
     let Some(class) = hit else {
         cx.counters.add(Counter::TouchMisses, 1);
-        return Told::Absent;
+        return Fetched::Absent;
     };
     // An item that another worker removed since was still read before: what was told holds.
     if let Err(Refusal::NoMemory) = cx.guard.touch(key, at(now)) {
         cx.counters.add(Counter::StoreNoMemory, 1);
-        return Told::NoMemory;
+        return Fetched::NoMemory;
     }
     cx.counters.add(Counter::TouchHits, 1);
     cx.counters.count_in(class, ClassCounter::TouchHits);
-    Told::Done
+    Fetched::Done
 }

@@ -40,12 +40,12 @@ pub(crate) const ROWS: &[Command] = &[
         "How far two members are from each other.",
     ),
     Command::of_collection("geohash", -2, READONLY, |call, key, hint, args| {
-        tell(call, key, hint, args, Told::Geohash)
+        tell(call, key, hint, args, Form::Geohash)
     })
     .weighs(Weighs::Elements(Elements::NamedPlaces))
     .doc("3.2.0", "key [member [member ...]]", "The places of members as geohashes."),
     Command::of_collection("geopos", -2, READONLY, |call, key, hint, args| {
-        tell(call, key, hint, args, Told::Place)
+        tell(call, key, hint, args, Form::Place)
     })
     .weighs(Weighs::Elements(Elements::NamedPlaces))
     .doc("3.2.0", "key [member [member ...]]", "The places of members."),
@@ -224,9 +224,9 @@ fn put_place(out: &mut Output, resp3: bool, place: Place) {
     put_double(out, resp3, place.latitude);
 }
 
-/// What is told of each member.
+/// The form of a member's place in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Form {
     Geohash,
     Place,
 }
@@ -242,7 +242,7 @@ fn tell(
     key: &Key<'_>,
     hint: &Hint<'_>,
     mut words: Args<'_>,
-    told: Told,
+    form: Form,
 ) -> Done {
     let mark = call.out.mark();
     read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
@@ -250,18 +250,18 @@ fn tell(
     let whole = call.cx.guard.in_transaction();
     let most = if whole { usize::MAX } else { members_at_once(words, 1, TOLD_AT_ONCE, 1) };
     call.make_room(words.len().min(most) * TOLD_BYTES).inspect_err(|_| call.out.rewind(mark))?;
-    tell_some(call, key, &mut words, told, most);
+    tell_some(call, key, &mut words, form, most);
     if words.is_empty() {
         return Ok(());
     }
     let kept = Kept::new(call, words).inspect_err(|_| call.out.rewind(mark))?;
     let name = Name::kept(call, key.bytes()).inspect_err(|_| call.out.rewind(mark))?;
-    call.go_on_with(Telling { name, told, kept });
+    call.go_on_with(Telling { name, form, kept });
     Ok(())
 }
 
 /// Tells of some members, as they are at one moment, and takes them out.
-fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, told: Told, most: usize) {
+fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, form: Form, most: usize) {
     let all_bytes = words.encoded().len();
     let some = first(words, most);
     let some_bytes = all_bytes - words.encoded().len();
@@ -270,11 +270,11 @@ fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, t
     let there: Option<Collection<'_>> = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
     for member in some {
         let place = there.as_ref().and_then(|set| set.score(member)).map(Place::of_score);
-        match (place, told) {
-            (Some(place), Told::Geohash) => put_bulk(call.out, &place.geohash()),
-            (Some(place), Told::Place) => put_place(call.out, resp3, place),
-            (None, Told::Geohash) => put_null(call.out, resp3),
-            (None, Told::Place) => put_null_array(call.out, resp3),
+        match (place, form) {
+            (Some(place), Form::Geohash) => put_bulk(call.out, &place.geohash()),
+            (Some(place), Form::Place) => put_place(call.out, resp3, place),
+            (None, Form::Geohash) => put_null(call.out, resp3),
+            (None, Form::Place) => put_null_array(call.out, resp3),
         }
     }
     call.spend_on(some.len(), LOOK_NS);
@@ -285,18 +285,18 @@ fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, t
 #[derive(Debug)]
 struct Telling {
     name: Name,
-    told: Told,
+    form: Form,
     kept: Kept,
 }
 
 impl Job for Telling {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Telling { name, told, kept } = self;
+        let Telling { name, form, kept } = self;
         let key = name.key(call);
         let most = ((call.step_ns() / LOOK_NS) as usize).clamp(16, TOLD_AT_ONCE);
         kept.take(|words| {
             let most = members_at_once(*words, 1, most, 1);
-            tell_some(call, &key, words, *told, most);
+            tell_some(call, &key, words, *form, most);
         });
         Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
     }

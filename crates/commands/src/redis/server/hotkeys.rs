@@ -172,8 +172,8 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 /// Keys and what each took.
 type Listed = Option<Vec<(Box<[u8]>, u64)>>;
 
-/// What is told of a session.
-struct Told {
+/// What a session has found.
+struct Report {
     active: bool,
     start: Start,
     lasted_ms: u64,
@@ -192,7 +192,7 @@ fn get(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let told = call.with_hotkeys(|session| {
         let session = session.as_ref()?;
         let (cpu_us, net_bytes) = session.totals();
-        Some(Told {
+        Some(Report {
             active: session.is_active(),
             start: session.start.clone(),
             lasted_ms: session.lasted_ms(now),

@@ -34,11 +34,11 @@ pub enum Answer {
     /// So many of the keys were found, and so many of their values wrong.
     Many { found: usize, wrong: usize },
     /// An error, and whether it was that it took too long.
-    Told { timeout: bool, error: Box<dyn FnOnce() -> String> },
+    Failed { timeout: bool, error: Box<dyn FnOnce() -> String> },
 }
 
 fn told(timeout: bool, error: impl std::fmt::Display + 'static) -> Answer {
-    Answer::Told { timeout, error: Box::new(move || error.to_string()) }
+    Answer::Failed { timeout, error: Box::new(move || error.to_string()) }
 }
 
 pub fn compared(got: &[u8], due: &[u8]) -> Answer {

@@ -180,7 +180,7 @@ impl Counts {
                 done.misses += (MANY_KEYS - found) as u64;
                 done.wrong += wrong as u64;
             }
-            Answer::Told { timeout, error } => {
+            Answer::Failed { timeout, error } => {
                 done.timeouts += u64::from(timeout);
                 if done.told == 0 {
                     (done.first_error_at, done.error) = (done.calls, error());

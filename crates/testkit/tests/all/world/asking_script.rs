@@ -5,7 +5,7 @@
 use larder_testkit::redis::scripts::digest;
 
 use crate::world::asking::Asking;
-use crate::world::bank::{ACCOUNTS, LEDGER, Since, Told, account_name, entry};
+use crate::world::bank::{ACCOUNTS, LEDGER, Query, Since, account_name, entry};
 use crate::world::client::Client;
 use crate::world::part::{Part, bulk, words};
 use crate::world::scene::Scene;
@@ -129,7 +129,7 @@ fn call(scene: &mut Scene, deed: Deed, keys: &[String], args: &[Vec<u8>]) -> Vec
     words(&all)
 }
 
-fn bank(told: Told, since: Since) -> Part {
+fn bank(told: Query, since: Since) -> Part {
     Part::Bank { told, since }
 }
 
@@ -180,7 +180,7 @@ impl Client {
         let keys = [account_name(from), account_name(to), LEDGER.to_owned()];
         let mut args = vec![entry(order).into_bytes(), amount.to_string().into_bytes()];
         args.extend((0..3).map(|_| Client::spin(scene)));
-        (call(scene, Deed::Move, &keys, &args), vec![bank(Told::Moved(order), since)])
+        (call(scene, Deed::Move, &keys, &args), vec![bank(Query::Moved(order), since)])
     }
 
     fn look(&mut self, scene: &mut Scene, follows: bool) -> Piece {
@@ -188,7 +188,7 @@ impl Client {
         let accounts = (0..ACCOUNTS).map(account_name);
         let keys: Vec<String> = std::iter::once(LEDGER.to_owned()).chain(accounts).collect();
         let args = [Client::spin(scene), Client::spin(scene)];
-        (call(scene, Deed::Look, &keys, &args), vec![bank(Told::Looked, since)])
+        (call(scene, Deed::Look, &keys, &args), vec![bank(Query::Looked, since)])
     }
 
     /// The ledger and all accounts, by MGET.
@@ -198,8 +198,8 @@ impl Client {
         let all = [&b"MGET"[..], LEDGER.as_bytes()].into_iter().chain(names.iter().map(String::as_bytes));
         let parts = vec![
             Part::Bytes(format!("*{}\r\n", 1 + ACCOUNTS).into()),
-            bank(Told::Ledger, bank_now.since(false)),
-            bank(Told::Balances, bank_now.since(true)),
+            bank(Query::Ledger, bank_now.since(false)),
+            bank(Query::Balances, bank_now.since(true)),
         ];
         (words(&all.collect::<Vec<_>>()), parts)
     }
@@ -238,12 +238,12 @@ impl Client {
                 }
                 3 if money => {
                     let since = scene.books.bank.since(follows);
-                    pieces.push((words(&[b"STRLEN", LEDGER.as_bytes()]), vec![bank(Told::Length, since)]));
+                    pieces.push((words(&[b"STRLEN", LEDGER.as_bytes()]), vec![bank(Query::Length, since)]));
                     let names: Vec<String> = (0..ACCOUNTS).map(account_name).collect();
                     let all = std::iter::once(&b"MGET"[..]).chain(names.iter().map(String::as_bytes));
                     let parts = vec![
                         Part::Bytes(format!("*{ACCOUNTS}\r\n").into()),
-                        bank(Told::Balances, scene.books.bank.since(true)),
+                        bank(Query::Balances, scene.books.bank.since(true)),
                     ];
                     pieces.push((words(&all.collect::<Vec<_>>()), parts));
                     follows = true;

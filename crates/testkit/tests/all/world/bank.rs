@@ -23,9 +23,9 @@ pub const LEDGER: &str = "ledger";
 /// Bytes of an order in the ledger.
 const ENTRY_BYTES: usize = 8;
 
-/// The parts of replies about accounts.
+/// What was asked about accounts, which says what a part of a reply has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Query {
     /// A script that moved money: the place, both balances before, and whether there was enough.
     Moved(usize),
     /// A script that has read the place and all balances.
@@ -219,29 +219,29 @@ impl Client {
     pub fn judge_bank(
         &mut self,
         scene: &mut Scene,
-        told: Told,
+        told: Query,
         since: Since,
         rest: &[u8],
     ) -> Result<Option<usize>, String> {
         const KILLED: &[u8] = b"-ERR Script killed by user with ";
         let bank = &mut scene.books.bank;
-        if matches!(told, Told::Moved(_) | Told::Looked) && bank.kills_asked > since.kills {
+        if matches!(told, Query::Moved(_) | Query::Looked) && bank.kills_asked > since.kills {
             let Some(end) = line_end(rest) else { return Ok(None) };
             if rest.starts_with(KILLED) && !since.follows {
-                if let Told::Moved(order) = told {
+                if let Query::Moved(order) = told {
                     bank.orders[order].fate = Fate::Not;
                 }
                 return Ok(Some(end));
             }
         }
         let count = match told {
-            Told::Moved(_) => 4,
-            Told::Looked => 1 + ACCOUNTS,
-            Told::Length => 1,
-            Told::Ledger => 0,
-            Told::Balances => ACCOUNTS,
+            Query::Moved(_) => 4,
+            Query::Looked => 1 + ACCOUNTS,
+            Query::Length => 1,
+            Query::Ledger => 0,
+            Query::Balances => ACCOUNTS,
         };
-        let head = if matches!(told, Told::Moved(_) | Told::Looked) {
+        let head = if matches!(told, Query::Moved(_) | Query::Looked) {
             format!("*{count}\r\n")
         } else {
             String::new()
@@ -251,25 +251,25 @@ impl Client {
         }
         let body =
             rest.strip_prefix(head.as_bytes()).ok_or_else(|| format!("{told:?} begins with {head:?}"))?;
-        let (bytes, place, next) = if told == Told::Ledger {
+        let (bytes, place, next) = if told == Query::Ledger {
             let Some((bytes, ledger)) = bulk_at(body)? else { return Ok(None) };
             let place = bank.read(ledger)?;
             (bytes, place, place)
         } else {
             let Some((bytes, numbers)) = numbers(body, count)? else { return Ok(None) };
             let (place, next) = match told {
-                Told::Moved(order) => {
+                Query::Moved(order) => {
                     bank.moved(order, &numbers, &self.name)?;
                     (numbers[0], numbers[0] + numbers[3])
                 }
-                Told::Looked | Told::Ledger => (numbers[0], numbers[0]),
-                Told::Length => {
+                Query::Looked | Query::Ledger => (numbers[0], numbers[0]),
+                Query::Length => {
                     let place = numbers[0] / ENTRY_BYTES as u64;
                     (place, place)
                 }
-                Told::Balances => (self.moment, self.moment),
+                Query::Balances => (self.moment, self.moment),
             };
-            if matches!(told, Told::Looked | Told::Balances) {
+            if matches!(told, Query::Looked | Query::Balances) {
                 let balances = &numbers[count - ACCOUNTS..];
                 balances.iter().enumerate().for_each(|(n, amount)| bank.note(place, n, *amount, &self.name));
             }

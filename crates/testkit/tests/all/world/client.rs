@@ -2,7 +2,7 @@
 
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 
-use crate::world::bank::Told;
+use crate::world::bank::Query;
 use crate::world::line::{Ending, Line, Request};
 use crate::world::listener::Subscription;
 use crate::world::model::{Doubts, Key, State};
@@ -304,7 +304,7 @@ impl Client {
                     }
                     Part::Popped { .. } => scene.books.queues.left_pop(sent),
                     Part::Published(number) => scene.books.channels[self.index].left(number),
-                    Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
+                    Part::Bank { told: Query::Moved(order), .. } => scene.books.bank.left(order, sent),
                     Part::ScriptsKilled => scene.books.bank.kills_done += 1,
                     Part::Shared(ask) => scene.books.shared.left(ask),
                     Part::Lent { add: Some((by, _)), .. } if sent => {

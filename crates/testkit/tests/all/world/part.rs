@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::world::bank::{Since, Told};
+use crate::world::bank::{Query, Since};
 use crate::world::model::{Answer, Verb};
 use crate::world::shared::Ask;
 use crate::world::user::Change;
@@ -83,7 +83,7 @@ pub enum Part {
     /// The reply to a change of a user, with whose connection a removal ends.
     Changed { client: usize, change: Change, address: Option<SocketAddr> },
     /// A part about accounts.
-    Bank { told: Told, since: Since },
+    Bank { told: Query, since: Since },
     /// Whether scripts were killed.
     ScriptsKilled,
     /// A reply about a collection to which other clients write, too.
