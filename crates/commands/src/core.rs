@@ -4,7 +4,8 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`; which
+//!   listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `last_minute`,
 //!   `findings`, `shown`, `system`
@@ -39,12 +40,12 @@ pub(crate) mod progress;
 pub(crate) mod shared;
 pub(crate) mod shown;
 pub(crate) mod stages;
-pub(crate) mod strangers;
 pub(crate) mod system;
 pub(crate) mod tally;
 pub(crate) mod telling;
 pub(crate) mod topics;
 pub(crate) mod traffic;
+pub(crate) mod unauthenticated;
 pub(crate) mod usual;
 pub(crate) mod watchers;
 pub(crate) mod work;

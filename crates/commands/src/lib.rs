@@ -39,7 +39,7 @@ pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::figures::types::OfType;
 pub use crate::core::findings::{Finding, Rule, Severity};
 pub use crate::core::host::{Connection, Host, Machine, Peer, Process, StageTimes, UsersFile, WorkerTime};
-pub use crate::core::input::STRANGERS_SHARE;
+pub use crate::core::input::UNAUTHENTICATED_SHARE;
 pub use crate::core::origin::Origin;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
@@ -47,11 +47,11 @@ pub use crate::core::progress::{Next, Progress};
 pub use crate::core::shared::DebugCommand;
 pub use crate::core::shared::{Clock, Settings, VERSION};
 pub use crate::core::shown::{Logged, RespClient};
-pub use crate::core::strangers::Strangers;
 pub use crate::core::topics::{Delivery, Message, OUTBOX_BYTES_MAX, Outbox, Target};
 pub use crate::core::traffic::{
     AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
 };
+pub use crate::core::unauthenticated::Unauthenticated;
 pub use crate::core::work::{SLICE_NS, Work};
 pub use larder_script::Pace;
 pub use memcached::tuning::{Kept, Tuning};

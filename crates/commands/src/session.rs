@@ -205,12 +205,12 @@ impl Session {
                 *self = Session::of(Speaks::Redis, cx);
             }
             Begins::Binary => {
-                let stranger = match std::mem::replace(&mut self.0, Conversation::Closed) {
-                    Conversation::Login(login) => login.into_stranger(),
+                let unauthenticated = match std::mem::replace(&mut self.0, Conversation::Closed) {
+                    Conversation::Login(login) => login.into_unauthenticated(),
                     _ => None,
                 };
-                let conversation = match stranger {
-                    Some(stranger) => memcached::Binary::of_stranger(stranger),
+                let conversation = match unauthenticated {
+                    Some(unauthenticated) => memcached::Binary::of_unauthenticated(unauthenticated),
                     None => memcached::Binary::unasked(&cx.common),
                 };
                 self.0 = Conversation::Binary(Box::new(conversation));
@@ -395,16 +395,16 @@ impl Session {
 
     /// It has to say who it is, and did not.
     #[inline]
-    pub fn is_stranger(&self) -> bool {
-        self.stranger_since().is_some()
+    pub fn is_unauthenticated(&self) -> bool {
+        self.unauthenticated_since().is_some()
     }
 
     /// Since when, on the server's own clock.
     #[inline]
-    pub fn stranger_since(&self) -> Option<Millis> {
+    pub fn unauthenticated_since(&self) -> Option<Millis> {
         match &self.0 {
-            Conversation::Redis(conversation) => conversation.stranger_since(),
-            Conversation::Binary(conversation) => conversation.stranger_since(),
+            Conversation::Redis(conversation) => conversation.unauthenticated_since(),
+            Conversation::Binary(conversation) => conversation.unauthenticated_since(),
             Conversation::Login(login) => login.since(),
             Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
         }

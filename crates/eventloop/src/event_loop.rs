@@ -56,7 +56,7 @@ pub struct Limits {
     pub request_ms: Millis,
     /// An unauthenticated client of a server that asks for a password, and a connection in its handshake, are closed after this
     /// long; 0 never.
-    pub stranger_ms: Millis,
+    pub unauthenticated_ms: Millis,
 }
 
 /// What one turn of the loop saw.
@@ -390,7 +390,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             || self.waiting > 0 && self.limits.stall_ms > 0
             || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
             || self.limits.idle_ms > 0 && !self.is_empty()
-            || self.limits.stranger_ms > 0 && (self.openings.count() > 0 || handler.has_strangers())
+            || self.limits.unauthenticated_ms > 0
+                && (self.openings.count() > 0 || handler.has_unauthenticated())
     }
 
     fn ready<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, event: Event) {

@@ -109,7 +109,7 @@ pub enum Closed {
     /// A part of a request had arrived, and nothing more of it for the request timeout.
     Unfinished,
     /// The client did not authenticate, or its handshake did not finish, in time.
-    Stranger,
+    Unauthenticated,
     /// Other connections need the memory that its replies hold.
     Shed,
     /// Other connections need the memory that its incomplete request holds.
@@ -205,13 +205,13 @@ pub trait Handler {
         false
     }
 
-    /// [`Handler::stranger_since`] may return a time for some connection.
-    fn has_strangers(&self) -> bool {
+    /// [`Handler::unauthenticated_since`] may return a time for some connection.
+    fn has_unauthenticated(&self) -> bool {
         false
     }
 
     /// Since when the connection has to authenticate and has not; `None` if it has, or need not.
-    fn stranger_since(&self, connection: &Self::Connection) -> Option<Millis> {
+    fn unauthenticated_since(&self, connection: &Self::Connection) -> Option<Millis> {
         let _ = connection;
         None
     }

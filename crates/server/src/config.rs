@@ -317,8 +317,8 @@ const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;
 /// `--request-timeout` unless given.
 const REQUEST_TIMEOUT_S: u64 = 60;
 
-/// Connections that have to say who they are may be one part in this many of all.
-pub(crate) const STRANGERS_SHARE: usize = 4;
+/// Unauthenticated connections may be one part in this many of all.
+pub(crate) const UNAUTHENTICATED_SHARE: usize = 4;
 
 /// Least replies that a connection may have waiting by default, so that a client that writes
 /// everything before it reads does not hang.
@@ -388,9 +388,9 @@ impl Config {
         (self.memory_bytes / 8).max(self.item_bytes_max())
     }
 
-    /// Connections that may be open without having said who they are, where they have to.
-    pub fn strangers_max(&self) -> usize {
-        (self.connections_max / STRANGERS_SHARE).max(1)
+    /// Connections that may be open without having logged in, where they have to.
+    pub fn unauthenticated_max(&self) -> usize {
+        (self.connections_max / UNAUTHENTICATED_SHARE).max(1)
     }
 
     /// Sizes of the slab classes as they are shown: as listed, or by `-f` and `-n`.

@@ -1,9 +1,9 @@
 //! Requests that are on their way in: which connection goes when they hold more memory than they may.
 //!
 //! ```text
-//! received bytes that are kept   ─┐
-//! requests that are gathered      ├─ Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that, strangers' bytes ≤ 1/4 of that
-//! values that are uploaded       ─┘  (9/64 of the limit while another worker sleeps whose connections were told to go)
+//! received bytes that are kept   ─┐  Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that
+//! requests that are gathered      ├─ (9/64 of the limit while another worker sleeps whose connections were told to go);
+//! values that are uploaded       ─┘  those of unauthenticated clients ≤ 1/4 of that
 //! ```
 //!
 //! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use larder_commands::STRANGERS_SHARE;
+use larder_commands::UNAUTHENTICATED_SHARE;
 use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 
 use crate::hub::Shed;
@@ -57,14 +57,14 @@ impl Service {
     pub(crate) fn is_crowded(&mut self) -> bool {
         let store = &self.hub().store;
         let (all, max) = (store.input_bytes(), store.input_bytes_max());
-        let strangers = self.hub().shared.common.strangers.bytes() > max / STRANGERS_SHARE;
-        if all <= max && !strangers {
+        let unauthenticated = self.hub().shared.common.unauthenticated.bytes() > max / UNAUTHENTICATED_SHARE;
+        if all <= max && !unauthenticated {
             // Long requests take what short ones leave, and come to the share again: that alone is no reason to look anew.
             let room = max / ROOM_SHARE;
             self.crowd.calm_to = if all + room > max { self.crowd.calm_to.min(max + room) } else { 0 };
             return false;
         }
-        strangers || all > self.crowd.calm_to
+        unauthenticated || all > self.crowd.calm_to
     }
 
     /// The next of this worker's connections that is to go, not the one at `except`.
@@ -95,15 +95,17 @@ impl Service {
         let hub = Arc::clone(self.hub());
         let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());
         let room = max / ROOM_SHARE;
-        let strangers = hub.shared.common.strangers.bytes();
-        let (of_strangers, mut over) = match all.checked_sub(max) {
-            None if strangers > max / STRANGERS_SHARE => (true, strangers - max / STRANGERS_SHARE),
+        let unauthenticated = hub.shared.common.unauthenticated.bytes();
+        let (of_unauthenticated, mut over) = match all.checked_sub(max) {
+            None if unauthenticated > max / UNAUTHENTICATED_SHARE => {
+                (true, unauthenticated - max / UNAUTHENTICATED_SHARE)
+            }
             over => (false, over.unwrap_or(0) + room),
         };
         let worker = self.index();
         let only = (all > max + max / ABOVE_SHARE).then_some(worker);
         let (rest, at_once) = (max / REST_SHARE, stands_ms == 0);
-        let small_stay = strangers <= max / STRANGERS_SHARE
+        let small_stay = unauthenticated <= max / UNAUTHENTICATED_SHARE
             && all <= max + room
             && hub.table.half_open_bytes(BYTES_SMALL) <= rest;
         let (bytes_min, stands_ms) = if small_stay {
@@ -111,12 +113,12 @@ impl Service {
         } else {
             ((rest / hub.connections().max(1) as u64).min(BYTES_MIN), stands_ms)
         };
-        let (mut chosen, largest) = hub.table.half_open(of_strangers, only, bytes_min, CHOSEN_MAX);
-        // One that may be larger than the share is no reason to close the others, nor to pass strangers over.
+        let (mut chosen, largest) = hub.table.half_open(of_unauthenticated, only, bytes_min, CHOSEN_MAX);
+        // One that may be larger than the share is no reason to close the others, nor to pass unauthenticated clients over.
         let alone = 2 * (all - largest.min(all)) <= max;
-        if at_once && !of_strangers && alone {
+        if at_once && !of_unauthenticated && alone {
             self.crowd.calm_to = all + room;
-            over = strangers.saturating_sub(max / STRANGERS_SHARE);
+            over = unauthenticated.saturating_sub(max / UNAUTHENTICATED_SHARE);
             if over == 0 {
                 return;
             }

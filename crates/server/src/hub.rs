@@ -20,7 +20,7 @@ use crate::addresses::Addresses;
 use crate::awake::Awake;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
-use crate::config::{Config, Protocol, STRANGERS_SHARE};
+use crate::config::{Config, Protocol, UNAUTHENTICATED_SHARE};
 use crate::confine::Confinement;
 use crate::listener::Listener;
 use crate::log::{Log, Rarely};
@@ -248,7 +248,7 @@ impl Hub {
 
     /// Connections that may be in TLS handshakes: as many as may have to authenticate themselves.
     pub fn handshakes_max(&self) -> usize {
-        (self.connections_max() / STRANGERS_SHARE).max(1)
+        (self.connections_max() / UNAUTHENTICATED_SHARE).max(1)
     }
 
     /// A connection's TLS handshake is over, however it ended.
@@ -301,7 +301,7 @@ fn settings(config: &Config) -> Settings {
         tls_sessions: config.tls && config.tls_options.cache.resumption,
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
-        strangers_max: config.strangers_max(),
+        unauthenticated_max: config.unauthenticated_max(),
         redis: config.protocol() == Protocol::Auto,
         binary: config.protocol() != Protocol::Ascii,
         text: config.protocol() != Protocol::Binary,

@@ -168,7 +168,7 @@ impl Log {
     }
 }
 
-/// Between two lines of the same kind that strangers can cause.
+/// Between two lines of the same kind that unauthenticated clients can cause.
 const RARELY_MS: Millis = 1000;
 
 /// Lets a line a second through.

@@ -27,7 +27,7 @@ pub struct ConnectionFacts {
     /// The same, of what its stream keeps: a partial record.
     stream_bytes: AtomicU64,
     /// It has to say who it is, and did not.
-    stranger: AtomicBool,
+    unauthenticated: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,
     /// Bytes of them, and what is held for those that are to come.
@@ -47,7 +47,7 @@ impl ConnectionFacts {
             received_at: AtomicU64::new(now),
             input_bytes: AtomicU64::new(0),
             stream_bytes: AtomicU64::new(0),
-            stranger: AtomicBool::new(false),
+            unauthenticated: AtomicBool::new(false),
             stands_since: AtomicU64::new(MOVES),
             waiting_bytes: AtomicU64::new(0),
         }
@@ -76,9 +76,9 @@ impl ConnectionFacts {
         self.input_bytes.load(Relaxed) + self.stream_bytes.load(Relaxed)
     }
 
-    /// Whether it is one that has to say who it is, and did not.
-    pub fn is_stranger(&self, stranger: bool) {
-        self.stranger.store(stranger, Relaxed);
+    /// Notes whether its client has to log in, and did not.
+    pub fn set_unauthenticated(&self, unauthenticated: bool) {
+        self.unauthenticated.store(unauthenticated, Relaxed);
     }
 
     /// When something was last received.
@@ -222,10 +222,10 @@ impl Table {
 
     /// The connections whose requests have come in part and did not go on for longest, `most` at most, longest
     /// first, and the bytes of the one that holds most; those that hold less than `bytes_min` are passed over. Of
-    /// strangers alone, or of one worker alone, if these are wanted.
+    /// unauthenticated clients alone, or of one worker alone, if these are wanted.
     pub fn half_open(
         &self,
-        strangers: bool,
+        unauthenticated: bool,
         worker: Option<usize>,
         bytes_min: u64,
         most: usize,
@@ -236,7 +236,7 @@ impl Table {
             for (index, facts) in self.rows(worker).iter().enumerate() {
                 let Some(facts) = facts else { continue };
                 let bytes = facts.input_bytes();
-                if bytes < bytes_min.max(1) || strangers && !facts.stranger.load(Relaxed) {
+                if bytes < bytes_min.max(1) || unauthenticated && !facts.unauthenticated.load(Relaxed) {
                     continue;
                 }
                 largest = bytes.max(largest);

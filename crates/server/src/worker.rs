@@ -65,7 +65,7 @@ const LATE_MS: Millis = 10;
 const DRAIN_STALL_MS: Millis = 5_000;
 
 /// A connection that has to authenticate itself is closed if it has not done so within this time.
-const STRANGER_MS: Millis = 10_000;
+const UNAUTHENTICATED_MS: Millis = 10_000;
 
 /// When the server stops, what was published before is delivered first. Clients that go on publishing have no longer than this.
 const DELIVERS_MS: Millis = 1_000;
@@ -115,7 +115,7 @@ impl<B: Backend> Worker<B> {
             idle_ms: hub.config.idle_timeout_s.saturating_mul(1000),
             stall_ms: STALL_MS,
             request_ms: hub.config.request_timeout_s.saturating_mul(1000),
-            stranger_ms: STRANGER_MS,
+            unauthenticated_ms: UNAUTHENTICATED_MS,
         };
         Worker {
             events: EventLoop::new(backend, limits),

@@ -27,7 +27,7 @@ pub use filed::{FiledUsers, Followed};
 pub use reader::Rights;
 pub use ruled::RuledUsers;
 pub use standing::UsersNow;
-pub(crate) use standing::{Since, Snapshot, Standing, strange};
+pub(crate) use standing::{Since, Snapshot, Standing, unauthenticated};
 
 /// The user that a client is that names none.
 pub(crate) const DEFAULT_USER: &str = "default";

@@ -9,7 +9,7 @@ use larder_store::{Millis, Upload};
 
 use super::context::Context;
 use super::progress::Next;
-use super::strangers::Strangers;
+use super::unauthenticated::Unauthenticated;
 
 /// Fewer missing bytes than this are received with what follows them, not on their own.
 pub(crate) const UPLOAD_SPACE_MIN: u64 = 2048;
@@ -20,8 +20,8 @@ pub(crate) const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 /// What an upload takes at a time, at most.
 const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 
-/// Requests of those that have not said who they are may hold one part in this many of what all may.
-pub const STRANGERS_SHARE: u64 = 4;
+/// Requests of unauthenticated clients may hold one part in this many of what all may.
+pub const UNAUTHENTICATED_SHARE: u64 = 4;
 
 /// Looks for memory of a request that waits until others have given it up: about 240 ms, within which those that
 /// stand still go.
@@ -122,7 +122,7 @@ impl Asked {
 pub(crate) struct Input {
     store: Arc<larder_store::Store>,
     /// It is of one that has not said who it is.
-    strangers: Option<Arc<Strangers>>,
+    unauthenticated: Option<Arc<Unauthenticated>>,
     bytes: u64,
     /// The request is whole: it is held, and on its way in no more.
     whole: bool,
@@ -138,9 +138,9 @@ impl Input {
         kept.then_some(input)
     }
 
-    /// Holds nothing yet; `strangers`: of one that has not said who it is.
-    pub fn new(store: &Arc<larder_store::Store>, strangers: Option<&Arc<Strangers>>) -> Input {
-        Input { store: Arc::clone(store), strangers: strangers.cloned(), bytes: 0, whole: false }
+    /// Holds nothing yet; `unauthenticated`: of a client that has not logged in.
+    pub fn new(store: &Arc<larder_store::Store>, unauthenticated: Option<&Arc<Unauthenticated>>) -> Input {
+        Input { store: Arc::clone(store), unauthenticated: unauthenticated.cloned(), bytes: 0, whole: false }
     }
 
     /// Bytes held.
@@ -154,11 +154,11 @@ impl Input {
         if bytes > max || !self.store.may_keep_input(self.bytes, more) {
             return false;
         }
-        if let Some(strangers) = &self.strangers {
-            if strangers.bytes() + more > self.store.input_bytes_max() / STRANGERS_SHARE {
+        if let Some(unauthenticated) = &self.unauthenticated {
+            if unauthenticated.bytes() + more > self.store.input_bytes_max() / UNAUTHENTICATED_SHARE {
                 return false;
             }
-            strangers.hold(more as i64);
+            unauthenticated.hold(more as i64);
         }
         self.store.hold(more as i64);
         self.store.note_input(more as i64);
@@ -177,8 +177,8 @@ impl Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        if let Some(strangers) = &self.strangers {
-            strangers.hold(-(self.bytes as i64));
+        if let Some(unauthenticated) = &self.unauthenticated {
+            unauthenticated.hold(-(self.bytes as i64));
         }
         if !self.whole {
             self.store.note_input(-(self.bytes as i64));
@@ -211,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn strangers_gather_a_quarter_of_what_requests_may_hold() {
+    fn unauthenticated_clients_gather_a_quarter_of_what_requests_may_hold() {
         let store = larder_store::Store::new(larder_store::Config::default()).unwrap();
-        let (strangers, max) = (Arc::default(), store.input_bytes_max());
-        let (mut one, mut two) = (Input::new(&store, Some(&strangers)), Input::new(&store, Some(&strangers)));
+        let (all, max) = (Arc::default(), store.input_bytes_max());
+        let (mut one, mut two) = (Input::new(&store, Some(&all)), Input::new(&store, Some(&all)));
         assert!(one.raise(max / 8, max) && two.raise(max / 8, max));
         assert!(!one.raise(max / 8 + 1, max));
         assert!(Input::new(&store, None).raise(max / 2, max), "others gather more");
         drop(two);
         assert!(one.raise(max / 4, max) && !one.raise(max / 4 + 1, max));
         drop(one);
-        assert_eq!((strangers.bytes(), store.input_bytes()), (0, 0));
+        assert_eq!((all.bytes(), store.input_bytes()), (0, 0));
     }
 }

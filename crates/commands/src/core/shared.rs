@@ -18,11 +18,11 @@ use super::guesses::Guesses;
 use super::last_minute::LastMinute;
 use super::pause::Pause;
 use super::prefix::Prefixes;
-use super::strangers::Strangers;
 use super::system::Said;
 use super::telling::Telling;
 use super::topics::Topics;
 use super::traffic::Traffic;
+use super::unauthenticated::Unauthenticated;
 use super::watchers::Watchers;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
@@ -101,8 +101,8 @@ pub struct Settings {
     /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
     /// arrives.
     pub append_bytes_max: u64,
-    /// RESP connections that may be open without having said who they are, where they have to.
-    pub strangers_max: usize,
+    /// RESP connections that may be open without having logged in, where they have to.
+    pub unauthenticated_max: usize,
     /// Not `-B ascii` or `-B binary`: a connection whose first byte is `*` speaks RESP.
     pub redis: bool,
     /// Not `-B ascii`: a connection whose first byte is 0x80 speaks the binary protocol.
@@ -160,7 +160,7 @@ impl Default for Settings {
             tls_sessions: false,
             idle_timeout: false,
             append_bytes_max: 4 << 20,
-            strangers_max: 256,
+            unauthenticated_max: 256,
             redis: true,
             binary: true,
             text: true,
@@ -267,8 +267,8 @@ pub struct Shared {
     pub(crate) access: Access,
     /// Passwords that were wrong.
     pub(crate) guesses: Guesses,
-    /// Connections that have to say who they are.
-    pub strangers: Arc<Strangers>,
+    /// Clients that have to log in, and did not.
+    pub unauthenticated: Arc<Unauthenticated>,
     /// A request on its way in waits for others to give up their memory.
     input_wanted: AtomicBool,
     pub(crate) pause: Pause,
@@ -301,7 +301,7 @@ impl Shared {
             errors: Errors::default(),
             access: Access::new(settings.password.as_ref(), &settings.users, settings.protected),
             guesses: Guesses::default(),
-            strangers: Arc::default(),
+            unauthenticated: Arc::default(),
             input_wanted: AtomicBool::new(false),
             pause: Pause::default(),
             events: Events::default(),

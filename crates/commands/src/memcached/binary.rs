@@ -42,8 +42,8 @@ use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
-use crate::core::strangers::Stranger;
 use crate::core::tally::Tally;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use read::{Batch, Event, Reader, Stop, row_of};
 use reply::put_status;
 use sasl::Sasl;
@@ -93,8 +93,8 @@ struct Turn<'x, 'a, 'c, 'w> {
 
 impl Conversation {
     /// A conversation of a client that has to say who it is.
-    pub fn of_stranger(stranger: Stranger) -> Conversation {
-        Conversation { sasl: Sasl::of_stranger(stranger), ..Conversation::default() }
+    pub fn of_unauthenticated(unauthenticated: UnauthenticatedClient) -> Conversation {
+        Conversation { sasl: Sasl::of_unauthenticated(unauthenticated), ..Conversation::default() }
     }
 
     /// A conversation of a client that is not asked who it is.
@@ -367,7 +367,7 @@ impl Conversation {
     }
 
     /// Since when it has to say who it is, on the server's own clock; none: it has, or need not.
-    pub fn stranger_since(&self) -> Option<Millis> {
+    pub fn unauthenticated_since(&self) -> Option<Millis> {
         self.sasl.since()
     }
 

@@ -28,12 +28,12 @@ use larder_store::Millis;
 use super::rules;
 use super::session::may_end;
 use super::text::TOO_MANY_CONNECTIONS;
-use crate::core::access::{SECRET_BYTES_MAX, Standing, strange};
+use crate::core::access::{SECRET_BYTES_MAX, Standing, unauthenticated};
 use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::core::progress::Next;
-use crate::core::strangers::Stranger;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::COMMAND_NS;
 
 /// No login is so short, with its end: memcached closes, too.
@@ -52,7 +52,7 @@ const TOO_LONG: &[u8] = b"CLIENT_ERROR auth token too long\r\n";
 #[derive(Debug)]
 pub(crate) struct Login {
     /// None: too many others have to.
-    stranger: Option<Stranger>,
+    unauthenticated: Option<UnauthenticatedClient>,
     tries: Tries,
     /// Bytes of a block that nobody wants.
     skips: u64,
@@ -75,7 +75,7 @@ impl Login {
         let settings = &cx.shared.settings;
         let asks = settings.text_auth && cx.shared.access.asks();
         asks.then(|| Login {
-            stranger: strange(cx, settings.strangers_max),
+            unauthenticated: unauthenticated(cx, settings.unauthenticated_max),
             tries: Tries::default(),
             skips: 0,
             begun: false,
@@ -84,17 +84,17 @@ impl Login {
 
     /// It is told to go: too many others have to say who they are.
     pub fn is_turned_away(&self) -> bool {
-        self.stranger.is_none()
+        self.unauthenticated.is_none()
     }
 
     /// Since when it is asked.
     pub fn since(&self) -> Option<Millis> {
-        self.stranger.as_ref().map(Stranger::since)
+        self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }
 
     /// Who it is to be, where it speaks something else.
-    pub fn into_stranger(self) -> Option<Stranger> {
-        self.stranger
+    pub fn into_unauthenticated(self) -> Option<UnauthenticatedClient> {
+        self.unauthenticated
     }
 
     /// Nothing of it was taken yet: its first byte may say that it speaks something else.

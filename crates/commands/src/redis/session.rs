@@ -42,9 +42,9 @@ use crate::core::host::TLS_HANDSHAKE;
 use crate::core::input::Asked;
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
-use crate::core::strangers::Stranger;
 use crate::core::tally::Tally;
 use crate::core::topics::Delivery;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::connection::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
@@ -221,8 +221,8 @@ impl Conversation {
 
     /// Since when it has to say who it is, and did not.
     #[inline]
-    pub fn stranger_since(&self) -> Option<Millis> {
-        self.client.standing.stranger().map(Stranger::since)
+    pub fn unauthenticated_since(&self) -> Option<Millis> {
+        self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
     }
 
     /// It is told to go without having been asked anything.

@@ -498,7 +498,7 @@ fn who_says_the_password_from_an_address_that_guesses_waits_a_second_at_most() {
     assert_eq!((reply, slept), ("CLIENT_ERROR authentication failure\r\n".repeat(3), 300));
     let (reply, slept) = in_time(&mut bench, &mut text, format!("{}mn\r\n", login("secret")).as_bytes());
     assert_eq!((reply.as_str(), slept), ("STORED\r\nMN\r\n", 400));
-    assert!(!text.is_stranger());
+    assert!(!text.is_unauthenticated());
     assert_eq!((bench.counted(Counter::AuthErrors), bench.counted(Counter::AuthCommands)), (24, 26));
 }
 
@@ -536,7 +536,7 @@ fn a_try_waits_for_what_failed_at_its_address_since_the_last_one_waited() {
 }
 
 #[test]
-fn who_is_in_and_says_wrong_passwords_waits_as_a_stranger_does() {
+fn a_client_that_is_in_and_gives_wrong_passwords_waits_as_an_unauthenticated_one() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
     let mut session = Session::new();
     let wrong = command(&["AUTH", "wrong"]);
@@ -617,8 +617,9 @@ fn passwords_that_exec_would_compare_for_too_long_are_refused_as_a_whole() {
 }
 
 #[test]
-fn text_clients_are_asked_for_a_password_and_are_strangers_until_they_say_it() {
-    let settings = Settings { password: Some("secret".into()), strangers_max: 2, ..Settings::default() };
+fn text_clients_are_asked_for_a_password_and_are_unauthenticated_until_they_give_it() {
+    let settings =
+        Settings { password: Some("secret".into()), unauthenticated_max: 2, ..Settings::default() };
     let mut bench = Bench::new(settings);
     let said = |bench: &mut Bench, session: &mut Session, input: &str| {
         let (next, reply, _) = bench.call(session, input.as_bytes());
@@ -628,20 +629,20 @@ fn text_clients_are_asked_for_a_password_and_are_strangers_until_they_say_it() {
     for session in [&mut one, &mut two] {
         let (next, reply) = said(&mut bench, session, "get k\r\nset k 0 0 14\r\ndefau");
         assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR unauthenticated\r\n"));
-        assert!(session.is_stranger() && session.is_idle() && !session.awaits_rest());
+        assert!(session.is_unauthenticated() && session.is_idle() && !session.awaits_rest());
     }
     let (next, reply) = said(&mut bench, &mut three, "get k\r\n");
     assert_eq!((next, reply.as_str()), (Next::Close, "ERROR Too many open connections\r\n"));
     let login = "set k 0 0 14\r\ndefault secret\r\n";
     assert_eq!(said(&mut bench, &mut one, login), (Next::Receive, "STORED\r\n".into()));
-    assert!(!one.is_stranger());
+    assert!(!one.is_unauthenticated());
     // There is room for another, of whatever protocol: it is counted once.
     let http = "POST / HTTP/1.1\r\nHost: cache\r\nset k 0 0 14\r\ndefault secret\r\n";
     assert_eq!(said(&mut bench, &mut Session::new(), http), (Next::Close, "".into()));
     let mut four = Session::new();
     let (_, reply) = said(&mut bench, &mut four, "*1\r\n$4\r\nPING\r\n");
     assert_eq!(reply, "-NOAUTH Authentication required.\r\n");
-    assert!(four.is_stranger() && bench.turns(&mut one, b"get k\r\n").0 == b"END\r\n");
+    assert!(four.is_unauthenticated() && bench.turns(&mut one, b"get k\r\n").0 == b"END\r\n");
     // A token that nobody wants is taken and not kept; whoever is asked no more goes on.
     let (next, reply) = said(&mut bench, &mut two, "set k 0 0 99999999\r\nabc");
     assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR auth token too long\r\n"));
@@ -857,17 +858,17 @@ fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
     assert_eq!(bench.says(&mut known, &["AUTH", "secret"]), "+OK\r\n");
     for entering in [&["AUTH", "secret"][..], &["HELLO", "2", "AUTH", "default", "secret"]] {
         bench.says(&mut known, &["CLIENT", "PAUSE", "9000000000000000000", "ALL"]);
-        // What a stranger is refused he is refused at once: he does not stand there until his time is over.
+        // What an unauthenticated client may not do is refused at once: it does not wait until its time is over.
         let mut session = Session::new();
         assert!(bench.says(&mut session, &["GET", "key"]).starts_with("-NOAUTH "));
         assert!(!bench.says(&mut session, entering).starts_with('-'), "{entering:?}");
-        assert!(!session.is_stranger());
+        assert!(!session.is_unauthenticated());
         let (next, reply) = bench.wait_for(&mut session, &command(&["PING"]));
         assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
         assert_eq!(bench.says(&mut session, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
         assert_eq!(bench.says(&mut known, &["PING"]), "+PONG\r\n");
     }
-    // One that is asked for no password any more is no stranger, and waits with the others.
+    // One that is asked for no password any more is let in, and waits with the others.
     let mut session = Session::new();
     bench.turn(&mut session, b"");
     assert_eq!(bench.says(&mut known, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
@@ -921,7 +922,7 @@ fn who_was_told_to_say_who_it_is_need_not_when_the_password_is_taken_away() {
     assert!(bench.says(&mut session, &["PING"]).starts_with("-NOAUTH"));
     assert_eq!(bench.says(&mut admin, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
     assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
-    assert!(!session.is_stranger());
+    assert!(!session.is_unauthenticated());
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             self.keeping = false;
         }
-        let Limits { idle_ms, stall_ms, request_ms, stranger_ms, .. } = self.limits;
+        let Limits { idle_ms, stall_ms, request_ms, unauthenticated_ms, .. } = self.limits;
         let is_due = |since: Millis, ms: Millis| ms > 0 && now.saturating_sub(since) >= ms;
         let (from, mut closed) = (std::mem::take(&mut self.sweep_from), 0);
         for index in from..self.connections.entries() {
@@ -123,7 +123,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             let Some((id, connection)) = self.connections.at(index) else { continue };
             self.keeping |= connection.keeps_part();
-            let stranger_since = connection.opening.or_else(|| handler.stranger_since(&connection.state));
+            let since = connection.opening.or_else(|| handler.unauthenticated_since(&connection.state));
             let why = if connection.unsent > 0 {
                 is_due(connection.sent_at, stall_ms).then_some(Closed::Stalled)
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
@@ -131,8 +131,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             } else {
                 (!connection.awaits && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
             };
-            let stranger = stranger_since.is_some_and(|since| is_due(since, stranger_ms));
-            if let Some(why) = why.or(stranger.then_some(Closed::Stranger)) {
+            let unauthenticated = since.is_some_and(|since| is_due(since, unauthenticated_ms));
+            if let Some(why) = why.or(unauthenticated.then_some(Closed::Unauthenticated)) {
                 self.close(handler, id, why);
                 closed += 1;
             }

@@ -112,7 +112,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         let id = found.and_then(|at| arrived.remove(at));
         self.openings.arrived = arrived;
         if let Some(id) = id {
-            self.close(handler, id, Closed::Stranger);
+            self.close(handler, id, Closed::Unauthenticated);
         }
         id.is_some()
     }

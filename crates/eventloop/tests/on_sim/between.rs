@@ -255,18 +255,18 @@ fn requests_that_came_with_the_end_of_the_stream_are_answered() {
 }
 
 #[test]
-fn a_stream_that_does_not_open_is_closed_when_strangers_are() {
+fn a_stream_that_does_not_open_is_closed_when_unauthenticated_clients_are() {
     let mut world = world(2, Weather::FAIR);
     let (silent, late) = (world.connect_by(Lumpy::over), world.connect_by(Lumpy::over));
     silent.send(&GREETING[..2]);
     world.settle();
     assert_eq!(world.toy.streams_bytes, 2);
-    world.pass(LIMITS.stranger_ms / 2);
+    world.pass(LIMITS.unauthenticated_ms / 2);
     late.send(GREETING);
     world.settle();
-    world.pass(LIMITS.stranger_ms);
+    world.pass(LIMITS.unauthenticated_ms);
     assert!(silent.closed() && !late.closed());
-    assert_eq!(world.toy.closed, [Closed::Stranger]);
+    assert_eq!(world.toy.closed, [Closed::Unauthenticated]);
     assert_eq!(world.toy.streams_bytes, 0);
     assert!(silent.read(10).is_empty(), "nothing is said to who has not greeted");
 }
@@ -348,7 +348,7 @@ fn who_is_turned_away_hears_of_it_when_the_stream_carries_it_and_costs_no_turns_
     world.events.look_at(&mut world.toy, id);
     peer.send(&GREETING[..2]);
     let waits = world.events.backend().waits();
-    world.pass(LIMITS.stranger_ms / 2);
+    world.pass(LIMITS.unauthenticated_ms / 2);
     assert!(world.events.backend().waits() - waits <= 10, "it sleeps");
     assert!(world.toy.closed.is_empty() && peer.read(10).is_empty());
     peer.send(&GREETING[2..]);

@@ -18,7 +18,7 @@ pub const LIMITS: Limits = Limits {
     idle_ms: 0,
     stall_ms: 60_000,
     request_ms: 60_000,
-    stranger_ms: 10_000,
+    unauthenticated_ms: 10_000,
 };
 
 #[derive(Default)]

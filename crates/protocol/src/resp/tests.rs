@@ -66,11 +66,11 @@ fn what_cannot_be_a_request_is_said_in_redis_words() {
         assert_eq!(fault(bad.as_bytes(), &LIMITS), "invalid bulk length", "{bad:?}");
     }
     assert!(matches!(decode(b"*1\r\n$536870912\r\n", &LIMITS), Decoded::Incomplete(_)));
-    let stranger = Limits { authenticated: false, ..LIMITS };
-    assert_eq!(fault(b"*11\r\n", &stranger), "unauthenticated multibulk length");
-    assert!(matches!(decode(b"*10\r\n", &stranger), Decoded::Incomplete(_)));
-    assert_eq!(fault(b"*1\r\n$16385\r\n", &stranger), "unauthenticated bulk length");
-    assert!(matches!(decode(b"*1\r\n$16384\r\n", &stranger), Decoded::Incomplete(_)));
+    let unauthenticated = Limits { authenticated: false, ..LIMITS };
+    assert_eq!(fault(b"*11\r\n", &unauthenticated), "unauthenticated multibulk length");
+    assert!(matches!(decode(b"*10\r\n", &unauthenticated), Decoded::Incomplete(_)));
+    assert_eq!(fault(b"*1\r\n$16385\r\n", &unauthenticated), "unauthenticated bulk length");
+    assert!(matches!(decode(b"*1\r\n$16384\r\n", &unauthenticated), Decoded::Incomplete(_)));
 }
 
 #[test]

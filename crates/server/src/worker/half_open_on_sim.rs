@@ -287,7 +287,7 @@ fn short_requests_stay_above_the_share_until_they_are_a_sixteenth() {
 }
 
 #[test]
-fn strangers_that_hold_more_than_their_quarter_go_where_those_who_move_hold_the_share() {
+fn unauthenticated_clients_that_hold_more_than_their_quarter_go_where_those_who_move_hold_the_share() {
     let mut world = world(Config { password: Some("secret".into()), ..config() });
     let store = Arc::clone(&world.service.hub().store);
     let max = store.input_bytes_max();
@@ -295,28 +295,28 @@ fn strangers_that_hold_more_than_their_quarter_go_where_those_who_move_hold_the_
     let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
     let long = format!("*10\r\n{}$16000\r\n{}", argument.repeat(9), "x".repeat(14_000));
     let short = format!("*2\r\n$4\r\nECHO\r\n$16000\r\n{}", "x".repeat(15_000));
-    let strangers: Vec<Peer> = (0..60).map(|_| world.connect_to(1)).collect();
-    for peer in &strangers[..7] {
+    let unknown: Vec<Peer> = (0..60).map(|_| world.connect_to(1)).collect();
+    for peer in &unknown[..7] {
         peer.send(long.as_bytes());
         world.settle();
     }
     let uploads = uploads(&mut world, "set login 0 0 14\r\ndefault secret\r\n");
-    assert!(world.service.hub().shared.common.strangers.bytes() > max / 5);
-    for (number, peer) in strangers[7..].iter().enumerate() {
+    assert!(world.service.hub().shared.common.unauthenticated.bytes() > max / 5);
+    for (number, peer) in unknown[7..].iter().enumerate() {
         peer.send(short.as_bytes());
-        strangers[..7].iter().for_each(|peer| peer.send(b"x"));
+        unknown[..7].iter().for_each(|peer| peer.send(b"x"));
         uploads.iter().for_each(|upload| upload.send(b"v"));
         world.settle();
         world.pass(20);
-        let held = world.service.hub().shared.common.strangers.bytes();
-        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+        let held = world.service.hub().shared.common.unauthenticated.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
     }
-    assert!(strangers[7].closed() && uploads.iter().all(|peer| !peer.closed()));
+    assert!(unknown[7].closed() && uploads.iter().all(|peer| !peer.closed()));
 }
 
 /// A value that may be larger than the share hides nobody who has not said who it is.
 #[test]
-fn strangers_that_hold_more_than_their_quarter_go_beside_a_value_that_is_larger_than_the_share() {
+fn unauthenticated_clients_that_hold_more_than_their_quarter_go_beside_a_value_larger_than_the_share() {
     const VALUE: usize = 20 << 20;
     let password = Some("secret".into());
     let mut world = world(Config { password, item_bytes_max: Some(24 << 20), ..config() });
@@ -330,16 +330,16 @@ fn strangers_that_hold_more_than_their_quarter_go_beside_a_value_that_is_larger_
     };
     (0..24).for_each(|_| send(&mut world, 500_000));
     let short = format!("*2\r\n$4\r\nECHO\r\n$16000\r\n{}", "x".repeat(15_000));
-    let strangers: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
-    for (number, peer) in strangers.iter().enumerate() {
+    let unknown: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
+    for (number, peer) in unknown.iter().enumerate() {
         peer.send(short.as_bytes());
         world.settle();
         world.pass(1);
-        let held = world.service.hub().shared.common.strangers.bytes();
-        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+        let held = world.service.hub().shared.common.unauthenticated.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
     }
-    let gone = strangers.iter().filter(|peer| peer.closed()).count();
-    assert!(strangers[..gone].iter().all(Peer::closed), "the oldest have gone, and no others");
+    let gone = unknown.iter().filter(|peer| peer.closed()).count();
+    assert!(unknown[..gone].iter().all(Peer::closed), "the oldest have gone, and no others");
     assert!((40..150).contains(&gone), "{gone} have gone");
     send(&mut world, VALUE - 24 * 500_000);
     large.send(b"\r\n");
@@ -391,11 +391,11 @@ fn who_does_not_say_who_it_is_goes_after_ten_seconds_whatever_it_sends() {
 }
 
 #[test]
-fn strangers_are_a_quarter_of_the_connections_and_the_next_is_turned_away() {
+fn unauthenticated_clients_are_a_quarter_of_the_connections_and_the_next_is_refused() {
     let mut world = world(Config { password: Some("secret".into()), connections_max: 40, ..config() });
-    let mut strangers: Vec<Peer> = (0..10).map(|_| world.connect_to(1)).collect();
+    let mut unknown: Vec<Peer> = (0..10).map(|_| world.connect_to(1)).collect();
     world.settle();
-    assert!(strangers.iter().all(|peer| !peer.closed()));
+    assert!(unknown.iter().all(|peer| !peer.closed()));
     let refusals = ["ERROR Too many open connections\r\n", "-ERR max number of clients reached\r\n"];
     for (listener, refusal) in refusals.into_iter().enumerate() {
         let more = world.connect_to(listener);
@@ -406,17 +406,17 @@ fn strangers_are_a_quarter_of_the_connections_and_the_next_is_turned_away() {
     let silent = world.connect_to(1);
     assert_eq!(world.read_all(&silent), "-ERR max number of clients reached\r\n");
     assert!(silent.closed(), "it does not wait to be asked");
-    world.exchange(&strangers[3], &resp(&["AUTH", "secret"]), "+OK\r\n");
-    strangers.push(world.connect_to(1));
-    world.exchange(&strangers[10], &resp(&["AUTH", "secret"]), "+OK\r\n");
-    strangers[0].end();
+    world.exchange(&unknown[3], &resp(&["AUTH", "secret"]), "+OK\r\n");
+    unknown.push(world.connect_to(1));
+    world.exchange(&unknown[10], &resp(&["AUTH", "secret"]), "+OK\r\n");
+    unknown[0].end();
     world.settle();
     let next = world.connect_to(1);
     world.exchange(&next, &resp(&["AUTH", "secret"]), "+OK\r\n");
 }
 
 #[test]
-fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() {
+fn unauthenticated_clients_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() {
     let mut world = world(Config { password: Some("secret".into()), ..config() });
     let max = world.service.hub().store.input_bytes_max();
     let known = world.connect_to(1);
@@ -425,16 +425,16 @@ fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() 
     world.settle();
     // Ten arguments of 16 KB at most: each is gathered.
     let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
-    let strangers: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
-    for (number, peer) in strangers.iter().enumerate() {
+    let unknown: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
+    for (number, peer) in unknown.iter().enumerate() {
         let arguments = [1, 9][number % 2];
         peer.send(
             format!("*10\r\n{}$16000\r\n{}", argument.repeat(arguments), "x".repeat(14_000)).as_bytes(),
         );
         world.settle();
         world.pass(1);
-        let held = world.service.hub().shared.common.strangers.bytes();
-        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+        let held = world.service.hub().shared.common.unauthenticated.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
     }
     assert!(!known.closed());
     let other = world.connect();
@@ -442,7 +442,7 @@ fn strangers_hold_a_quarter_of_what_requests_may_hold_and_nobody_else_suffers() 
     world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
     other.send(format!("append base 0 0 900000\r\n{}\r\n", "a".repeat(900_000)).as_bytes());
     assert_eq!(world.read_all(&other), "STORED\r\n");
-    drop(strangers);
+    drop(unknown);
 }
 
 /// Turns until all of them are closed, each of which closes some, and answers `asks`.

@@ -64,7 +64,7 @@ fn told_as(why: Closed) -> &'static str {
         | Closed::Error
         | Closed::Stalled
         | Closed::Unfinished
-        | Closed::Stranger
+        | Closed::Unauthenticated
         | Closed::Shed
         | Closed::Crowded
         | Closed::Input => "error",
@@ -87,12 +87,12 @@ impl Service {
 
     /// Counts what the input of a connection holds that has not said who it is.
     #[cold]
-    fn count_strange(&mut self, connection: &mut Connection, kept: usize) {
-        let stranger = connection.session.is_stranger();
-        let bytes = if stranger { kept } else { 0 };
-        let before = std::mem::replace(&mut connection.strange_bytes, bytes);
-        self.hub.shared.common.strangers.hold(bytes as i64 - before as i64);
-        connection.facts.is_stranger(stranger);
+    fn count_unauthenticated(&mut self, connection: &mut Connection, kept: usize) {
+        let unauthenticated = connection.session.is_unauthenticated();
+        let bytes = if unauthenticated { kept } else { 0 };
+        let before = std::mem::replace(&mut connection.unauthenticated_bytes, bytes);
+        self.hub.shared.common.unauthenticated.hold(bytes as i64 - before as i64);
+        connection.facts.set_unauthenticated(unauthenticated);
     }
 
     /// Tells the store and the table what a connection's replies hold after a send.
@@ -201,11 +201,11 @@ impl Handler for Service {
 
     #[inline]
     fn keeps(&mut self, connection: &mut Connection, own: usize, all: usize) -> bool {
-        let strange = connection.session.is_stranger() || connection.strange_bytes > 0;
-        if strange {
-            self.count_strange(connection, own);
+        let unauthenticated = connection.session.is_unauthenticated() || connection.unauthenticated_bytes > 0;
+        if unauthenticated {
+            self.count_unauthenticated(connection, own);
         }
-        if all.abs_diff(self.kept) < KEPT_TOLD_BYTES && !strange {
+        if all.abs_diff(self.kept) < KEPT_TOLD_BYTES && !unauthenticated {
             return false;
         }
         self.lets_go(all);
@@ -240,12 +240,12 @@ impl Handler for Service {
         connection.session.must_end() || connection.session.owes_reply()
     }
 
-    fn has_strangers(&self) -> bool {
-        self.hub.shared.common.strangers.any()
+    fn has_unauthenticated(&self) -> bool {
+        self.hub.shared.common.unauthenticated.any()
     }
 
-    fn stranger_since(&self, connection: &Connection) -> Option<Millis> {
-        connection.session.stranger_since()
+    fn unauthenticated_since(&self, connection: &Connection) -> Option<Millis> {
+        connection.session.unauthenticated_since()
     }
 
     #[inline]
@@ -311,7 +311,7 @@ impl Handler for Service {
             hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(told_as(why)));
         }
         self.turn_replies.forget(std::mem::take(&mut connection.replies));
-        self.count_strange(&mut connection, 0);
+        self.count_unauthenticated(&mut connection, 0);
         self.hub.table.strike(self.index, id.index());
         self.keep_account(&mut connection, true);
         self.hub.store.set_aside(-CONNECTION_BYTES);
@@ -325,7 +325,7 @@ impl Handler for Service {
                 self.counters().add(Counter::Crowded, 1);
                 self.note_crowded_out(&connection.facts.peer);
             }
-            Closed::Unfinished | Closed::Stranger => {
+            Closed::Unfinished | Closed::Unauthenticated => {
                 self.counters().add(Counter::Unfinished, 1);
                 tracing::info!(peer = %connection.facts.peer, ?why, "connection closed");
             }

@@ -67,7 +67,7 @@ impl World {
             idle_ms: 0,
             stall_ms: STALL_MS,
             request_ms: 60_000,
-            stranger_ms: 10_000,
+            unauthenticated_ms: 10_000,
         };
         let service = Service::new(Arc::new(hub), 0, worker);
         World { events: EventLoop::new(sim, limits), service }

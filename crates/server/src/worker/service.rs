@@ -97,7 +97,7 @@ pub struct Connection {
     /// Bytes of its replies that its stream has taken and the system has not.
     pub(super) unsent_below: u32,
     /// Bytes of its input, as they were counted while it had not said who it is.
-    pub(super) strange_bytes: usize,
+    pub(super) unauthenticated_bytes: usize,
     pub(crate) facts: Arc<ConnectionFacts>,
 }
 
@@ -440,7 +440,7 @@ impl Service {
             replies: Replies::None,
             held: 0,
             unsent_below: 0,
-            strange_bytes: 0,
+            unauthenticated_bytes: 0,
             facts: Arc::clone(&facts),
         };
         match events.adopt(stream, connection) {

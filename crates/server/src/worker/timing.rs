@@ -279,12 +279,12 @@ impl Handler for Timed<'_> {
         self.service.must_end(connection)
     }
 
-    fn has_strangers(&self) -> bool {
-        self.service.has_strangers()
+    fn has_unauthenticated(&self) -> bool {
+        self.service.has_unauthenticated()
     }
 
-    fn stranger_since(&self, connection: &Connection) -> Option<Millis> {
-        self.service.stranger_since(connection)
+    fn unauthenticated_since(&self, connection: &Connection) -> Option<Millis> {
+        self.service.unauthenticated_since(connection)
     }
 
     fn replies<'r>(&'r mut self, connection: &'r mut Connection) -> Outgoing<'r> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// A value that fills the receive that it begins in.
 const LONG: usize = 1_000_000;
 /// A client that does not authenticate is closed after this.
-const STRANGER: Duration = Duration::from_secs(10);
+const UNAUTHENTICATED: Duration = Duration::from_secs(10);
 /// A value of which more bytes are missing after a receive than the server waits for.
 const SHORT: usize = 40_000;
 
@@ -147,15 +147,15 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
     for resets in [true, false] {
         let mut known = uploader(&server, &hello, &set(LONG), ok);
         sockopt::set_socket_recv_buffer_size(&known, 32 << 10).expect("a socket");
-        let mut strangers = Vec::new();
+        let mut clients = Vec::new();
         for _ in 0..ROUNDS {
             known.write_all(&round).expect("sent");
             // The client connects while the other one's replies wait, and asks beside them.
             let since = Instant::now();
-            let mut stranger = server.connect().expect("a connection");
+            let mut client = server.connect().expect("a connection");
             let asks = [encode(&[b"GET", b"secret"]), encode(&[b"PING"])].concat();
-            stranger.write_all(&asks).expect("sent");
-            strangers.push((since, stranger));
+            client.write_all(&asks).expect("sent");
+            clients.push((since, client));
         }
         if resets {
             sockopt::set_socket_linger(&known, Some(Duration::ZERO)).expect("a socket");
@@ -164,14 +164,14 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
             let replies = [b"$15000\r\n", &value[..], b"\r\n", ok].concat();
             (0..ROUNDS).for_each(|_| expect(&mut known, &replies));
         }
-        for (since, mut stranger) in strangers {
+        for (since, mut client) in clients {
             let replies = [&b"-NOAUTH Authentication required.\r\n".repeat(2)[..], ok].concat();
-            let quits = stranger.write_all(&encode(&[b"QUIT"]));
+            let quits = client.write_all(&encode(&[b"QUIT"]));
             let mut got = Vec::new();
-            let end = stranger.read_to_end(&mut got);
+            let end = client.read_to_end(&mut got);
             let whole = quits.is_ok() && end.is_ok() && got == replies;
             // On a machine that stood still the server may close the connection before QUIT has come.
-            let closed = since.elapsed() >= STRANGER && replies.starts_with(&got);
+            let closed = since.elapsed() >= UNAUTHENTICATED && replies.starts_with(&got);
             assert!(whole || closed, "{quits:?}, {end:?}: {}", got.escape_ascii());
         }
     }

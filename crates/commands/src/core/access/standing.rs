@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Access, DEFAULT_ID, DEFAULT_USER, Users};
 use crate::core::acl::user::User;
 use crate::core::context::Context;
-use crate::core::strangers::Stranger;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::{Work, copying_ns};
 
 /// Whether a connection has said who it is, and which user it is then.
@@ -22,7 +22,7 @@ pub(crate) struct Standing {
     /// Its user; none: the default one, which may do everything, or none yet.
     user: Option<Arc<User>>,
     /// It has to, and did not.
-    stranger: Option<Stranger>,
+    unauthenticated: Option<UnauthenticatedClient>,
 }
 
 impl Standing {
@@ -31,7 +31,7 @@ impl Standing {
         let mut standing = Standing::of_nobody();
         standing.begin(&cx.shared.access);
         if !standing.admitted {
-            standing.stranger = strange(cx, cx.shared.settings.strangers_max);
+            standing.unauthenticated = unauthenticated(cx, cx.shared.settings.unauthenticated_max);
         }
         standing
     }
@@ -44,7 +44,7 @@ impl Standing {
     }
 
     fn of_nobody() -> Standing {
-        Standing { free: false, admitted: false, epoch: 0, user: None, stranger: None }
+        Standing { free: false, admitted: false, epoch: 0, user: None, unauthenticated: None }
     }
 
     /// It is the default user where nobody is asked, and else nobody.
@@ -112,20 +112,20 @@ impl Standing {
         self.is_as(then) || self.user.as_ref().zip(then.user.as_ref()).is_some_and(same)
     }
 
-    /// It has to say who it is, and there are too many who have to.
+    /// It has to log in, and there are too many unauthenticated clients.
     pub fn is_one_too_many(&self) -> bool {
-        !self.admitted && self.stranger.is_none()
+        !self.admitted && self.unauthenticated.is_none()
     }
 
-    /// That it has to say who it is, and did not.
-    pub fn stranger(&self) -> Option<&Stranger> {
-        self.stranger.as_ref()
+    /// Its place among the unauthenticated; `None` if it has logged in, or need not.
+    pub fn unauthenticated(&self) -> Option<&UnauthenticatedClient> {
+        self.unauthenticated.as_ref()
     }
 
     /// It has said who it is: a user, as it was at this epoch.
     pub fn admit(&mut self, user: Arc<User>, epoch: u64) {
         let free = user.may_everything();
-        *self = Standing { free, admitted: true, epoch, user: Some(user), stranger: None };
+        *self = Standing { free, admitted: true, epoch, user: Some(user), unauthenticated: None };
     }
 
     /// It is not asked any more: it is the default user, if it has not said otherwise.
@@ -133,7 +133,7 @@ impl Standing {
         if !self.admitted && !access.asks() {
             self.begin(access);
             if self.admitted {
-                self.stranger = None;
+                self.unauthenticated = None;
             }
         }
     }
@@ -166,13 +166,13 @@ impl Standing {
         self.user.as_ref().is_some_and(|user| users.get(user.name()).is_none_or(|now| now.id != user.id))
     }
 
-    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
+    /// Its login is forgotten. It is not refused, however many unauthenticated clients there are.
     pub fn forget(&mut self, cx: &Context<'_, '_>) {
         self.begin(&cx.shared.access);
         if self.admitted {
-            self.stranger = None;
-        } else if self.stranger.is_none() {
-            self.stranger = strange(cx, usize::MAX);
+            self.unauthenticated = None;
+        } else if self.unauthenticated.is_none() {
+            self.unauthenticated = unauthenticated(cx, usize::MAX);
         }
     }
 }
@@ -214,9 +214,9 @@ impl Snapshot {
     }
 }
 
-/// One more that has to say who it is; none if there are `max`.
-pub(crate) fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
-    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
+/// One more unauthenticated client; `None` if there are `max`.
+pub(crate) fn unauthenticated(cx: &Context<'_, '_>, max: usize) -> Option<UnauthenticatedClient> {
+    UnauthenticatedClient::new(&cx.shared.unauthenticated, cx.host.clock_us() / 1000, max)
 }
 
 #[cfg(test)]

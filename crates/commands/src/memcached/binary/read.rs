@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use larder_protocol::binary::{Decoded, Frame, HEADER_BYTES, Head, Request, Status, Verb, decode};
 use larder_store::{Guard, Hint, Key};
 
-use super::sasl::{SASL_BYTES_MAX, is_for_strangers};
+use super::sasl::{SASL_BYTES_MAX, is_for_unauthenticated};
 use crate::core::batch::BATCH_KEYS;
 use crate::core::shared::Settings;
 use crate::memcached::batch::WAIT_BYTES_MAX;
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
             }
             let (frame, start) = match decode(&input[at..]) {
                 Decoded::Incomplete => match head_of(&input[at..]) {
-                    Some(head) if !is_known && !is_for_strangers(head.code) => {
+                    Some(head) if !is_known && !is_for_unauthenticated(head.code) => {
                         return Stop::Event(Event::Broken(head, Status::Auth));
                     }
                     _ => return Stop::NeedMore,
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
                 Decoded::Frame(Frame { head, .. }, _)
                 | Decoded::Refused(head, ..)
                 | Decoded::Broken(head, _)
-                    if !is_known && !is_for_strangers(head.code) =>
+                    if !is_known && !is_for_unauthenticated(head.code) =>
                 {
                     return Stop::Event(Event::Broken(head, Status::Auth));
                 }

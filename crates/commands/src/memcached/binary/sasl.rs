@@ -22,7 +22,7 @@ use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::core::progress::Next;
-use crate::core::strangers::Stranger;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::memcached::rules::note_login;
 
 /// The one mechanism.
@@ -38,7 +38,7 @@ const SASL_LIST: u8 = 0x20;
 const SASL_STEP: u8 = 0x22;
 
 /// A client that has to say who it is may send this opcode.
-pub(super) fn is_for_strangers(code: u8) -> bool {
+pub(super) fn is_for_unauthenticated(code: u8) -> bool {
     code == VERSION || (SASL_LIST..=SASL_STEP).contains(&code)
 }
 
@@ -46,7 +46,7 @@ pub(super) fn is_for_strangers(code: u8) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Sasl {
     /// It has to, and did not.
-    stranger: Option<Stranger>,
+    unauthenticated: Option<UnauthenticatedClient>,
     /// Its user; none: it is not known, or whoever it is, it is not asked.
     standing: Option<Standing>,
     tries: Tries,
@@ -56,8 +56,8 @@ pub(super) struct Sasl {
 
 impl Sasl {
     /// Of a client that has to say who it is.
-    pub fn of_stranger(stranger: Stranger) -> Sasl {
-        Sasl { stranger: Some(stranger), ..Sasl::default() }
+    pub fn of_unauthenticated(unauthenticated: UnauthenticatedClient) -> Sasl {
+        Sasl { unauthenticated: Some(unauthenticated), ..Sasl::default() }
     }
 
     /// Of a client that is not asked.
@@ -83,16 +83,16 @@ impl Sasl {
     /// It has said who it is, or need not.
     #[inline]
     pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
-        if self.stranger.is_some() && !cx.shared.access.asks() {
+        if self.unauthenticated.is_some() && !cx.shared.access.asks() {
             // The password was taken away since.
             *self = Sasl::unasked(cx);
         }
-        self.stranger.is_none()
+        self.unauthenticated.is_none()
     }
 
     /// Since when it is asked; none: it has said so, or need not.
     pub fn since(&self) -> Option<Millis> {
-        self.stranger.as_ref().map(Stranger::since)
+        self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }
 
     /// Takes a frame, or says until when it waits: then it is to be presented again.
@@ -139,7 +139,7 @@ impl Sasl {
             let mut standing = Standing::unasked(&cx.shared.access);
             standing.admit(user, epoch);
             self.standing = Some(standing);
-            self.stranger = None;
+            self.unauthenticated = None;
             put_text(out, head, Status::Ok, "Authenticated");
         } else {
             note_login(cx, out, "sasl", pair.map_or(b"", |(user, _)| user));
@@ -173,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn strangers_may_ask_for_the_version_and_say_who_they_are() {
-        let codes: Vec<u8> = (0..=u8::MAX).filter(|&code| is_for_strangers(code)).collect();
+    fn unauthenticated_clients_may_ask_for_the_version_and_log_in() {
+        let codes: Vec<u8> = (0..=u8::MAX).filter(|&code| is_for_unauthenticated(code)).collect();
         assert_eq!(codes, [0x0b, 0x20, 0x21, 0x22]);
     }
 }

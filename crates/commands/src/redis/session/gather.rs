@@ -6,7 +6,7 @@ use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split
 use super::turn::Turn;
 use crate::core::input::{Input, Looks};
 use crate::core::progress::Next;
-use crate::core::strangers::Stranger;
+use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::redis::fail::Fail;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table::{self, RowId};
@@ -46,8 +46,8 @@ impl Conversation {
     /// Begins to gather the request whose start is at `turn.at`.
     #[cold]
     pub(crate) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
-        let strangers = self.client.standing.stranger().map(Stranger::all);
-        let input = Input::new(turn.cx.guard.store(), strangers);
+        let unauthenticated = self.client.standing.unauthenticated().map(UnauthenticatedClient::all);
+        let input = Input::new(turn.cx.guard.store(), unauthenticated);
         self.state = State::Gather(Gathering {
             bytes: Vec::new(),
             partial,

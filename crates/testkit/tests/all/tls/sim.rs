@@ -116,7 +116,7 @@ fn a_server_that_stops_answers_what_has_come_and_says_close_notify() {
 }
 
 #[test]
-fn who_does_not_end_the_handshake_is_closed_with_the_strangers() {
+fn a_client_that_does_not_end_the_handshake_is_closed_with_the_unauthenticated() {
     let mut world = World::new(11, Weather::FAIR);
     let before = world.store.used_bytes();
     let silent = world.peer();

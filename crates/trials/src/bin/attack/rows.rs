@@ -117,7 +117,7 @@ pub const ROWS: &[Row] = &[
     Row {
         full: true,
         options: &["--requirepass", "secret", "--text-auth", "no"],
-        ..row("strangers", half_open::strangers)
+        ..row("unauthenticated", half_open::unauthenticated)
     },
 ];
 

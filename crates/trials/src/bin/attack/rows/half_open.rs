@@ -46,7 +46,7 @@ pub(super) fn half_open(stage: &Stage) -> Result<String, String> {
     if left * 100 < before * LEFT_PERCENT { Err(said) } else { Ok(said) }
 }
 
-pub(super) fn strangers(stage: &Stage) -> Result<String, String> {
+pub(super) fn unauthenticated(stage: &Stage) -> Result<String, String> {
     let argument = vec![b'x'; 16_000];
     let words: Vec<&[u8]> = std::iter::repeat_n(&argument[..], 10).collect();
     let part = encode(&words);
@@ -61,7 +61,7 @@ pub(super) fn strangers(stage: &Stage) -> Result<String, String> {
     drop(known);
     stage.open.lock().expect("not poisoned").extend(open);
     if !reply.starts_with(b"+OK\r\n:3000000") {
-        return Err(format!("an APPEND of 3 MB beside 60 strangers: {}", shown(&reply)));
+        return Err(format!("an APPEND of 3 MB beside 60 unauthenticated clients: {}", shown(&reply)));
     }
-    within(took, 1000, "an APPEND of 3 MB beside 60 strangers")
+    within(took, 1000, "an APPEND of 3 MB beside 60 unauthenticated clients")
 }

@@ -1,19 +1,19 @@
-//! Connections that have to say who they are, and did not yet: how many there are, and what their requests hold.
+//! Unauthenticated clients, where clients have to log in: how many there are, and what their requests hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use larder_store::Millis;
 
-/// All of them, of all workers.
+/// All unauthenticated clients, of all workers.
 #[derive(Debug, Default)]
-pub struct Strangers {
+pub struct Unauthenticated {
     count: AtomicUsize,
     bytes: AtomicI64,
 }
 
-impl Strangers {
-    /// There are some.
+impl Unauthenticated {
+    /// Whether there are any.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
@@ -31,36 +31,36 @@ impl Strangers {
     }
 }
 
-/// One of them, until it is dropped.
+/// The place of one of them, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stranger {
-    all: Arc<Strangers>,
+pub(crate) struct UnauthenticatedClient {
+    all: Arc<Unauthenticated>,
     /// On the server's own clock.
     since: Millis,
 }
 
-impl Stranger {
+impl UnauthenticatedClient {
     /// One more; none if there are `max` already.
-    pub fn new(all: &Arc<Strangers>, since: Millis, max: usize) -> Option<Stranger> {
+    pub fn new(all: &Arc<Unauthenticated>, since: Millis, max: usize) -> Option<UnauthenticatedClient> {
         if all.count.fetch_add(1, Relaxed) >= max {
             all.count.fetch_sub(1, Relaxed);
             return None;
         }
-        Some(Stranger { all: Arc::clone(all), since })
+        Some(UnauthenticatedClient { all: Arc::clone(all), since })
     }
 
-    /// Since when it is one.
+    /// Since when the client is unauthenticated.
     pub fn since(&self) -> Millis {
         self.since
     }
 
     /// All of them.
-    pub fn all(&self) -> &Arc<Strangers> {
+    pub fn all(&self) -> &Arc<Unauthenticated> {
         &self.all
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnauthenticatedClient {
     fn drop(&mut self) {
         self.all.count.fetch_sub(1, Relaxed);
     }
@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_may_be_and_one_that_goes_makes_room() {
-        let all = Arc::new(Strangers::default());
-        let some: Vec<Stranger> = (0..3).map_while(|_| Stranger::new(&all, 5, 3)).collect();
+        let all = Arc::new(Unauthenticated::default());
+        let some: Vec<_> = (0..3).map_while(|_| UnauthenticatedClient::new(&all, 5, 3)).collect();
         assert_eq!(some.len(), 3);
-        assert!(Stranger::new(&all, 6, 3).is_none() && all.any());
+        assert!(UnauthenticatedClient::new(&all, 6, 3).is_none() && all.any());
         drop(some);
         assert!(!all.any());
-        assert_eq!(Stranger::new(&all, 7, 3).map(|one| one.since()), Some(7));
+        assert_eq!(UnauthenticatedClient::new(&all, 7, 3).map(|one| one.since()), Some(7));
     }
 }
