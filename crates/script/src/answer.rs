@@ -57,7 +57,7 @@ fn line(lua: &Lua) -> Option<(usize, &'static str)> {
     None
 }
 
-/// The line of a script's function so many calls up from who asks for it, less than 0 if it is a library's; 0 if there is
+/// The line of a script's function so many calls above the function that asks, less than 0 if it is a library's; 0 if there is
 /// none, or what was called there has no lines. Calls of the sandbox between two of the script's are one.
 pub(crate) fn line_at(lua: &Lua, level: f64) -> i64 {
     // What asks, and the function of the sandbox that it does that for.

@@ -144,7 +144,7 @@ impl Shared {
 
     /// Runs what makes values within a budget: the state's own bound is not asked, so that nothing fails halfway.
     ///
-    /// Where no bound is, mlua catches nothing that Lua raises, which then jumps to whoever catches it: over our frames, and
+    /// Where no bound is, mlua catches nothing that Lua raises, which then jumps to the next frame that catches: over ours, and
     /// from the worker's stack to the script's, behind which no stack is as it was. What is made may have Lua collect, which
     /// calls what ends values of Rust. So one call is tried first where errors are caught: what has room for it has it then.
     /// The bound is off by then, for what tells of an error is made where nothing catches another. What calls Lua again from

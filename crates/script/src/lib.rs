@@ -6,7 +6,7 @@
 //!                                   └─► End::Value ─► Engine::write ─► Sink: the reply of the script
 //! ```
 //!
-//! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and who ends it
+//! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and what ends it
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back; `answer`: what a failed script is told

@@ -1,4 +1,4 @@
-//! A script at work: what others see of it, what it asks of the server around it, and who ends it.
+//! A script at work: what others see of it, what it asks of the server around it, and what ends it.
 //!
 //! ```text
 //! Idle ─► Works ─► Wrote ─► Idle        begun, first write, over
@@ -157,7 +157,7 @@ impl Running {
 
     /// It has ended; true if it was told to.
     pub(crate) fn end(&self) -> bool {
-        // Who was told that it ends is told the truth, whatever it was about to do.
+        // A client that was told that the script ends was told the truth, whatever the script was about to do.
         let was_told = self.state.swap(IDLE, AcqRel) == ENDED;
         if self.is_function() {
             *self.lock_shown() = None;
@@ -209,7 +209,7 @@ impl Running {
     /// # Errors
     /// It was told to end before it did.
     pub fn write(&self) -> Result<(), Stop> {
-        // Acquire pairs with `kill`: who was told that it ends is told the truth.
+        // Acquire pairs with `kill`: a client that was told that the script ends was told the truth.
         match self.state.compare_exchange(WORKS, WROTE, AcqRel, Acquire) {
             Ok(_) | Err(WROTE) => {
                 self.written.store(true, Relaxed);
@@ -264,7 +264,7 @@ impl Running {
     }
 }
 
-/// Who is told what a state takes.
+/// An account of the memory that a state takes.
 pub trait Account {
     /// The state takes so many bytes more, or fewer.
     fn aside(&self, more: i64);

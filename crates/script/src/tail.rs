@@ -387,8 +387,8 @@ impl<'s> Scan<'s> {
     }
 }
 
-/// Whether the script seems to have a variable of its own that is called so. Who passes the table on is taken for one, too, and
-/// loses no more than the line of an error.
+/// Whether the script seems to have a variable of its own that is called so. A script that passes the table on is taken for one,
+/// too, and loses no more than the line of an error.
 fn is_own(source: &[u8], name: &[u8]) -> bool {
     let tokens = Tokens { source, at: 0 };
     let (mut before, mut tokens) = (&b""[..], tokens.peekable());

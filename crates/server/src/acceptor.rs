@@ -580,7 +580,7 @@ mod tests {
             assert!(acceptor.turn().expect("a turn"));
             acceptor.entrance.now += 1;
         }
-        // The turn that ends a pause does not yet hear who waits.
+        // The turn that ends a pause does not yet learn of the connections that wait.
         let pauses = 1000 / PAUSE_MS;
         assert_eq!(acceptor.entrance.accepts, 1000_u64.div_ceil(PAUSE_MS + 1));
         assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), acceptor.entrance.accepts);

@@ -87,7 +87,7 @@ const LISTENER: u64 = 0;
 const WOKEN: u64 = 1;
 const FIRST: u64 = 2;
 
-/// The thread, as who started it sees it.
+/// The thread, as its starter sees it.
 #[derive(Debug)]
 pub struct Admin {
     thread: JoinHandle<()>,
@@ -180,7 +180,7 @@ impl HttpServer {
                 }
             }
             if arrives {
-                // Behind the events of those who may have to make way: they are not of who sits there then.
+                // Behind the events of the clients that may have to make way: a place may have another client then.
                 self.accept();
             }
             self.look_round();
@@ -201,7 +201,7 @@ impl HttpServer {
         due.chain(self.deaf_until).chain([self.routes.observer.due(), self.routes.samples_due()]).min()
     }
 
-    /// Figures are looked at, samples counted; those who have more to be answered, and those whose time is over.
+    /// Figures are looked at, samples counted; clients that have more to be answered, and those whose time is over.
     fn look_round(&mut self) {
         let now = self.now();
         if now >= self.routes.observer.due() {
@@ -358,7 +358,7 @@ fn access(hub: &Hub, address: IpAddr) -> Access {
     Access::new(Hosts { addresses: !address.is_loopback(), names }, readers(hub, address))
 }
 
-/// Who may see the page of a listener at this address.
+/// Which users may see the page of a listener at this address.
 fn readers(hub: &Hub, address: IpAddr) -> Readers {
     let clients_have_tls = hub.listeners.iter().any(|listener| listener.tls.is_some());
     let beyond = !address.is_loopback();

@@ -65,7 +65,7 @@ pub struct Config {
     pub users: Vec<(String, Digest)>,
     /// The files that those are of, and the password, if it is of one.
     pub users_files: UsersFiles,
-    /// `-S`: the port of memcached's clients is one of the binary protocol, where they say who they are.
+    /// `-S`: the port of memcached's clients is one of the binary protocol, where they log in.
     pub sasl: bool,
     /// Lines of `--aclfile`, or of each `--acl-user`, until [`Config::check`] has read them.
     pub rules: SecretText,
@@ -79,7 +79,7 @@ pub struct Config {
     pub text_users: Option<PathBuf>,
     /// `--strict-framing`.
     pub strict_framing: bool,
-    /// Not `--text-auth no`: text clients have to say who they are, too.
+    /// Not `--text-auth no`: text clients have to log in, too.
     pub text_auth: bool,
     /// `-l`, in order; empty means the default address.
     pub listen: Vec<Place>,
@@ -328,7 +328,7 @@ const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
 const SLAB_STEP_BYTES: u32 = 8;
 
 impl Config {
-    /// Clients have to say who they are; text clients unless [`Config::text_auth`] is off.
+    /// Clients have to log in; text clients unless [`Config::text_auth`] is off.
     pub fn asks(&self) -> bool {
         self.ruled.asks().unwrap_or_else(|| self.password.is_some() || !self.users.is_empty())
     }
@@ -358,7 +358,7 @@ impl Config {
         self.protocol.unwrap_or(if self.sasl { Protocol::Binary } else { Protocol::Auto })
     }
 
-    /// The TCP port for memcached's clients. Few of them can say who they are: where clients have to, there is one only if
+    /// The TCP port for memcached's clients. Few of them can log in: where clients have to, there is one only if
     /// it was asked for, by itself or by users for it.
     pub fn text_port(&self) -> Option<u16> {
         let closed = !self.port_given && self.text_users.is_none() && !self.sasl && self.asks();
@@ -483,7 +483,7 @@ impl Config {
         tls::check(self)
     }
 
-    /// Who says who it is in which protocol.
+    /// Refuses options by which clients could not log in.
     fn check_sasl(&self) -> Result<(), String> {
         let binary = self.protocol() == Protocol::Binary;
         if self.text_users.is_some() && binary {

@@ -14,7 +14,7 @@ use crate::worker::{Connection, Service};
 
 /// Part of what all connections may hold that one listener may.
 const LISTENER_SHARE: u64 = 4;
-/// While memory is short a listener for whom more waits is closed.
+/// While memory is short a subscriber for which more waits is closed.
 const SHORT_BYTES: u64 = 4 << 10;
 /// What waits for a listener is sent when it is so much, before more is added.
 const PUSH_AT_BYTES: u64 = 256 << 10;
@@ -48,7 +48,7 @@ impl Service {
             // After the next turn of the others.
             handle.waker.wake();
         }
-        // Behind the deliveries: who has missed one is not given those that came after it.
+        // Behind the deliveries: a subscriber that has missed one is not sent those that came after it.
         let missed = self.close_pending(events);
         self.wake_waiting(events);
         if deliveries.is_empty() {
@@ -100,7 +100,7 @@ impl Service {
         more
     }
 
-    /// Closes some of those whom others want closed; the rest after the next turn, if this says that there are more.
+    /// Closes some of the connections that others want closed; the rest after the next turn, if this returns true.
     fn close_pending<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         let handle = &self.hub().handles[self.index()];
         let (pending_closes, more) = handle.pending_closes.take(CLOSED_MAX);
@@ -118,7 +118,7 @@ impl Service {
         more
     }
 
-    /// Has those looked at in the next turn who wait, and were given something.
+    /// Has the connections looked at in the next turn that wait, and were given something.
     fn wake_waiting<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         for (index, client) in self.hub().handles[self.index()].awake.take() {
             if let Some(id) = events.id_at(index)
@@ -129,8 +129,8 @@ impl Service {
         }
     }
 
-    /// Sends what a listener was told. It is closed if more than `bytes_max` waits then, or anything to
-    /// speak of while connections hold all the memory they may: who publishes does not wait for it.
+    /// Sends what waits for a subscriber. It is closed if more than `bytes_max` waits then, or more than a little while
+    /// connections hold all the memory they may: publishers do not wait for it.
     fn push_deliveries<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>, id: Id, bytes_max: u64) {
         events.push(self, id);
         let store = &self.hub().store;

@@ -169,7 +169,7 @@ impl From<String> for Failure {
     }
 }
 
-/// One line to whoever started us: from the background, through the process in the foreground.
+/// One line to the process that started us: from the background, through the process in the foreground.
 fn complain(reason: &str) {
     if process::is_detached() {
         let _ = writeln!(std::io::stdout(), "larder: {reason}");

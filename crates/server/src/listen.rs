@@ -361,7 +361,7 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
         }
         let _ = std::fs::remove_file(path);
     }
-    // It listens under another name first: who sees the path can connect. The mode holds from the
+    // It listens under another name first: a client that sees the path can connect. The mode holds from the
     // first moment too: no window in which others could.
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".lck");
@@ -377,7 +377,7 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     Ok(Bound { listener, address: Address::Unix(path.to_owned()), speaks: Speaks::Any, tls: None })
 }
 
-/// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
+/// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that the program that
 /// started us with `-p -1` can find them. Complete when it appears.
 ///
 /// # Errors

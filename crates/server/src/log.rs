@@ -90,7 +90,7 @@ impl Write for Counted {
     }
 }
 
-/// Lines that wait for the one who reads stderr, at most.
+/// Lines that wait for the reader of stderr, at most.
 const LINES_WAITING_MAX: usize = 1024;
 
 impl Log {

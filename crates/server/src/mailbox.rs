@@ -31,7 +31,7 @@ pub struct Mailbox<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// An empty mailbox of the worker with this waker, who drains the waker before it takes.
+    /// An empty mailbox of the worker with this waker, which drains the waker before it takes.
     pub fn new(waker: &Arc<Waker>) -> Mailbox<M> {
         Mailbox { queue: Mutex::new(VecDeque::new()), waker: Arc::clone(waker) }
     }

@@ -13,7 +13,7 @@ use crate::confine::{Confinement, Role};
 /// The stack: nothing is called that needs more.
 const STACK_BYTES: usize = 64 << 10;
 
-/// The thread, as who started it sees it.
+/// The thread, as its starter sees it.
 #[derive(Debug)]
 pub struct Mapper {
     thread: JoinHandle<()>,

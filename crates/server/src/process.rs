@@ -63,7 +63,7 @@ pub fn start_detached() -> ExitCode {
     }
 }
 
-/// Leaves the session of whoever started us; for the process in the background.
+/// Leaves the session of the process that started us; for the process in the background.
 pub fn leave_session() {
     // It fails for a process that leads a session already, which is as well.
     let _ = rustix::process::setsid();

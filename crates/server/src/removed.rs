@@ -1,6 +1,6 @@
 //! Clients of memcached whose users were removed (ACL DELUSER, ACL LOAD): each worker closes its own.
 //!
-//! Redis clients are in a list, and whoever removes a user has those closed that were that user. memcached's
+//! Redis clients are in a list, and the worker that removes a user has those closed that were that user. memcached's
 //! clients are in no list: their workers are woken, and go through their connections, some in each turn. A client that logs in
 //! meanwhile has looked at the users either before they were removed, in a turn that ends before its worker looks, or behind
 //! that. The users are read once in a turn, since that waits for changes that go on.
@@ -23,7 +23,7 @@ const CLOSED_MAX: usize = 32;
 pub(crate) struct Round {
     /// The place that is looked at next.
     next: usize,
-    /// Places there were when users were removed last: who has come to others since has another user.
+    /// Places there were when users were removed last: connections beyond them came later.
     places: usize,
     /// Places that are still to be looked at.
     left: usize,
@@ -45,7 +45,7 @@ impl Service {
         if self.removed.left == 0 {
             return;
         }
-        // Behind the flag: whoever set it had removed the users.
+        // Behind the flag: the worker that set it had removed the users.
         let users = hub.shared.users_now();
         let (mut looks, mut closed) = (0, 0);
         while self.removed.left > 0 && looks < LOOKS_MAX && closed < CLOSED_MAX {

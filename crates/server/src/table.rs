@@ -26,7 +26,7 @@ pub struct ConnectionFacts {
     input_bytes: AtomicU64,
     /// The same, of what its stream keeps: a partial record.
     stream_bytes: AtomicU64,
-    /// It has to say who it is, and did not.
+    /// Its client has to log in, and did not.
     unauthenticated: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,

@@ -128,7 +128,7 @@ pub(crate) fn password(path: &str) -> Result<Digest, String> {
     }
 }
 
-/// Most users of all files, and lines of one: each time somebody says who it is, all of them are compared.
+/// Most users of all files, and lines of one: at each login all of them are compared.
 pub(crate) const USERS_MAX: usize = 4096;
 
 /// The text of a file of secrets, in memory that is overwritten when it is dropped: of the file's size from the start, so
@@ -159,7 +159,7 @@ pub(crate) fn open_file(path: &str) -> std::io::Result<std::fs::File> {
     std::fs::File::open(path)
 }
 
-/// Gives a file other contents, all at once: whoever reads it meanwhile, or after a crash, has the ones or the others.
+/// Gives a file other contents, all at once: a reader meanwhile, or after a crash, has the ones or the others.
 ///
 /// # Errors
 /// It cannot be written; it has what it had.

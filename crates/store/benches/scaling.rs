@@ -6,7 +6,7 @@
 //!
 //! How long a cache line takes from thread to thread is measured beside it: some hundred nanoseconds
 //! from core to core. Where it is microseconds other programs ran, and the two threads had one core by
-//! turns: who has the core then waits for what the other, interrupted in its batch, still may see.
+//! turns: the one that has the core then waits for what the other, interrupted in its batch, still may see.
 //!
 //! `cargo bench -p larder-store --bench scaling [-- rounds] [-- get|set]`
 

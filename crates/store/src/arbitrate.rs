@@ -143,8 +143,8 @@ impl Local {
         (from != class).then_some(given)
     }
 
-    /// While others give to `class`: drains a step of the next span beside what is left of the last. Who found
-    /// nothing left would pay for a whole span. Not where there is room still, or will be: what is free and what has
+    /// While others give to `class`: drains a step of the next span beside what is left of the last. A write that
+    /// found nothing left would pay for a whole span. Not where there is room still, or will be: what is free and what has
     /// expired goes first.
     #[inline]
     pub(crate) fn drain_ahead(&mut self, store: &Store, class: ClassId) {

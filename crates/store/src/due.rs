@@ -35,8 +35,8 @@ impl Due {
     /// Makes it "never", before what lies below is looked at.
     pub(crate) fn clear(&self) {
         self.0.swap(0, Ordering::AcqRel);
-        // Pairs with the fences in `Agenda::note`: either this thread sees below what was noted there, or who
-        // noted it sees this cleared, and lowers it.
+        // Pairs with the fences in `Agenda::note`: either this thread sees below what was noted there, or the
+        // thread that noted it sees this cleared, and lowers it.
         fence(Ordering::SeqCst);
     }
 

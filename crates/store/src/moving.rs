@@ -131,8 +131,9 @@ impl Local {
         copy.header_word().store(header.0, Ordering::Release);
         // Release: a thread that finds the new node finds what is in it. What the word says beside the place stays.
         word.store(word.load(Ordering::Relaxed) - node + chunk, Ordering::Release);
-        // Behind the word: who sees this move counted sees the word, too, and who has read the word as it was has counted
-        // one move less, by which its write is refused. The other way round it could count the move and read the old word.
+        // Behind the word: a writer that sees this move counted sees the word, too, and one that has read the word as it was
+        // has counted one move less, by which its write is refused. The other way round it could count the move and read the
+        // old word.
         // SAFETY: as above.
         unsafe { item.root(item.header()) }.note_move();
         self.retire_alone(old, header.moved_piece(), node, class, bytes);

@@ -45,8 +45,8 @@ pub(crate) unsafe fn owner_at(store: &Store, location: u64) -> Option<u64> {
 unsafe fn owner_of_piece(arena: &Arena, location: u64, piece: Header) -> Option<u64> {
     let owner = piece.piece_owner();
     // SAFETY: 1. Both are places in the arena, whose memory is there at all times. 2. What the head's place holds is
-    // believed only if the piece is one of it still, that is, nobody had freed it: both loads acquire, and who frees a
-    // value writes to its pieces before its head's place is another's.
+    // believed only if the piece is one of it still, that is, it had not been freed: both loads acquire, and the thread that
+    // frees a value writes to its pieces before its head's place is another's.
     let (header, again) =
         unsafe { (RawItem::new(arena.at(owner)).header(), RawItem::new(arena.at(location)).header()) };
     (again == piece && header.is_item() && header.is_large()).then_some(owner)

@@ -42,8 +42,8 @@ pub(crate) struct Transaction {
     looks: Vec<(u64, Version)>,
 }
 
-/// The keys of each worker's transaction, from before its first bit is set until its last is cleared. Who finds a bit
-/// set asks here whether it is set for its key. Locked for a search, and by the worker that begins or ends one.
+/// The keys of each worker's transaction, from before its first bit is set until its last is cleared. A thread that finds a
+/// bit set asks here whether it is set for its key. Locked for a search, and by the worker that begins or ends one.
 #[derive(Debug)]
 pub(crate) struct Open(Box<[Apart<Said>]>);
 
@@ -68,8 +68,8 @@ impl Open {
 }
 
 /// A thread that waits for others' transactions to leave a segment looks after 1, 2, 4, 8 turns of waiting, and then each time after
-/// so many: a look may lock most of its buckets. (A flush that looked after each turn had 98 of 100 steps of a schedule, and who
-/// had to get on for it hardly any.)
+/// so many: a look may lock most of its buckets. (A flush that looked after each turn had 98 of 100 steps of a schedule, and the
+/// threads that had to get on for it hardly any.)
 const TRY_ROUNDS: usize = 16;
 
 /// Room for so many keys is kept from one command to the next: more than clients ask for at once.
@@ -376,7 +376,7 @@ impl Guard<'_> {
     }
 
     /// Every request that another worker began before `tag` was taken is over: those at work now have seen what was
-    /// said before. Waits for nobody; who asks again and again is told so soon.
+    /// said before. Does not wait: it returns true soon where it is called again and again.
     pub fn others_have_heard(&self, tag: u64) -> bool {
         self.alone || self.store.world.requests_over(self.local.id, tag) || {
             self.store.epochs.renew(self.local.id);

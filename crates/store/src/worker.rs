@@ -226,8 +226,9 @@ impl Worker {
         self.local.patient = patient;
     }
 
-    /// Whether who was refused memory that may still come ([`Guard::memory_comes`]) asks again, where others wait for this
-    /// worker: then it does not sleep for it. Not in transactions, which wait some 10 ms, nor where an item gets another shape.
+    /// Whether a request that is refused memory which may still come ([`Guard::memory_comes`]) is retried by the caller, where
+    /// others wait for this worker: then it does not sleep for it. Not in transactions, which wait some 10 ms, nor where an
+    /// item gets another shape.
     pub fn set_asked_again(&mut self, asked_again: bool) {
         self.local.asked_again = asked_again;
     }

@@ -142,7 +142,7 @@ fn numbers_on_the_page_are_the_servers() {
             };
             let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
             let (told, bytes) = (row[1].clone(), whole(&one["bytes"]));
-            // Who asks has a request and an answer in buffers: the page and the test differ in these.
+            // A client that asks has a request and an answer in buffers: the page and the test differ in these.
             if name == "buffers"
                 && told.replace(',', "").parse::<u64>().is_ok_and(|told| told.abs_diff(bytes) < ASKING_BYTES)
             {

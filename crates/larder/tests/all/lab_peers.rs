@@ -375,7 +375,7 @@ fn servers_of_one_name_are_refused() {
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
     for option in ["--report", "--json"] {
-        // Who looked for the server first would say that it is not there.
+        // A run that looked for the server first would say that it is not there.
         let mut lab = lab(&["memory", "--no-larder", "--peer", "memcached", option, "/nowhere/out"]);
         refused(&lab.env("PATH", "/nowhere").output().unwrap(), 74, "/nowhere/out");
     }
@@ -486,7 +486,7 @@ fn an_interrupted_lab_leaves_no_server_behind() {
         let memory_mb = 301 + 3 * (std::process::id() % 200) + at;
         let mark = format!("-m {memory_mb} ");
         let lab = lab(&["cas", "--memory-mb", &memory_mb.to_string()]);
-        // Whoever is started in the background by a script has it ignored, and so would the lab.
+        // A program that a script starts in the background has it ignored, and so would the lab.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(lab.get_program())

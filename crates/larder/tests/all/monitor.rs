@@ -1,4 +1,4 @@
-//! What monitors are told by HTTP: the figures of `stats` and INFO, in a form that scrapers accept, whoever else asks.
+//! What monitors are told by HTTP: the figures of `stats` and INFO, in a form that scrapers accept, whatever else is asked.
 
 mod boards;
 mod hostile;

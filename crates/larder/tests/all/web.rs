@@ -13,7 +13,7 @@ use larder_testkit::process::Server;
 pub struct Web {
     server: Server,
     pub port: u16,
-    /// The line of heads that says who asks, with its end; none as it starts.
+    /// The line of heads with user and password, with its end; none as it starts.
     pub user: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl Web {
     /// The whole answer to these bytes.
     pub fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
-        // Who is refused early may be gone.
+        // The connection of a request that is refused early may be gone.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

@@ -10,8 +10,8 @@
 //!             a wrong one ──► Wrong: 401 after PAUSE_MS
 //! ```
 //!
-//! Users are those of `--http-auth-file`, who are shown all; without that file they are the clients' own, as they are at that
-//! moment, who are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
+//! Users are those of `--http-auth-file`, which are shown all; without that file they are the clients' own, as they are at that
+//! moment, which are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
 //! as clients have to say one, and where others reach the listener in any case. There the clients' own are nobody if clients
 //! have a port that speaks TLS and the listener speaks none: their passwords would cross the network in the clear here.
 //!
@@ -33,7 +33,7 @@ use super::http::{Hosts, Request, Status};
 pub const PAUSE_MS: Millis = 500;
 
 /// Networks that are known to have given a wrong password within [`PAUSE_MS`]. The first of them is forgotten for one more:
-/// who has more networks than that guesses as fast as they let him, and keeps nobody else waiting.
+/// clients of more networks than that guess as fast as these let them, and keep no other waiting.
 const NETWORKS_MAX: usize = 4096;
 
 /// The longest user and password together, in base64: what is longer is wrong.
@@ -42,7 +42,7 @@ const SECRET_BYTES_MAX: usize = 1024;
 /// Which users may see what is not open.
 #[derive(Debug)]
 pub enum Readers {
-    /// These, who may see all.
+    /// These, which may see all.
     Own(Users),
     /// The users of the clients.
     Clients {
@@ -152,7 +152,7 @@ impl Access {
             return Admission::Later(until);
         }
         match reader_of(users, authorization) {
-            // What is shown to whoever says nothing is shown to a user, too.
+            // What is shown without a password is shown to a user, too.
             Some(rights) => match rights.max(unasked) {
                 // A browser keeps what is answered by anything else, and asks for no other user.
                 Rights::None => Admission::Refused(Status::Unauthorized),
@@ -175,7 +175,7 @@ fn reader_of(users: &Users, authorization: &[u8]) -> Option<Rights> {
     users.reader(&secret[..colon], &secret[colon + 1..])
 }
 
-/// One who may have many addresses: the address itself, and of IPv6 the 64 bits that a host has below its own.
+/// The network that one client may have all addresses of: the address itself, and of IPv6 the 64 bits of the network.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -25,7 +25,7 @@ pub const HEAD_MS: Millis = 5_000;
 pub const KEPT_MS: Millis = 60_000;
 /// An answer has so long to go.
 pub const ANSWER_MS: Millis = 20_000;
-/// One who leaves has so long to notice it.
+/// A client that is closed has so long to notice it.
 pub const LEAVE_MS: Millis = 1_000;
 
 /// A connection, as far as it is used.
@@ -211,7 +211,7 @@ impl<S: Stream> Client<S> {
     /// come that were not read, or its time to wait is over.
     pub fn has_more(&self, now: Millis) -> bool {
         match self.state {
-            // What it says itself goes out first. Who does not take it until its time to wait is over is closed unanswered.
+            // What it says itself goes out first. A client that does not take it in its time to wait is closed unanswered.
             _ if self.stream.has_unsent() => false,
             State::Asking => self.has_request() || self.stream.has_received(),
             State::Waiting(until) => now >= until,

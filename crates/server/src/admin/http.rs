@@ -26,7 +26,7 @@ pub enum Status {
     Ok,
     /// It is not understood.
     BadRequest,
-    /// It needs a user's password, and has none, a wrong one, or that of a user who may not see it.
+    /// It needs a user's password, and has none, a wrong one, or that of a user that may not see it.
     Unauthorized,
     /// It needs the password of a user, and no user has one.
     Forbidden,
@@ -172,7 +172,7 @@ impl<'a> Fields<'a> {
         for line in lines {
             let is = |name: &str| line.name.eq_ignore_ascii_case(name);
             if is("host") {
-                // Two would be two answers to whom it asks.
+                // Two would be two answers to which host it asks.
                 let host = std::str::from_utf8(line.value).map_err(|_| Status::BadRequest)?;
                 if fields.host.replace(host).is_some() {
                     return Err(Status::BadRequest);

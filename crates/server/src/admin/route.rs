@@ -28,7 +28,7 @@ pub struct Routes {
     pub(super) requests: u64,
     /// Wrong passwords that were given.
     pub(super) wrong_passwords: u64,
-    /// What may be shown to the one who asks now.
+    /// What may be shown to the client that asks now.
     reader: Rights,
     /// When samples of traffic are to be counted.
     samples_due: Millis,
@@ -143,7 +143,7 @@ pub const ROUTES: &[Route] = &[
     Route { path: "/api/v1/settings", help: "settings", tell: |routes, _| Ok(api::settings(routes)) },
 ];
 
-/// Places that are shown without a password, whoever asks for one elsewhere: what monitors look at, which has no keys.
+/// Places that are shown without a password, also where others need one: what monitors look at, which has no keys.
 const OPEN: [&str; 2] = ["/healthz", "/metrics"];
 
 /// Whether a place is shown without a password.
@@ -263,7 +263,7 @@ impl Routes {
         self.latency.look(now, &self.hub);
     }
 
-    /// What a request is answered by one who may be shown so much; `has_room` for an answer that may be long.
+    /// The answer to a client that may be shown so much; `has_room`: there is memory for one that may be long.
     pub fn answer(&mut self, request: &Request<'_>, reader: Rights, has_room: bool) -> Answer {
         self.requests += 1;
         self.reader = reader;
@@ -285,7 +285,7 @@ impl Routes {
         scene(&self.hub)
     }
 
-    /// Keys are not shown to the one who asks: that was wished, or clients may not list them, or this one may not.
+    /// Keys are not shown to the client that asks: by an option, or clients may not list them, or this one may not.
     pub(super) fn hides_keys(&self) -> bool {
         let config = &self.hub.config;
         config.http_hide_keys || !config.dump || self.reader != Rights::Keys

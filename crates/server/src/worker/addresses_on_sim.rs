@@ -103,7 +103,7 @@ impl Town {
         peer
     }
 
-    /// Somebody who is served.
+    /// A client that is served.
     fn is_served(&mut self, listener: usize, from: Address) -> Peer {
         let peer = self.come(listener, from);
         match listener {
@@ -113,7 +113,7 @@ impl Town {
         peer
     }
 
-    /// Somebody who is told by the port that there are too many, and closed.
+    /// A client that is refused by the port, since there are too many, and closed.
     fn is_refused(&mut self, listener: usize, from: Address) {
         let peer = self.come(listener, from);
         assert_eq!(self.world.read_all(&peer), REFUSALS[listener]);

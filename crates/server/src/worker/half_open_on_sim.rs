@@ -314,7 +314,7 @@ fn unauthenticated_clients_that_hold_more_than_their_quarter_go_where_those_who_
     assert!(unknown[7].closed() && uploads.iter().all(|peer| !peer.closed()));
 }
 
-/// A value that may be larger than the share hides nobody who has not said who it is.
+/// A value that may be larger than the share hides no unauthenticated client.
 #[test]
 fn unauthenticated_clients_that_hold_more_than_their_quarter_go_beside_a_value_larger_than_the_share() {
     const VALUE: usize = 20 << 20;

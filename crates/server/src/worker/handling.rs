@@ -85,7 +85,7 @@ impl Service {
         }
     }
 
-    /// Counts what the input of a connection holds that has not said who it is.
+    /// Counts what the input of an unauthenticated connection holds.
     #[cold]
     fn count_unauthenticated(&mut self, connection: &mut Connection, kept: usize) {
         let unauthenticated = connection.session.is_unauthenticated();

@@ -81,7 +81,7 @@ fn who_holds_most_goes_first_and_no_more_go_than_others_need() {
     reads(&mut world, &small, 10);
 }
 
-/// Of those that have stood for much longer than others only who holds much goes before these.
+/// Of connections that have stood for much longer than others only those that hold much go before these.
 #[test]
 fn who_holds_little_goes_behind_those_who_hold_most_however_long_it_has_stood() {
     let (mut world, store) = world();
@@ -126,7 +126,7 @@ fn who_holds_little_stays_where_what_is_missing_is_held_by_those_who_do_not_stan
     store.hold(-(max as i64));
 }
 
-/// A thousand of whom each holds little hold too much together, and go until they do not.
+/// A thousand connections of which each holds little hold too much together, and go until they do not.
 #[test]
 fn many_who_hold_little_each_are_bounded_and_keep_nobody_from_its_replies() {
     let (mut world, store) = world();

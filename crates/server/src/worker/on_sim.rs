@@ -409,7 +409,7 @@ fn what_is_published_to_many_takes_nobodys_items() {
         assert_eq!((whole, store.totals().items), (LISTENERS, ITEMS as u64), "{round}");
         assert!(listeners.iter().all(|peer| !peer.closed()));
     }
-    // Who does not read has no more than its share, and takes nobody's items either.
+    // A subscriber that does not read has no more than its share, and takes no items either.
     listeners.iter().for_each(|peer| peer.narrow(100_000));
     for _ in 0..10 {
         publisher.send(resp(&["PUBLISH", "c", &text]).as_bytes());
@@ -450,7 +450,7 @@ fn keys_that_many_ask_for_and_nobody_reads_stay_within_what_connections_may_hold
         assert!(most <= max + (READERS as u64) * (24 << 10), "{most} of {max}");
         let refused = readers.iter().filter(|reader| reader.read(5_000).starts_with(b"-OOM ")).count();
         assert!((READERS / 2..READERS).contains(&refused), "{refused} are refused");
-        // Who stands has to let go for what was refused, though little of its reply is written.
+        // A connection that stands has to release memory for what was refused, though little of its reply is written.
         let held = store.held_bytes();
         assert!(held > max / 4, "{held} of {max}");
         world.pass(300);

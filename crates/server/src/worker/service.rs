@@ -45,7 +45,7 @@ const SHED_AFTER_MS: Millis = 250;
 const SHED_BYTES_MIN: u64 = 16 << 10;
 const SHED_REST_SHARE: u64 = 4;
 
-/// Nor are replies that one turn leaves behind, as long as all that have stood hold no more than that part: whoever reads,
+/// Nor are replies that one turn leaves behind, as long as all that have stood hold no more than that part: a client that reads,
 /// and was kept from it on a busy machine, has no more of them.
 const SHED_BYTES_SMALL: u64 = SEND_AT_BYTES;
 
@@ -80,7 +80,7 @@ const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 pub(super) const CLOCK_MS: Millis = 1000;
 
-/// So often, each time: whoever is interrupted in one reading is so in the next hardly.
+/// So often, each time: a thread that is interrupted in one reading hardly is so in the next.
 const WALL_READS: usize = 3;
 
 /// A handshake whose client has said nothing for this long may make room for others.
@@ -96,7 +96,7 @@ pub struct Connection {
     pub(super) held: usize,
     /// Bytes of its replies that its stream has taken and the system has not.
     pub(super) unsent_below: u32,
-    /// Bytes of its input, as they were counted while it had not said who it is.
+    /// Bytes of its input, as they were counted while it was unauthenticated.
     pub(super) unauthenticated_bytes: usize,
     pub(crate) facts: Arc<ConnectionFacts>,
 }
@@ -123,7 +123,7 @@ pub struct Service {
     pub(super) short: bool,
     /// The most bytes that were on the heap since its free pages were given back.
     pub(super) heap_most: u64,
-    /// Connections for whom more waits than may.
+    /// Connections for which more waits than may.
     pub(crate) overflow: Overflow,
     /// Until then a connection may be closed for a value that was refused.
     pub(super) shed_until: Millis,

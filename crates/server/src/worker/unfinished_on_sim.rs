@@ -265,7 +265,7 @@ fn a_script_that_goes_on_for_longer_than_its_time_ends_when_its_client_sends_no_
     assert_eq!(world.answer(&kills).0, "-NOTBUSY No scripts in execution right now.\r\n");
 }
 
-/// It takes several turns to deliver it to all who were counted.
+/// It takes several turns to deliver it to all subscribers that were counted.
 #[test]
 fn what_was_published_when_a_server_ends_is_delivered() {
     const LISTENERS: usize = 200;

@@ -223,8 +223,8 @@ impl Guard<'_> {
 }
 
 impl Store {
-    /// Has upkeep leave the due fields of the key with this hash alone, until it is called again; 0: of none. Who works at the
-    /// key takes them out all the same.
+    /// Has upkeep leave the due fields of the key with this hash alone, until it is called again; 0: of none. Commands on
+    /// the key take them out all the same.
     pub fn leave_due(&self, hash: u64) {
         self.due_left.store(hash, Ordering::Relaxed);
     }

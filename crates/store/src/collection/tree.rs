@@ -140,14 +140,14 @@ pub(crate) struct Root {
     beside: AtomicU64,
 }
 
-/// In the word of a hash: some of what was due at this time has gone, and the rest has not yet. All of it is gone for whoever
-/// reads, a worker whose clock is behind among them.
+/// In the word of a hash: some of what was due at this time has gone, and the rest has not yet. All of it is gone for every
+/// reader, a worker whose clock is behind among them.
 const BEGUN: u64 = 1 << 63;
 
 /// Clocks of workers are no more apart than this: each is read once a second.
 const CLOCKS_APART_MS: Millis = 2_000;
 
-/// By which time fields go for whoever is in a batch of the time `now`: that, or a later one by which some have gone. One that
+/// By which time fields go for a reader in a batch of the time `now`: that, or a later one by which some have gone. One that
 /// is far ahead is of a clock that was set back since: it says nothing.
 pub(super) fn settled_at(now: Millis, settled: Millis) -> Millis {
     if settled <= now + CLOCKS_APART_MS { now.max(settled) } else { now }
@@ -169,7 +169,7 @@ impl Root {
         if word & BEGUN == 0 { 0 } else { word & !BEGUN }
     }
 
-    /// Of a hash in which a field expires: there is something to take out for whoever is in a batch of this time.
+    /// Of a hash in which a field expires: there is something to take out for a worker in a batch of this time.
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         self.soonest() <= settled_at(now, self.settled())
     }

@@ -173,8 +173,8 @@ impl Local {
         crowded.is_some()
     }
 
-    /// More entries than chunks: most are of keys that are gone. The oldest leave; who is still there
-    /// joins main.
+    /// More entries than chunks: most are of keys that are gone. The oldest leave; those whose
+    /// keys are there join main.
     #[cold]
     fn thin_out(&mut self, store: &Store, class: ClassId, entries: usize) {
         for _ in 0..entries {

@@ -50,8 +50,8 @@ fn what_was_read_before_an_epoch_is_announced_anew_is_read() {
     });
 }
 
-/// Whoever notes a time that is later than what stands above it writes nothing there. If what stands there is
-/// cleared meanwhile, who clears it finds the time below.
+/// A thread that notes a time later than what stands above it writes nothing there. If what stands there is
+/// cleared meanwhile, the thread that clears it finds the time below.
 #[test]
 fn time_that_is_noted_while_times_are_looked_for_is_found() {
     loom::model(|| {

@@ -43,7 +43,7 @@ impl Value {
         written
     }
 
-    /// As one who will write back: what was seen, then a pin, then all bytes.
+    /// As a thread that will write back: what was seen, then a pin, then all bytes.
     fn read(&self) -> (u64, [u64; 2]) {
         let version = self.version.load(Ordering::Relaxed);
         self.pins.add().expect("it is not moved");
@@ -63,7 +63,7 @@ fn reader_of_a_patched_value_sees_all_of_the_patch_or_nothing() {
         };
         let (version, bytes) = value.read();
         assert_eq!(bytes[0], bytes[1], "a torn value");
-        // What was seen is never newer than the bytes: who writes back what it made of old bytes would
+        // What was seen is never newer than the bytes: a thread that writes back what it made of old bytes would
         // undo the patch.
         assert!(version == 0 || bytes == [2, 2]);
         let written = writer.join().unwrap();
@@ -84,7 +84,7 @@ fn pinned_value_is_not_patched() {
         let second = value.bytes[1].load(Ordering::Relaxed);
         assert_eq!((first, second), (1, 1), "the bytes of a pin stay");
         value.pins.remove();
-        // Whoever comes after the pin may write.
+        // A thread that comes after the pin may write.
         let written = writer.join().unwrap();
         assert_eq!(value.read().1, if written { [2, 2] } else { [1, 1] });
     });

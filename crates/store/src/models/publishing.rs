@@ -43,7 +43,7 @@ impl World {
             Some(old) => self.home.replace(0, old.overwritten(location)),
             None => assert!(self.home.claim(Slot::new(TAG, location, 0, false))),
         }
-        // 4. Who watches is told.
+        // 4. Watchers are told.
         if control.watched() {
             self.told.store(true, Ordering::Relaxed);
         }
@@ -174,7 +174,7 @@ fn a_sweep_that_sees_an_item_sees_all_of_it() {
     });
 }
 
-/// The old item retires when the lock is let go already: who sees it then still has it for as long as its batch lasts.
+/// The old item retires when the lock is released already: a reader that sees it then has it for as long as its batch lasts.
 #[test]
 fn what_retires_behind_the_lock_is_there_for_who_still_sees_it() {
     loom::model(|| {

@@ -87,7 +87,7 @@ fn wear(world: &World, location: u64) {
     world.home.unlock(control);
 }
 
-/// An item on probation that was read twice, a hand, a reader who counts his hit, and a third.
+/// An item on probation that was read twice, a hand, a reader that counts its hit, and a third.
 fn judged(hand: fn(&World, u64), third: fn(&World), then: fn(&World, Slot)) {
     let world = World::new();
     world.fill(1, 1);
@@ -223,7 +223,7 @@ fn what_was_set_after_a_flush_stays_and_what_was_there_before_is_gone() {
         let world = World::new();
         world.publish(1);
         let gate = Arc::new(AtomicU64::new(Control::gate(0)));
-        // Upkeep or a reader, who clean a bucket that they meet.
+        // Upkeep or a reader, which clean a bucket that they meet.
         let upkeep = {
             let (world, gate) = (world.clone(), gate.clone());
             thread::spawn(move || {

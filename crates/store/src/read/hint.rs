@@ -65,7 +65,7 @@ impl Hint<'_> {
     }
 
     /// What the cell says now; none unless the home bucket passes the gate, which also says that it still is the
-    /// key's home. That is looked at first: a reader who saw one of a transaction's writes finds the bits of all its
+    /// key's home. That is looked at first: a reader that saw one of a transaction's writes finds the bits of all its
     /// keys, or all of its writes. The other way round it could read the cell, wait until the transaction is over,
     /// and find no bit.
     #[inline(always)]

@@ -125,8 +125,8 @@ impl Guard<'_> {
         .is_ok()
     }
 
-    /// Copies the item into a shape with expiry and extension, token unchanged. Whoever changed it
-    /// meanwhile did what was wanted or has to be looked at anew: that is no error.
+    /// Copies the item into a shape with expiry and extension, token unchanged. A writer that changed
+    /// it meanwhile did what was wanted, or it has to be looked at anew: that is no error.
     fn reshape(&mut self, key: &Key<'_>, was: Seen) -> Result<(), Refusal> {
         let mut copy = std::mem::take(&mut self.local.copy);
         let mut builder = std::mem::take(&mut self.local.builder);

@@ -1,4 +1,4 @@
-//! A worker for whom others wait, beside one that does not leave its batch: it is refused, and then served. How often
+//! A worker for which others wait, beside one that does not leave its batch: it is refused, and then served. How often
 //! it waits is counted in `src/wait.rs`.
 
 use larder_store::{Attributes, Config, Expect, Guard, Store};

@@ -1,4 +1,4 @@
-//! Parts of large values that are written where they lie: nobody who reads sees half of a patch.
+//! Parts of large values that are written where they lie: no reader sees half of a patch.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Refusal, Store, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +63,8 @@ fn what_does_not_fit_is_small_or_was_changed_is_not_patched() {
     assert_eq!(guard.patch(&key, 0, &[2; 64 << 10], Expect::Any), Ok(Some(100_000)));
 }
 
-/// A long key has its value in pieces however short it is: up to one piece it is one run of bytes to whoever
-/// reads it, without a pin, and so it never changes.
+/// A long key has its value in pieces however short it is: up to one piece it is one run of bytes to its
+/// readers, without a pin, and so it never changes.
 #[test]
 fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
     let store = Store::new(Config::default()).unwrap();

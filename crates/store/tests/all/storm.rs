@@ -1,7 +1,7 @@
 //! Everything at once: two threads write, read, expire, evict, move, flush and resize one small store,
 //! and the books are right afterwards.
 //!
-//! Counters say what was lost. Each has a generation, made new by whoever finds none, and a count;
+//! Counters say what was lost. Each has a generation, made new by the thread that finds none, and a count;
 //! every acknowledged write is noted with its token. A key's tokens only grow, whatever happened to it
 //! in between, so its writes in the order of their tokens have to read 1, 2, 3 … of one generation, then
 //! 1, 2, 3 … of the next: a lost update is a count that comes twice, an item that came back from the

@@ -59,7 +59,7 @@ fn overwrite_beside_a_stuck_worker(eviction: Eviction) -> u64 {
     assert!(store.used_bytes() <= MEMORY_BYTES);
     drop(kept);
     worker.rest();
-    // Who was evicted for it is remembered.
+    // Keys that were evicted for it are remembered.
     let ghosts = if eviction == Eviction::Off { 0 } else { 1 << 17 };
     assert!(store.heap_bytes() <= heap_before + ghosts, "{}", store.heap_bytes());
     assert!(write(&mut worker.enter(NOW), 0), "there is memory again");

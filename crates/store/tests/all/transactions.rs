@@ -59,7 +59,7 @@ fn run<R: Send>(store: &Arc<Store>, threads: usize, f: impl Fn(usize, &mut Worke
     })
 }
 
-/// Accounts between which money moves: whoever looks at all of them finds the same sum.
+/// Accounts between which money moves: a reader of all of them finds the same sum.
 #[test]
 fn transfers_between_accounts_keep_the_sum_for_every_observer() {
     const ACCOUNTS: u64 = 8;
@@ -307,7 +307,7 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
     assert_eq!(store.events_lost(), 0);
 }
 
-/// Whoever reads several keys as one looks at them again if one of them was written to meanwhile: also if only its
+/// A thread that reads several keys as one looks at them again if one of them was written to meanwhile: also if only its
 /// expiry was, with which it may be gone.
 #[test]
 fn every_way_to_write_is_seen_by_who_reads_several_keys() {

@@ -1,4 +1,4 @@
-//! Keys that are awaited: whoever writes one while somebody waits for it is told so, also when it came by a swap of
+//! Keys that are awaited: a thread that writes one while another waits for it learns of that, also when it came by a swap of
 //! databases.
 
 use crate::aside::DATABASES;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Lists that are waited for, in each of two databases.
 const LISTS: [&[u8]; 3] = [b"awaited-1", b"awaited-2", b"awaited-3"];
 
-/// Somebody who waits: since when, for which list of the database of which name.
+/// A thread that waits: since when, for which list of the database of which name.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     id: u64,
@@ -23,7 +23,7 @@ struct Waiter {
 
 type Waiting = Rc<RefCell<Vec<Waiter>>>;
 
-/// Adds two who wait, so many times each, one who pushes and deletes, and with `swaps` one who swaps databases.
+/// Adds two threads that wait, so many times each, one that pushes and deletes, and with `swaps` one that swaps databases.
 pub fn join(cast: &mut Cast, steps: u64, swaps: bool) {
     let waiting = Waiting::default();
     for _ in 0..2 {
@@ -37,7 +37,7 @@ pub fn join(cast: &mut Cast, steps: u64, swaps: bool) {
     }
 }
 
-/// BLPOP: the key is awaited, then looked at; who finds nothing waits for a while, and leaves.
+/// BLPOP: the key is awaited, then looked at; a thread that finds nothing waits for a while, and leaves.
 fn wait(actor: &mut Actor, waiting: &Waiting) {
     let id = actor.stage.number();
     let name = DATABASES[actor.random.below(2) as usize];
@@ -57,7 +57,7 @@ fn wait(actor: &mut Actor, waiting: &Waiting) {
     actor.stage.store.unawait(name, LISTS[list]);
 }
 
-/// Who waited before this began, and does still, for one of these lists.
+/// The writer learns of those that waited before this began, and do still, for one of these lists.
 fn told(guard: &mut Guard<'_>, waiting: &Waiting, began: u64, written: &[(u8, usize)]) {
     let called = guard.take_called();
     for waiter in waiting.borrow().iter() {

@@ -1,6 +1,6 @@
 //! Counters that several threads raise: by a token, as what was seen, and in transactions.
 //!
-//! A counter has a generation, made new by whoever finds none, and a count. A key's tokens only grow, so its writes
+//! A counter has a generation, made new by the thread that finds none, and a count. A key's tokens only grow, so its writes
 //! in the order of their tokens have to read 1, 2, 3 … of one generation, then 1, 2, 3 … of the next: a lost update is
 //! a count that comes twice, an item that came back is a generation that goes on after another began.
 

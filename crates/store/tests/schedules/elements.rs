@@ -80,7 +80,7 @@ pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
-/// Adds one who watches them, and one who sets when the hash expires, which who changes it keeps.
+/// Adds a thread that watches them, and one that sets when the hash expires, which those that change it keep.
 pub fn join_watched(cast: &mut Cast, steps: u64) {
     cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));
     cast.main("dater", move |actor| (0..steps).for_each(|n| date(actor, FAR + n)));
@@ -116,7 +116,7 @@ fn watch(actor: &mut Actor) {
     actor.stage.store.unwatch(0, name, &flag);
 }
 
-/// Sets when the hash expires, and reads it in a batch of its own: whoever changed it meanwhile has kept it.
+/// Sets when the hash expires, and reads it in a batch of its own: a thread that changed it meanwhile has kept it.
 fn date(actor: &mut Actor, at: u64) {
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(HASH), at).is_ok());
     if set {
@@ -126,7 +126,7 @@ fn date(actor: &mut Actor, at: u64) {
     }
 }
 
-/// Adds `threads` threads that each take so many steps, and for whom everything may be gone at any time.
+/// Adds `threads` threads that each take so many steps, and for which everything may be gone at any time.
 pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
     for _ in 0..threads {
         cast.main("elements", move |actor| {

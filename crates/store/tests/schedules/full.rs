@@ -1,5 +1,5 @@
-//! Collections of a store that evicts nothing and is full to the last chunk: what is taken out of them goes, whoever
-//! takes what comes free.
+//! Collections of a store that evicts nothing and is full to the last chunk: what is taken out of them goes, whichever
+//! thread takes what comes free.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::Random;

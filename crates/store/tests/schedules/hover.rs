@@ -11,7 +11,7 @@ const MOST: u64 = PAGE_ITEMS + 80;
 /// A database without items.
 const EMPTY: u8 = 7;
 
-/// Adds one who goes up and down so many times, and one who has upkeep look at the segment again and again.
+/// Adds a thread that goes up and down so many times, and one that has upkeep look at the segment again and again.
 pub fn join(cast: &mut Cast, steps: u64) {
     cast.main("hoverer", move |actor| {
         let mut there = 0;

@@ -113,7 +113,7 @@ fn each_database_has_its_own_wherever_it_is() {
     });
 }
 
-/// What is left of many items, spread over all spans, moves together beside those who read and write it.
+/// What is left of many items, spread over all spans, moves together beside threads that read and write it.
 #[test]
 fn what_compaction_moves_is_there() {
     const RUNS: u64 = 60;
@@ -131,7 +131,7 @@ fn what_compaction_moves_is_there() {
     assert!(played < RUNS || done.get().spans > RUNS, "nothing is compacted");
 }
 
-/// Removals from collections of a store that evicts nothing and is full: whoever takes what comes free, they are done.
+/// Removals from collections of a store that evicts nothing and is full: whichever thread takes what comes free, they are done.
 #[test]
 fn what_is_taken_out_of_a_full_store_goes() {
     use aside::Role::{Filler, Mover, Staller, Thinner, Upkeep};
@@ -208,7 +208,7 @@ fn counters_are_exact_beside_everything() {
     });
 }
 
-/// One key's item after another, by every way of writing beside every other, and beside who watches what is written.
+/// One key's item after another, by every way of writing beside every other, and beside a thread that watches what is written.
 #[test]
 fn what_is_published_by_any_way_is_there_once() {
     explore("publishing", 100, |cast| {
@@ -254,7 +254,7 @@ fn elements_of_collections_are_there_once() {
     });
 }
 
-/// As above beside whatever takes nothing out, with who watches them and who sets when they expire.
+/// As above beside whatever takes nothing out, with threads that watch them and that set when they expire.
 #[test]
 fn elements_of_collections_are_there_once_beside_everything() {
     explore("elements-more", 60, |cast| {
@@ -307,7 +307,7 @@ fn a_list_whose_labels_change_is_evicted_as_a_whole() {
     });
 }
 
-/// Keys that are awaited beside growth, flushes, moves and swaps: who writes them is told who waits.
+/// Keys that are awaited beside growth, flushes, moves and swaps: a thread that writes them learns which wait.
 #[test]
 fn whoever_writes_what_is_awaited_is_told() {
     explore("awaiting", 40, |cast| {

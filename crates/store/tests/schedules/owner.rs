@@ -28,12 +28,12 @@ pub struct Owner {
     pins: Vec<(Pinned, u64, usize)>,
 }
 
-/// Adds `count` owners in database 0, each of whom does so many steps.
+/// Adds `count` owners in database 0, each of which does so many steps.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     (0..count).for_each(|_| one(cast, 0, steps, |_| {}));
 }
 
-/// As [`join`], some of whom others wait for, and some of those ask again where they would sleep.
+/// As [`join`]; others wait for some of the owners, and some of those ask again where they would sleep.
 pub fn join_hurried(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
         one(cast, 0, steps, |actor| {
@@ -118,7 +118,7 @@ impl Owner {
         (known.expires_at == 0 || known.expires_at > guard.now()).then_some(known)
     }
 
-    /// The key is missing for who began to look at `began`.
+    /// The key is missing for a reader that began at `began`.
     pub fn missing(&mut self, guard: &Guard<'_>, stage: &Stage, n: u64) {
         let ended = stage.tick();
         let live = self.live(guard, n);
@@ -163,7 +163,7 @@ impl Owner {
         }
     }
 
-    /// A flush that began after its write has taken it, for who reads from `began` on.
+    /// A flush that began after its write has taken it, for a reader from `began` on.
     pub fn must_be_gone(&self, stage: &Stage, known: Known, began: u64) -> bool {
         stage.must_be_flushed(self.number, known.ended, began)
     }

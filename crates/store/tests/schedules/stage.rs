@@ -14,7 +14,7 @@ use std::time::Duration;
 /// When the clock starts.
 pub const NOW: u64 = 1_700_000_000_000;
 /// Waits of one batch after which it waits for too long. A rebuilding of a segment is some 30,000 turns, and in the
-/// worst of schedules who waits for it waits for each of them.
+/// worst of schedules a thread that waits for it waits for each of them.
 const WAITS_MAX: u64 = 800_000;
 /// And how long it may sleep: others may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
@@ -134,7 +134,7 @@ impl Stage {
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
-    /// A flush must have taken what was written before `write_ended`, for who reads from `read_began` on.
+    /// A flush must have taken what was written before `write_ended`, for a reader from `read_began` on.
     pub fn must_be_flushed(&self, number: u8, write_ended: u64, read_began: u64) -> bool {
         let took = |flush: &Flush| flush.began > write_ended && flush.ended < read_began;
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
@@ -192,7 +192,7 @@ fn take_events(guard: &mut Guard<'_>, stage: &Stage) {
     }
 }
 
-/// Who plays, before the schedule begins.
+/// The threads that play, before the schedule begins.
 pub struct Cast {
     pub random: Random,
     stage: Option<Rc<Stage>>,

@@ -1,4 +1,4 @@
-//! Keys that are written as one: whoever saw one of a transaction's writes sees all of them.
+//! Keys that are written as one: a reader that saw one of a transaction's writes sees all of them.
 
 use crate::stage::{Actor, Cast, collect, words};
 use larder_store::{Attributes, Expect, Guard, Lookup};
@@ -14,7 +14,7 @@ fn name(n: u64) -> String {
     format!("together-{n}")
 }
 
-/// Adds two who write all keys as one, and two who read them in every way there is.
+/// Adds two threads that write all keys as one, and two that read them in every way there is.
 pub fn join(cast: &mut Cast, steps: u64) {
     for _ in 0..2 {
         cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, KEYS)));
@@ -123,7 +123,7 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
     });
 }
 
-/// Adds one who writes two keys as one, and two who read them in that order, the second where a hint says: so little
+/// Adds a thread that writes two keys as one, and two that read them in that order, the second where a hint says: so little
 /// between two steps that a schedule comes between any two of them.
 pub fn join_closely(cast: &mut Cast, steps: u64) {
     cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, 2)));

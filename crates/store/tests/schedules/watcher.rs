@@ -13,7 +13,7 @@ fn name(n: u64) -> String {
     format!("watched-{n}")
 }
 
-/// Adds two who watch, and one who writes.
+/// Adds two threads that watch, and one that writes.
 pub fn join(cast: &mut Cast, steps: u64) {
     for _ in 0..2 {
         cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));

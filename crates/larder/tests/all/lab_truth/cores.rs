@@ -50,7 +50,7 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         let run = written(&folder, &output);
         assert!(run.failed().any(|check| check.claim == "threads got their cores"), "{}", said(&output));
         std::fs::remove_file(folder.join("out.json")).unwrap();
-        // Who allows it gets figures, and the run tells that it was allowed.
+        // Where it is allowed there are figures, and the run says that it was.
         let output = lab(&[&FEW[..], &["64", "--wait-max", "100"]].concat(), &folder).output().unwrap();
         let run = written(&folder, &output);
         let check = run.checks.iter().find(|check| check.claim == "threads got their cores").unwrap();

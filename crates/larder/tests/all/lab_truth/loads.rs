@@ -104,7 +104,7 @@ fn a_server_that_is_two_fails_a_load() {
         1,
         "result not valid: the server counted the same",
     );
-    // It is started anew in the middle, and whoever connects then finds the new one.
+    // It is started anew in the middle, and connections made then find the new one.
     let (one, other) = (serve(Model::default()), serve(Model::default()));
     let restarted = switch(Arc::new(move |number, _: &[u8]| if number < 60 { one } else { other }));
     let output = load(restarted, &[&few[..], &["--churn", "1"]].concat()).output().unwrap();

@@ -88,7 +88,7 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
     let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: None, null: None };
     let server = Server::start(&spec).unwrap();
     let Address::Tcp(at) = server.control.address else { panic!("a TCP server") };
-    // As a container's forwarded port: who listens is not who reports.
+    // As a container's forwarded port: the process that listens is not the one that reports.
     let through = proxy(at, unchanged(), unchanged());
     let run = |address: SocketAddr| {
         let target = format!("a=memcached://{address}");
@@ -114,7 +114,7 @@ fn a_lab_that_is_killed_takes_wrappers_and_their_servers_with_it_without_setpriv
         wrapped_memcached(&folder);
         let mark = folder.display().to_string();
         let lab = lab(&["cas", "--no-larder", "--peer", "memcached", "--memory-mb", memory_mb], &folder);
-        // Whoever is started in the background by a script has it ignored, and so would the lab.
+        // A program that a script starts in the background has it ignored, and so would the lab.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(format!("PATH={}", folder.display()))

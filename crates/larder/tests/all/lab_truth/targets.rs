@@ -44,7 +44,7 @@ fn a_target_that_holds_something_keeps_it_unless_it_may_go() {
         );
     }
     refused(&lab(&server, &LOAD), 3, "a holds 1 items");
-    // Who only reads does no harm.
+    // A load that only reads does no harm.
     let output = lab(&server, &[&LOAD[..], &["--verb", "get", "--no-fill"]].concat());
     assert!(output.status.success() && !said(&output).contains("written to"), "{}", said(&output));
     assert_eq!(server.control.ask("get a\r\n", "END\r\n").unwrap(), "VALUE a 0 1\r\n1\r\nEND\r\n");

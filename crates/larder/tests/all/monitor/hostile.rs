@@ -54,7 +54,7 @@ fn many_who_say_nothing_or_go_on_for_ever_keep_no_scraper_waiting_for_long() {
     at_most(Duration::from_secs(3), crowded);
 }
 
-/// How long it takes to be served twice beside many who say nothing, or do not come to an end.
+/// How long it takes to be served twice beside many clients that send nothing, or do not come to an end.
 fn crowded() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let mut data = web.text();
@@ -87,7 +87,7 @@ fn who_reads_no_answer_keeps_nobody_else_waiting() {
     at_most(Duration::from_secs(1), beside_greedy);
 }
 
-/// The longest that a client of the data port waits beside clients who read no answer; what these hold has its bound.
+/// The longest that a client of the data port waits beside clients that read no answer; what these hold has its bound.
 fn beside_greedy() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let line = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -141,7 +141,7 @@ fn a_pipeline_is_answered_in_order_and_a_late_head_is_told() {
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
-/// Clients each of whom says as much of itself as it may.
+/// Clients each of which says as much of itself as it may.
 fn talkative(web: &Web, clients: usize) -> Vec<Talk> {
     let text = |letter: &str| letter.repeat(1024);
     let greet = |_| {
@@ -176,7 +176,7 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
     assert_eq!((&told["truncated"], &told["all"]), (&true.into(), &CLIENTS.into()));
     let some = json(&web, "/api/v1/clients?max=10");
     assert_eq!((&some["truncated"], some["clients"].as_array().map(Vec::len)), (&false.into(), Some(10)));
-    // Those who do not read them hold no more than is said, and give it back.
+    // Clients that do not read them hold no more than is said, and give it back.
     let line = "GET /api/v1/clients?max=4096 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let greedy: Vec<TcpStream> = (0..16)
         .map(|_| {
@@ -433,7 +433,7 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
     }
     assert!(!web.metrics("").series.is_empty());
     drop(guesses);
-    // The right one is looked at when those who are before it have been.
+    // The right one is looked at when those before it have been.
     let told = web.ask(&head("/api/v1/now", "localhost", RIGHT));
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
     // Of two thousand guesses those were looked at that the pauses between them left room for.

@@ -280,7 +280,7 @@ fn keys_are_hidden_where_clients_or_the_one_who_asks_may_not_list_them() {
                 let answer = web.get(&format!("/api/v1/{place}"));
                 assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains("mykey"), "{place}");
             }
-            // `default:not-told`, and `mon:pw`, who may not call KEYS.
+            // `default:not-told`, and `mon:pw`, which may not call KEYS.
             web.user = "Authorization: Basic ZGVmYXVsdDpub3QtdG9sZA==\r\n";
             assert_eq!(slow(&web)["keys_hidden"], false);
             web.user = "Authorization: Basic bW9uOnB3\r\n";

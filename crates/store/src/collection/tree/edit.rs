@@ -877,7 +877,7 @@ impl Edit {
     }
 
     /// Loads what is left into `builder`, if it is so little that it lies in the item again. What is due goes with what has gone
-    /// already, unless that is all: the last field goes with who takes it out, and tells that the key does.
+    /// already, unless that is all: the last field goes with the command that takes it out, and reports the key as gone.
     pub(in crate::collection) fn load_last(
         &mut self,
         store: &Store,

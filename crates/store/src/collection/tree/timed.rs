@@ -93,7 +93,7 @@ impl Edit {
         settled_at(local.now, self.settled)
     }
 
-    /// What was due at this time is not there any more for whoever reads it; 0 if nothing has been taken out.
+    /// What was due at this time is not there any more for readers; 0 if nothing has been taken out.
     pub(super) fn settled_by_now(&self, local: &Local) -> Millis {
         if self.expired > 0 || self.settled > 0 { self.now(local) } else { 0 }
     }

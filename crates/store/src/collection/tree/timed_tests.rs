@@ -492,7 +492,7 @@ fn even_fields_of(guard: &mut Guard<'_>, key: &Key<'_>, fields: u32) -> usize {
 type Begins = fn(&mut Guard<'_>, &Key<'_>);
 
 /// The clocks of two workers are never one: fields that are due at one time are there together for one that is behind, too,
-/// or none of them is, whoever has begun to take them out.
+/// or none of them is, whichever worker has begun to take them out.
 #[test]
 fn fields_of_one_time_go_together_for_a_worker_whose_clock_is_behind() {
     let begins: [Begins; 4] = [

@@ -13,8 +13,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// A transaction of many keys in a small, full store: what is beside its keys makes room, and who waits
-/// for it holds back no memory.
+/// A transaction of many keys in a small, full store: what is beside its keys makes room, and a worker
+/// that waits for it holds back no memory.
 fn in_a_full_store_while_others_wait(at_last: bool) {
     const KEYS: u64 = 60;
     for kind in 0..4 {

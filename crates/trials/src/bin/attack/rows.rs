@@ -45,7 +45,7 @@ const fn heap(name: &'static str, attack: fn(&Stage) -> Result<String, String>) 
     Row { full: true, ..row(name, attack) }
 }
 
-/// DEBUG is for whoever asks.
+/// DEBUG is for every client.
 const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
 /// Items as large as may be.

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Connections that each send a part of a request, how long they stand, and bytes of the part. Together they are within
 /// what requests may hold, so that nobody else has to go for them.
 const HALF_OPEN: usize = 20;
-/// Who listens to a message, and reads nothing.
+/// Subscribers of a message that read nothing.
 const LISTENERS: usize = 50;
 const STANDS: Duration = Duration::from_millis(300);
 const PART_BYTES: usize = 31_000;
@@ -113,7 +113,7 @@ fn many_pairs() -> Vec<u8> {
     encode(&words)
 }
 
-/// Messages to many who do not read them.
+/// Messages to many subscribers that do not read them.
 fn told(world: &World) -> io::Result<()> {
     let mut open = Vec::new();
     for _ in 0..LISTENERS {
@@ -169,7 +169,7 @@ fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
                 break Err(io::ErrorKind::TimedOut.into());
             }
         };
-        // Who writes ends then, too.
+        // The thread that writes ends then, too.
         let _ = stream.shutdown(std::net::Shutdown::Both);
         let _ = writing.join();
         outcome

@@ -51,7 +51,7 @@ pub fn run(world: &World, server: &Server, options: &Options) -> Result<(), Stri
                 return Err(format!("the server is gone: {}", server.output()));
             }
         }
-        // Whoever reads everything at the end does so before the phase is over.
+        // Clients that read everything at the end do so before the phase is over.
         if Instant::now() >= until {
             world.stop.store(true, SeqCst);
             thread::sleep(LOOK);

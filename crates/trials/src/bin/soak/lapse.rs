@@ -1,5 +1,5 @@
 //! Hashes with fields that expire, each in its own time. In a phase in which nothing may be lost a field is there until its
-//! time has come and not behind it, whoever asks how.
+//! time has come and not behind it, whichever command asks.
 
 use crate::dialect::Reply;
 use crate::op::short;

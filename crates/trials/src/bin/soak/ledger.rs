@@ -1,6 +1,6 @@
 //! What a client's keys must hold: every reply is judged by it, and it follows every acknowledged change.
 //!
-//! The client is the only one who writes its keys, so that a value read is exactly the last one written, or the key is
+//! The client alone writes its keys, so that a value read is exactly the last one written, or the key is
 //! missing and something explains it (see [`crate::world`]). Once it is missing it stays so until it is written. Where a
 //! connection ended before its replies, a key is in doubt until it is read: it holds what any of the unanswered
 //! operations may have made of it, and nothing else.

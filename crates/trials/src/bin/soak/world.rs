@@ -67,7 +67,7 @@ impl Span {
 pub struct World {
     /// memcached's port, and Redis's.
     pub ports: [SocketAddr; 2],
-    /// Held for reading by whoever has a request under way; for writing between two phases.
+    /// Held for reading by threads that have a request under way; for writing between two phases.
     pub gate: RwLock<&'static Phase>,
     /// All threads end.
     pub stop: AtomicBool,

@@ -81,7 +81,7 @@ pub(super) fn times(stage: &Stage) -> Result<String, String> {
     for head in ["HGETEX h EX 3000", "HPEXPIRE h 1"] {
         all.push(repeated(stage, &of_fields(head, 0..ELEMENTS), 1, head)?);
     }
-    // None is left, which who asks finds out, and upkeep.
+    // None is left: commands find that out, and upkeep.
     for (line, times) in [("HSCAN h 0 COUNT 1000000", 10), ("HGETALL h", 10), ("HLEN h", 10)] {
         all.push(repeated(stage, &said(line), times, line)?);
     }

@@ -1,4 +1,4 @@
-//! Requests that come in part, and connections that do not say who they are.
+//! Requests that come in part, and clients that do not log in.
 
 use super::{PATIENCE, set, within};
 use crate::stage::Stage;
@@ -54,7 +54,7 @@ pub(super) fn unauthenticated(stage: &Stage) -> Result<String, String> {
     for _ in 0..60 {
         open.push(only_send(stage.resp, &part[..part.len() - 2000], Duration::from_secs(1))?.0);
     }
-    // A client that has said who it is: one that was there, and a new one, with a long request.
+    // A client that has logged in: one that was there, and a new one, with a long request.
     let known = connect(stage.resp)?;
     let long = encode(&[b"APPEND", b"appended", &vec![b'a'; 3_000_000]]);
     let (took, reply) = exchange(stage.resp, &[said("AUTH secret"), long].concat(), PATIENCE)?;

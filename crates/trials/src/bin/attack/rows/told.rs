@@ -1,4 +1,4 @@
-//! Messages to very many who read nothing: what waits for them is not taken from items.
+//! Messages to very many subscribers that read nothing: what waits for them is not taken from items.
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
@@ -7,7 +7,7 @@ use larder_testkit::talk::encode;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-/// Who listens.
+/// Subscribers.
 const LISTENERS: usize = 500;
 /// Items beside them: two thirds of the memory.
 const ITEMS: usize = 40_000;

@@ -121,7 +121,7 @@ fn dear_class() -> Vec<u8> {
     [&b"*["[..], &b"b".repeat(4_090), b"]*"].concat()
 }
 
-/// Somebody who listens to patterns, and reads what he is told, until all is over.
+/// A client that subscribes to patterns, and reads its messages, until all is over.
 fn listen(stage: &Stage, patterns: &[Vec<u8>]) -> Result<(), String> {
     let words: Vec<&[u8]> =
         std::iter::once(&b"PSUBSCRIBE"[..]).chain(patterns.iter().map(Vec::as_slice)).collect();

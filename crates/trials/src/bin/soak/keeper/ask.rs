@@ -26,7 +26,7 @@ const EXPIRE_MS: [usize; 2] = [300, 60_000];
 /// A command on a key. Places are as Redis counts them, from the end if below 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// DEL by who does not know what is there.
+    /// DEL by a client that does not know what is there.
     Forget,
     Delete,
     /// PEXPIRE.
