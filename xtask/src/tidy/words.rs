@@ -1,5 +1,6 @@
 //! Words that are retired from what users read: documents, the page, help of options, findings. Each has another in its place,
-//! which memcached's and Redis's users know. And pronouns for people in comments about connections, threads and bytes.
+//! which memcached's and Redis's users know. Pronouns for people in comments about connections, threads and bytes. And names that
+//! Rust code has given up.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -63,14 +64,27 @@ const PLAIN: &[&str] = &[
     "xtask",
 ];
 
+/// Names that Rust code had, and what it calls these things now.
+const NAMES: &[(&str, &str)] = &[
+    ("is_tired", "budget_spent"),
+    ("is_weary", "budget_nearly_spent"),
+    ("Lately", "LastMinute"),
+    ("Stranger", "UnauthenticatedClient"),
+    ("Strangers", "Unauthenticated"),
+    ("Told", "what it holds"),
+];
+
+/// The file that has these names, as words of a list.
+const NAMES_FILE: &str = "xtask/src/tidy/words.rs";
+
 /// Pronouns for people, which are refused where people are meant, too. Comments behind code are not searched, nor are inner lines
 /// of a C comment that do not begin with `*`.
 const PERSONS: &[&str] = &["who", "whom", "whoever"];
 
-/// Retired words in what users read, and pronouns for people in comments of [`PLAIN`] parts.
+/// Retired words in what users read, pronouns for people in comments of [`PLAIN`] parts, and former names in Rust code.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| is_users(file) || is_plain(file)) {
+    for file in files.iter().filter(|file| is_users(file) || is_plain(file) || has_names(file)) {
         let text =
             fs::read_to_string(root().join(file)).map_err(|error| format!("{}: {error}", file.display()))?;
         for (index, line) in text.lines().enumerate() {
@@ -85,6 +99,11 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
                 && let Some(word) = person(line)
             {
                 complain(format!("“{word}” is for people: name the client, the connection or the thread"));
+            }
+            if has_names(file)
+                && let Some((name, now)) = former(line)
+            {
+                complain(format!("{name} is a former name: it is {now}"));
             }
         }
     }
@@ -104,6 +123,19 @@ fn person(line: &str) -> Option<&str> {
     let is_comment = ["//", "/*", "* "].iter().any(|mark| line.starts_with(mark));
     let mut words = line.split(|letter: char| !letter.is_alphabetic()).filter(|_| is_comment);
     words.find(|word| PERSONS.contains(&word.to_lowercase().as_str()))
+}
+
+/// A Rust file, whose names are looked at.
+fn has_names(file: &Path) -> bool {
+    file.extension().is_some_and(|kind| kind == "rs") && file != Path::new(NAMES_FILE)
+}
+
+/// The first former name in a line of code.
+fn former(line: &str) -> Option<&'static (&'static str, &'static str)> {
+    let is_comment = line.trim_start().starts_with("//");
+    let mut names = NAMES.iter().filter(|(name, _)| !is_comment && line.contains(name));
+    let parts = |letter: char| !letter.is_alphanumeric() && letter != '_';
+    names.find(|(name, _)| line.split(parts).any(|word| word == *name))
 }
 
 fn is_users(file: &Path) -> bool {
@@ -144,8 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn a_former_name_is_found_as_a_whole_word_of_code() {
+        assert_eq!(former("    let told = Told::default();").map(|(name, _)| *name), Some("Told"));
+        assert_eq!(former("if work.is_weary() {").map(|(_, now)| *now), Some("budget_nearly_spent"));
+        assert!(former("    // Told to stop, it stops.").is_none() && former("struct Untold;").is_none());
+        assert!(former("fn is_weary_of_it() {}").is_none());
+        assert!(has_names(Path::new("xtask/src/tidy.rs")) && !has_names(Path::new(NAMES_FILE)));
+        assert!(!has_names(Path::new("clients/go/lease.go")));
+    }
+
+    #[test]
     fn each_place_that_is_checked_is_there() {
-        for of in USERS.iter().chain(PLAIN) {
+        for of in USERS.iter().chain(PLAIN).chain(&[NAMES_FILE]) {
             assert!(root().join(of).exists(), "{of}");
         }
         assert!(
