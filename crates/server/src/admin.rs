@@ -168,7 +168,7 @@ impl HttpServer {
             let now = self.now();
             let timeout = self.due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
             if let Err(error) = self.poller.wait(&mut events, timeout) {
-                tracing::warn!(%error, "no metrics are told any more");
+                tracing::warn!(%error, "the HTTP port has stopped");
                 return;
             }
             let mut arrives = false;

@@ -285,7 +285,7 @@ pub fn open_http(config: &Config) -> Result<(Option<Http>, Option<String>), List
         Ok(http) => Ok((Some(http), None)),
         Err(error) if !config.http_port_given && config.http_host.is_none() && !config.http_tls => {
             let warning = format!(
-                "no metrics are told, since {local} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
+                "metrics are not served: cannot listen on {local} ({error}); choose another port with --http-port, or none with --http-port 0"
             );
             Ok((None, Some(warning)))
         }

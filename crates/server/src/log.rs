@@ -162,7 +162,7 @@ impl Log {
         self.lines.load(Relaxed).saturating_sub(self.dropped())
     }
 
-    /// Lines dropped, because nobody read those before them.
+    /// Lines dropped, because those before them were not read.
     pub fn dropped(&self) -> u64 {
         self.dropped.as_ref().map_or(0, |dropped| dropped.dropped_lines() as u64)
     }

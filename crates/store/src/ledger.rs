@@ -58,7 +58,7 @@ impl Ledger {
             ("ghosts", "what is remembered of keys that were evicted", self.ghosts),
             ("trees", "numbers of large collections", self.trees),
             ("long_keys", "keys of more than 8,192 bytes", self.long_keys),
-            ("watches", "keys that somebody watches or waits for", self.watches),
+            ("watches", "keys that clients watch or wait for", self.watches),
             ("buffers", "buffers of connections", self.buffers),
             ("aside", "threads, connections, and lists of what was slow", self.aside),
         ]

@@ -49,7 +49,7 @@ pub struct Figures {
     pub totals: Totals,
     /// Server time, seconds.
     pub now_s: u64,
-    /// Keyspace events that nobody was told of, because too many waited.
+    /// Keyspace events that were not sent to subscribers, because too many waited.
     pub events_lost: u64,
     /// Requests of prefixes that are not told apart.
     pub prefixes_missed: u64,

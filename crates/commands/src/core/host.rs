@@ -83,7 +83,7 @@ pub struct Process {
     pub threads: u64,
     /// Log lines written.
     pub log_lines: u64,
-    /// Log lines that were dropped: nobody read those before them.
+    /// Log lines that were dropped: those before them were not read.
     pub log_lines_dropped: u64,
 }
 

@@ -177,7 +177,7 @@ figures! {
         TlsOnPlainPorts = "tls_on_plain_ports": Counter, Count, |f| f.process.tls_on_plain_ports;
         /// Lines of the log.
         LogLines = "log_lines": Counter, Count, |f| f.process.log_lines;
-        /// Lines of the log that were dropped, because nobody read those before them.
+        /// Lines of the log that were dropped, because those before them were not read.
         LogLinesDropped = "log_lines_dropped": Counter, Count, |f| f.process.log_lines_dropped;
         /// Items; those whose time has passed or that a flush took count until their memory is taken back.
         Items = "items": Gauge, Count, |f| f.totals.items;
@@ -232,7 +232,7 @@ figures! {
         Misses = "misses": Counter, Count, |f| f.sums.of(Counter::GetMisses) + f.sums.of(Counter::RedisMisses);
         /// Times that all items, or those of a database, were flushed.
         Flushes = "flushes": Counter, Count, |f| f.totals.flushes;
-        /// Keyspace events that nobody was told of, because too many waited.
+        /// Keyspace events that were not sent to subscribers, because too many waited.
         EventsLost = "events_lost": Counter, Count, |f| f.events_lost;
         /// Requests of prefixes that `stats detail` does not tell apart.
         PrefixesMissed = "prefixes_missed": Gauge, Count, |f| f.prefixes_missed;
@@ -252,7 +252,7 @@ figures! {
         SamplesDropped = "samples_dropped": Counter, Count, |f| f.traffic.dropped;
         /// Keys that are followed for the forecast, of those that are there now.
         ForecastKeys = "forecast_keys": Gauge, Count, |f| ahead(f, |outlook| outlook.curve.keys);
-        /// Misses of keys that nobody was loading: an estimate by keys that are followed.
+        /// Misses of keys that no client was loading: an estimate by keys that are followed.
         Fills = "fills": Counter, Count, |f| ahead(f, |outlook| outlook.fills);
         /// Misses of keys that another client had missed less than 2 s before, and had not stored yet: an estimate as well.
         HerdMisses = "herd_misses": Counter, Count, |f| ahead(f, |outlook| outlook.herd_misses);
@@ -278,7 +278,7 @@ figures! {
         Items = "items": Gauge, Count, |c| c.items;
         /// Bytes that were asked for by what is in the chunks.
         RequestedBytes = "requested_bytes": Gauge, Bytes, |c| c.requested_bytes;
-        /// Bytes of chunks in use that nobody asked for: what is rounded up.
+        /// Bytes of chunks in use beyond what was asked for: what is rounded up.
         WasteBytes = "waste_bytes": Gauge, Bytes,
             |c| (c.used_chunks * u64::from(c.chunk_bytes)).saturating_sub(c.requested_bytes);
         /// Seconds since eviction last looked where it is to look next.

@@ -188,7 +188,10 @@ impl Call<'_, '_, '_> {
             )));
         }
         if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
-            return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
+            return Err(Fail::with(format!(
+                "ERR '{}' is not allowed: keys may not be flushed (-F)",
+                row.name
+            )));
         }
         Ok(())
     }
