@@ -38,7 +38,7 @@ pub struct Room {
     work: Work,
     tap: Tap,
     prefixes: WorkerPrefixes,
-    again: Cell<Again>,
+    retry: Cell<Retry>,
     /// What the turn's time has beyond its milliseconds, in microseconds.
     micros: Cell<u64>,
     /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
@@ -47,18 +47,18 @@ pub struct Room {
     kept: Cell<Option<Box<dyn Any + Send>>>,
 }
 
-/// What becomes of a request that found no memory, where some may come.
+/// Whether the request at work is retried if it finds no memory, where some may come, and what of it is retried then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Again {
-    /// It is asked again later.
+enum Retry {
+    /// It may be retried.
     #[default]
-    May,
-    /// It is refused.
-    MayNot,
-    /// One is asked again.
-    Is,
-    /// One goes on in the next turn.
-    Later,
+    Allowed,
+    /// It is refused instead.
+    Forbidden,
+    /// It is to be retried from its beginning.
+    Requested,
+    /// It goes on in the next turn.
+    Continued,
 }
 
 impl Room {
@@ -119,44 +119,44 @@ impl std::fmt::Debug for Room {
 }
 
 impl Room {
-    /// A request is to be asked again, which was not known before.
+    /// True, once, for a request that is to be retried.
     pub(crate) fn take_again(&self) -> bool {
-        let is = self.again.get() == Again::Is;
+        let is = self.retry.get() == Retry::Requested;
         if is {
-            self.again.set(Again::May);
+            self.retry.set(Retry::Allowed);
         }
         is
     }
 
-    /// A request is to be asked again, or goes on in the next turn: what comes behind it waits.
+    /// Whether a request is to be retried, or goes on in the next turn: requests behind it wait.
     #[inline]
     pub(crate) fn is_again(&self) -> bool {
-        self.again.get() >= Again::Is
+        self.retry.get() >= Retry::Requested
     }
 
-    /// A request goes on in the next turn.
+    /// Whether a request goes on in the next turn.
     pub(crate) fn is_later(&self) -> bool {
-        self.again.get() == Again::Later
+        self.retry.get() == Retry::Continued
     }
 
-    /// Runs `f`, in which no request is asked again.
+    /// Runs `f`, in which no request is retried: one that finds no memory is refused.
     pub(crate) fn for_the_last_time<R>(&self, f: impl FnOnce() -> R) -> R {
-        let before = self.again.replace(Again::MayNot);
+        let before = self.retry.replace(Retry::Forbidden);
         let done = f();
-        if self.again.get() == Again::MayNot {
-            self.again.set(before);
+        if self.retry.get() == Retry::Forbidden {
+            self.retry.set(before);
         }
         done
     }
 
-    /// A request may go on in the next turn.
+    /// Whether a request may go on in the next turn: none is to be retried.
     pub(crate) fn may_go_on_later(&self) -> bool {
-        self.again.get() < Again::Is
+        self.retry.get() < Retry::Requested
     }
 
     /// The request at work goes on in the next turn.
     pub(crate) fn go_on_later(&self, rest: Box<dyn Any + Send>) {
-        self.again.set(Again::Later);
+        self.retry.set(Retry::Continued);
         self.later.set(Some(rest));
     }
 
@@ -165,20 +165,20 @@ impl Room {
         if !self.is_later() {
             return None;
         }
-        self.again.set(Again::May);
+        self.retry.set(Retry::Allowed);
         self.later.take()?.downcast().ok()
     }
 }
 
 impl Context<'_, '_> {
-    /// A request found no memory: true if it is to be asked again later, as if it had not been looked at yet. The turn
+    /// A request found no memory: true if it is to be retried later, as if it had not been looked at yet. The turn
     /// of the connection that has `out` ends, and nothing is replied to it.
     #[cold]
     pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
-        if !self.guard.memory_comes() || self.room.again.get() != Again::May {
+        if !self.guard.memory_comes() || self.room.retry.get() != Retry::Allowed {
             return false;
         }
-        self.room.again.set(Again::Is);
+        self.room.retry.set(Retry::Requested);
         out.end_turn();
         true
     }
