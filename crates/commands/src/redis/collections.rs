@@ -27,6 +27,7 @@ mod storing;
 pub(crate) mod stream;
 mod taking;
 pub(crate) mod words;
+mod writing;
 
 pub(crate) use pick::PICKS_DIRECT;
 pub(crate) use scan::SCAN_NS;

@@ -1,12 +1,12 @@
-//! Commands that name many elements of one collection: some of their words at a time, between which others are served.
+//! Commands that name many elements of one collection: some of their words at a time, between which others are served. How
+//! many these are, and those that only look. Those that write are in `writing.rs`.
 //!
 //! ```text
-//! SADD s m1 … m512 m513 …     one moment │ one moment │ …   ─▶ how many count, of all
 //! HMGET h f1 … f1024 f1025 …  one moment, the first piece of the reply │ one moment, the next piece │ …
 //! ```
 //!
-//! A command of no more elements is one moment, and in EXEC all are. What a moment has done stays done when a later one
-//! is refused. What would refuse any of the words is found before the first is written: some of them at a time are looked at.
+//! A command of no more elements is one moment, and in EXEC all are. What would refuse any of the words of a write is found
+//! before the first is written: some of them at a time are looked at.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
 use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type};
@@ -26,7 +26,6 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
 
 /// Elements that are written in one moment, at most.
 pub(crate) const WRITES_AT_ONCE: usize = 512;
@@ -104,7 +103,7 @@ impl Write {
     }
 
     /// Words of an element.
-    fn words(self) -> usize {
+    pub(super) fn words(self) -> usize {
         match self {
             Write::Add | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
             Write::Set | Write::Score(..) => 2,
@@ -113,7 +112,12 @@ impl Write {
     }
 
     /// Does it as one moment; how many elements count.
-    fn run(self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>) -> Result<usize, Fail> {
+    pub(super) fn run(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        words: Args<'_>,
+    ) -> Result<usize, Fail> {
         let guard = &mut call.cx.guard;
         Ok(match self {
             Write::Add => guard.set_add(key, words)?,
@@ -134,7 +138,7 @@ impl Write {
     }
 
     /// What is replied behind some, of which `more` count.
-    fn counted(self, count: usize, more: usize) -> usize {
+    pub(super) fn counted(self, count: usize, more: usize) -> usize {
         match self {
             // As many as there are then.
             Write::Push { .. } => more,
@@ -148,7 +152,7 @@ impl Write {
     }
 
     /// Elements of one moment, at most, and what each takes.
-    fn moment(self) -> (usize, u64) {
+    pub(super) fn moment(self) -> (usize, u64) {
         match self {
             Write::Push { at_once, .. } => (at_once, PUSH_NS),
             Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => {
@@ -168,7 +172,7 @@ impl Write {
     }
 
     /// Bytes that these words count beside their own.
-    fn compared_bytes(self, words: Args<'_>) -> usize {
+    pub(super) fn compared_bytes(self, words: Args<'_>) -> usize {
         if self.times() == 1 || words.encoded().len() <= ELEMENT_BYTES {
             return 0;
         }
@@ -202,7 +206,7 @@ impl Write {
     ///
     /// # Errors
     /// It is none.
-    fn parse(self, words: Args<'_>) -> Done {
+    pub(super) fn parse(self, words: Args<'_>) -> Done {
         match self {
             Write::Score(..) => {
                 Pairs(words).try_for_each(|(word, _)| parse_double(word).map(drop).ok_or(Fail::NOT_A_FLOAT))
@@ -315,50 +319,6 @@ pub(super) fn first<'a>(words: &mut Args<'a>, count: usize) -> Args<'a> {
 }
 
 impl Call<'_, '_, '_> {
-    /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
-    ///
-    /// # Errors
-    /// Why not all of them were written: none, or, of more than are one moment, those of some moments were.
-    pub fn write_words(
-        &mut self,
-        name: &'static str,
-        key: &Key<'_>,
-        mut words: Args<'_>,
-        write: Write,
-        says_ok: bool,
-    ) -> Done {
-        let elements = words.len() / write.words();
-        let each_ns = write.moment().1;
-        let most = self.at_once(write, key, words);
-        if elements <= most || self.cx.guard.in_transaction() {
-            write.parse(words)?;
-            let count = write.run(self, key, words)?;
-            self.spend_on(elements, each_ns);
-            self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
-            return if says_ok { self.ok() } else { self.length(count) };
-        }
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
-        // Before anything is done to the first of them.
-        if self.look_ahead(write, words)? {
-            let kept = Kept::new(self, words)?;
-            let name = Name::kept(self, key.bytes())?;
-            let looking = Some(Looking::at(&kept));
-            self.go_on_with(Writing { row, name, write, says_ok, count: 0, looking, kept });
-            return Ok(());
-        }
-        let all_bytes = words.encoded().len();
-        let some = first(&mut words, self.moment_of(write, most) * write.words());
-        let some_bytes = all_bytes - words.encoded().len() + write.compared_bytes(some);
-        let kept = Kept::new(self, words)?;
-        let name = Name::kept(self, key.bytes())?;
-        let key = name.key(self);
-        let count = write.run(self, &key, some)?;
-        self.spend_on(some.len() / write.words(), each_ns);
-        self.spend_on_bytes(some_bytes);
-        self.go_on_with(Writing { row, name, write, says_ok, count, looking: None, kept });
-        Ok(())
-    }
-
     /// Looks at all words before the first of them is written, if they are few or need no look; true if they are looked at in
     /// steps.
     ///
@@ -381,7 +341,7 @@ impl Call<'_, '_, '_> {
     }
 
     /// How many elements are written in one moment, at most, from the first of these words on.
-    fn at_once(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> usize {
+    pub(super) fn at_once(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> usize {
         match write {
             Write::Set => self.sets_at_once(key, words),
             Write::Drop => self.drops_at_once(key, words, words.len()),
@@ -461,70 +421,9 @@ impl Call<'_, '_, '_> {
     }
 
     /// How many elements what is left of the slice is for, where no more than `most` are written in one moment.
-    fn moment_of(&self, write: Write, most: usize) -> usize {
+    pub(super) fn moment_of(&self, write: Write, most: usize) -> usize {
         let each_ns = write.moment().1;
         ((self.step_ns() / each_ns) as usize).clamp(FEW_ELEMENTS.min(most), most)
-    }
-}
-
-/// A command that has looked at some of its elements, or written some.
-#[derive(Debug)]
-struct Writing {
-    row: &'static Command,
-    name: Name,
-    write: Write,
-    says_ok: bool,
-    count: usize,
-    /// Nothing is written yet.
-    looking: Option<Looking>,
-    kept: Kept,
-}
-
-impl Job for Writing {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Writing { row, name, write, count, looking, kept, .. } = self;
-        if let Some(ahead) = looking {
-            if ahead.step(call, *write, kept)? {
-                *looking = None;
-            }
-            return Ok(Step::More);
-        }
-        let key = name.key(call);
-        // No more are looked at than there is time for.
-        let timely = call.moment_of(*write, write.moment().0);
-        let some = first(&mut kept.words(), timely * write.words());
-        let words = timely.min(call.at_once(*write, &key, some)) * write.words();
-        let place = kept.place();
-        let done = kept.take(|rest| {
-            let all_bytes = rest.encoded().len();
-            let some = first(rest, words);
-            call.spend((some.len() / write.words()) as u64 * write.moment().1);
-            call.spend_on_bytes(all_bytes - rest.encoded().len() + write.compared_bytes(some));
-            call.tell_around_key(row, key.bytes(), |call| {
-                *count = write.counted(*count, write.run(call, &key, some)?);
-                Ok(())
-            })
-        });
-        // Nothing was written then, and it is written when there is memory.
-        done.inspect_err(|_| self.kept.go_back(place))?;
-        if self.kept.left() > 0 {
-            return Ok(Step::More);
-        }
-        if self.says_ok {
-            call.ok()?
-        } else {
-            call.length(self.count)?
-        }
-        Ok(Step::Done)
-    }
-
-    /// A step is one moment.
-    fn asks_again(&self) -> bool {
-        true
-    }
-
-    fn kept(&mut self) -> Option<&mut Kept> {
-        Some(&mut self.kept)
     }
 }
 
