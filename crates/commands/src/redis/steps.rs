@@ -5,4 +5,5 @@ pub(crate) mod held;
 pub(crate) mod job;
 pub(crate) mod kept;
 pub(crate) mod moments;
+pub(crate) mod patience;
 pub(crate) mod pieces;

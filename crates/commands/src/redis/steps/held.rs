@@ -16,6 +16,7 @@ use larder_store::Store;
 
 use super::again::{Again, HELD_TRIES_MAX, TRIES_MAX};
 use super::job::{Job, STEP_NS_MIN, Step};
+use crate::core::access::Snapshot;
 use crate::core::hold::{Hold, Keys, LOOK_MS};
 use crate::core::work::Lane;
 use crate::redis::call::{Call, Flow};
@@ -83,6 +84,24 @@ impl Taking {
                 if mark == mark_of(call) { Taken::Held(hold) } else { Taken::Swapped }
             }
         }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Whether the client's user still has the rules of `user`, by which a command began that holds keys and has written
+    /// nothing; or others that allow as much: `user` is set to these. If not, the connection is closed behind the command's
+    /// reply, as with any command in steps.
+    pub(crate) fn rules_hold(&self, user: &mut Snapshot) -> bool {
+        let standing = &self.client.standing;
+        if standing.is_free() || standing.is_as(user) {
+            return true;
+        }
+        if standing.may_as(user, self.cx.room.work()) {
+            *user = standing.snapshot();
+            return true;
+        }
+        self.client.facts.turn_out(&self.cx.shared.access.log);
+        false
     }
 }
 

@@ -16,8 +16,6 @@ use larder_store::Millis;
 use crate::core::access::Snapshot;
 use crate::core::events::{Change, Seen, seen};
 use crate::core::hold::{Hold, Keys};
-use crate::core::input::Asked;
-use crate::core::progress::Next;
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
@@ -26,6 +24,7 @@ use crate::redis::steps::held::{NOTE_NS, Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
+use crate::redis::steps::patience::Patience;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::set::{pairs_counted, put_pair};
 use crate::redis::table::{self, Command};
@@ -38,8 +37,6 @@ const BYTES_AT_ONCE: usize = 8 << 20;
 pub(crate) const PAIR_NS: u64 = 2_000;
 /// What it takes to tell keyspace events of one, which is spent where they are told.
 const EVENTS_NS: u64 = 2_000;
-/// A command waits for memory for so long in all, while its keys are held: as long as an EXEC in steps may work.
-const WAITS_MS_MAX: Millis = 2_000;
 
 /// Whether a command of so many pairs, and with these arguments, is done in steps, outside of a transaction.
 pub(super) fn in_steps(pairs: usize, args: Args<'_>) -> bool {
@@ -179,10 +176,8 @@ struct Pairs {
     user: Snapshot,
     /// Some of them are written.
     begun: bool,
-    /// How often the next of them was asked again, for which there was no memory.
-    asked: Asked,
-    /// How long the command has waited for memory, for all of them.
-    waited_ms: Millis,
+    /// How long it has waited for memory, for all of them.
+    patience: Patience,
     stage: Stage,
     _held: Heap,
 }
@@ -216,8 +211,8 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
         (true, None) => Stage::Writes(None),
     };
     let user = call.client.standing.snapshot();
-    let asked = Asked::default();
-    call.go_on_with(Pairs { plan, kept, user, begun: false, asked, waited_ms: 0, stage, _held: held });
+    let patience = Patience::default();
+    call.go_on_with(Pairs { plan, kept, user, begun: false, patience, stage, _held: held });
     Ok(())
 }
 
@@ -316,16 +311,7 @@ impl Pairs {
     /// # Errors
     /// It has others, or is gone: the connection is closed behind that, as with any command in steps.
     fn still_may(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        let standing = &call.client.standing;
-        if standing.is_free() || standing.is_as(&self.user) {
-            return Ok(());
-        }
-        if standing.may_as(&self.user, call.cx.room.work()) {
-            self.user = standing.snapshot();
-            return Ok(());
-        }
-        call.client.facts.turn_out(&call.cx.shared.access.log);
-        Err(OVERTAKEN)
+        if call.rules_hold(&mut self.user) { Ok(()) } else { Err(OVERTAKEN) }
     }
 
     /// Pairs that are not written.
@@ -342,20 +328,15 @@ impl Pairs {
     fn write(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> Result<Option<Millis>, Fail> {
         let (written, done) = self.write_some(call, asks);
         if done.is_ok() {
-            // The next pair has not been asked yet.
-            self.asked = Asked::default();
+            self.patience.found();
         }
         if !asks || !done.as_ref().is_err_and(Fail::is_no_memory) || !call.cx.guard.memory_comes() {
             return done.map(|()| None);
         }
-        if self.waited_ms < WAITS_MS_MAX
-            && let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written)
-        {
-            self.waited_ms += ms;
-            return Ok(Some(ms));
+        match self.patience.again_ms(call, written) {
+            Some(ms) => Ok(Some(ms)),
+            None => done.map(|()| None),
         }
-        call.cx.guard.memory_ran_out();
-        done.map(|()| None)
     }
 
     /// Writes as many, up to one that fails: how many, and why no more. What is not written is left.

@@ -1,0 +1,40 @@
+//! How a command in steps waits for memory while its keys are held. A step that found none has done nothing, and is made once
+//! more in some milliseconds if some is on its way. Its worker serves others meanwhile, but for those that wait for these
+//! keys: so the command is refused when it has waited for too long in all.
+
+use larder_store::Millis;
+
+use crate::core::input::Asked;
+use crate::core::progress::Next;
+use crate::redis::call::Call;
+
+/// A command waits for memory for so long in all, while its keys are held: as long as an EXEC in steps may work.
+const WAITS_MS_MAX: Millis = 2_000;
+
+/// How long a command has waited for memory.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// How often its next step was asked again.
+    asked: Asked,
+    waited_ms: Millis,
+}
+
+impl Patience {
+    /// A step was done: the next one has not been asked yet.
+    pub fn found(&mut self) {
+        self.asked = Asked::default();
+    }
+
+    /// A step found no memory, though some is on its way: it is made once more in so many milliseconds. `written`: of how much it
+    /// did before. None if it has waited for long enough: then it is not looked at once more, for which the worker would sleep.
+    pub fn again_ms(&mut self, call: &mut Call<'_, '_, '_>, written: usize) -> Option<Millis> {
+        if self.waited_ms < WAITS_MS_MAX
+            && let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written)
+        {
+            self.waited_ms += ms;
+            return Some(ms);
+        }
+        call.cx.guard.memory_ran_out();
+        None
+    }
+}
