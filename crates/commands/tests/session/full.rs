@@ -229,24 +229,27 @@ fn a_step_is_made_once_more_while_others_are_served() {
             let (next, more, consumed) = bench.call(&mut session, &left);
             left.drain(..consumed);
             said.extend(more);
-            if let Next::Sleep(ms) = next {
+            if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
                 bench.system += ms;
             }
-            next
+            (next, session.holds())
         };
         let (mut next, mut waits) = (Next::Yield, 0);
+        // What waits until others have heard that its key is held waits for the other worker.
+        while !go_on(&mut bench).1 {}
+        go_on(&mut bench);
         while next != Next::Receive {
             // Of 24 looks, so that those of two steps would be too many for one.
             let (batch, mut looks) = (stuck.enter(START), 0);
             while next != Next::Receive && looks < 14 {
-                next = go_on(&mut bench);
+                next = go_on(&mut bench).0;
                 looks += usize::from(matches!(next, Next::Sleep(_)));
                 assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
             }
             drop(batch);
             waits += usize::from(looks == 14);
             while matches!(next, Next::Sleep(_)) {
-                next = go_on(&mut bench);
+                next = go_on(&mut bench).0;
             }
         }
         assert_eq!(String::from_utf8_lossy(&said), format!(":{MEMBERS}\r\n"), "behind {waits} waits");
@@ -256,6 +259,49 @@ fn a_step_is_made_once_more_while_others_are_served() {
         }
     }
     panic!("no command found its memory held back three times");
+}
+
+/// Of a command that is one moment a refusal in its midst leaves nothing where its key was not there before, and what was written
+/// where it was. Until then it waits for memory, and others are served.
+#[test]
+fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
+    const MEMBERS: usize = 16_000;
+    for is_new in [true, false] {
+        let (mut bench, mut stuck) = pressed();
+        if !is_new {
+            assert_eq!(bench.reply("SADD set old"), b":1\r\n");
+        }
+        let members: Vec<String> = (0..MEMBERS).map(|n| format!("{n:0>100}")).collect();
+        let words = ["SADD", "set"].into_iter().chain(members.iter().map(String::as_str));
+        let input = command(&words.collect::<Vec<_>>());
+        let (mut session, mut at) = (Session::new(), 0);
+        let (mut said, mut turns) = (Vec::new(), 0);
+        // Until something of it is written: its key is held behind two turns.
+        while turns < 4 {
+            let (_, more, consumed) = bench.call(&mut session, &input[at..]);
+            (at, turns) = (at + consumed, turns + usize::from(session.holds()));
+            said.extend(more);
+        }
+        let batch = stuck.enter(START);
+        exhaust(&mut bench, "x");
+        let mut waits = 0;
+        while session.must_end() {
+            let (next, more, _) = bench.call(&mut session, b"");
+            said.extend(more);
+            if let Next::Sleep(ms) = next {
+                (bench.system, waits) = (bench.system + ms, waits + 1);
+            }
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        }
+        drop(batch);
+        assert_eq!((String::from_utf8_lossy(&said), at), (NO_MEMORY.into(), input.len()));
+        // As often as any write is asked again, and 2 s in all.
+        assert!((24..=200).contains(&waits), "{waits} waits");
+        let there = String::from_utf8(bench.reply("SCARD set")).unwrap();
+        let there: usize = there[1..].trim_end().parse().unwrap();
+        let expected = if is_new { 0..1 } else { 2..MEMBERS };
+        assert!(expected.contains(&there), "{there}");
+    }
 }
 
 /// Sets keys of this name until there is no memory, and some is on its way.

@@ -20,7 +20,7 @@ impl Bench {
                     )
                 })
                 .collect();
-            let (reply, _) = self.bounded(&format!("GEOADD {key}{words}"));
+            let reply = self.reply(&format!("GEOADD {key}{words}"));
             assert!(reply.starts_with(b":"), "{}", String::from_utf8_lossy(&reply));
         }
     }

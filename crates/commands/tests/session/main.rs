@@ -24,6 +24,7 @@ mod long_entries;
 mod long_members;
 mod long_order;
 mod meta;
+mod moments;
 mod named;
 mod pairs;
 mod payloads;

@@ -44,6 +44,8 @@ pub fn turns(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Vec<u8>
         turns += 1;
         match next {
             Next::Yield | Next::Flush => {}
+            // Another has held keys a moment ago.
+            Next::Sleep(ms) | Next::Await(Some(ms)) => bench.system += ms,
             Next::Receive => {
                 assert_eq!(at, input.len());
                 return (replies, turns);

@@ -3,6 +3,7 @@
 //! said in `crates/store/tests/schedules`.
 
 mod exec;
+mod moments;
 mod pairs;
 mod scripts;
 mod waiting;

@@ -257,13 +257,19 @@ impl Talk {
             let there: usize = reply.trim().strip_prefix(':').and_then(|n| n.parse().ok()).unwrap_or(0);
             if there < TREE_ELEMENTS_MIN {
                 self.local.exchange(&mut client, &encode(&[b"DEL", key.as_bytes()]));
-                let names = (0..TREE_ELEMENTS).map(|n| format!("element-{n:054}").into_bytes());
-                let values =
-                    |name: Vec<u8>| if put == "HSET" { vec![name, b"1".to_vec()] } else { vec![name] };
-                let words = [put, key].into_iter().map(|word| word.as_bytes().to_vec());
-                let words: Vec<Vec<u8>> = words.chain(names.flat_map(values)).collect();
-                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                self.local.exchange(&mut client, &encode(&words));
+                let names: Vec<Vec<u8>> =
+                    (0..TREE_ELEMENTS).map(|n| format!("element-{n:054}").into_bytes()).collect();
+                // Each is one step: the clock stands still, and between two that hold keys time has to pass.
+                for some in names.chunks(1_000) {
+                    let values = |name: &Vec<u8>| match put {
+                        "HSET" => vec![name.clone(), b"1".to_vec()],
+                        _ => vec![name.clone()],
+                    };
+                    let words = [put, key].into_iter().map(|word| word.as_bytes().to_vec());
+                    let words: Vec<Vec<u8>> = words.chain(some.iter().flat_map(values)).collect();
+                    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                    self.local.exchange(&mut client, &encode(&words));
+                }
                 client.forget();
             }
         }

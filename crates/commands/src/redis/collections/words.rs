@@ -27,13 +27,13 @@ use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
 use crate::redis::strings::source::Name;
 
-/// Elements that are written in one moment, at most.
+/// Elements that are written in one step of several, at most.
 pub(crate) const WRITES_AT_ONCE: usize = 512;
 /// Members of a sorted set that are, each in two trees.
 pub(crate) const SCORES_AT_ONCE: usize = 256;
-/// Elements that are put to an end of a list in one moment, at most, …
+/// Elements that are put to an end of a list in one step of several, at most, …
 pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
-/// … and bytes of them, about, of a command that has more in all than are one moment: some 0.5 ms.
+/// … and bytes of them, about, of a command that has more in all than are one step: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// Bytes of fields that are set or told in one moment, and of members that are put in, taken out or asked for, at most, of a
@@ -55,6 +55,12 @@ pub(crate) const DUE_LEAF_NS: u64 = 100;
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
 pub(crate) const PUSH_NS: u64 = 100;
+/// Short elements that are written in one step if a command has no more: some 3 ms, …
+const SHORT_WRITES_MAX: usize = 2 << 10;
+/// … members of a sorted set, …
+const SHORT_SCORES_MAX: usize = 1 << 10;
+/// … and elements of a list: some 2 ms.
+const SHORT_PUSHES_MAX: usize = 16 << 10;
 /// Elements that are looked for in one moment, at most.
 pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
 /// Bytes of a piece of a reply behind the first, about.
@@ -151,7 +157,35 @@ impl Write {
         }
     }
 
-    /// Elements of one moment, at most, and what each takes.
+    /// The type of value that it is done to.
+    pub(super) fn kind(self) -> Type {
+        match self {
+            Write::Add => Type::Set,
+            Write::Set | Write::Drop => Type::Hash,
+            Write::Score(..) | Write::Place(..) => Type::SortedSet,
+            Write::Remove(kind) => kind,
+            Write::Push { .. } => Type::List,
+        }
+    }
+
+    /// The elements are there then: memory is wanted for them, and a key that goes takes them with it.
+    pub(super) fn puts(self) -> bool {
+        match self {
+            Write::Add | Write::Set | Write::Score(..) | Write::Place(..) | Write::Push { .. } => true,
+            Write::Remove(_) | Write::Drop => false,
+        }
+    }
+
+    /// Short elements that are written in one step if there are no more.
+    pub(super) fn short_max(self) -> usize {
+        match self {
+            Write::Push { .. } => SHORT_PUSHES_MAX,
+            Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => SHORT_SCORES_MAX,
+            Write::Add | Write::Set | Write::Remove(_) | Write::Drop => SHORT_WRITES_MAX,
+        }
+    }
+
+    /// Elements of one step of several, at most, and what each takes.
     pub(super) fn moment(self) -> (usize, u64) {
         match self {
             Write::Push { at_once, .. } => (at_once, PUSH_NS),
@@ -340,7 +374,7 @@ impl Call<'_, '_, '_> {
         Ok(false)
     }
 
-    /// How many elements are written in one moment, at most, from the first of these words on.
+    /// How many elements are written in one step of several, at most, from the first of these words on.
     pub(super) fn at_once(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> usize {
         match write {
             Write::Set => self.sets_at_once(key, words),

@@ -1,70 +1,118 @@
-//! Commands that write many elements of one collection: some of them at a time, between which others are served.
+//! Commands that write many elements of one collection: as one moment for others, of whom those that name another key are served
+//! meanwhile.
 //!
 //! ```text
-//! SADD s m1 … m512 m513 …     one moment │ one moment │ …   ─▶ how many count, of all
+//! few, or some of short ones    one step
+//! up to 65,536                  Looks ─► Wants ─► Takes ─► Writes, some in each step ─► replied
+//!                                                   └──── the key is held ────┘
+//! more                          Looks ─► Writes, some in each step: each step is one moment
 //! ```
 //!
-//! A command of no more elements is one moment, and in EXEC all are. What a moment has done stays done when a later one
-//! is refused. What would refuse any of the words is found before the first is written: some of them at a time are looked at.
+//! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
+//! on its way is waited for before the key is held, as long as any write waits, and 2 s in all while it is.
+//!
+//! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say.
+//! What has begun to hold its key is done to its end, also where its client has gone. Before the first write it ends where the
+//! rules of its client's user have changed. A key that goes amid it (it is evicted, or expires) has none of the elements: they
+//! are written from the first on. When a later step is refused for want of memory, a key that was not there before is removed,
+//! and one that was has those elements that were written.
+//!
+//! In EXEC, which holds its keys itself, all of it is one moment of that, and in scripts one step.
 
 use larder_protocol::resp::Args;
-use larder_store::Key;
+use larder_store::{Expect, Key, Millis, Type};
 
-use super::Call;
 use super::words::{Looking, Write, first};
+use super::{Call, peek_as};
+use crate::core::access::Snapshot;
+use crate::core::events::{Seen, seen};
+use crate::core::hold::{Hold, Keys};
+use crate::core::input::Asked;
+use crate::core::progress::Next;
+use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::held::{Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::steps::kept::Kept;
+use crate::redis::steps::kept::{Kept, Place};
+use crate::redis::steps::patience::Patience;
 use crate::redis::strings::source::Name;
 use crate::redis::table::{self, Command};
+
+/// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
+/// as long as its bytes take.
+const ELEMENTS_HELD_MAX: usize = 64 << 10;
+/// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
+const SHORT_BYTES_MAX: usize = 512 << 10;
+/// What is allocated first for an element, about: a leaf.
+const LEAF_BYTES: usize = 1 << 10;
+/// So often a command begins with its first element again, since its key has gone. Then it goes on with the next.
+const RESTARTS_MAX: u8 = 3;
+
+const OVERTAKEN: Fail =
+    Fail::of("NOPERM The user's ACL rules changed before any of the elements was written: none of them is");
 
 impl Call<'_, '_, '_> {
     /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
     ///
     /// # Errors
-    /// Why not all of them were written: none, or, of more than are one moment, those of some moments were.
+    /// Why not all of them were written: none, or, of more than are one step, those of some steps were.
     pub fn write_words(
         &mut self,
         name: &'static str,
         key: &Key<'_>,
-        mut words: Args<'_>,
+        words: Args<'_>,
         write: Write,
         says_ok: bool,
     ) -> Done {
         let elements = words.len() / write.words();
-        let each_ns = write.moment().1;
         let most = self.at_once(write, key, words);
-        if elements <= most || self.cx.guard.in_transaction() {
+        if elements <= most || self.cx.guard.in_transaction() || self.are_one_step(write, key, words) {
             write.parse(words)?;
             let count = write.run(self, key, words)?;
-            self.spend_on(elements, each_ns);
+            self.spend_on(elements, write.moment().1);
             self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
             return if says_ok { self.ok() } else { self.length(count) };
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
-        if self.look_ahead(write, words)? {
-            let kept = Kept::new(self, words)?;
-            let name = Name::kept(self, key.bytes())?;
-            let looking = Some(Looking::at(&kept));
-            self.go_on_with(Writing { row, name, write, says_ok, count: 0, looking, kept });
-            return Ok(());
-        }
-        let all_bytes = words.encoded().len();
-        let some = first(&mut words, self.moment_of(write, most) * write.words());
-        let some_bytes = all_bytes - words.encoded().len() + write.compared_bytes(some);
+        let looks = self.look_ahead(write, words)?;
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
-        let key = name.key(self);
-        let count = write.run(self, &key, some)?;
-        self.spend_on(some.len() / write.words(), each_ns);
-        self.spend_on_bytes(some_bytes);
-        self.go_on_with(Writing { row, name, write, says_ok, count, looking: None, kept });
+        let is_whole = elements <= ELEMENTS_HELD_MAX && !self.client.executes;
+        let whole = is_whole.then(|| Whole::of(self.client.standing.snapshot(), kept.place()));
+        let stage = match (looks, is_whole) {
+            (true, _) => Stage::Looks(Looking::at(&kept)),
+            (false, true) => Stage::Wants(Asked::default()),
+            (false, false) => Stage::Writes(None),
+        };
+        self.go_on_with(Writing { row, name, write, says_ok, count: 0, kept, whole, stage });
         Ok(())
+    }
+
+    /// All of these elements are written in one step, though they are more than are written in one of several: they are short,
+    /// and nothing long goes with them.
+    fn are_one_step(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> bool {
+        let are_few = words.len() / write.words() <= write.short_max();
+        // EXEC serves others between its steps, too, and its keys are held in any case.
+        if !are_few || words.encoded().len() > SHORT_BYTES_MAX || self.client.executes {
+            return false;
+        }
+        // The longest word of the request may be its key, and of words that were kept it is not known.
+        let (longest, mut each) = (words.longest() as usize, words);
+        let is_short = |word: &[u8]| word.len() <= ELEMENT_BYTES;
+        let are_short = (1..=ELEMENT_BYTES).contains(&longest) || each.all(is_short);
+        let drops_long = match write {
+            Write::Set | Write::Drop => {
+                let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
+                hash.is_some_and(|hash| hash.longest_apart() > 0)
+            }
+            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => false,
+        };
+        are_short && !drops_long
     }
 }
 
-/// A command that has looked at some of its elements, or written some.
+/// A command whose elements are written in several steps.
 #[derive(Debug)]
 struct Writing {
     row: &'static Command,
@@ -72,52 +120,268 @@ struct Writing {
     write: Write,
     says_ok: bool,
     count: usize,
-    /// Nothing is written yet.
-    looking: Option<Looking>,
     kept: Kept,
+    /// All of it is one moment.
+    whole: Option<Whole>,
+    stage: Stage,
 }
 
-impl Job for Writing {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Writing { row, name, write, count, looking, kept, .. } = self;
-        if let Some(ahead) = looking {
-            if ahead.step(call, *write, kept)? {
-                *looking = None;
-            }
-            return Ok(Step::More);
+#[derive(Debug)]
+enum Stage {
+    /// Looks at all words. Nothing is written yet.
+    Looks(Looking),
+    /// Looks for memory for the first of them.
+    Wants(Asked),
+    /// Its key is on its way to be held.
+    Takes(Taking),
+    /// Writes what is left; what is one moment has its key held.
+    Writes(Option<Hold>),
+    Over,
+}
+
+/// What is known of a command that is one moment.
+#[derive(Debug)]
+struct Whole {
+    /// The client's user when it began.
+    user: Snapshot,
+    /// Where its words begin.
+    from: Place,
+    patience: Patience,
+    /// Some of them are written.
+    begun: bool,
+    /// The key was there before, …
+    was_there: bool,
+    /// … and is since the last step.
+    is_there: bool,
+    /// What the key was like before, if somebody is told of events.
+    before: Option<Seen>,
+    restarts: u8,
+}
+
+impl Whole {
+    fn of(user: Snapshot, from: Place) -> Whole {
+        Whole {
+            user,
+            from,
+            patience: Patience::default(),
+            begun: false,
+            was_there: false,
+            is_there: false,
+            before: None,
+            restarts: 0,
         }
-        let key = name.key(call);
+    }
+}
+
+impl Writing {
+    /// Does a part of the stage: what comes then, and whether it comes at once.
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
+        Ok(match stage {
+            Stage::Looks(mut looking) => {
+                let next = match looking.step(call, self.write, &self.kept)? {
+                    false => Stage::Looks(looking),
+                    true if self.whole.is_some() => Stage::Wants(Asked::default()),
+                    true => Stage::Writes(None),
+                };
+                (next, Step::More)
+            }
+            Stage::Wants(mut asked) => {
+                if self.finds_none(call)? {
+                    if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
+                        return Ok((Stage::Wants(asked), Step::Sleep(ms)));
+                    }
+                    call.cx.guard.memory_did_not_come();
+                }
+                let taking = self.taking(call);
+                self.take(call, taking)?
+            }
+            Stage::Takes(taking) => self.take(call, taking)?,
+            Stage::Writes(hold) => {
+                if hold.is_none() {
+                    // A step that found no memory has done nothing, and is made once more.
+                    self.stage = Stage::Writes(None);
+                }
+                let awaits_ms = self.write(call);
+                if let Some(hold) = &hold {
+                    // The next command holds keys some time behind the last step.
+                    hold.step(call.cx.now());
+                }
+                if let Some(ms) = awaits_ms? {
+                    return Ok((Stage::Writes(hold), Step::Sleep(ms)));
+                }
+                if self.kept.left() > 0 {
+                    return Ok((Stage::Writes(hold), Step::More));
+                }
+                self.tell(call);
+                if self.says_ok {
+                    call.ok()?;
+                } else {
+                    call.length(self.count)?;
+                }
+                (Stage::Over, Step::Done)
+            }
+            Stage::Over => (Stage::Over, Step::Done),
+        })
+    }
+
+    /// There is no memory for the first element, and some is on its way: the others of the worker are served meanwhile.
+    ///
+    /// # Errors
+    /// The key has another type of value: nobody waits for it.
+    fn finds_none(&self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let key = self.name.key(call);
+        peek_as(&mut call.cx.guard, &key, self.write.kind())?;
+        Ok(self.write.puts() && !call.cx.guard.finds_memory(LEAF_BYTES))
+    }
+
+    /// Its key, as one that is to be held.
+    fn taking(&self, call: &Call<'_, '_, '_>) -> Taking {
+        let mut keys = Keys::of(1);
+        keys.note(self.name.key(call).hash());
+        Taking::of(keys, mark_of(call))
+    }
+
+    /// Goes on to have its key held.
+    ///
+    /// # Errors
+    /// Others wait for it, and the client may not write to it any more.
+    fn take(&mut self, call: &mut Call<'_, '_, '_>, taking: Taking) -> Result<(Stage, Step), Fail> {
+        if let (true, Some(whole)) = (taking.holds(), &mut self.whole)
+            && !call.rules_hold(&mut whole.user)
+        {
+            return Err(OVERTAKEN);
+        }
+        Ok(match taking.go_on(call) {
+            Taken::NotYet(taking, Step::Await(Some(ms))) => (Stage::Takes(taking), Step::Sleep(ms)),
+            Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
+            // The name means another key.
+            Taken::Swapped => (Stage::Takes(self.taking(call)), Step::More),
+            Taken::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
+        })
+    }
+
+    /// Writes some elements; or, where memory is on its way for which others of the worker should not wait, none, and says in how
+    /// many milliseconds to try again.
+    ///
+    /// # Errors
+    /// Why they were not written.
+    fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Millis>, Fail> {
+        if self.whole.is_none() {
+            return self.write_some(call).map(|()| None);
+        }
+        self.look(call)?;
+        let again = call.cx.guard.ask_again(true);
+        let done = self.write_some(call);
+        call.cx.guard.ask_again(again);
+        let key = self.name.key(call);
+        let Some(whole) = &mut self.whole else { return done.map(|()| None) };
+        let Err(fail) = done else {
+            whole.begun = true;
+            whole.is_there = call.is_there(&key);
+            whole.patience.found();
+            return Ok(None);
+        };
+        if fail.is_no_memory()
+            && call.cx.guard.memory_comes()
+            && let Some(ms) = whole.patience.again_ms(call, 0)
+        {
+            return Ok(Some(ms));
+        }
+        if whole.was_there {
+            self.tell(call);
+        } else if whole.begun {
+            // There was nothing before, and there is nothing again.
+            let _ = call.cx.guard.delete(&key, Expect::Present);
+        }
+        Err(fail)
+    }
+
+    /// Looks at the key before some elements are written to it that are a part of one moment.
+    ///
+    /// # Errors
+    /// The client may not write to it any more, and has not yet.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let Some(whole) = &mut self.whole else { return Ok(()) };
+        if !whole.begun && !call.rules_hold(&mut whole.user) {
+            return Err(OVERTAKEN);
+        }
+        let key = self.name.key(call);
+        let is_there = call.is_there(&key);
+        if !whole.begun {
+            whole.was_there = is_there;
+            let tells = call.cx.shared.events.any();
+            whole.before = tells.then(|| seen(&mut call.cx.guard, call.client.db, key.bytes()));
+        } else if whole.is_there && !is_there && self.write.puts() && whole.restarts < RESTARTS_MAX {
+            // What was written of it has gone with the key: that was before this moment.
+            whole.restarts += 1;
+            whole.was_there = false;
+            self.count = 0;
+            self.kept.go_back(whole.from);
+        }
+        Ok(())
+    }
+
+    /// Writes as many elements as what is left of the slice is for; if that is refused all of them are left.
+    fn write_some(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let Writing { row, name, write, count, kept, whole, .. } = self;
+        let (write, key) = (*write, name.key(call));
         // No more are looked at than there is time for.
-        let timely = call.moment_of(*write, write.moment().0);
+        let timely = call.moment_of(write, write.moment().0);
         let some = first(&mut kept.words(), timely * write.words());
-        let words = timely.min(call.at_once(*write, &key, some)) * write.words();
+        let words = timely.min(call.at_once(write, &key, some)) * write.words();
         let place = kept.place();
         let done = kept.take(|rest| {
             let all_bytes = rest.encoded().len();
             let some = first(rest, words);
             call.spend((some.len() / write.words()) as u64 * write.moment().1);
             call.spend_on_bytes(all_bytes - rest.encoded().len() + write.compared_bytes(some));
-            call.tell_around_key(row, key.bytes(), |call| {
+            let mut run = |call: &mut Call<'_, '_, '_>| -> Done {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
-            })
+            };
+            // One moment is told when it is over.
+            if whole.is_some() { run(call) } else { call.tell_around_key(row, key.bytes(), run) }
         });
-        // Nothing was written then, and it is written when there is memory.
-        done.inspect_err(|_| self.kept.go_back(place))?;
-        if self.kept.left() > 0 {
-            return Ok(Step::More);
-        }
-        if self.says_ok {
-            call.ok()?
-        } else {
-            call.length(self.count)?
-        }
-        Ok(Step::Done)
+        done.inspect_err(|_| kept.go_back(place))
     }
 
-    /// A step is one moment.
+    /// Tells what one moment has done to its key.
+    fn tell(&self, call: &mut Call<'_, '_, '_>) {
+        if let Some(Whole { before: Some(was), .. }) = &self.whole {
+            let key = self.name.key(call);
+            call.tell_key_since(self.row, key.bytes(), *was);
+        }
+    }
+}
+
+impl Job for Writing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        let (stage, step) = self.go_on(call, stage)?;
+        self.stage = stage;
+        Ok(step)
+    }
+
+    fn holds(&self) -> bool {
+        self.must_end()
+    }
+
+    fn must_end(&self) -> bool {
+        match &self.stage {
+            Stage::Takes(taking) => taking.holds(),
+            Stage::Writes(hold) => hold.is_some(),
+            Stage::Looks(_) | Stage::Wants(_) | Stage::Over => false,
+        }
+    }
+
+    /// Of one moment it is told when that is over.
+    fn tells_watchers(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// What holds its key waits for memory itself.
     fn asks_again(&self) -> bool {
-        true
+        self.whole.is_none()
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

@@ -15,6 +15,15 @@ const LINE_NS: u64 = 1_000;
 /// Misses that a command which looks at its keys as one tells at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
 
+/// How what a command of one key does to it is called, where its words do not say that.
+fn change_of_key(row: &Command) -> Option<Change> {
+    match row.tells {
+        None | Some(Tells::Nothing) => None,
+        Some(Tells::Each(change) | Tells::EachAnd(change, _)) => Some(change),
+        Some(Tells::By(ChangeOf(change))) => Some(change(Args::EMPTY, 0)),
+    }
+}
+
 impl Call<'_, '_, '_> {
     fn seen(&mut self, key: &[u8]) -> Seen {
         seen(&mut self.cx.guard, self.client.db, key)
@@ -63,27 +72,31 @@ impl Call<'_, '_, '_> {
         });
         let done = self.execute_telling(row, args);
         self.spend(keys.len() as u64 * 2 * LINE_NS);
+        let is_later = self.client.job.as_ref().is_some_and(|under_way| under_way.job.tells_watchers());
         for (nth, key, before) in keys {
             let after = self.looked(key);
             let (watchers, scene, peer) = (&self.cx.shared.watchers, self.cx.watched(), self.cx.peer);
             if !row.access_of(nth).writes() {
                 watchers.tell_get(scene, peer, key, &before);
+            } else if is_later {
+                // It is told behind the last write.
             } else if after.is_there() {
-                let Looked { class, value_bytes, expires_at, .. } = after;
-                let status = if done.is_ok() { "stored" } else { "not_stored" };
-                let ttl_s =
-                    if expires_at == 0 { 0 } else { expires_at.saturating_sub(scene.now).div_ceil(1000) };
-                watchers.tell_store(
-                    scene,
-                    peer,
-                    key,
-                    Stored { status, cmd: row.name, ttl_s, class, value_bytes },
-                );
+                self.tell_stored(row, key, &after, done.is_ok());
             } else if before.is_there() {
                 watchers.tell_deleted(scene, key, row.name, &before);
             }
         }
         done
+    }
+
+    /// Tells those who watch what a command has stored, or has not.
+    fn tell_stored(&self, row: &Command, key: &[u8], after: &Looked, is_stored: bool) {
+        let scene = self.cx.watched();
+        let Looked { class, value_bytes, expires_at, .. } = *after;
+        let status = if is_stored { "stored" } else { "not_stored" };
+        let ttl_s = if expires_at == 0 { 0 } else { expires_at.saturating_sub(scene.now).div_ceil(1000) };
+        let stored = Stored { status, cmd: row.name, ttl_s, class, value_bytes };
+        self.cx.shared.watchers.tell_store(scene, self.cx.peer, key, stored);
     }
 
     /// What a key has, for those who watch.
@@ -174,12 +187,25 @@ impl Call<'_, '_, '_> {
         key: &[u8],
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        let change = match row.tells {
-            None | Some(Tells::Nothing) => return run(self),
-            Some(Tells::Each(change) | Tells::EachAnd(change, _)) => change,
-            Some(Tells::By(ChangeOf(change))) => change(Args::EMPTY, 0),
-        };
-        self.tell_change_around(&change, key, run)
+        match change_of_key(row) {
+            Some(change) => self.tell_change_around(&change, key, run),
+            None => run(self),
+        }
+    }
+
+    /// Tells what a command of one key has done to it in several steps, which are one moment; `was`: what the key was like before
+    /// the first.
+    pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], was: Seen) {
+        if let (true, Some(change)) = (self.cx.shared.events.any(), change_of_key(row)) {
+            let is = self.seen(key);
+            if is.is_some() && was != is && self.cx.shared.watches_keys(self.cx.guard.store()) {
+                let after = self.looked(key);
+                self.spend(LINE_NS);
+                self.tell_stored(row, key, &after, true);
+            }
+            self.cx.tell_change(&change, self.client.db, key, was, is);
+            self.cx.go_on_telling();
+        }
     }
 
     /// The same of a moment that may change its key so.

@@ -329,8 +329,8 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
                 Step::Done => begun(call, holding),
                 // What has to be read before it goes on waits for its client.
                 Step::Full => (Stage::Replies(job), step),
-                Step::More | Step::Await(_) if is_free(&*job) => (Stage::Replies(job), step),
-                Step::More | Step::Await(_) => (Stage::Works(job, holding), step),
+                Step::More | Step::Await(_) | Step::Sleep(_) if is_free(&*job) => (Stage::Replies(job), step),
+                Step::More | Step::Await(_) | Step::Sleep(_) => (Stage::Works(job, holding), step),
                 // They are held.
                 Step::Hold => (Stage::Works(job, holding), Step::More),
             }

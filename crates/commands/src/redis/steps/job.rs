@@ -46,8 +46,11 @@ pub(crate) enum Step {
     /// Its keys ([`Job::names`]) are to be held before it goes on: it finds them changed each time. If it works in the lane
     /// it has that already.
     Hold,
-    /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said.
+    /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said. If its client
+    /// sends no more meanwhile, the connection is closed.
     Await(Option<Millis>),
+    /// There is nothing to do for so many milliseconds. A client that sends no more meanwhile is answered all the same.
+    Sleep(Millis),
 }
 
 /// The rest of a command that is done in steps.
@@ -94,6 +97,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     /// A step that found no memory has done nothing, and is made once more where some is on its way: its worker serves others
     /// meanwhile.
     fn asks_again(&self) -> bool {
+        false
+    }
+
+    /// It tells those who watch mutations what it has stored, behind its last write: nothing is stored when it begins.
+    fn tells_watchers(&self) -> bool {
         false
     }
 
@@ -352,7 +360,7 @@ impl Conversation {
         }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
         if let Some(row) = under_way.row
-            && !matches!(done, Ok(Step::More | Step::Hold | Step::Full | Step::Await(_)))
+            && !matches!(done, Ok(Step::More | Step::Hold | Step::Full | Step::Await(_) | Step::Sleep(_)))
         {
             turn.note_latency(row, under_way.took_us);
         }
@@ -390,6 +398,7 @@ impl Conversation {
             }
             Ok(Step::Full) => Next::Flush,
             Ok(Step::Await(ms)) => Next::Await(ms),
+            Ok(Step::Sleep(ms)) => Next::Sleep(ms),
         };
         self.state = State::Job(under_way);
         Some(next)

@@ -571,7 +571,9 @@ impl Executing {
             let took_us = call.cx.host.clock_us().saturating_sub(began_us);
             at_work.took_us = at_work.took_us.map(|before_us| before_us + took_us);
             match done {
-                Ok(Step::More | Step::Hold | Step::Full | Step::Await(_)) => return Some((job, at_work)),
+                Ok(Step::More | Step::Hold | Step::Full | Step::Await(_) | Step::Sleep(_)) => {
+                    return Some((job, at_work));
+                }
                 // It has done nothing.
                 Err(fail) if asks && fail.is_no_memory() && call.cx.guard.memory_comes() => {
                     step = Step::Await(Some(WAIT_MS));
