@@ -150,7 +150,11 @@ impl Shared {
 
     /// [`Shared::serve_left`] did not come to its end, and has no keys to wait for.
     pub fn is_left_more(&self) -> bool {
-        self.has_left() && !self.common.pause.holds.any()
+        let is_held = self.has_left() && self.common.pause.holds.any();
+        if is_held {
+            self.common.pause.holds.note_waiter();
+        }
+        self.has_left() && !is_held
     }
 
     /// There is something for [`Shared::serve_left`] to do.

@@ -8,8 +8,8 @@
 //!
 //! Requests look whether one of their keys is held before they begin, and wait in their connection if it is: no worker
 //! waits. Nothing looks while nothing is held, but for what looks at [`Pause`](super::pause::Pause) anyway. Of all
-//! commands one holds keys at a time; the next one waits a little, so that others have their turn between. Of those that
-//! wait to hold keys the one that has waited for longest is the next.
+//! commands one holds keys at a time; where others wait meanwhile ([`Holds::note_waiter`]) the next one waits a little, so that
+//! they have their turn between. Of those that wait to hold keys the one that has waited for longest is the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,7 +18,7 @@ use larder_store::Millis;
 
 /// Who waits for keys that are held looks this often.
 pub(crate) const LOOK_MS: Millis = 2;
-/// Between two that hold keys is so much time: everybody who waited has looked, and begun.
+/// Between two that hold keys is so much time, if somebody has waited: everybody who did has looked, and begun.
 const BETWEEN_MS: Millis = 3 * LOOK_MS;
 
 /// One that waits to hold keys and was not seen for so long lets others go before it: its client may have to read first.
@@ -76,6 +76,8 @@ impl Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     any: AtomicBool,
+    /// Somebody waits for what is held now, or to hold some.
+    waited: AtomicBool,
     now: Mutex<Now>,
 }
 
@@ -132,6 +134,11 @@ impl Holds {
         self.any.load(Relaxed)
     }
 
+    /// Somebody waits until what is held is free: others have their turn before the next command holds some.
+    pub fn note_waiter(&self) {
+        self.waited.store(true, Relaxed);
+    }
+
     /// Those that are held.
     #[cold]
     pub fn keys(&self) -> Option<Arc<Keys>> {
@@ -150,8 +157,10 @@ impl Holds {
         // The clock may have been set back.
         let since_free = at.checked_sub(now.free_at);
         if now.keys.is_some() || !is_next || since_free.is_none() && at + BETWEEN_MS >= now.free_at {
+            self.note_waiter();
             return None;
         }
+        self.waited.store(false, Relaxed);
         now.next = None;
         now.keys = Some(Arc::clone(keys));
         now.seen_at = at;
@@ -175,7 +184,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let mut now = self.0.now();
         now.keys = None;
-        now.free_at = now.seen_at + BETWEEN_MS;
+        now.free_at = now.seen_at + if self.0.waited.load(Relaxed) { BETWEEN_MS } else { 0 };
         self.0.any.store(false, Relaxed);
     }
 }
@@ -204,6 +213,25 @@ mod tests {
         assert!(holds.take(&keys, 200 + BETWEEN_MS - 1).is_none());
         assert!(holds.take(&keys, 200 + BETWEEN_MS).is_some());
         assert!(holds.take(&keys, 10).is_some(), "the clock was set back");
+    }
+
+    #[test]
+    fn where_nobody_waits_the_next_holds_its_keys_at_once() {
+        let holds = Arc::new(Holds::default());
+        let keys = Arc::new(Keys::of(1));
+        for at in [100, 100, 101] {
+            let hold = holds.take(&keys, at);
+            assert!(hold.is_some(), "{at}");
+        }
+        // One that has looked whether its key is held, and waits.
+        let hold = holds.take(&keys, 101);
+        holds.note_waiter();
+        drop(hold);
+        assert!(holds.take(&keys, 101 + BETWEEN_MS - 1).is_none());
+        let hold = holds.take(&keys, 101 + BETWEEN_MS);
+        assert!(hold.is_some(), "others have had their turn");
+        drop(hold);
+        assert!(holds.take(&keys, 101 + BETWEEN_MS).is_some());
     }
 
     /// However many ask behind it, and however often, whoever has waited for longest is the next.

@@ -357,7 +357,11 @@ impl Shared {
     fn flush_due(&self, guard: &mut Guard<'_>) {
         let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
         // It comes behind what holds keys.
-        if now < due || self.pause.holds.any() {
+        let is_held = self.pause.holds.any();
+        if now < due || is_held {
+            if is_held && now >= due {
+                self.pause.holds.note_waiter();
+            }
             // Once users were changed, each receive looks for good.
             if self.access.epoch() == 0 {
                 self.look_in_time(now);

@@ -54,6 +54,7 @@ pub(crate) fn pace(
     if let Some(keys) = keys
         && names(&|key| keys.has(cx.guard.key(key).hash()))
     {
+        pause.holds.note_waiter();
         return Pace::Wait(Next::Sleep(hold::LOOK_MS));
     }
     if left_ms > 0 && acts(pause.writes_only()) {

@@ -547,7 +547,11 @@ impl Conversation {
         let held = |db: u8, key: &[u8]| keys.has(turn.cx.guard.key_in(db, key).hash());
         let transaction = &self.client.transaction;
         if row.has(flag::RUNS_QUEUE) {
-            return transaction.names_one(self.client.db, held);
+            let names_one = transaction.names_one(self.client.db, held);
+            if names_one {
+                pause.holds.note_waiter();
+            }
+            return names_one;
         }
         if transaction.is_open() && !row.has(flag::AT_ONCE) {
             // It is queued.
@@ -564,6 +568,9 @@ impl Conversation {
             names_one = names_one || held(self.client.db, key);
             looked += 1;
         });
+        if names_one {
+            pause.holds.note_waiter();
+        }
         turn.cx.room.work().spend(looked.saturating_sub(LOOKED_KEYS_FREE) * LOOKED_KEY_NS);
         names_one
     }

@@ -633,6 +633,7 @@ struct Waiting {
 impl Job for Waiting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         if call.cx.shared.pause.holds.any() {
+            call.cx.shared.pause.holds.note_waiter();
             return Ok(Step::Await(Some(LOOK_MS)));
         }
         let until_ns = call.step_ns();

@@ -389,10 +389,11 @@ fn databases_that_are_swapped_before_its_key_is_held_are_what_they_are_then() {
     assert_eq!(said(&mut bench, "SADD k there"), ":1\r\n");
     let elements: String = (0..20_000).map(|n| format!(" {n}")).collect();
     let mut first = begun(&mut bench, &of(&format!("RPUSH l{elements}")));
+    waits(&mut bench, &mut Session::new(), &of("LLEN l"), "LLEN");
     while first.must_end() {
         turn(&mut bench, &mut first, b"");
     }
-    // The next holds its key some milliseconds later.
+    // The next holds its key some milliseconds later, since somebody has waited.
     let mut session = Session::new();
     let (mut next, ..) = bench.call(&mut session, &KINDS[0].put(0..4_000));
     while next == Next::Yield {

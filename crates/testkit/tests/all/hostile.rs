@@ -259,7 +259,7 @@ impl Talk {
                 self.local.exchange(&mut client, &encode(&[b"DEL", key.as_bytes()]));
                 let names: Vec<Vec<u8>> =
                     (0..TREE_ELEMENTS).map(|n| format!("element-{n:054}").into_bytes()).collect();
-                // Each is one step: the clock stands still, and between two that hold keys time has to pass.
+                // Each is one step.
                 for some in names.chunks(1_000) {
                     let values = |name: &Vec<u8>| match put {
                         "HSET" => vec![name.clone(), b"1".to_vec()],

@@ -191,9 +191,13 @@ impl Conversation {
         if paused_ms > 0 {
             return Some(paused_ms);
         }
-        let keys = turn.cx.shared.pause.holds.keys()?;
+        let holds = &turn.cx.shared.pause.holds;
         let key = turn.cx.guard.key_in(self.client.db, incoming.upload.key());
-        keys.has(key.hash()).then_some(LOOK_MS)
+        if !holds.keys()?.has(key.hash()) {
+            return None;
+        }
+        holds.note_waiter();
+        Some(LOOK_MS)
     }
 
     /// The client's user may still store what has come in: it might when that began, and may take any time for it.

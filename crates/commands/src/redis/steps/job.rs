@@ -309,6 +309,7 @@ impl Conversation {
             return Some(Next::Flush);
         }
         if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {
+            turn.cx.shared.pause.holds.note_waiter();
             return Some(Next::Sleep(LOOK_MS));
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };

@@ -288,6 +288,7 @@ impl Serving<'_, '_> {
     /// perhaps looked before this was left: they are to be served now.
     fn leave_held(&self, db: u8, name: &[u8]) -> bool {
         self.waiters.leave_held(db, name);
+        self.common.pause.holds.note_waiter();
         // Under the lock: who lets go behind this look sees what is left.
         self.common.pause.holds.keys().is_some()
     }
