@@ -1,5 +1,5 @@
-//! EXEC in steps over the simulated network: what becomes of it when its client has gone, or the server ends, and beside others;
-//! and what becomes of messages that are on their way then.
+//! EXEC in steps, and what writes many elements, over the simulated network: what becomes of it when its client has gone, or
+//! the server ends, and beside others; and what becomes of messages that are on their way then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -77,6 +77,18 @@ impl World {
         let delete: Vec<&str> = std::iter::once("DEL").chain((0..words).map(|_| "k")).collect();
         let all = [&["MULTI"][..], &["INCR", "n"], &delete, &["INCR", "n"], &["EXEC"]];
         peer.send(all.map(resp).concat().as_bytes());
+        while peer.untaken() > 0 {
+            self.turn();
+        }
+        peer
+    }
+
+    /// A client that has sent SADD of so many members, all of which has come.
+    fn adds(&mut self, key: &str, members: usize) -> Peer {
+        let peer = self.connect();
+        let members: Vec<String> = (0..members).map(|n| format!("m{n}")).collect();
+        let words = ["SADD", key].into_iter().chain(members.iter().map(String::as_str));
+        peer.send(resp(&words.collect::<Vec<_>>()).as_bytes());
         while peer.untaken() > 0 {
             self.turn();
         }
@@ -170,6 +182,23 @@ fn one_that_holds_keys_and_reads_nothing_goes_on_while_memory_for_replies_is_sho
     // Its replies wait for room, as others' do.
     assert!(!holds.closed());
     store.hold(-max);
+}
+
+/// They are one moment for others. A client that only sends no more while its command waits to hold its key is answered.
+#[test]
+fn elements_are_written_to_the_last_where_their_client_has_gone_or_sends_no_more() {
+    let mut world = World::new(Config::default());
+    let gone = world.adds("k", 40_000);
+    let waits = world.waits();
+    gone.reset();
+    world.turn();
+    assert_eq!(world.worker.service.unfinished.len(), 1);
+    let ends = world.adds("other", 4_000);
+    ends.end();
+    assert!(world.answer(&waits).0.starts_with("-WRONGTYPE "));
+    assert_eq!(world.answer(&ends).0, ":4000\r\n");
+    waits.send(resp(&["SCARD", "k"]).as_bytes());
+    assert_eq!(world.answer(&waits).0, ":40000\r\n");
 }
 
 /// Nothing else may happen for long at a worker that is not the first.
