@@ -109,6 +109,8 @@ pub(crate) struct Local {
     pub(crate) timed: Vec<Timed>,
     /// What is allocated is for what is left of a collection when something is taken out.
     pub(crate) takes_out: bool,
+    /// The last change of a collection found one at its key ([`Guard::found_collection`]).
+    pub(crate) found_collection: bool,
     /// Room for the nodes of a tree that is being changed.
     pub(crate) edit: Edit,
     /// Leaves of the list that is being published which get another label where they lie: their locations and labels.
@@ -188,6 +190,7 @@ impl Worker {
             due: Vec::with_capacity(DUE_MAX),
             timed: Vec::new(),
             takes_out: false,
+            found_collection: false,
             edit: Edit::default(),
             relabeled: Vec::new(),
             leaving: [0; 2],

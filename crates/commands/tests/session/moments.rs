@@ -5,6 +5,7 @@ use crate::survey::command;
 use crate::users::{NO_KEY, say, with_user};
 use crate::{Bench, bench, watch};
 use larder_commands::{Next, Session, Settings};
+use larder_store::Expect;
 use std::ops::Range;
 
 /// Elements of a command that is one moment, at most.
@@ -368,6 +369,31 @@ fn a_key_that_goes_meanwhile_has_all_elements_or_was_gone_before_them() {
     let gone: usize = reply[1..].trim_end().parse().unwrap();
     assert!((1..4_000).contains(&gone), "{gone}");
     assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
+}
+
+/// So often it begins with its first element again. Then it goes on with the next.
+#[test]
+fn a_key_that_goes_three_times_has_all_elements_and_no_more_often() {
+    for (goes, is_whole) in [(2, true), (3, true), (4, false)] {
+        let mut bench = bench();
+        let mut session = begun(&mut bench, &KINDS[0].put(0..4_000));
+        for _ in 0..goes {
+            loop {
+                assert_eq!(turn(&mut bench, &mut session, b"").1, b"");
+                // As one that gives way.
+                let mut guard = bench.worker.enter(bench.system);
+                let key = guard.key(b"k");
+                let is_gone = guard.delete(&key, Expect::Present).is_ok();
+                guard.take_beside_ns();
+                if is_gone {
+                    break;
+                }
+            }
+        }
+        assert_eq!(ended(&mut bench, &mut session).0, ":4000\r\n");
+        let there: usize = said(&mut bench, "SCARD k")[1..].trim_end().parse().unwrap();
+        assert_eq!((there == 4_000, there > 0), (is_whole, true), "{goes} times: {there}");
+    }
 }
 
 /// A flush that is due comes behind what holds its key.

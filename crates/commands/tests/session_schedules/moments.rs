@@ -3,11 +3,13 @@
 
 use crate::pairs::answer_later;
 use crate::seeds;
-use larder_store::schedule::{Schedule, pass, progress};
-use larder_testkit::local::Local;
+use larder_store::Expect;
+use larder_store::schedule::{Random, Schedule, pass, progress};
+use larder_testkit::local::{Local, LocalConnection, START};
 use larder_testkit::talk::encode;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A command with one element, with a `#` where its number comes; how many elements it has, more than are written in one step;
 /// what counts them, and what looks for two of them by their numbers.
@@ -24,6 +26,22 @@ static KINDS: [Kind; 3] = [
     Kind { put: "RPUSH k m#", elements: 16_500, count: "LLEN k", both: "LLEN k" },
 ];
 const ROUNDS: usize = 2;
+/// So often a command begins with its first element again.
+const RESTARTS: usize = 3;
+
+/// Puts so many elements, from the one of a round on, and goes on until that is answered.
+fn put(kind: &Kind, round: usize, writer: &mut Local, connection: &mut LocalConnection) {
+    let (head, each) = kind.put.split_at(kind.put.find(" k").expect("a key") + 2);
+    let numbers = round * kind.elements..(round + 1) * kind.elements;
+    let elements = numbers.map(|n| each.replace('#', &n.to_string())).collect::<String>();
+    let words: Vec<String> = format!("{head}{elements}").split(' ').map(str::to_owned).collect();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    writer.exchange(connection, &encode(&words));
+    while connection.sent().is_empty() {
+        pass();
+        writer.go_on(connection);
+    }
+}
 
 fn in_steps(seed: u64) {
     let kind = &KINDS[seed as usize % KINDS.len()];
@@ -35,16 +53,7 @@ fn in_steps(seed: u64) {
     schedule.thread("writer", move || {
         let mut connection = writer.resp_connection().by_turns();
         for round in 0..ROUNDS {
-            let (head, each) = kind.put.split_at(kind.put.find(" k").expect("a key") + 2);
-            let numbers = round * kind.elements..(round + 1) * kind.elements;
-            let elements = numbers.map(|n| each.replace('#', &n.to_string())).collect::<String>();
-            let words: Vec<String> = format!("{head}{elements}").split(' ').map(str::to_owned).collect();
-            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-            writer.exchange(&mut connection, &encode(&words));
-            while connection.sent().is_empty() {
-                pass();
-                writer.go_on(&mut connection);
-            }
+            put(kind, round, &mut writer, &mut connection);
             assert!(connection.sent().starts_with(b":"), "seed {seed}");
             connection.forget();
             // Others have their turn before the next.
@@ -87,5 +96,58 @@ fn many_elements_that_are_written_in_steps_are_of_one_moment() {
     for seed in seeds(6) {
         println!("moments: LARDER_SCHEDULE_SEED={seed}");
         in_steps(seed);
+    }
+}
+
+/// Another worker takes the key away, as it does with what it evicts, between steps and amid them: as often as the command begins
+/// anew. It has all of the elements then, or none if it was taken behind the last.
+fn beside_one_that_takes_the_key(seed: u64) {
+    let kind = &KINDS[seed as usize % KINDS.len()];
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let store = Arc::clone(local.store());
+    let mut schedule = Schedule::new(seed, 3_000_000);
+    let (at_work, times) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
+    let (mut writer, is_over, may_take) = (local, Rc::clone(&at_work), Rc::clone(&times));
+    schedule.thread("writer", move || {
+        let mut connection = writer.resp_connection().by_turns();
+        let whole = format!(":{}\r\n", kind.elements);
+        for _ in 0..ROUNDS {
+            may_take.set(RESTARTS);
+            put(kind, 0, &mut writer, &mut connection);
+            may_take.set(0);
+            assert_eq!(String::from_utf8_lossy(connection.sent()), whole, "seed {seed}");
+            connection.forget();
+            let words: Vec<&str> = kind.count.split(' ').collect();
+            let there = answer_later(&mut writer, &mut connection, &words);
+            assert!(there == whole || there == ":0\r\n", "seed {seed}: {there:?} of {whole:?}");
+            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
+            writer.shift(1000);
+            progress();
+        }
+        is_over.set(false);
+    });
+    let mut random = Random(seed);
+    schedule.thread("taker", move || {
+        let mut worker = store.worker().expect("a worker");
+        while at_work.get() {
+            if times.get() > 0 && random.below(40) == 0 {
+                let mut guard = worker.enter(START);
+                let key = guard.key(b"k");
+                if guard.delete(&key, Expect::Present).is_ok() {
+                    times.set(times.get().saturating_sub(1));
+                }
+            }
+            progress();
+            pass();
+        }
+    });
+    schedule.run();
+}
+
+#[test]
+fn elements_whose_key_is_taken_amid_it_are_all_there() {
+    for seed in seeds(12) {
+        println!("taken: LARDER_SCHEDULE_SEED={seed}");
+        beside_one_that_takes_the_key(seed);
     }
 }

@@ -520,7 +520,16 @@ impl Guard<'_> {
         edit.let_go(self.store);
         self.local.builder = builder;
         self.local.edit = edit;
+        if let Ok(changed) = &done {
+            self.local.found_collection = changed.old.is_some();
+        }
         done
+    }
+
+    /// Whether the last change of a collection that was not refused found one at its key. If it did not, it began with none: what
+    /// was there at a look before has gone since, since other workers evict, and find what has expired.
+    pub fn found_collection(&self) -> bool {
+        self.local.found_collection
     }
 
     /// As [`Guard::change_collection`], where `change` takes something out: what is left finds room in a full store, too.

@@ -429,6 +429,28 @@ fn a_change_for_which_there_is_no_memory_has_done_nothing() {
     store.check();
 }
 
+/// As the change itself finds its key: a look before it says nothing where another worker may take the key between the two.
+#[test]
+fn a_change_says_whether_it_found_a_collection() {
+    let (_, mut worker) = store(4);
+    let mut guard = worker.enter(NOW);
+    let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+    let add = |guard: &mut Guard<'_>, member: &str| {
+        guard.set_add(&key, names(&[member])).unwrap();
+        guard.found_collection()
+    };
+    assert!(!add(&mut guard, "a"));
+    assert!(add(&mut guard, "b"));
+    assert!(add(&mut guard, "b"), "nothing of it is written");
+    assert_eq!(guard.list_push(&key, End::Back, names(&["x"]), false), Err(Declined::Type));
+    assert!(guard.found_collection(), "one that is refused says nothing");
+    assert_eq!(guard.list_push(&other, End::Back, names(&["x"]), true), Ok(0));
+    assert!(!guard.found_collection());
+    assert_eq!(guard.delete(&key, Expect::Present), Ok(()));
+    assert!(!add(&mut guard, "c"));
+    assert_eq!(show(&mut guard, &key), "c");
+}
+
 #[test]
 fn watches_hear_of_each_change_and_of_nothing_else() {
     let (store, mut worker) = store(4);

@@ -176,6 +176,16 @@ impl Write {
         }
     }
 
+    /// There is a key with them then, also if there was none.
+    pub(super) fn makes(self) -> bool {
+        match self {
+            Write::Add | Write::Set => true,
+            Write::Score(rule, _) | Write::Place(rule, _) => !rule.present,
+            Write::Push { present, .. } => !present,
+            Write::Remove(_) | Write::Drop => false,
+        }
+    }
+
     /// Short elements that are written in one step if there are no more.
     pub(super) fn short_max(self) -> usize {
         match self {

@@ -151,7 +151,7 @@ struct Whole {
     begun: bool,
     /// The key was there before, …
     was_there: bool,
-    /// … and is since the last step.
+    /// … and is since the last step, as far as this command knows.
     is_there: bool,
     /// What the key was like before, if somebody is told of events.
     before: Option<Seen>,
@@ -273,14 +273,12 @@ impl Writing {
         let again = call.cx.guard.ask_again(true);
         let done = self.write_some(call);
         call.cx.guard.ask_again(again);
-        let key = self.name.key(call);
-        let Some(whole) = &mut self.whole else { return done.map(|()| None) };
         let Err(fail) = done else {
-            whole.begun = true;
-            whole.is_there = call.is_there(&key);
-            whole.patience.found();
+            self.note_written(call);
             return Ok(None);
         };
+        let key = self.name.key(call);
+        let Some(whole) = &mut self.whole else { return Err(fail) };
         if fail.is_no_memory()
             && call.cx.guard.memory_comes()
             && let Some(ms) = whole.patience.again_ms(call, 0)
@@ -308,17 +306,48 @@ impl Writing {
         let key = self.name.key(call);
         let is_there = call.is_there(&key);
         if !whole.begun {
-            whole.was_there = is_there;
+            (whole.was_there, whole.is_there) = (is_there, is_there);
             let tells = call.cx.shared.events.any();
             whole.before = tells.then(|| seen(&mut call.cx.guard, call.client.db, key.bytes()));
-        } else if whole.is_there && !is_there && self.write.puts() && whole.restarts < RESTARTS_MAX {
-            // What was written of it has gone with the key: that was before this moment.
-            whole.restarts += 1;
-            whole.was_there = false;
-            self.count = 0;
-            self.kept.go_back(whole.from);
+        } else if whole.is_there && !is_there {
+            self.lose();
         }
         Ok(())
+    }
+
+    /// Some elements of one moment were written.
+    fn note_written(&mut self, call: &mut Call<'_, '_, '_>) {
+        let Some(whole) = &mut self.whole else { return };
+        whole.patience.found();
+        let (puts, found) = (self.write.puts(), call.cx.guard.found_collection());
+        // Between the look at the key and the write, and in its midst, another worker may evict it, or find that it has expired.
+        let is_lost = whole.is_there && puts && !found;
+        if is_lost && self.lose() {
+            // It has the elements of this step alone.
+            let key = self.name.key(call);
+            let _ = call.cx.guard.delete(&key, Expect::Present);
+            return;
+        }
+        let key = self.name.key(call);
+        // Of what is put a look would not tell whether the key has gone behind it.
+        let is_there = if puts { found || self.write.makes() } else { call.is_there(&key) };
+        if let Some(whole) = &mut self.whole {
+            (whole.begun, whole.is_there) = (true, is_there);
+        }
+    }
+
+    /// The key has gone by itself, and with it what was written: that was before this moment. Whether the first element is the
+    /// next once more.
+    fn lose(&mut self) -> bool {
+        let Some(whole) = &mut self.whole else { return false };
+        (whole.was_there, whole.is_there) = (false, false);
+        if whole.begun && self.write.puts() && whole.restarts < RESTARTS_MAX {
+            whole.restarts += 1;
+            self.count = 0;
+            self.kept.go_back(whole.from);
+            return true;
+        }
+        false
     }
 
     /// Writes as many elements as what is left of the slice is for; if that is refused all of them are left.
