@@ -246,6 +246,16 @@ fn a_watched_key_is_touched_and_changes_once() {
     assert_eq!(bench.turns(&mut late, &all).0, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:4000\r\n");
 }
 
+/// The events that one has heard of who listens to those of database 0.
+fn heard(bench: &mut Bench, listens: &mut Session) -> Vec<String> {
+    let ping = of("PING");
+    let heard = [bench.turns(listens, &ping).0, bench.turns(listens, &ping).0].concat();
+    let heard = String::from_utf8(heard).unwrap();
+    // Each names its pattern first.
+    let events = heard.lines().filter_map(|line| line.strip_prefix("__keyevent@0__:"));
+    events.filter(|event| *event != "*").map(str::to_owned).collect()
+}
+
 #[test]
 fn keyspace_events_of_one_moment_are_told_once() {
     for (kind, event) in KINDS.into_iter().zip(["sadd", "hset", "zadd", "zadd", "rpush", "lpush"]) {
@@ -256,13 +266,7 @@ fn keyspace_events_of_one_moment_are_told_once() {
         let mut told = |bench: &mut Bench, input: &[u8], expected: &[&str]| {
             let mut session = written(bench, input);
             ended(bench, &mut session);
-            let ping = of("PING");
-            let heard = [bench.turns(&mut listens, &ping).0, bench.turns(&mut listens, &ping).0].concat();
-            let heard = String::from_utf8(heard).unwrap();
-            // Each names its pattern first.
-            let events = heard.lines().filter_map(|line| line.strip_prefix("__keyevent@0__:"));
-            let events: Vec<&str> = events.filter(|event| *event != "*").collect();
-            assert_eq!(events, expected, "{}", kind.head);
+            assert_eq!(heard(bench, &mut listens), expected, "{}", kind.head);
         };
         let many = kind.many();
         told(&mut bench, &kind.put(0..many), &["new", event]);
@@ -270,17 +274,49 @@ fn keyspace_events_of_one_moment_are_told_once() {
     }
 }
 
+/// What goes by itself amid it is told as that: what is put in is a new key then, and what was taken out was before that.
+#[test]
+fn a_key_that_goes_meanwhile_is_told_as_one_that_goes_by_itself() {
+    let names: String = (0..4_000).map(|n| format!(" m{n}")).collect();
+    let takes = of(&format!("SREM k{names}"));
+    let cases: [(Vec<u8>, &[&str]); 2] =
+        [(KINDS[0].put(0..4_000), &["expired", "new", "sadd"]), (takes, &["expired", "srem"])];
+    for (input, expected) in cases {
+        let mut bench = bench();
+        bench.turns(&mut Session::new(), &KINDS[0].put(0..5_000));
+        assert_eq!(said(&mut bench, "PEXPIRE k 1000"), ":1\r\n");
+        bench.reply("CONFIG SET notify-keyspace-events EAn");
+        let mut listens = Session::new();
+        bench.turns(&mut listens, &of("PSUBSCRIBE __keyevent@0__:*"));
+        bench.system += 100;
+        let mut session = written(&mut bench, &input);
+        bench.system += 2_000;
+        ended(&mut bench, &mut session);
+        let mut events = heard(&mut bench, &mut listens);
+        events.sort_unstable();
+        assert_eq!(events, expected);
+    }
+}
+
 #[test]
 fn a_watcher_of_mutations_is_told_of_one_moment_behind_it() {
     let mut bench = bench();
-    let mut watcher = watch::watcher(&mut bench, "mutations");
-    for from in [0, 4_000] {
-        let mut session = written(&mut bench, &KINDS[0].put(from..from + 4_000));
+    let mut watcher = watch::watcher(&mut bench, "mutations deletions");
+    let stored = "type=item_store key=k status=stored cmd=sadd ttl=0 ";
+    // The last changes nothing, which is told as of few.
+    let names: String = (0..8_000).map(|n| format!(" m{n}")).collect();
+    for (input, reply, line) in [
+        (KINDS[0].put(0..4_000), ":4000\r\n", stored),
+        (KINDS[0].put(4_000..8_000), ":4000\r\n", stored),
+        (KINDS[0].put(0..4_000), ":0\r\n", stored),
+        (of(&format!("SREM k{names}")), ":8000\r\n", "type=deleted key=k cmd=srem "),
+    ] {
+        let mut session = written(&mut bench, &input);
         assert!(watch::told(&mut bench, &mut watcher).is_empty());
-        assert_eq!(ended(&mut bench, &mut session).0, ":4000\r\n");
+        assert_eq!(ended(&mut bench, &mut session).0, reply);
         let lines = watch::told(&mut bench, &mut watcher);
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].starts_with("type=item_store key=k status=stored cmd=sadd ttl=0 "), "{lines:?}");
+        assert!(lines[0].starts_with(line), "{lines:?}");
     }
 }
 

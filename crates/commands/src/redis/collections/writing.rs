@@ -25,12 +25,12 @@ use larder_store::{Expect, Key, Millis, Type};
 use super::words::{Looking, Write, first};
 use super::{Call, peek_as};
 use crate::core::access::Snapshot;
-use crate::core::events::{Seen, seen};
 use crate::core::hold::{Hold, Keys};
 use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::session::events::Before;
 use crate::redis::steps::held::{Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
@@ -154,7 +154,7 @@ struct Whole {
     /// … and is since the last step, as far as this command knows.
     is_there: bool,
     /// What the key was like before, if somebody is told of events.
-    before: Option<Seen>,
+    before: Option<Before>,
     restarts: u8,
 }
 
@@ -212,7 +212,7 @@ impl Writing {
                 if self.kept.left() > 0 {
                     return Ok((Stage::Writes(hold), Step::More));
                 }
-                self.tell(call);
+                self.tell(call, true);
                 if self.says_ok {
                     call.ok()?;
                 } else {
@@ -286,7 +286,7 @@ impl Writing {
             return Ok(Some(ms));
         }
         if whole.was_there {
-            self.tell(call);
+            self.tell(call, false);
         } else if whole.begun {
             // There was nothing before, and there is nothing again.
             let _ = call.cx.guard.delete(&key, Expect::Present);
@@ -307,10 +307,9 @@ impl Writing {
         let is_there = call.is_there(&key);
         if !whole.begun {
             (whole.was_there, whole.is_there) = (is_there, is_there);
-            let tells = call.cx.shared.events.any();
-            whole.before = tells.then(|| seen(&mut call.cx.guard, call.client.db, key.bytes()));
+            whole.before = call.look_before(key.bytes());
         } else if whole.is_there && !is_there {
-            self.lose();
+            self.lose(call);
         }
         Ok(())
     }
@@ -322,7 +321,7 @@ impl Writing {
         let (puts, found) = (self.write.puts(), call.cx.guard.found_collection());
         // Between the look at the key and the write, and in its midst, another worker may evict it, or find that it has expired.
         let is_lost = whole.is_there && puts && !found;
-        if is_lost && self.lose() {
+        if is_lost && self.lose(call) {
             // It has the elements of this step alone.
             let key = self.name.key(call);
             let _ = call.cx.guard.delete(&key, Expect::Present);
@@ -338,14 +337,21 @@ impl Writing {
 
     /// The key has gone by itself, and with it what was written: that was before this moment. Whether the first element is the
     /// next once more.
-    fn lose(&mut self) -> bool {
+    fn lose(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
         let Some(whole) = &mut self.whole else { return false };
         (whole.was_there, whole.is_there) = (false, false);
+        let tells = whole.before.is_some();
+        whole.before = tells.then(Before::absent);
         if whole.begun && self.write.puts() && whole.restarts < RESTARTS_MAX {
             whole.restarts += 1;
             self.count = 0;
             self.kept.go_back(whole.from);
             return true;
+        }
+        if tells && !self.write.puts() && self.count > 0 {
+            // What was taken out was taken out before it went.
+            let key = self.name.key(call);
+            call.tell_key_changed(self.row, key.bytes());
         }
         false
     }
@@ -374,11 +380,11 @@ impl Writing {
         done.inspect_err(|_| kept.go_back(place))
     }
 
-    /// Tells what one moment has done to its key.
-    fn tell(&self, call: &mut Call<'_, '_, '_>) {
-        if let Some(Whole { before: Some(was), .. }) = &self.whole {
+    /// Tells what one moment has done to its key: all of it, or a part.
+    fn tell(&self, call: &mut Call<'_, '_, '_>, is_done: bool) {
+        if let Some(Whole { before: Some(before), .. }) = &self.whole {
             let key = self.name.key(call);
-            call.tell_key_since(self.row, key.bytes(), *was);
+            call.tell_key_since(self.row, key.bytes(), before, is_done);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Keyspace events of RESP commands: their keys are looked at before and after them.
 
 use larder_protocol::resp::Args;
+use larder_store::Lookup;
 
 use crate::core::events::{Change, Seen, seen};
 use crate::core::watchers::{Looked, Stored};
@@ -14,6 +15,20 @@ const KEYS_WATCHED: usize = 1024;
 const LINE_NS: u64 = 1_000;
 /// Misses that a command which looks at its keys as one tells at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
+
+/// What a key was like before the first of several steps of a command that are one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    seen: Seen,
+    looked: Looked,
+}
+
+impl Before {
+    /// It was not there.
+    pub fn absent() -> Before {
+        Before { seen: None, looked: Looked::at(&Lookup::Miss) }
+    }
+}
 
 /// How what a command of one key does to it is called, where its words do not say that.
 fn change_of_key(row: &Command) -> Option<Change> {
@@ -193,18 +208,35 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Tells what a command of one key has done to it in several steps, which are one moment; `was`: what the key was like before
-    /// the first.
-    pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], was: Seen) {
-        if let (true, Some(change)) = (self.cx.shared.events.any(), change_of_key(row)) {
-            let is = self.seen(key);
-            if is.is_some() && was != is && self.cx.shared.watches_keys(self.cx.guard.store()) {
+    /// What a key is like before the first step of such a command; none if nobody is told of events.
+    pub fn look_before(&mut self, key: &[u8]) -> Option<Before> {
+        let tells = self.cx.shared.events.any();
+        tells.then(|| Before { seen: self.seen(key), looked: self.looked(key) })
+    }
+
+    /// Tells what a command of one key has done to it in several steps, which are one moment: all that it was to do, or, where it
+    /// was refused in its midst, a part.
+    pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], before: &Before, is_done: bool) {
+        let (true, Some(change)) = (self.cx.shared.events.any(), change_of_key(row)) else { return };
+        let (was, is) = (before.seen, self.seen(key));
+        if self.cx.shared.watches_keys(self.cx.guard.store()) {
+            self.spend(LINE_NS);
+            if is.is_some() {
                 let after = self.looked(key);
-                self.spend(LINE_NS);
-                self.tell_stored(row, key, &after, true);
+                self.tell_stored(row, key, &after, is_done || was != is);
+            } else if was.is_some() {
+                let scene = self.cx.watched();
+                self.cx.shared.watchers.tell_deleted(scene, key, row.name, &before.looked);
             }
-            self.cx.tell_change(&change, self.client.db, key, was, is);
-            self.cx.go_on_telling();
+        }
+        self.cx.tell_change(&change, self.client.db, key, was, is);
+        self.cx.go_on_telling();
+    }
+
+    /// Tells that a command of one key has changed it, which has gone by itself since: that is told as such.
+    pub fn tell_key_changed(&mut self, row: &'static Command, key: &[u8]) {
+        if let Some(change) = change_of_key(row) {
+            self.cx.tell(change.class, change.name, self.client.db, key);
         }
     }
 
