@@ -85,6 +85,14 @@ fn some_elements_are_written_in_one_step_and_more_in_turns() {
     let members: String = (0..1_000).map(|n| format!(" {n:0>600}")).collect();
     let mut session = begun(&mut bench, &of(&format!("SADD k{members}")));
     assert_eq!(ended(&mut bench, &mut session).0, ":1000\r\n");
+    // Short ones in one step up to 512 KiB, with what RESP has around them: these have 524 bytes each, and the last has the rest.
+    for (last_bytes, is_one_step) in [(803, true), (804, true), (805, false)] {
+        let members: String = (0..999).map(|n| format!(" {n:0>516}")).collect();
+        let sent = of(&format!("SADD k{members} {}", "x".repeat(last_bytes)));
+        let mut bench = crate::bench();
+        let reply = bench.call(&mut Session::new(), &sent).1;
+        assert_eq!(reply, if is_one_step { &b":1000\r\n"[..] } else { b"" }, "{last_bytes}");
+    }
     // And in one step where their key is long, which nothing says of them.
     let many: String = (0..1_000).map(|n| format!(" m{n}")).collect();
     let sent = of(&format!("SADD {}{many}", "k".repeat(20_000)));
