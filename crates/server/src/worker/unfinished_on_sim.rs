@@ -83,16 +83,21 @@ impl World {
         peer
     }
 
-    /// A client that has sent SADD of so many members, all of which has come.
-    fn adds(&mut self, key: &str, members: usize) -> Peer {
+    /// A client that has sent a command, all of which has come.
+    fn sends(&mut self, words: &[&str]) -> Peer {
         let peer = self.connect();
-        let members: Vec<String> = (0..members).map(|n| format!("m{n}")).collect();
-        let words = ["SADD", key].into_iter().chain(members.iter().map(String::as_str));
-        peer.send(resp(&words.collect::<Vec<_>>()).as_bytes());
+        peer.send(resp(words).as_bytes());
         while peer.untaken() > 0 {
             self.turn();
         }
         peer
+    }
+
+    /// One that has sent SADD of so many members.
+    fn adds(&mut self, key: &str, members: usize) -> Peer {
+        let members: Vec<String> = (0..members).map(|n| format!("m{n}")).collect();
+        let words: Vec<&str> = ["SADD", key].into_iter().chain(members.iter().map(String::as_str)).collect();
+        self.sends(&words)
     }
 
     /// A client that waits for the key, when it is held.
@@ -184,7 +189,7 @@ fn one_that_holds_keys_and_reads_nothing_goes_on_while_memory_for_replies_is_sho
     store.hold(-max);
 }
 
-/// They are one moment for others. A client that only sends no more while its command waits to hold its key is answered.
+/// They are one moment for others. Clients that only send no more while their commands wait to hold keys are answered.
 #[test]
 fn elements_are_written_to_the_last_where_their_client_has_gone_or_sends_no_more() {
     let mut world = World::new(Config::default());
@@ -195,8 +200,13 @@ fn elements_are_written_to_the_last_where_their_client_has_gone_or_sends_no_more
     assert_eq!(world.worker.service.unfinished.len(), 1);
     let ends = world.adds("other", 4_000);
     ends.end();
+    let names: Vec<String> = (0..3_000).map(|n| format!("p{n}")).collect();
+    let pairs = names.iter().flat_map(|name| [&name[..], "v"]);
+    let pairs = world.sends(&["MSET"].into_iter().chain(pairs).collect::<Vec<_>>());
+    pairs.end();
     assert!(world.answer(&waits).0.starts_with("-WRONGTYPE "));
     assert_eq!(world.answer(&ends).0, ":4000\r\n");
+    assert_eq!(world.answer(&pairs).0, "+OK\r\n");
     waits.send(resp(&["SCARD", "k"]).as_bytes());
     assert_eq!(world.answer(&waits).0, ":40000\r\n");
 }

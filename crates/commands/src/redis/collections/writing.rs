@@ -252,7 +252,6 @@ impl Writing {
             return Err(OVERTAKEN);
         }
         Ok(match taking.go_on(call) {
-            Taken::NotYet(taking, Step::Await(Some(ms))) => (Stage::Takes(taking), Step::Sleep(ms)),
             Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
             // The name means another key.
             Taken::Swapped => (Stage::Takes(self.taking(call)), Step::More),

@@ -62,14 +62,15 @@ impl Taking {
         matches!(self, Taking::Waits(..))
     }
 
-    /// Does a part of it.
+    /// Does a part of it. A client that sends no more while it waits for others is answered all the same: it may have sent all
+    /// that it has to say.
     pub fn go_on(self, call: &mut Call<'_, '_, '_>) -> Taken {
         match self {
             Taking::Announces(_, mark) if mark != mark_of(call) => Taken::Swapped,
             Taking::Announces(keys, mark) => {
                 let (now, shared) = (call.cx.now(), call.cx.shared);
                 let Some(hold) = shared.pause.holds.take(&keys, now) else {
-                    return Taken::NotYet(Taking::Announces(keys, mark), Step::Await(Some(LOOK_MS)));
+                    return Taken::NotYet(Taking::Announces(keys, mark), Step::Sleep(LOOK_MS));
                 };
                 shared.pause.look();
                 shared.look_in_time(now);
