@@ -137,6 +137,38 @@ fn more_elements_than_others_wait_for_are_some_moments() {
     assert!(halves > 100, "{halves} times a part of them was seen");
 }
 
+/// What writes more than others wait for waits for its own key, where another command holds that, and for no other.
+#[test]
+fn more_elements_than_others_wait_for_go_on_beside_another_key_that_is_held() {
+    const MANY: usize = HELD_MAX + 4_000;
+    let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 256 << 20);
+    let add = KINDS[0];
+    let mut holds = written(&mut bench, &add.put(0..4_000));
+    let members: String = (0..MANY).map(|n| format!(" m{n}")).collect();
+    let mut other = Session::new();
+    let (mut next, mut reply, _) = bench.call(&mut other, &of(&format!("SADD other{members}")));
+    while next != Next::Receive {
+        assert_eq!((next, reply.len()), (Next::Yield, 0));
+        (next, reply, _) = bench.call(&mut other, b"");
+    }
+    assert_eq!(String::from_utf8_lossy(&reply), format!(":{MANY}\r\n"));
+    waits(&mut bench, &mut Session::new(), &of("SCARD k"), "SCARD");
+    assert_eq!(ended(&mut bench, &mut holds).0, ":4000\r\n");
+    // Its own is held when it has written some.
+    let mut long = Session::new();
+    let (mut next, ..) = bench.call(&mut long, &add.put(0..MANY));
+    for _ in 0..20 {
+        assert_eq!(next, Next::Yield);
+        (next, ..) = bench.call(&mut long, b"");
+    }
+    let mut holds = written(&mut bench, &add.put(MANY..MANY + 4_000));
+    waits(&mut bench, &mut long, b"", "the rest of it");
+    assert_eq!(ended(&mut bench, &mut holds).0, ":4000\r\n");
+    let new = format!(":{}\r\n", MANY - 4_000);
+    assert_eq!(String::from_utf8_lossy(&bench.turns(&mut long, b"").0), new);
+    assert_eq!(said(&mut bench, "SCARD k"), format!(":{}\r\n", MANY + 4_000));
+}
+
 #[test]
 fn others_are_served_meanwhile_and_see_none_or_all_of_the_elements() {
     for kind in KINDS {

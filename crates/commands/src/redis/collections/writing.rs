@@ -418,6 +418,10 @@ impl Job for Writing {
         self.whole.is_none()
     }
 
+    fn only_key(&self) -> Option<&Name> {
+        Some(&self.name)
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

@@ -121,6 +121,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         None
     }
 
+    /// The only key that it works at, of the selected database, if it says so.
+    fn only_key(&self) -> Option<&Name> {
+        None
+    }
+
     /// The keys that it asks to have held.
     fn names(&self) -> Vec<&Name> {
         Vec::new()
@@ -279,7 +284,7 @@ impl Conversation {
 
     /// A command in steps that was begun before keys were held waits until they are free: what it does next may be to
     /// them. One that goes through its words, each of them a key, waits only if one of the next is held; one that names the
-    /// keys that it works at only if one of these is.
+    /// keys that it works at, or the only one, only if one of these is.
     #[cold]
     fn waits_beside(&mut self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let db = self.client.db;
@@ -292,6 +297,9 @@ impl Conversation {
         let is_held = |key: &[u8]| keys.has(turn.cx.guard.key_in(db, key).hash());
         if let Some(again) = job.again() {
             return again.may_work_at(is_held);
+        }
+        if let Some(name) = job.only_key() {
+            return is_held(name.bytes());
         }
         let in_moments = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::MOMENTS));
         match under_way.job.kept() {

@@ -45,6 +45,11 @@ impl Name {
         Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }
     }
 
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.key
+    }
+
     pub fn key<'k>(&'k self, call: &Call<'_, '_, '_>) -> Key<'k> {
         call.cx.guard.key_in(self.db, &self.key)
     }
