@@ -231,7 +231,7 @@ impl Writing {
     fn finds_none(&self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let key = self.name.key(call);
         peek_as(&mut call.cx.guard, &key, self.write.kind())?;
-        Ok(self.write.puts() && !call.cx.guard.finds_memory(LEAF_BYTES))
+        Ok(self.write.puts() && !call.cx.guard.finds_memory(LEAF_BYTES, 1))
     }
 
     /// Its key, as one that is to be held.
