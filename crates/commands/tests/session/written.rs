@@ -175,7 +175,7 @@ fn who_waits_for_one_that_waits_to_hold_its_key_looks_some_milliseconds_later() 
         assert_eq!(bench.call(&mut Session::new(), &sent).1, b":0\r\n");
         (next, ..) = bench.call(&mut reader, b"");
     }
-    assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
+    assert!(matches!(next, Next::Sleep(_)), "{next:?}");
     let sent = bench.asked("SMEMBERS s");
     assert_eq!(bench.call(&mut other, &sent).0, Next::Yield);
     assert!(matches!(bench.call(&mut other, b"").0, Next::Await(Some(_))));

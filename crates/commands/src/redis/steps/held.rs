@@ -303,7 +303,7 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
         }
         Stage::Takes(what, Noted { taking, held }) => match (taking.go_on(call), what) {
             (Taken::NotYet(taking, step), what) => {
-                what.rest(matches!(step, Step::Await(_)));
+                what.rest(matches!(step, Step::Await(_) | Step::Sleep(_)));
                 (Stage::Takes(what, Noted { taking, held }), step)
             }
             (Taken::Swapped, what) => {
