@@ -556,6 +556,10 @@ impl Job for Setting {
         Ok(Step::Done)
     }
 
+    fn spends_on_words(&self) -> bool {
+        true
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

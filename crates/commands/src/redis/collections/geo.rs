@@ -309,6 +309,10 @@ impl Job for Telling {
         true
     }
 
+    fn spends_on_words(&self) -> bool {
+        true
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

@@ -661,6 +661,10 @@ impl Job for Asking {
         true
     }
 
+    fn spends_on_words(&self) -> bool {
+        true
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

@@ -418,6 +418,10 @@ impl Job for Writing {
         self.whole.is_none()
     }
 
+    fn spends_on_words(&self) -> bool {
+        true
+    }
+
     fn only_key(&self) -> Option<&Name> {
         Some(&self.name)
     }

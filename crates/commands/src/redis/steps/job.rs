@@ -105,6 +105,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// Its steps spend what their words take: that is not spent when the command begins.
+    fn spends_on_words(&self) -> bool {
+        false
+    }
+
     /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much,
     /// those that stand are closed.
     fn held_bytes(&self) -> u64 {
