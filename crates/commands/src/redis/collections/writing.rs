@@ -60,7 +60,7 @@ impl Call<'_, '_, '_> {
         &mut self,
         name: &'static str,
         key: &Key<'_>,
-        words: Args<'_>,
+        mut words: Args<'_>,
         write: Write,
         says_ok: bool,
     ) -> Done {
@@ -76,16 +76,31 @@ impl Call<'_, '_, '_> {
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
         let looks = self.look_ahead(write, words)?;
+        let is_whole = elements <= ELEMENTS_HELD_MAX && !self.client.executes;
+        let all_bytes = words.encoded().len();
+        // Where each step is one moment the first comes at once, and its words are not kept.
+        let some = if looks || is_whole {
+            Args::EMPTY
+        } else {
+            first(&mut words, self.moment_of(write, most) * write.words())
+        };
+        let some_bytes = all_bytes - words.encoded().len();
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
-        let is_whole = elements <= ELEMENTS_HELD_MAX && !self.client.executes;
+        let mut count = 0;
+        if !some.is_empty() {
+            let key = name.key(self);
+            count = write.run(self, &key, some)?;
+            self.spend_on(some.len() / write.words(), write.moment().1);
+            self.spend_on_bytes(some_bytes + write.compared_bytes(some));
+        }
         let whole = is_whole.then(|| Whole::of(self.client.standing.snapshot(), kept.place()));
         let stage = match (looks, is_whole) {
             (true, _) => Stage::Looks(Looking::at(&kept)),
             (false, true) => Stage::Wants(Asked::default()),
             (false, false) => Stage::Writes(None),
         };
-        self.go_on_with(Writing { row, name, write, says_ok, count: 0, kept, whole, stage });
+        self.go_on_with(Writing { row, name, write, says_ok, count, kept, whole, stage });
         Ok(())
     }
 
