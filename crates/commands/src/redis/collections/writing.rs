@@ -9,7 +9,8 @@
 //! ```
 //!
 //! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
-//! on its way is waited for before the key is held, as long as any write waits, and 2 s in all while it is.
+//! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
+//! waited for 2 s in all while its key is held, it lets go of the key, and goes on as with more than 65,536: others may see a part.
 //!
 //! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say.
 //! What has begun to hold its key is done to its end, also where its client has gone. Before the first write it ends where the
@@ -225,6 +226,8 @@ impl Writing {
                     return Ok((Stage::Writes(hold), Step::Sleep(ms)));
                 }
                 if self.kept.left() > 0 {
+                    // Where each further step is one moment nothing is held.
+                    let hold = hold.filter(|_| self.whole.is_some());
                     return Ok((Stage::Writes(hold), Step::More));
                 }
                 self.tell(call, true);
@@ -275,7 +278,7 @@ impl Writing {
     }
 
     /// Writes some elements; or, where memory is on its way for which others of the worker should not wait, none, and says in how
-    /// many milliseconds to try again.
+    /// many milliseconds to try again, if its key stays held.
     ///
     /// # Errors
     /// Why they were not written.
@@ -293,11 +296,14 @@ impl Writing {
         };
         let key = self.name.key(call);
         let Some(whole) = &mut self.whole else { return Err(fail) };
-        if fail.is_no_memory()
-            && call.cx.guard.memory_comes()
-            && let Some(ms) = whole.patience.again_ms(call, 0)
-        {
-            return Ok(Some(ms));
+        if fail.is_no_memory() && call.cx.guard.memory_comes() {
+            if whole.patience.is_over() {
+                self.let_go(call);
+                return Ok(None);
+            }
+            if let Some(ms) = whole.patience.again_ms(call, 0) {
+                return Ok(Some(ms));
+            }
         }
         if whole.was_there {
             self.tell(call, false);
@@ -306,6 +312,15 @@ impl Writing {
             let _ = call.cx.guard.delete(&key, Expect::Present);
         }
         Err(fail)
+    }
+
+    /// The command has waited for memory for as long as others may wait for its key: it is held no more. What is left is written
+    /// as of very many elements: each step is one moment, and waits for memory as any write does.
+    fn let_go(&mut self, call: &mut Call<'_, '_, '_>) {
+        if self.whole.as_ref().is_some_and(|whole| whole.begun) {
+            self.tell(call, true);
+        }
+        self.whole = None;
     }
 
     /// Looks at the key before some elements are written to it that are a part of one moment.

@@ -1,6 +1,6 @@
 //! How a command in steps waits for memory while its keys are held. A step that found none has done nothing, and is made once
 //! more in some milliseconds if some is on its way. Its worker serves others meanwhile, but for those that wait for these
-//! keys: so the command is refused when it has waited for too long in all.
+//! keys: so a command that has waited for too long in all is refused, or holds them no more.
 
 use larder_store::Millis;
 
@@ -8,7 +8,7 @@ use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::Call;
 
-/// A command waits for memory for so long in all, while its keys are held: as long as an EXEC in steps may work.
+/// A command waits for memory for so long in all while its keys are held: as long as an EXEC in steps may work.
 const WAITS_MS_MAX: Millis = 2_000;
 
 /// How long a command has waited for memory.
@@ -25,10 +25,15 @@ impl Patience {
         self.asked = Asked::default();
     }
 
+    /// The command has waited for as long as others may wait for its keys.
+    pub fn is_over(&self) -> bool {
+        self.waited_ms >= WAITS_MS_MAX
+    }
+
     /// A step found no memory, though some is on its way: it is made once more in so many milliseconds. `written`: of how much it
     /// did before. None if it has waited for long enough: then it is not looked at once more, for which the worker would sleep.
     pub fn again_ms(&mut self, call: &mut Call<'_, '_, '_>, written: usize) -> Option<Millis> {
-        if self.waited_ms < WAITS_MS_MAX
+        if !self.is_over()
             && let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written)
         {
             self.waited_ms += ms;
