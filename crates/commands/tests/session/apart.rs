@@ -343,7 +343,8 @@ fn no_turn_copies_more_than_some_mebibytes() {
 /// In a script, which is one moment: at the bytes of one, one below, and one above.
 #[test]
 fn lmpop_of_a_script_takes_as_many_as_are_one_moment() {
-    let mut bench = large_bench();
+    // Of what lies in the input all words of a push in steps are kept.
+    let mut bench = crate::values::large_bench();
     for (bytes, taken) in [((2 << 20) - 1, 2), (2 << 20, 2), ((2 << 20) + 1, 1)] {
         let (one, other) = (job(2 << 20), job(bytes));
         for end in ["LEFT", "RIGHT"] {
@@ -360,13 +361,13 @@ fn lmpop_of_a_script_takes_as_many_as_are_one_moment() {
     }
     // One that is alone is taken however long it is, and short ones as ever.
     let longest = job(4 << 20);
-    bench.reply(&format!("RPUSH l {longest} a b"));
+    assert_eq!(bench.reply(&format!("RPUSH l {longest} a b")), b":3\r\n");
     let words = "EVAL return(redis.call('LMPOP',1,'l','LEFT','COUNT',3)) 0";
     assert!(bench.reply(words).starts_with(b"*2\r\n$1\r\nl\r\n*1\r\n$4194304\r\n"));
     let short = format!("*2\r\n{}{}", bulk("l"), array(&["a", "b"]));
     assert_eq!(bench.reply(words), short.as_bytes());
     // Outside of it all are taken.
-    bench.reply(&format!("RPUSH l {longest} a b"));
+    assert_eq!(bench.reply(&format!("RPUSH l {longest} a b")), b":3\r\n");
     let all = format!("*2\r\n{}{}", bulk("l"), array(&[&longest, "a", "b"]));
     assert!(bench.reply("LMPOP 1 l LEFT COUNT 3") == all.as_bytes());
 }

@@ -124,8 +124,9 @@ fn members_that_wait_until_they_are_taken_are_counted() {
 fn a_long_key_whose_elements_are_at_work_is_counted() {
     let mut bench = bench();
     let key = [b'k'; 40_000];
-    let of = |name: &str, first: &[&[u8]], each: &dyn Fn(usize) -> Vec<String>| {
-        let words: Vec<String> = (0..1_500).flat_map(each).collect();
+    // Those that are written are more than are one step, and have fewer bytes than the key.
+    let of = |name: &str, first: &[&[u8]], count: usize, each: &dyn Fn(usize) -> Vec<String>| {
+        let words: Vec<String> = (0..count).flat_map(each).collect();
         let mut all: Vec<&[u8]> = vec![name.as_bytes(), &key];
         all.extend(first);
         all.extend(words.iter().map(String::as_bytes));
@@ -133,13 +134,14 @@ fn a_long_key_whose_elements_are_at_work_is_counted() {
     };
     let one = |n: usize| vec![format!("m{n}")];
     let two = |n: usize| vec![n.to_string(), format!("m{n}")];
+    let valued = |n: usize| vec![n.to_string(), "v".to_owned()];
     let steps: [(&[&[u8]], Vec<u8>); 6] = [
-        (&[b"SET", b"x", b"y"], of("HSET", &[], &two)),
-        (&[b"EXISTS", b"x"], of("HMGET", &[], &two)),
-        (&[b"EXISTS", b"x"], of("HGETDEL", &[b"FIELDS", b"1500"], &one)),
-        (&[b"DEL", &key], of("SADD", &[], &one)),
+        (&[b"SET", b"x", b"y"], of("HSET", &[], 2_100, &valued)),
+        (&[b"EXISTS", b"x"], of("HMGET", &[], 1_500, &two)),
+        (&[b"EXISTS", b"x"], of("HGETDEL", &[b"FIELDS", b"1500"], 1_500, &one)),
+        (&[b"DEL", &key], of("SADD", &[], 2_100, &one)),
         (&[b"EXISTS", b"x"], encode(&[b"SPOP", &key, b"1000"])),
-        (&[b"DEL", &key], of("ZADD", &[], &two)),
+        (&[b"DEL", &key], of("ZADD", &[], 1_500, &two)),
     ];
     for (before, sent) in steps {
         bench.turns(&mut Session::new(), &encode(before));
