@@ -5,7 +5,7 @@
 //! - [`plan`], [`scene`]: what a seed decides; what all actors share;
 //! - [`door`], [`server`]: the entrance, and the server's actors; the network is `larder_eventloop::sim`;
 //! - [`client`], [`line`], [`wire`]: a client and its connection, plain or by TLS;
-//! - [`asking`], [`admin`], [`listener`], [`asking_user`]: its requests and what it receives; [`user`], [`users`]: who it is;
+//! - [`asking`], [`admin`], [`listener`], [`asking_user`]: its requests and what it receives; [`user`], [`users`]: as which user;
 //! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` this many seeds from it on. More: docs/internals/world.md.

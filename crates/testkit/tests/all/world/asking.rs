@@ -95,7 +95,7 @@ impl Client {
         line.ask(scene, asking, stamp);
     }
 
-    /// Sends the first requests of a client: who it is, and how it speaks.
+    /// Sends the first requests of a client: its login, and how it speaks.
     pub fn greet(&mut self, scene: &mut Scene) {
         if scene.users.any() {
             self.is_turned_away = !self.log_in(scene);

@@ -1,4 +1,4 @@
-//! Requests of clients that are users: who they are, what they may not do, and the key that is lent to them; an administrator's
+//! Requests of clients that are users: their logins, what they may not do, and the key that is lent to them; an administrator's
 //! changes of users; and the replies to all of these.
 
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ const UNAUTHORIZED: &str = "CLIENT_ERROR unauthorized\r\n";
 const SPOILT: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 const IN_SCRIPT: &str = "ERR ACL failure in script: No permissions to access a key";
 
-/// How lines begin by which a connection is refused that is nobody's: whatever it asks, or what is longer than anybody may say
-/// who has not logged in.
+/// How lines begin by which a connection is refused that has not logged in: whatever it asks, or what is longer than such a
+/// connection may send.
 pub const TO_NOBODY: [&[u8]; 2] =
     [b"-NOAUTH Authentication required.\r\n", b"-ERR Protocol error: unauthenticated "];
 
@@ -70,7 +70,7 @@ impl Client {
         self.login(&user.wrong_password(), Part::Login { right: false, stamp })
     }
 
-    /// Says who the client is; false if that cannot be said now.
+    /// Logs the client in; false if it has no right password now.
     pub fn log_in(&mut self, scene: &mut Scene) -> bool {
         if scene.users.login(self.index) != Login::Right {
             let wrong = self.wrong_login(scene);
@@ -78,12 +78,12 @@ impl Client {
             return false;
         }
         if scene.random.one_in(6) {
-            let stranger = if self.dialect.is_resp() {
+            let unauthenticated = if self.dialect.is_resp() {
                 refused(words(&[b"GET", b"nothing"]), "-NOAUTH Authentication required.\r\n")
             } else {
                 refused("get nothing\r\n", "CLIENT_ERROR unauthenticated\r\n")
             };
-            self.put(scene, stranger);
+            self.put(scene, unauthenticated);
         }
         if scene.plan.has_wrong_passwords() && scene.random.one_in(4) {
             let wrong = self.wrong_login(scene);

@@ -58,7 +58,7 @@ pub struct Client {
 const CLOSED_US: u64 = 500_000;
 
 /// A connection on which nobody has logged in for so long may be closed.
-const STRANGER_MS: Millis = 9_000;
+const UNAUTHENTICATED_MS: Millis = 9_000;
 
 impl Client {
     pub fn new(index: usize, name: &str, dialect: Dialect, role: Role, left: u64) -> Client {
@@ -268,7 +268,7 @@ impl Client {
     fn is_overtaken(&self, scene: &Scene, line: &Line) -> bool {
         let users = &scene.users;
         let changed = |request: &Request| !users.is_sure_of_rules(self.index, request.stamp);
-        let is_old = scene.now() >= line.since + STRANGER_MS;
+        let is_old = scene.now() >= line.since + UNAUTHENTICATED_MS;
         users.any() && (line.requests.iter().any(changed) || is_old && !users.is_in(self.index))
     }
 

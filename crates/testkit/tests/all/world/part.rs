@@ -72,7 +72,7 @@ pub enum Part {
     Flushed,
     /// How many connections with this address were closed.
     Killed(SocketAddr),
-    /// The reply to HELLO: a map of seven. `logs_in`: it says who the client is, and may wait behind a wrong password.
+    /// The reply to HELLO: a map of seven. `logs_in`: it has the client's password, and may wait behind a wrong one.
     Hello { logs_in: bool },
     /// The refusal of what the client's user may not do.
     Refused(Vec<u8>),

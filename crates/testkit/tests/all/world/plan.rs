@@ -72,8 +72,8 @@ impl Plan {
         let speaks = later.of(&[[true, true], [true, false], [false, true]]);
         let tls = if later.one_in(4) { speaks } else { [false; LISTENERS] };
         let users = later.one_in(3);
-        // Each of a crowd is charged a handshake, for which small stores have no memory, and is one of those who have not logged
-        // in, of which there may be few.
+        // Each of a crowd is charged a handshake, for which small stores have no memory, and is an unauthenticated client: there
+        // may be few of these.
         let crowd = plan.crowd && !users && !tls.contains(&true);
         Plan { tls, users, crowd, ..plan }
     }

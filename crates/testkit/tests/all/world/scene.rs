@@ -73,7 +73,7 @@ pub struct Scene {
     pub door: Door,
     /// How clients speak TLS, if a listener does.
     pub trust: Option<Trust>,
-    /// Who clients are, if they have to say it.
+    /// The users of clients, if they have to log in.
     pub users: Users,
     pub journal: Journal,
     /// The system's time at the server's start, as the system's clock shows it now, in microseconds: whole milliseconds.

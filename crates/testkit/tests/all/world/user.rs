@@ -6,7 +6,7 @@ use crate::world::asking_resp::channel_name;
 use crate::world::bank::LEDGER;
 use crate::world::log::LOG;
 
-/// Clients that administer: the last ones, who may do everything.
+/// Clients that administer: the last ones, which may do everything.
 pub const ADMINS: [&str; 2] = ["text-admin", "redis-admin"];
 
 /// Patterns of keys that all owners use.

@@ -9,7 +9,7 @@
 //! nothing else.
 //!
 //! A change holds for every request that was asked behind its reply, and for none that was answered before it was asked for.
-//! Between these both the old and the new are right. Nobody is the default user, who is off.
+//! Between these both the old and the new are right. No client is the default user, which is off.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ impl Drop for File {
     }
 }
 
-/// All users, by their clients; none where clients need not say who they are.
+/// All users, by their clients; none where clients need not log in.
 #[derive(Debug, Default)]
 pub struct Users {
     all: Vec<User>,
@@ -180,7 +180,7 @@ impl Users {
         lines
     }
 
-    /// Clients have to say who they are.
+    /// Clients have to log in.
     pub fn any(&self) -> bool {
         !self.all.is_empty()
     }

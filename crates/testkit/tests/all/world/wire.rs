@@ -1,4 +1,4 @@
-//! A client's end of a connection: plain, or by TLS. Who reads and writes on it sees plain bytes.
+//! A client's end of a connection: plain, or by TLS. What the client reads and writes there is plain.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
