@@ -10,7 +10,8 @@
 //!
 //! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
 //! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
-//! waited for 2 s in all while its key is held, it lets go of the key, and goes on as with more than 65,536: others may see a part.
+//! waited for 2 s in all while its key is held, it lets go of the key and goes on as with more than 65,536: others may see a
+//! part.
 //!
 //! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say.
 //! What has begun to hold its key is done to its end, also where its client has gone. Before the first write it ends where the
