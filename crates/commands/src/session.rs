@@ -349,12 +349,6 @@ impl Session {
         matches!(&self.0, Conversation::Redis(conversation) if conversation.must_end())
     }
 
-    /// A request is under way whose reply comes by itself, though the session may ask to be woken meanwhile: it does not block
-    /// until another client writes, and is no script, which may go on for ever.
-    pub fn owes_reply(&self) -> bool {
-        matches!(&self.0, Conversation::Redis(conversation) if conversation.owes_reply())
-    }
-
     /// Between two requests: nothing is half done (the input that is kept aside).
     #[inline]
     pub fn is_idle(&self) -> bool {

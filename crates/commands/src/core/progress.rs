@@ -22,11 +22,12 @@ pub enum Next {
     /// Let others have their turn (the worker's slice of work may be used up), then call again with the rest of the
     /// input, even if that is empty, and a context entered anew (the clock may have moved).
     Yield,
-    /// Let so many milliseconds pass, then call again as for [`Next::Yield`].
+    /// Let so many milliseconds pass, then call again as for [`Next::Yield`], also when the peer has ended: what it asked for is
+    /// answered.
     Sleep(Millis),
     /// Wait until the connection is woken ([`super::host::Host::wake`]), or for so many milliseconds if that is said, then
     /// call again as for [`Next::Yield`]. Nothing more of it is received meanwhile; if its peer ends, it is closed, unless
-    /// `Session::owes_reply` says that its reply comes all the same.
+    /// `Session::must_end` says that its reply comes all the same.
     Await(Option<Millis>),
     /// Send what waits, then close.
     Close,

@@ -189,13 +189,6 @@ impl Conversation {
         matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
     }
 
-    /// A command in steps is under way whose reply comes by itself: it does not block until another client writes, and is no
-    /// script, which may go on for ever.
-    pub fn owes_reply(&self) -> bool {
-        let State::Job(under_way) = &self.state else { return false };
-        !under_way.job.waits() && !under_way.job.ends_with_its_client()
-    }
-
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)

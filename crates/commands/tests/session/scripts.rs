@@ -1007,9 +1007,10 @@ fn a_script_that_goes_on_for_longer_than_its_time_ends_with_its_client() {
         assert_eq!(bench.once(&mut client, &eval), (String::new(), Next::Yield));
         assert_eq!(bench.once(&mut client, b""), (String::new(), Next::Yield));
         bench.host.clock_us.fetch_add(5_000_000, Relaxed);
-        // It goes on at once, if its client is still there.
+        // It goes on at once, if its client is still there. If not, the connection is closed: nothing must come to its end.
         assert_eq!(bench.once(&mut client, b""), (String::new(), Next::Await(Some(0))));
         assert_eq!(bench.once(&mut client, b""), (String::new(), Next::Await(Some(0))));
+        assert!(!client.must_end());
         assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n");
         assert!(bench.once(&mut client, b"").0.contains("killed by user"));
     }

@@ -237,7 +237,7 @@ impl Handler for Service {
     }
 
     fn must_end(&self, connection: &Connection) -> bool {
-        connection.session.must_end() || connection.session.owes_reply()
+        connection.session.must_end()
     }
 
     fn has_unauthenticated(&self) -> bool {

@@ -73,9 +73,14 @@ impl World {
 
     /// A client that has sent EXEC of what counts twice, and between that deletes a key so many times; all of which has come.
     fn executes(&mut self, words: usize) -> Peer {
+        self.executes_on("n", "k", words)
+    }
+
+    /// The same with this counter, and this key.
+    fn executes_on(&mut self, counter: &str, key: &str, words: usize) -> Peer {
         let peer = self.connect();
-        let delete: Vec<&str> = std::iter::once("DEL").chain((0..words).map(|_| "k")).collect();
-        let all = [&["MULTI"][..], &["INCR", "n"], &delete, &["INCR", "n"], &["EXEC"]];
+        let delete: Vec<&str> = std::iter::once("DEL").chain((0..words).map(|_| key)).collect();
+        let all = [&["MULTI"][..], &["INCR", counter], &delete, &["INCR", counter], &["EXEC"]];
         peer.send(all.map(resp).concat().as_bytes());
         while peer.untaken() > 0 {
             self.turn();
@@ -285,13 +290,28 @@ fn pairs_that_wait_to_hold_their_keys_are_answered_though_the_server_or_their_cl
     }
 }
 
+/// EXEC in steps waits for its turn to hold keys, which are others than those that are held, when its client sends no more.
+#[test]
+fn exec_that_waits_to_hold_its_keys_is_answered_though_its_client_sends_no_more() {
+    let mut world = World::new(Config::default());
+    let _executes = world.executes(12 * WORDS);
+    let waits = world.waits();
+    let peer = world.executes_on("m", "j", WORDS);
+    let mut said = String::new();
+    while said.matches("+QUEUED").count() < 3 {
+        said += &world.answer(&peer).0;
+    }
+    (0..20).for_each(|_| assert!(world.turn()));
+    assert!(waits.read(usize::MAX).is_empty() && peer.read(usize::MAX).is_empty());
+    peer.end();
+    assert_eq!(world.answer(&peer).0, "*3\r\n:1\r\n:0\r\n:2\r\n");
+}
+
 /// A script that has written nothing goes on for as long as it likes, and behind its time with its client alone.
 #[test]
 fn a_script_that_goes_on_for_longer_than_its_time_ends_when_its_client_sends_no_more() {
     let mut world = World::new(Config::default());
-    let script = world.connect();
-    script.send(resp(&["EVAL", "while true do end", "0"]).as_bytes());
-    (0..20).for_each(|_| assert!(world.turn()));
+    let script = world.sends(&["EVAL", "while true do end", "0"]);
     // Of busy-reply-threshold, which is 5 s.
     world.worker.events.backend().time().pass_us(6_000_000);
     (0..20).for_each(|_| assert!(world.turn()));
@@ -299,8 +319,7 @@ fn a_script_that_goes_on_for_longer_than_its_time_ends_when_its_client_sends_no_
     script.end();
     (0..20).for_each(|_| assert!(world.turn()));
     assert!(script.closed());
-    let kills = world.connect();
-    kills.send(resp(&["SCRIPT", "KILL"]).as_bytes());
+    let kills = world.sends(&["SCRIPT", "KILL"]);
     assert_eq!(world.answer(&kills).0, "-NOTBUSY No scripts in execution right now.\r\n");
 }
 

@@ -124,10 +124,6 @@ impl Job for Paused {
         }
     }
 
-    fn ends_with_its_client(&self) -> bool {
-        true
-    }
-
     /// Each of its commands is asked for.
     fn asks_itself(&self) -> bool {
         true

@@ -47,7 +47,7 @@ pub(crate) enum Step {
     /// it has that already.
     Hold,
     /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said. If its client
-    /// sends no more meanwhile, the connection is closed.
+    /// sends no more meanwhile, the connection is closed, unless the job must end ([`Job::must_end`]).
     Await(Option<Millis>),
     /// There is nothing to do for so many milliseconds. A client that sends no more meanwhile is answered all the same.
     Sleep(Millis),
@@ -80,11 +80,6 @@ pub(crate) trait Job: std::fmt::Debug + Send {
 
     /// It waits for something, and its client may go on waiting: it holds up nobody.
     fn waits(&self) -> bool {
-        false
-    }
-
-    /// Behind its time it goes on for its client alone, and ends with it.
-    fn ends_with_its_client(&self) -> bool {
         false
     }
 
@@ -264,7 +259,7 @@ impl Call<'_, '_, '_> {
     /// What comes behind a look for the lane that was in vain: another in the next turn; or in some milliseconds, where the
     /// client that has the lane only waits itself.
     pub(crate) fn await_lane(&self) -> Step {
-        if self.cx.room.work().lane_rests() { Step::Await(Some(LOOK_MS)) } else { Step::More }
+        if self.cx.room.work().lane_rests() { Step::Sleep(LOOK_MS) } else { Step::More }
     }
 
     /// What a step may do.
