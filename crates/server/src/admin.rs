@@ -6,6 +6,7 @@
 //! connections; one more takes the place of one of the network that has most.
 //!
 //! - `http`: heads and answers; `client`: a connection; `channel`: its bytes, plain or by TLS
+//! - `backend`: sockets, real ones or those of a simulation
 //! - `access`: which requests are answered; `route`: what is where
 //! - `page`: what a browser shows it with
 //! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
@@ -14,6 +15,7 @@
 
 mod access;
 mod api;
+mod backend;
 mod channel;
 mod client;
 mod history;
@@ -30,17 +32,17 @@ mod traffic;
 
 use std::cmp::Reverse;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_eventloop::Millis;
-use larder_eventloop::poll::{Event, Events, Interest, Poller, Waker};
-use larder_eventloop::socket::Socket;
+use larder_eventloop::poll::{Event, Interest, Waker};
 use larder_tls::SCRATCH_BYTES;
 
+pub use backend::{HttpBackend, HttpEvent};
 pub use metrics::markdown;
 
 use crate::certificates::Certificates;
@@ -48,6 +50,7 @@ use crate::confine::Role;
 use crate::hub::Hub;
 use crate::listen::HttpHost;
 use access::{Access, Admission, Readers, network_of};
+use backend::{HttpSockets, Watched};
 use channel::Channel;
 use client::{Client, Gone, Stream as _, Verdict};
 use http::{Answer, Hosts, Status};
@@ -82,11 +85,6 @@ pub fn thread_bytes(certificates: &Certificates) -> u64 {
     THREAD_BYTES + if certificates.http_speaks_tls() { for_tls } else { 0 }
 }
 
-/// Tokens of the loop; connections are behind them.
-const LISTENER: u64 = 0;
-const WOKEN: u64 = 1;
-const FIRST: u64 = 2;
-
 /// The thread, as its starter sees it.
 #[derive(Debug)]
 pub struct Admin {
@@ -102,15 +100,17 @@ impl Admin {
     /// When there can be no thread, or no descriptors for it.
     pub fn start(hub: &Arc<Hub>, listener: TcpListener) -> io::Result<Admin> {
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
-        let server = HttpServer::new(Arc::clone(hub), listener, &waker)?;
-        let (stops, woken) = (Arc::clone(&stop), Arc::clone(&waker));
+        let address = listener.local_addr()?.ip();
+        let watched = Watched::new(listener, &waker)?;
         let speaks_tls = hub.certificates.http_speaks_tls();
+        let (hub, stops) = (Arc::clone(hub), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("http".into())
             .stack_size(if speaks_tls { TLS_STACK_BYTES } else { STACK_BYTES })
             .spawn(move || {
+                let server = HttpServer::new(hub, HttpSockets::new(watched), address);
                 server.hub.confinement.enter(Role::Http);
-                server.run(&stops, &woken);
+                server.run(&stops);
             })?;
         Ok(Admin { thread, stop, waker })
     }
@@ -125,8 +125,8 @@ impl Admin {
 
 /// A connection and what it was counted with.
 #[derive(Debug)]
-struct Seat {
-    client: Client<Channel<Socket>>,
+struct Seat<S> {
+    client: Client<Channel<S>>,
     from: IpAddr,
     interest: Interest,
     held: usize,
@@ -134,57 +134,64 @@ struct Seat {
 
 /// The listener, its connections, and what answers them.
 #[derive(Debug)]
-struct HttpServer {
+pub struct HttpServer<B: HttpBackend> {
     hub: Arc<Hub>,
-    listener: TcpListener,
-    poller: Poller,
-    seats: [Option<Seat>; CLIENTS_MAX],
+    backend: B,
+    seats: [Option<Seat<B::Stream>>; CLIENTS_MAX],
     access: Access,
     routes: Routes,
     /// The listener is not watched until then.
     deaf_until: Option<Millis>,
 }
 
-impl HttpServer {
-    fn new(hub: Arc<Hub>, listener: TcpListener, waker: &Waker) -> io::Result<HttpServer> {
-        listener.set_nonblocking(true)?;
-        let poller = Poller::new()?;
-        poller.add(&listener, LISTENER, Interest::Read)?;
-        poller.add(waker, WOKEN, Interest::Read)?;
-        Ok(HttpServer {
-            access: access(&hub, listener.local_addr()?.ip()),
+impl<B: HttpBackend> HttpServer<B> {
+    /// The HTTP server of a hub, without connections. Its listener has this address.
+    pub fn new(hub: Arc<Hub>, backend: B, address: IpAddr) -> HttpServer<B> {
+        HttpServer {
+            access: access(&hub, address),
             routes: Routes::new(Arc::clone(&hub)),
             hub,
-            listener,
-            poller,
+            backend,
             seats: [const { None }; CLIENTS_MAX],
             deaf_until: None,
-        })
+        }
     }
 
-    fn run(mut self, stop: &AtomicBool, waker: &Waker) {
-        let mut events = Events::with_capacity(CLIENTS_MAX + 2);
+    fn run(mut self, stop: &AtomicBool) {
         while !stop.load(SeqCst) {
-            let now = self.now();
-            let timeout = self.due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
-            if let Err(error) = self.poller.wait(&mut events, timeout) {
+            if let Err(error) = self.turn() {
                 tracing::warn!(%error, "the HTTP port has stopped");
-                return;
+                break;
             }
-            let mut arrives = false;
-            for event in events.iter() {
-                match event.token {
-                    LISTENER => arrives = true,
-                    WOKEN => drop(waker.drain()),
-                    token => self.turn((token - FIRST) as usize, Some(event)),
-                }
-            }
-            if arrives {
-                // Behind the events of the clients that may have to make way: a place may have another client then.
-                self.accept();
-            }
-            self.look_round();
         }
+        self.end();
+    }
+
+    /// Waits for something to do, and does it.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn turn(&mut self) -> io::Result<()> {
+        let now = self.now();
+        let timeout = self.due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
+        let mut arrives = false;
+        for index in 0..self.backend.wait(timeout)? {
+            match self.backend.event(index) {
+                HttpEvent::Connections => arrives = true,
+                HttpEvent::Woken => {}
+                HttpEvent::Client(event) => self.serve(event.token as usize, Some(event)),
+            }
+        }
+        if arrives {
+            // Behind the events of the clients that may have to make way: a place may have another client then.
+            self.accept();
+        }
+        self.look_round();
+        Ok(())
+    }
+
+    /// Closes all connections.
+    pub fn end(mut self) {
         for seat in 0..CLIENTS_MAX {
             self.close(seat);
         }
@@ -212,7 +219,7 @@ impl HttpServer {
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
-            self.listen(Interest::Read);
+            self.listen(true);
         }
         // Of those whose passwords wait to be looked at, the one that waits for longest is the next.
         let mut order: [usize; CLIENTS_MAX] = std::array::from_fn(|index| index);
@@ -220,7 +227,7 @@ impl HttpServer {
         for index in order {
             let Some(seat) = &mut self.seats[index] else { continue };
             if seat.client.has_more(now) {
-                self.turn(index, None);
+                self.serve(index, None);
             } else if now >= seat.client.due() {
                 let over = seat.client.expire(now);
                 self.after_turn(index, over);
@@ -228,16 +235,16 @@ impl HttpServer {
         }
     }
 
-    fn listen(&self, interest: Interest) {
-        if let Err(error) = self.poller.modify(&self.listener, LISTENER, interest) {
+    fn listen(&mut self, connections: bool) {
+        if let Err(error) = self.backend.watch(connections) {
             tracing::warn!(%error, "the HTTP listener cannot be watched");
         }
     }
 
     fn accept(&mut self) {
-        match self.listener.accept() {
+        match self.backend.accept() {
             Ok((stream, from)) => {
-                if self.enter(stream, from.ip()).is_err() {
+                if self.enter(stream, from).is_err() {
                     tracing::debug!("an HTTP connection could not be taken in");
                 }
             }
@@ -246,18 +253,16 @@ impl HttpServer {
             Err(error) => {
                 tracing::debug!(%error, "no HTTP connections for a while");
                 self.deaf_until = Some(self.now() + PAUSE_MS);
-                self.listen(Interest::None);
+                self.listen(false);
             }
         }
     }
 
-    fn enter(&mut self, stream: TcpStream, from: IpAddr) -> io::Result<()> {
-        // An answer is one write, whose last part is not to wait.
-        stream.set_nodelay(true)?;
+    fn enter(&mut self, stream: B::Stream, from: IpAddr) -> io::Result<()> {
         let Some(index) = self.free_seat(from) else { return Ok(()) };
-        let transport = self.hub.certificates.http(Socket::from_fd(stream.into())?)?;
+        let transport = self.hub.certificates.http(stream)?;
         let client = Client::new(Channel::new(transport), self.now());
-        self.poller.add(&client.stream, FIRST + index as u64, client.interest())?;
+        self.backend.add(client.stream.transport(), index as u64, client.interest())?;
         self.seats[index] = Some(Seat { interest: client.interest(), client, from, held: 0 });
         // A session of TLS holds memory before anything has come.
         self.after_turn(index, Ok(()));
@@ -288,7 +293,7 @@ impl HttpServer {
     }
 
     /// A connection's turn.
-    fn turn(&mut self, index: usize, event: Option<Event>) {
+    fn serve(&mut self, index: usize, event: Option<Event>) {
         let now = self.now();
         let held: usize = self.seats.iter().flatten().map(|seat| seat.held).sum();
         let Some(seat) = &mut self.seats[index] else { return };
@@ -296,11 +301,11 @@ impl HttpServer {
             return self.close(index);
         }
         let (routes, access, from) = (&mut self.routes, &mut self.access, seat.from);
-        let clients = self.hub.shared.access();
+        let (clients, clock) = (self.hub.shared.access(), &self.hub.clock);
         let mut took = Duration::ZERO;
-        let handshake = seat.client.stream.is_opening().then(Instant::now);
+        let handshake = seat.client.stream.is_opening().then(|| clock.elapsed());
         let went = seat.client.go_on(now, &mut |request| {
-            let begun = Instant::now();
+            let begun = clock.elapsed();
             let admission = access.admit(clients, request, route::is_open(request.path), from, now);
             let verdict = match admission {
                 Admission::Granted(rights) => {
@@ -315,12 +320,13 @@ impl HttpServer {
                 }
                 Admission::Later(at) => Verdict::Later(at),
             };
-            took = begun.elapsed();
+            took = clock.elapsed().saturating_sub(begun);
             verdict
         });
         // Keys that are agreed on take as long as an answer, and anybody can ask for that.
-        took = handshake.map_or(took, |begun| begun.elapsed());
+        took = handshake.map_or(took, |begun| clock.elapsed().saturating_sub(begun));
         self.after_turn(index, went);
+        // A simulated clock stands still while an answer is made.
         if !took.is_zero() {
             std::thread::sleep((took * REST_SHARE).min(REST_MAX));
         }
@@ -338,7 +344,7 @@ impl HttpServer {
         let interest = seat.client.interest();
         if interest != seat.interest {
             seat.interest = interest;
-            if self.poller.modify(&seat.client.stream, FIRST + index as u64, interest).is_err() {
+            if self.backend.modify(seat.client.stream.transport(), index as u64, interest).is_err() {
                 self.close(index);
             }
         }

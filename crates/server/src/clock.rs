@@ -56,6 +56,12 @@ impl Clock {
         }
     }
 
+    /// Whether the system is asked about the machine, the process and its threads, for figures by HTTP. In a simulation it is not: a
+    /// figure of the machine would differ from run to run.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(self, Clock::Machine { .. })
+    }
+
     /// What the system has counted for the thread that asks, if it counts; a simulation has no threads of its own.
     pub fn thread_usage(&self) -> Option<Usage> {
         match self {

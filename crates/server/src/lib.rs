@@ -90,6 +90,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 pub use acceptor::{Acceptor, Arrivals, Entrance, Heard};
 pub use admin::http;
 pub use admin::markdown as metrics_markdown;
+pub use admin::{HttpBackend, HttpEvent, HttpServer};
 pub use clock::Clock;
 pub use command_line::{Request, parse};
 pub use config::{Config, Protocol, Reported};

@@ -17,6 +17,11 @@ impl SimStream {
         let mut net = self.net.lock();
         with(net.wires.get_mut(&self.id).expect("a wire lives as long as one of its ends"))
     }
+
+    /// Ends the stream to the peer: sends fail from now on.
+    pub fn end(&self) {
+        self.wire(|wire| wire.server_ended = true);
+    }
 }
 
 impl AsRef<SimStream> for SimStream {
@@ -67,6 +72,9 @@ impl Stream for SimStream {
         let wire = &net.wires[&self.id];
         if wire.peer_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if wire.server_ended {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
         let room = wire.room(&net.weather).min(bytes.len());
         if room == 0 {
@@ -170,6 +178,11 @@ impl Peer {
     /// Limits the window to `bytes`, whatever the weather.
     pub fn narrow(&self, bytes: usize) {
         self.wire(|wire| wire.window = Some(bytes));
+    }
+
+    /// The server sends no more: [`Peer::read`] brings the last bytes.
+    pub fn ended(&self) -> bool {
+        self.wire(|wire| wire.server_ended || wire.server_closed)
     }
 
     /// The server has closed the connection.

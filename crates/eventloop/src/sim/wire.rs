@@ -60,6 +60,8 @@ pub(super) struct Wire {
     pub(super) window: Option<usize>,
     /// The test has dropped its end.
     pub(super) left: bool,
+    /// The server sends no more.
+    pub(super) server_ended: bool,
     /// The server has dropped its stream.
     pub(super) server_closed: bool,
     /// How often its loop was told of room since it last sent something or waited for something else.

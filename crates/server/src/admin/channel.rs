@@ -1,8 +1,8 @@
 //! A connection of the HTTP listener as its client sees it: bytes that go over the network as they are, or by TLS.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 
+use larder_eventloop::sim::SimStream;
 use larder_eventloop::socket::{Shutdown, Socket};
 use larder_eventloop::{Between, Stream as Below};
 use larder_tls::Transport;
@@ -22,6 +22,12 @@ impl End for Socket {
     }
 }
 
+impl End for SimStream {
+    fn end(&self) {
+        SimStream::end(self);
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Channel<S> {
@@ -35,17 +41,16 @@ impl<S> Channel<S> {
     pub fn new(transport: Transport<S>) -> Channel<S> {
         Channel { transport, ends: false }
     }
+
+    /// What is below.
+    pub fn transport(&self) -> &Transport<S> {
+        &self.transport
+    }
 }
 
 impl<S: Below> Channel<S> {
     fn between(&self) -> Between {
         self.transport.between().unwrap_or_default()
-    }
-}
-
-impl<S: AsFd> AsFd for Channel<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.transport.as_fd()
     }
 }
 
@@ -99,7 +104,6 @@ impl<S: Below + End> Stream for Channel<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::io::{IoSlice, IoSliceMut};
     use std::path::PathBuf;
     use std::rc::Rc;
@@ -108,23 +112,12 @@ mod tests {
 
     use larder_eventloop::Millis;
     use larder_eventloop::poll::Interest;
-    use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
+    use larder_eventloop::sim::{Peer, Sim, Weather};
     use larder_tls::{Acceptor, ClientOptions, ClientStream, Connector, Counters, Files, Options, Trust};
 
     use super::*;
     use crate::admin::client::{Client, Gone, HEAD_MS, KEPT_MS, LEAVE_MS, Verdict};
     use crate::admin::http::{Answer, Request, TEXT};
-
-    thread_local! {
-        /// How often a server said that nothing more is sent.
-        static ENDS: Cell<u32> = const { Cell::new(0) };
-    }
-
-    impl End for SimStream {
-        fn end(&self) {
-            ENDS.set(ENDS.get() + 1);
-        }
-    }
 
     /// The client's end, as its TLS sees it.
     struct Far(Rc<Peer>);
@@ -328,22 +321,22 @@ mod tests {
             talk.says(&get(1, ""));
             assert!(are(&talk.hears(), &[1]));
             talk.peer.narrow(room);
-            let before = ENDS.get();
+            assert!(!talk.peer.ended());
             talk.says(&get(100, "Connection: close\r\n"));
             while talk.turn(0).expect("it stays") {}
-            (talk, before)
+            talk
         };
-        let (wide, before) = leaves("wide", 10_000);
-        assert_eq!(ENDS.get(), before + 1);
+        let wide = leaves("wide", 10_000);
+        assert!(wide.peer.ended());
         // Its last byte does not fit.
         let all = wide.peer.read(usize::MAX).len();
-        let (mut talk, before) = leaves("full", all - 1);
-        assert!(talk.client.stream.has_unsent() && ENDS.get() == before);
+        let mut talk = leaves("full", all - 1);
+        assert!(talk.client.stream.has_unsent() && !talk.peer.ended());
         assert_eq!((talk.client.interest(), talk.client.due()), (Interest::Write, LEAVE_MS));
         let heard = talk.hears();
         assert!(are(&heard, &[100]), "{heard}");
         assert_eq!(talk.far.recv(&mut [0; 10]).expect("an end"), 0);
-        assert_eq!((ENDS.get(), talk.client.interest()), (before + 1, Interest::Read));
+        assert_eq!((talk.peer.ended(), talk.client.interest()), (true, Interest::Read));
     }
 
     #[test]

@@ -113,7 +113,8 @@ pub struct Observed {
 impl Observed {
     /// Looks, if it is time, and says to all what was seen.
     pub fn look(&mut self, now: Millis, hub: &Hub) {
-        if self.looks.back().is_some_and(|last| now < last.at + LOOK_MS) {
+        let is_early = self.looks.back().is_some_and(|last| now < last.at + LOOK_MS);
+        if is_early || !hub.clock.is_of_machine() {
             return;
         }
         self.add(Look::now(now, hub));
