@@ -376,4 +376,19 @@ mod tests {
         time.pass_us(7_000);
         assert_eq!((network.due(0), one.now()), (Due::Now, 7));
     }
+
+    #[test]
+    fn a_stream_that_has_ended_sends_no_more_and_still_receives() {
+        let network = Network::new(1, Weather::FAIR, Time::default());
+        let (mut stream, peer) = network.connect();
+        assert_eq!(stream.send(b"ab").expect("sent"), 2);
+        assert!(!peer.ended());
+        stream.end();
+        assert_eq!(stream.send(b"c").expect_err("it has ended").kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!((peer.ended(), peer.closed(), peer.read(9)), (true, false, b"ab".to_vec()));
+        peer.send(b"d");
+        assert_eq!(stream.recv(&mut [0; 8]).expect("a byte"), 1);
+        drop(stream);
+        assert!(peer.ended() && peer.closed());
+    }
 }

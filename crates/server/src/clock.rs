@@ -56,8 +56,8 @@ impl Clock {
         }
     }
 
-    /// Whether the system is asked about the machine, the process and its threads, for figures by HTTP. In a simulation it is not: a
-    /// figure of the machine would differ from run to run.
+    /// Whether the system is asked about the machine, the process and its threads, for figures. In a simulation it is not: such
+    /// a figure would differ from run to run.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, Clock::Machine { .. })
     }

@@ -454,6 +454,10 @@ impl Host for Hub {
         }
     }
 
+    fn asks_system(&self) -> bool {
+        self.clock.is_of_machine()
+    }
+
     fn machine(&self) -> Machine {
         let seen = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Machine { idle_options: crate::options::given_for_nothing(&self.config), ..seen }

@@ -86,7 +86,8 @@ impl Figures {
         process.uptime_s = process.uptime_s.saturating_add_signed(shared.clock.moved_ms() / 1000);
         let topics = &shared.topics;
         let totals = store.totals();
-        let system = shared.said.system(host.clock_us());
+        let asked = host.asks_system().then(|| shared.said.system(host.clock_us()));
+        let system = asked.unwrap_or_default();
         Figures {
             process,
             sums: all_sums(host),

@@ -220,6 +220,11 @@ pub trait Host: Sync {
     /// Figures of the process.
     fn process(&self) -> Process;
 
+    /// Whether the system is asked for the memory of the process and of the machine. Where it is not, neither is known.
+    fn asks_system(&self) -> bool {
+        true
+    }
+
     /// The machine, and how workers fare on it; what is not known of it is the default's.
     fn machine(&self) -> Machine {
         Machine::default()

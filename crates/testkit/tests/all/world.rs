@@ -4,6 +4,7 @@
 //! - [`world`], [`run`]: the order of actions, a world's beginning and end, and its required results;
 //! - [`plan`], [`scene`]: what a seed decides; what all actors share;
 //! - [`door`], [`server`]: the entrance, and the server's actors; the network is `larder_eventloop::sim`;
+//! - [`http`], [`lobby`]: the HTTP thread and its listener; [`scraper`], [`visit`], [`scrapes`]: its clients, and its right answers;
 //! - [`client`], [`line`], [`wire`]: a client and its connection, plain or by TLS;
 //! - [`asking`], [`admin`], [`listener`], [`asking_user`]: its requests and what it receives; [`user`], [`users`]: as which user;
 //! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
@@ -20,9 +21,11 @@ mod bank;
 mod books;
 mod client;
 mod door;
+mod http;
 mod judge;
 mod line;
 mod listener;
+mod lobby;
 mod log;
 mod model;
 mod part;
@@ -31,11 +34,14 @@ mod queues;
 mod random;
 mod run;
 mod scene;
+mod scraper;
+mod scrapes;
 mod server;
 mod shared;
 mod simulation;
 mod user;
 mod users;
+mod visit;
 mod wire;
 
 use larder_testkit::PATIENCE;
@@ -78,7 +84,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     watch(&at, &pulse);
     let (mut replies, mut moves, mut pops, mut shared) = (0, 0, 0, 0);
     let (mut shared_pops, mut deliveries) = (0, 0);
-    let (mut tls, mut resumed, mut users) = (0, 0, users::Counts::default());
+    let (mut tls, mut resumed, mut users, mut pages) = (0, 0, users::Counts::default(), 0);
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
@@ -93,6 +99,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
                 tls += outcome.tls;
                 resumed += outcome.resumed;
                 users += outcome.users;
+                pages += outcome.pages;
             }
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
@@ -102,7 +109,8 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
         }
         println!(
             "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared \
-             ({shared_pops} pops, {deliveries} deliveries), {tls} by TLS ({resumed} resumed), {users:?}",
+             ({shared_pops} pops, {deliveries} deliveries), {tls} by TLS ({resumed} resumed), {users:?}, \
+             {pages} pages of metrics",
             began.elapsed()
         );
     }
@@ -118,12 +126,14 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     let users::Counts { refused, taken, given, wrong, outdated, removed, reread, overtaken: _ } = users;
     let least = [taken, given, outdated, removed, reread].into_iter().min();
     assert!(runs < RUNS || refused > 2 * runs && wrong > runs / 4 && least > Some(0), "{users:?}");
+    assert!(runs < RUNS || pages > runs / 2, "{pages} pages of metrics in {runs} worlds");
 }
 
 #[test]
 fn a_seed_replays_to_the_last_event() {
     let pulse = Arc::new(AtomicU64::new(0));
-    // The first world moves money by scripts, some of which are killed; the second has users; it and the third speak TLS.
+    // The first world moves money by scripts, some of which are killed; the second has users; it and the third speak TLS. The
+    // first and the third have HTTP.
     for seed in [1, 3, 4] {
         let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
         assert_eq!(one, other, "seed {seed}");

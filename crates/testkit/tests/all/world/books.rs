@@ -61,6 +61,11 @@ impl Channel {
         self.unsure.insert(number);
     }
 
+    /// How many messages were surely published, and how many at most.
+    pub fn bounds(&self) -> (u64, u64) {
+        (self.next - self.unsure.len() as u64, self.next)
+    }
+
     /// True if perhaps none of these messages was published.
     pub fn may_be_missing(&self, mut numbers: std::ops::Range<u64>) -> bool {
         numbers.all(|number| self.unsure.contains(&number))
@@ -71,6 +76,17 @@ impl Channel {
         let bytes = if number.is_multiple_of(7) { 3000 } else { 20 };
         larder_testkit::proof::value(name, number, bytes)
     }
+}
+
+/// Plain bytes of all connections.
+#[derive(Debug, Default)]
+pub struct Bytes {
+    /// Sent by clients.
+    pub sent: u64,
+    /// Of these, bytes on connections that ended before the reply to them.
+    pub unsure: u64,
+    /// Received by clients.
+    pub received: u64,
 }
 
 /// All shared data.
@@ -93,6 +109,8 @@ pub struct Books {
     pub lost: u64,
     /// Connections that the server has closed, so that it must have needed the memory.
     pub closed: u64,
+    /// What clients have sent and received.
+    pub bytes: Bytes,
     /// Replies, for the record.
     pub replies: u64,
     /// Connections by TLS that were begun.

@@ -277,6 +277,7 @@ impl Client {
         self.contesting = None;
         self.is_turned_away = false;
         scene.users.disconnected(self.index);
+        scene.books.bytes.unsure += line.unanswered_bytes();
         if let Role::Listener(subscriptions) = &mut self.role {
             subscriptions.clear();
         }

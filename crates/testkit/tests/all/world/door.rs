@@ -62,6 +62,7 @@ struct State {
     watched: [bool; LISTENERS],
     until: Option<Millis>,
     made: u32,
+    accepted: u64,
     /// When an accept last failed.
     failed_at: Option<Millis>,
     gone: Vec<SocketAddr>,
@@ -106,6 +107,7 @@ impl Door {
             watched: [true; LISTENERS],
             until: Some(0),
             made: 0,
+            accepted: 0,
             failed_at: None,
             gone: Vec::new(),
             wrong: None,
@@ -159,6 +161,11 @@ impl Door {
     /// True if the system refuses accepts now.
     pub fn refuses(&self) -> bool {
         self.state.borrow().refusal.is_some_and(|(_, until)| self.time.now() < until)
+    }
+
+    /// How many connections the acceptor has taken in.
+    pub fn accepted(&self) -> u64 {
+        self.state.borrow().accepted
     }
 
     /// An action of the acceptor that is wrong.
@@ -243,6 +250,7 @@ impl<S: Stream> Entrance for Entry<S> {
             _ => {
                 let Waiting { stream, address } =
                     state.queues[listener].pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+                state.accepted += 1;
                 Ok((stream, Address::Tcp(address)))
             }
         }

@@ -73,7 +73,7 @@ impl Client {
                 return Err(format!("{} was removed before it asked {text}, and is sent {rest}", self.name));
             }
             let Some(part) = request.parts.pop_front() else {
-                line.requests.pop_front();
+                line.end_request();
                 scene.books.replies += 1;
                 continue;
             };
@@ -95,7 +95,7 @@ impl Client {
             }
         }
         while line.requests.front().is_some_and(|request| request.parts.is_empty()) {
-            line.requests.pop_front();
+            line.end_request();
             scene.books.replies += 1;
         }
         Ok(())

@@ -58,6 +58,8 @@ pub struct Line {
     /// Bytes of all requests, and how many of them were sent.
     asked: u64,
     pub sent: u64,
+    /// Bytes up to the end of the last request that has its reply.
+    answered: u64,
     pub requests: VecDeque<Request>,
     input: Vec<u8>,
     /// This many bytes of the input are checked.
@@ -89,6 +91,7 @@ impl Line {
             unsent: VecDeque::new(),
             asked: 0,
             sent: 0,
+            answered: 0,
             requests: VecDeque::new(),
             input: Vec::new(),
             at: 0,
@@ -149,7 +152,20 @@ impl Line {
         let piece: Vec<u8> = self.unsent.drain(..bytes).collect();
         self.wire.send(&piece);
         self.sent += bytes as u64;
+        scene.books.bytes.sent += bytes as u64;
         bytes
+    }
+
+    /// The request at the front has its whole reply.
+    pub fn end_request(&mut self) {
+        if let Some(request) = self.requests.pop_front() {
+            self.answered = request.end;
+        }
+    }
+
+    /// Bytes that were sent behind the last request that has its reply.
+    pub fn unanswered_bytes(&self) -> u64 {
+        self.sent.saturating_sub(self.answered)
     }
 
     /// True if all requests are sent.
@@ -176,6 +192,7 @@ impl Line {
             scene.books.resumed += u64::from(self.wire.is_resumed());
         }
         self.received += moved;
+        scene.books.bytes.received += plain.len() as u64;
         self.input.extend(plain);
     }
 

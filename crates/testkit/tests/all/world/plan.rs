@@ -62,6 +62,8 @@ pub struct Plan {
     pub tls: [bool; LISTENERS],
     /// Clients are users with rules, and an administrator changes them.
     pub users: bool,
+    /// Scrapers ask an HTTP thread.
+    pub http: bool,
 }
 
 impl Plan {
@@ -72,10 +74,11 @@ impl Plan {
         let speaks = later.of(&[[true, true], [true, false], [false, true]]);
         let tls = if later.one_in(4) { speaks } else { [false; LISTENERS] };
         let users = later.one_in(3);
+        let http = later.one_in(3);
         // Each of a crowd is charged a handshake, for which small stores have no memory, and is an unauthenticated client: there
         // may be few of these.
         let crowd = plan.crowd && !users && !tls.contains(&true);
-        Plan { tls, users, crowd, ..plan }
+        Plan { tls, users, crowd, http, ..plan }
     }
 
     fn draw_first(random: &mut Random) -> Plan {
@@ -109,6 +112,7 @@ impl Plan {
             queues: some(random),
             tls: [false; LISTENERS],
             users: false,
+            http: false,
         }
     }
 

@@ -19,6 +19,9 @@ use crate::world::simulation::{World, owner_name};
 use crate::world::user::lent_name;
 use crate::world::users::Counts;
 
+/// A page of metrics agrees with what clients did after so many tries: a worker may stand still with what it has still to take.
+const TRIES: usize = 20;
+
 /// All clients have all replies within this.
 const LIFE_MS: Millis = 120_000;
 
@@ -51,6 +54,8 @@ pub struct Outcome {
     pub resumed: u64,
     /// What users were refused, and more of them.
     pub users: Counts,
+    /// Pages of metrics that scrapers have had.
+    pub pages: u64,
 }
 
 /// Runs the world of a seed.
@@ -75,6 +80,7 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
                 tls: books.tls,
                 resumed: books.resumed,
                 users: world.scene.users.counts,
+                pages: world.http.as_ref().map_or(0, |http| http.scrapes.pages()),
             })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
@@ -94,7 +100,27 @@ fn live(world: &mut World) -> Result<(), String> {
         }
         world.step()?;
     }
-    read_all(world)
+    read_all(world)?;
+    scrape_all(world)
+}
+
+/// Scrapers come to their end, and a page of metrics agrees with what all clients did.
+fn scrape_all(world: &mut World) -> Result<(), String> {
+    for _ in 0..TRIES {
+        while let Some(http) = world.http.as_ref().filter(|http| !http.is_done()) {
+            if world.scene.now() > 2 * LIFE_MS {
+                return Err(format!("scrapers are not done: {}", http.shown()));
+            }
+            world.step()?;
+        }
+        let now = world.scene.now();
+        let Some(http) = &mut world.http else { return Ok(()) };
+        if http.is_calm() && http.agrees(&world.scene).is_ok() {
+            return Ok(());
+        }
+        http.ask_once_more(now);
+    }
+    world.http.as_ref().map_or(Ok(()), |http| http.agrees(&world.scene))
 }
 
 /// Each owner reads all of its keys, and each listener gets all messages.

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Workers, acceptor, sessions and store are the server's own. Sockets, the entrance and time are simulated: when no actor can
-//! act, time moves to when one can.
+//! act, time moves to when one can. Where there is an HTTP thread, it or one of its scrapers acts in each step, too: what all
+//! others do in a step does not depend on it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -25,6 +26,7 @@ use crate::world::bank::{ACCOUNTS, EACH, LEDGER, account_name};
 use crate::world::books::{Channel, Counter, contest_name, counter_name};
 use crate::world::client::{Client, Role};
 use crate::world::door::{Door, LISTENERS, Refusal};
+use crate::world::http::Http;
 use crate::world::model::Key;
 use crate::world::part::Dialect;
 use crate::world::plan::{Memory, Plan, Steps};
@@ -76,6 +78,8 @@ pub struct World {
     hands: Vec<Hand>,
     acceptor: Option<Box<dyn Turns>>,
     pub clients: Vec<Client>,
+    /// The HTTP thread, if there is one.
+    pub http: Option<Http>,
     weather_at: Millis,
     /// Connections without requests, and until when they stay.
     crowd: (Vec<Peer>, Millis),
@@ -144,6 +148,7 @@ impl World {
         let mut scene = Scene::new(random, plan, time, epoch_us, door);
         (scene.trust, scene.users) = (trust, users);
         let clients = clients(&mut scene);
+        let http = scene.plan.http.then(|| Http::new(seed, &scene.plan, &hub, &scene));
         World {
             scene,
             store,
@@ -153,6 +158,7 @@ impl World {
             hands,
             acceptor: Some(acceptor),
             clients,
+            http,
             weather_at: 0,
             crowd: Default::default(),
             pulse,
@@ -168,6 +174,9 @@ impl World {
         if self.scene.now() >= self.weather_at {
             self.weather_at = self.scene.now() + 1 + self.scene.random.below(20);
             self.weather();
+        }
+        if let Some(http) = &mut self.http {
+            http.act(&mut self.scene, (&self.network, self.hands.len()))?;
         }
         let (mut ready, mut next) = (Vec::new(), Millis::MAX);
         let now = self.scene.now();
@@ -192,7 +201,9 @@ impl World {
         }
         if ready.is_empty() {
             let next = next.min(self.weather_at);
-            self.pass((next - now) * 1000 - self.scene.time.now_us() % 1000);
+            let us = (next - now) * 1000 - self.scene.time.now_us() % 1000;
+            let us = self.http.as_mut().map_or(us, |http| http.idle_us(&self.scene, us));
+            self.pass(us);
             return Ok(());
         }
         let actor = self.scene.random.of(&ready);
@@ -211,6 +222,9 @@ impl World {
         if self.hands.iter().all(|hand| now >= hand.stalled_until) && !self.scene.door.refuses() {
             self.scene.fair_us += us;
         }
+        if let Some(http) = &mut self.http {
+            http.pass(us, now);
+        }
     }
 
     fn run(&mut self, actor: Actor) -> Result<(), String> {
@@ -221,6 +235,9 @@ impl World {
                 if !acceptor.turn().map_err(|error| error.to_string())? {
                     self.scene.note("the acceptor hears that the server is to stop");
                     self.acceptor = None;
+                    if let Some(http) = &mut self.http {
+                        http.end();
+                    }
                     self.scene.door.close();
                     self.hub.stop_workers();
                 } else if self.scene.door.was_reloaded() {

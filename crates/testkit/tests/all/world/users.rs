@@ -190,6 +190,14 @@ impl Users {
         &self.all[client]
     }
 
+    /// The last client's user: an administrator, whose password stays.
+    ///
+    /// # Panics
+    /// If there are no users.
+    pub fn last(&self) -> &User {
+        self.all.last().expect("there are users")
+    }
+
     /// Nothing is open of any user.
     pub fn are_settled(&self) -> bool {
         self.all.iter().all(User::is_settled)
