@@ -243,3 +243,30 @@ impl Answer<'_> {
         Ok(Some(Answer { status, content_type: field("Content-Type")?, closes, body, bytes }))
     }
 }
+
+#[test]
+fn an_answer_is_whole_and_is_what_its_request_must_have() {
+    let fields = "Content-Type: application/json\r\nContent-Length: 3\r\nConnection: keep-alive\r\n";
+    let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+    let bytes = format!("{head}{{}}\nbehind");
+    let end = head.len() + 3;
+    for cut in 0..end {
+        let part = Answer::parse(&bytes.as_bytes()[..cut], false);
+        assert!(part.is_ok_and(|answer| answer.is_none()), "{cut}");
+    }
+    let right = Visit { body: Body::Figures, ..Visit::new(Vec::new(), Status::Ok) };
+    let answer = Answer::parse(bytes.as_bytes(), false).expect("an answer").expect("all of it");
+    assert_eq!((answer.bytes, answer.body, right.check(&answer)), (end, "{}\n", Ok(())));
+    let short = Answer::parse(bytes.as_bytes(), true).expect("an answer").expect("its head");
+    assert_eq!((short.bytes, short.body), (head.len(), ""));
+    for wrong in [
+        Visit::new(Vec::new(), Status::NotFound),
+        Visit { ends: true, ..Visit::new(Vec::new(), Status::Ok) },
+        Visit::of_metrics(Known::default()),
+    ] {
+        assert!(wrong.check(&answer).is_err(), "{wrong:?}");
+    }
+    for (old, new) in [("HTTP/1.1 ", "HTTP/1.0 "), ("Content-Length", "Length"), ("keep-alive", "perhaps")] {
+        assert!(Answer::parse(bytes.replace(old, new).as_bytes(), false).is_err(), "{new}");
+    }
+}
