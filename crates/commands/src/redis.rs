@@ -2,8 +2,8 @@
 //!
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers; `shared`: what all
-//!   RESP clients share; `figures`, `metrics`: what is told of it
+//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `call`: what a command works
+//!   with; `reply`, `fail`: what it answers; `shared`: what all RESP clients share; `figures`, `metrics`: what is told of it
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -17,6 +17,7 @@ pub(crate) mod metrics;
 mod permissions;
 mod pubsub;
 mod reply;
+pub mod row;
 mod scripts;
 pub(crate) mod server;
 pub(crate) mod session;

@@ -6,7 +6,7 @@ use larder_store::{Attributes, Expect, Guard, Hint, Item, Key, Lookup, Millis, R
 use super::fail::{Done, Fail};
 use super::reply;
 use super::shared::Shared;
-use super::table::RowId;
+use crate::core::calls::RowId;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::glob::{PATTERN_BYTES_MAX, is_bounded};

@@ -12,12 +12,13 @@ use larder_store::DATABASES;
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
-use super::steps::job::{Job, Step};
-use super::table::flag::{
+use super::row::flag::{
     ALLOW_BUSY, AT_ONCE, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, WEIGHTLESS,
     WHILE_LISTENING,
 };
-use super::table::{self, Command, NO_KEYS, Secret, Weighs};
+use super::row::{Command, NO_KEYS, Secret, Weighs};
+use super::steps::job::{Job, Step};
+use super::table;
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Reason;
 use client::Replies;
@@ -331,7 +332,7 @@ fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::table::flag::RUNS_QUEUE;
+    use crate::redis::row::flag::RUNS_QUEUE;
 
     #[test]
     fn no_other_command_logs_in_or_runs_what_was_queued() {

@@ -18,17 +18,17 @@ use larder_store::{Expect, Hint, Key};
 
 use super::call::{Call, is};
 use super::fail::{Done, Fail};
-use super::strings::throttle;
-use super::table::flag::{
+use super::row::flag::{
     BLOCKING, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS,
     WRITE,
 };
-use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
+use super::row::{ALL_KEYS, Access, Clock, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
+use super::strings::throttle;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::events::Change;
 use crate::redis::collections::sorting::{SORT, SORT_RO};
 use crate::redis::strings::set::{Condition, equals};
-use expiry::{Clock, expire, persist, remove, ttl};
+use expiry::{expire, persist, remove, ttl};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("del", -2, WRITE | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, del)

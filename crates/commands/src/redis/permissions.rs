@@ -22,8 +22,9 @@ use super::call::{Call, Flow};
 use super::connection::client::ClientFacts;
 use super::connection::clients;
 use super::fail::{Done, Fail};
+use super::row::{Access, Channels, Command, flag};
 use super::server::introspect::{CATEGORIES, categories};
-use super::table::{self, Access, Channels, Command, RowId, flag};
+use super::table;
 use crate::core;
 use crate::core::access::{Since, Snapshot};
 use crate::core::acl::catalog::{Catalog, Entry};
@@ -31,6 +32,7 @@ use crate::core::acl::log::{REFUSAL_NS, Reason, Refusal, Whence};
 use crate::core::acl::pattern::Need;
 use crate::core::acl::rules::{Asked, CHECK_NS_MAX, Denied};
 use crate::core::acl::user::User;
+use crate::core::calls::RowId;
 
 /// What it takes to begin to look at a queued command.
 const QUEUED_NS: u64 = 20;

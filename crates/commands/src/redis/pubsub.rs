@@ -14,11 +14,11 @@ use larder_store::Store;
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_head, put_integer};
-use super::table::flag::{
+use super::row::flag::{
     ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, REPLIES_A_WORD, SHOWS_KEYS,
     STALE, SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
 };
-use super::table::{Channels, Command, NO_KEYS, Weighs};
+use super::row::{Channels, Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
 use crate::core::topics::{Kind, Message, Names, Target, Topic, Topics, subscription_bytes};
 use crate::core::work::copying_ns;

@@ -23,12 +23,12 @@ use larder_script::sha1_hex;
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_integer};
-use super::server::introspect;
-use super::table::flag::{
+use super::row::flag::{
     ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, REPLIES_A_WORD,
     SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
-use super::table::{Access, Command, Keys, NO_KEYS};
+use super::row::{Access, Command, Keys, NO_KEYS};
+use super::server::introspect;
 use cache::{Id, Script, id_of};
 use run::{Asked, Run};
 use std::sync::Arc;

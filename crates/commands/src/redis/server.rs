@@ -19,11 +19,11 @@ use super::call::{Call, Flow, is};
 use super::fail::{Done, Fail};
 use super::keys::{copy, object};
 use super::reply::put_bulk;
-use super::table::flag::{
+use super::row::flag::{
     ADMIN, ALLOW_BUSY, EMPTIES, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY,
     REPLIES_A_PAGE, REPLIES_A_WORD, STALE, TAKES_ALL, WEIGHTLESS, WRITE,
 };
-use super::table::{Command, NO_KEYS, Tells, Weighs};
+use super::row::{Command, NO_KEYS, Tells, Weighs};
 use crate::core::work::CLEANING_NS;
 use crate::redis::steps::job::{Job, Step};
 

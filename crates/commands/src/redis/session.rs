@@ -31,8 +31,9 @@ use super::connection;
 use super::fail::Fail;
 use super::permissions;
 use super::reply::put_fail;
+use super::row::{Command, flag};
 use super::shared::Shared;
-use super::table::{self, flag};
+use super::table;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
@@ -531,7 +532,7 @@ impl Conversation {
     }
 
     /// Another client's command holds one of the keys that this one names, or it concerns all of them.
-    fn waits_for_keys(&self, turn: &Turn<'_, '_, '_, '_>, row: &table::Command, args: Args<'_>) -> bool {
+    fn waits_for_keys(&self, turn: &Turn<'_, '_, '_, '_>, row: &Command, args: Args<'_>) -> bool {
         let pause = &turn.cx.shared.pause;
         let Some(keys) = pause.holds.keys() else {
             pause.look();
@@ -706,7 +707,7 @@ impl Conversation {
 }
 
 /// The row of a command, or of its subcommand.
-fn row_of(mut args: Args<'_>) -> Option<&'static table::Command> {
+fn row_of(mut args: Args<'_>) -> Option<&'static Command> {
     let (row, _) = args.next().and_then(table::find)?;
     let sub = args.next().and_then(|name| row.subcommand(name));
     Some(sub.map_or(row, |at| &row.subcommands()[at]))

@@ -21,12 +21,12 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 use super::call::{Call, integer, is, kept, peek, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
-use super::table::flag::{ASKS, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, WEIGHTLESS, WRITE};
-use super::table::{ALL_KEYS, Access, Command, Keys, Replaces, Tells, Uploads, Weighs};
+use super::row::flag::{ASKS, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, WEIGHTLESS, WRITE};
+use super::row::{ALL_KEYS, Access, Clock, Command, Keys, Replaces, Tells, Uploads, Weighs};
 use crate::core::batch::BATCH_KEYS;
 use crate::core::events::Change;
 use crate::core::work::copying_ns;
-use crate::redis::keys::expiry::{Clock, Expiry, deadline};
+use crate::redis::keys::expiry::{Expiry, deadline};
 use crate::redis::steps::pieces::Piece;
 use arrayvec::ArrayVec;
 use making::{Edit, edited, integer as integer_reply, make};
@@ -135,13 +135,13 @@ pub(crate) const ROWS: &[Command] = &[
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
     ),
-    Command::args("msetex", -4, WRITE | DENYOOM | MOMENTS | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(set::TOLD).access(&[Access::Replace])
+    Command::args("msetex", -4, WRITE | DENYOOM | MOMENTS | super::row::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(set::TOLD).access(&[Access::Replace])
         .weighs(Weighs::CountedPairs).doc(
             "8.4.0",
             "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
             "Sets several keys with one expiry.",
         ),
-    Command::args("lcs", -3, READONLY, super::table::TWO_KEYS, lcs::lcs).weighs(Weighs::Subsequence).doc(
+    Command::args("lcs", -3, READONLY, super::row::TWO_KEYS, lcs::lcs).weighs(Weighs::Subsequence).doc(
         "7.0.0",
         "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
         "The longest common subsequence of two values.",

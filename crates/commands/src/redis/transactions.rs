@@ -23,13 +23,14 @@ use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
 use super::connection;
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
-use super::table::flag::{
+use super::row::flag::{
     ADMIN, ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT,
     PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE,
     SUBSCRIBES, WEIGHTLESS,
 };
-use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId, Weighs};
+use super::row::{ALL_KEYS, Access, Command, NO_KEYS, Weighs};
 use crate::core::access::Snapshot;
+use crate::core::calls::RowId;
 use crate::core::held::Held;
 use crate::core::hold::LOOK_MS;
 use crate::core::output::Mark;

@@ -1959,7 +1959,8 @@ fn libraries_are_those_that_scripts_know() {
 /// What speaks of clients and of the server is not for scripts, and least of all who somebody is.
 #[test]
 fn scripts_call_commands_on_keys_and_few_others() {
-    use larder_commands::redis::table::{REDIS, flag};
+    use larder_commands::redis::row::flag;
+    use larder_commands::redis::table::REDIS;
     let rows = REDIS.iter().flat_map(|group| group.rows);
     let leaves = rows.flat_map(|row| {
         if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() }

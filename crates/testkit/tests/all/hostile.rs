@@ -5,7 +5,8 @@
 //! Tests check arithmetic: a sum that would wrap in a release build fails here.
 
 use larder_commands::memcached::table::{CLASSIC, META};
-use larder_commands::redis::table::{Command, REDIS};
+use larder_commands::redis::row::Command;
+use larder_commands::redis::table::REDIS;
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::pattern::escaped;
 use larder_testkit::redis::frame::Frame;

@@ -1,6 +1,7 @@
 //! Keys are where `spec/key-positions.list` has them, whatever the table of commands says: others are asked about the same list.
 
-use larder_commands::redis::table::{Command, REDIS};
+use larder_commands::redis::row::Command;
+use larder_commands::redis::table::REDIS;
 use larder_testkit::local::DEBUG;
 use larder_testkit::redis::positions::{Usage, usages};
 use larder_testkit::talk::Talk;

@@ -1,7 +1,8 @@
 //! Commands in scripts: the transcripts, each command on a key run once by itself and once called by a script. Both servers have
 //! the same replies, and the same values afterwards.
 
-use larder_commands::redis::table::{Command, REDIS, flag};
+use larder_commands::redis::row::{Command, flag};
+use larder_commands::redis::table::REDIS;
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::pattern::Captures;
 use larder_testkit::talk::encode;

@@ -117,7 +117,7 @@ fn every_resp_command_is_in_a_transcript() {
     let words: Vec<&str> =
         sent.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-')).collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    let sends = |row: &larder_commands::redis::table::Command| match row.name.split_once('|') {
+    let sends = |row: &larder_commands::redis::row::Command| match row.name.split_once('|') {
         Some((container, name)) => words.windows(2).any(|pair| *pair == [container, name]),
         None => words.contains(&row.name),
     };

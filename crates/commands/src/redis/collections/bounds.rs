@@ -10,14 +10,7 @@ use super::words::{COMPARED_TIMES, counted_bytes};
 use super::{Shown, places};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::Fail;
-
-/// By what members are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    Rank,
-    Score,
-    Lex,
-}
+use crate::redis::row::By;
 
 /// A score, and whether it is itself among those that are meant.
 #[derive(Clone, Copy, Debug)]

@@ -26,11 +26,12 @@ use crate::redis::call::{ELEMENT_BYTES, find, free_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::serialize::{checking_ns, crc64_on};
 use crate::redis::reply::{put_map, put_null, put_set};
+use crate::redis::row::Command;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Bytes that are copied at a time, beside the longest entry, …
 const PIECE_BYTES: usize = 64 << 10;

@@ -7,7 +7,7 @@ use super::{Call, taking};
 use crate::redis::call::{few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
-use crate::redis::table::Keys;
+use crate::redis::row::Keys;
 
 /// Keys behind their number.
 pub(crate) const KEYS: Keys = Keys::Counted { count: 1, step: 1 };

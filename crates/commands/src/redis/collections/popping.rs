@@ -17,9 +17,10 @@ use crate::core::output::Output;
 use crate::redis::call::{has_room, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
+use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Members that are taken at a time.
 const POPS_AT_ONCE: usize = 256;

@@ -6,15 +6,16 @@
 use larder_protocol::resp::Args;
 use larder_store::{Key, Type};
 
-use super::bounds::{Bounds, By};
+use super::bounds::Bounds;
 use super::taking::MEMBERS_AT_ONCE;
 use super::{Call, SCORED_NS, peek_as};
 use crate::redis::call::{ELEMENT_BYTES, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::{By, Command};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Removes the members between two bounds. `name`: the command's.
 pub(crate) fn remove(

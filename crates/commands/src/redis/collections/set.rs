@@ -13,8 +13,8 @@ use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
+use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::row::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection(

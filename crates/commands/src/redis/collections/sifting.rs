@@ -15,11 +15,12 @@ use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symm
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::Command;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Elements among which those that are to go are taken out together, at most.
 const SIFTED_AT_ONCE: usize = 4 << 10;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_protocol::resp::{Args, parse_double};
 use larder_store::{Collection, End, Guard, Hint, Key, Removed, ScoreRule, Type};
 
-use super::bounds::{Bounds, By, Chosen};
+use super::bounds::{Bounds, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
 use super::listing::{self, Form, Listed};
 use super::pick::random;
@@ -19,9 +19,11 @@ use crate::core::output::Output;
 use crate::redis::call::{few_keys, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
+use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::row::{
+    Access, By, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs,
+};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {

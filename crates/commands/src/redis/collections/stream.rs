@@ -25,9 +25,9 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::reply::put_null;
+use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
+use crate::redis::row::{Access, Command, Elements, Keys, NO_KEYS, Tells, Weighs};
 use crate::redis::server::introspect::help;
-use crate::redis::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
-use crate::redis::table::{Access, Command, Elements, Keys, NO_KEYS, Tells, Weighs};
 pub(crate) use told::FULL_ENTRIES;
 use told::Tale;
 

@@ -13,13 +13,14 @@ use crate::redis::collections::block::Unblock;
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_verbatim};
+use crate::redis::row::flag::{
+    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED,
+};
+use crate::redis::row::{Command, NO_KEYS, Weighs};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{
-    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED,
-};
-use crate::redis::table::{Command, NO_KEYS, Weighs, row};
+use crate::redis::table::row;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;

@@ -9,8 +9,8 @@ use crate::redis::call::{Call, is, kept, next};
 use crate::redis::connection::{database, database_or};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copying;
+use crate::redis::row::{ArgsTold, Tells};
 use crate::redis::strings::making::{Carry, carry};
-use crate::redis::table::{ArgsTold, Tells};
 
 /// What is copied of a collection that goes elsewhere, at most, about.
 pub(crate) const LEAF_BYTES_MAX: u64 = 48 << 10;

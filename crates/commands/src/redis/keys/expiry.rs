@@ -5,19 +5,7 @@ use larder_store::{Expect, Hint, Key, Millis};
 
 use crate::redis::call::{Call, integer, is};
 use crate::redis::fail::{Done, Fail};
-
-/// In what a time is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clock {
-    /// From now.
-    Seconds,
-    /// From now.
-    Milliseconds,
-    /// Since the Unix epoch.
-    UnixSeconds,
-    /// Since the Unix epoch.
-    UnixMilliseconds,
-}
+use crate::redis::row::Clock;
 
 /// What a write does with a key's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,35 +16,6 @@ pub(crate) enum Expiry {
     Keep,
     /// At this time.
     At(Millis),
-}
-
-impl Clock {
-    /// EX, PX, EXAT, PXAT.
-    pub fn of_option(word: &[u8]) -> Option<Clock> {
-        if is(word, "EX") {
-            Some(Clock::Seconds)
-        } else if is(word, "PX") {
-            Some(Clock::Milliseconds)
-        } else if is(word, "EXAT") {
-            Some(Clock::UnixSeconds)
-        } else if is(word, "PXAT") {
-            Some(Clock::UnixMilliseconds)
-        } else {
-            None
-        }
-    }
-
-    /// The absolute time, in milliseconds; none if it does not fit 64 bits.
-    pub fn absolute(self, time: i64, now: Millis) -> Option<i64> {
-        let milliseconds = match self {
-            Clock::Seconds | Clock::UnixSeconds => time.checked_mul(1000)?,
-            Clock::Milliseconds | Clock::UnixMilliseconds => time,
-        };
-        match self {
-            Clock::Seconds | Clock::Milliseconds => milliseconds.checked_add_unsigned(now),
-            Clock::UnixSeconds | Clock::UnixMilliseconds => Some(milliseconds),
-        }
-    }
 }
 
 /// The time at which a value that is being stored is to expire. It may have passed; it is not 0.
@@ -189,16 +148,6 @@ pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_become_absolute_milliseconds_or_nothing() {
-        assert_eq!(Clock::Seconds.absolute(10, 5), Some(10_005));
-        assert_eq!(Clock::Milliseconds.absolute(-10, 5), Some(-5));
-        assert_eq!(Clock::UnixSeconds.absolute(10, 5), Some(10_000));
-        assert_eq!(Clock::UnixMilliseconds.absolute(10, 5), Some(10));
-        assert_eq!(Clock::Seconds.absolute(i64::MAX / 1000 + 1, 0), None);
-        assert_eq!(Clock::Milliseconds.absolute(i64::MAX, 1), None);
-    }
 
     #[test]
     fn a_condition_compares_with_never_as_the_latest_time() {

@@ -8,8 +8,8 @@ use crate::core::findings::{self, About};
 use crate::redis::call::{Call, few_names, integer, is, next};
 use crate::redis::collections::COMPARE_NS;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{LOADING, READONLY, REPLIES_A_PAGE, STALE, WEIGHTLESS};
-use crate::redis::table::{Access, Command, Keys, NO_KEYS};
+use crate::redis::row::flag::{LOADING, READONLY, REPLIES_A_PAGE, STALE, WEIGHTLESS};
+use crate::redis::row::{Access, Command, Keys, NO_KEYS};
 
 /// The key behind the subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };

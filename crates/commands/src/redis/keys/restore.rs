@@ -15,12 +15,13 @@ use crate::redis::keys::serialize::{
     BAD_FORMAT, FOOTER_BYTES, LZF_BACK_MAX, LZF_BYTES_MAX, Reader, TYPE_STRING, WRONG, checking_ns, crc64_on,
     footer, restore_string, unpack_some, verified,
 };
+use crate::redis::row::Command;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");
 /// A collection that takes no longer is restored in one step.

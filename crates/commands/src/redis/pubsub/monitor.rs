@@ -10,9 +10,9 @@ use larder_protocol::resp::Args;
 
 use crate::core::topics::stamp;
 use crate::redis::call::Call;
+use crate::redis::row::Command;
+use crate::redis::row::flag::{ADMIN, SKIP_MONITOR};
 use crate::redis::server::secret;
-use crate::redis::table::Command;
-use crate::redis::table::flag::{ADMIN, SKIP_MONITOR};
 
 /// Bytes of a word that are shown, and of a line, behind which no word is begun: what is shown is copied, with
 /// up to four characters for a byte.

@@ -36,13 +36,15 @@ use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, S
 use super::cache::Nature;
 use super::worker::State;
 use crate::core::acl::log::Whence;
+use crate::core::calls::RowId;
 use crate::core::output::Output;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
+use crate::redis::row::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
+use crate::redis::row::{Command, Run as Runs};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
-use crate::redis::table::{self, Command, RowId, Run as Runs};
+use crate::redis::table;
 use crate::redis::transactions::item_bytes;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -6,8 +6,8 @@ use larder_protocol::resp::Args;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_set};
-use crate::redis::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
-use crate::redis::table::{Command, NO_KEYS};
+use crate::redis::row::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::row::{Command, NO_KEYS};
 
 const NO_CLUSTER: Fail = Fail::of("ERR This instance has cluster support disabled");
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;

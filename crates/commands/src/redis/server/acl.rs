@@ -14,13 +14,15 @@ use crate::core::access::{DEFAULT_USER, Unchanged, Users};
 use crate::core::acl::log::{CLIENT_BYTES_MAX, Entry, OBJECT_BYTES_MAX, Reason};
 use crate::core::acl::rules::Rules;
 use crate::core::acl::user::{RULES_MAX, User};
+use crate::core::calls::RowId;
 use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::permissions::{catalog, check, told};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
+use crate::redis::row::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
+use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
-use crate::redis::table::{self, Command, NO_KEYS, RowId, Secret, Weighs, rows};
+use crate::redis::table::{self, rows};
 pub(crate) use close::{Closing, clients_ns};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;

@@ -14,11 +14,11 @@ use crate::redis::keys::survey::{Digesting, Goal};
 use crate::redis::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
 };
+use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL, WEIGHTLESS};
+use crate::redis::row::{Command, Keys, NO_KEYS, Weighs};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL, WEIGHTLESS};
-use crate::redis::table::{Command, Keys, NO_KEYS, Weighs};
 
 /// Bytes of a message of DEBUG ERROR that are told.
 const ERROR_BYTES_MAX: usize = 4 << 10;

@@ -11,8 +11,8 @@ use crate::core::traffic::{COUNT_NS, Metrics, Session, Start};
 use crate::redis::call::{Call, is};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, SHOWS_KEYS, STALE, WEIGHTLESS};
-use crate::redis::table::{Command, NO_KEYS};
+use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, SHOWS_KEYS, STALE, WEIGHTLESS};
+use crate::redis::row::{Command, NO_KEYS};
 
 const RULES: u64 = ADMIN | NOSCRIPT | WEIGHTLESS;
 

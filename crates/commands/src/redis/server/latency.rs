@@ -19,9 +19,9 @@ use crate::core::findings::{self, About};
 use crate::redis::call::{Call, NAME_NS, few_names, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::row::{Command, NO_KEYS};
 use crate::redis::table::in_use;
-use crate::redis::table::{Command, NO_KEYS};
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 

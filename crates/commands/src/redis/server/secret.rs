@@ -3,7 +3,8 @@
 use larder_protocol::resp::Args;
 
 use crate::redis::call::is;
-use crate::redis::table::{self, Command, Secret};
+use crate::redis::row::{Command, Secret};
+use crate::redis::table;
 
 /// What is shown in the place of a password.
 pub(crate) const REDACTED: &str = "(redacted)";
@@ -65,7 +66,7 @@ const SECRETS: [&str; 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::table::Run;
+    use crate::redis::row::Run;
     use larder_protocol::resp::split;
 
     fn line(words: &[u8]) -> String {

@@ -12,7 +12,7 @@
 
 use crate::core::output::Output;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_set, put_simple};
-use crate::redis::table::Command;
+use crate::redis::row::Command;
 
 /// An argument, or several that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::Args;
 
 use super::turn::Turn;
+use crate::core::calls::RowId;
 use crate::core::shared::DebugCommand;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::{Command, Run, Weighs, flag};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
-use crate::redis::table::{self, Command, RowId, Run, Weighs, flag};
+use crate::redis::table;
 use crate::redis::transactions::ITEM_HEADER_BYTES;
 
 impl Turn<'_, '_, '_, '_> {

@@ -7,7 +7,7 @@ use crate::core::events::{Change, Seen, seen};
 use crate::core::watchers::{Looked, Stored};
 use crate::redis::call::Call;
 use crate::redis::fail::Done;
-use crate::redis::table::{ArgsTold, ChangeOf, Command, Tells, flag};
+use crate::redis::row::{ArgsTold, ChangeOf, Command, Tells, flag};
 
 /// Keys of one command that those who watch are told of.
 const KEYS_WATCHED: usize = 1024;

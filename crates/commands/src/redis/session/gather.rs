@@ -4,12 +4,13 @@
 use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split};
 
 use super::turn::Turn;
+use crate::core::calls::RowId;
 use crate::core::input::{Input, Looks};
 use crate::core::progress::Next;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::redis::fail::Fail;
 use crate::redis::session::{Conversation, State};
-use crate::redis::table::{self, RowId};
+use crate::redis::table;
 
 /// A long request that waits for keys looks at them again after a millisecond for so many bytes.
 const LOOKED_BYTES_A_MS: u64 = 64 << 10;

@@ -5,7 +5,7 @@ use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
 use larder_store::{Hint, Key};
 
 use crate::core::batch::BATCH_KEYS;
-use crate::core::calls::Meter;
+use crate::core::calls::{Meter, RowId};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -14,16 +14,17 @@ use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use crate::redis::collections::block::{SERVE_NS, Serving};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::Fail;
+use crate::redis::row::{Run, flag};
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
 use crate::redis::shared::Shared;
-use crate::redis::table::{self, Run, flag};
+use crate::redis::table;
 
 /// The commands of a run.
-pub(crate) const GET: table::RowId = table::id_of("get");
-pub(crate) const SET: table::RowId = table::id_of("set");
-pub(crate) const INCR: table::RowId = table::id_of("incr");
-pub(crate) const DECR: table::RowId = table::id_of("decr");
+pub(crate) const GET: RowId = table::id_of("get");
+pub(crate) const SET: RowId = table::id_of("set");
+pub(crate) const INCR: RowId = table::id_of("incr");
+pub(crate) const DECR: RowId = table::id_of("decr");
 
 /// One turn: what [`crate::redis::Conversation::receive`] does.
 pub(crate) struct Turn<'x, 'a, 'c, 'w> {
@@ -44,7 +45,7 @@ pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     /// Where the request begins that reading ahead stopped at, if it is one.
     pub stopped_at: usize,
     /// The row of the last command.
-    pub row: table::RowId,
+    pub row: RowId,
     /// Where the request begins that is to be asked again.
     pub again_at: usize,
     /// Replies of so many bytes are to be listed.
@@ -57,7 +58,7 @@ pub(crate) struct Staged<'a, 'w> {
     pub(crate) hint: Hint<'w>,
     /// Where in the input it begins.
     pub(crate) at: usize,
-    pub(crate) row: table::RowId,
+    pub(crate) row: RowId,
     pub(crate) run: OfKey,
     pub(crate) args: Args<'a>,
 }
@@ -175,7 +176,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
 
     /// Counts the commands that came one after another, and goes on with those of `next`.
     #[inline(never)]
-    pub(crate) fn settle(&mut self, next: Option<table::RowId>) {
+    pub(crate) fn settle(&mut self, next: Option<RowId>) {
         let (cx, host) = (&*self.cx, self.cx.host);
         if let Some((row, us)) = self.meter.settle(&cx.counters.rows, next, || host.clock_us()) {
             self.shared.latency.note(event_of(row), cx.now() / 1000, us);
@@ -211,14 +212,14 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     }
 
     /// Notes what a command took, if that is long enough.
-    pub(crate) fn note_latency(&self, row: table::RowId, us: u64) {
+    pub(crate) fn note_latency(&self, row: RowId, us: u64) {
         self.shared.latency.note(event_of(row), self.cx.now() / 1000, us);
     }
 
     /// Counts one command.
     pub(crate) fn count_single(
         &mut self,
-        row: table::RowId,
+        row: RowId,
         admitted: bool,
         failed: Option<&Fail>,
         took_us: Option<u64>,
@@ -314,7 +315,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
 }
 
 /// The event that LATENCY notes for a command.
-fn event_of(row: table::RowId) -> &'static str {
+fn event_of(row: RowId) -> &'static str {
     let fast = table::row(row).is_some_and(|row| row.has(flag::FAST));
     if fast { FAST_COMMAND } else { COMMAND }
 }

@@ -17,6 +17,7 @@ use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
 use super::gather::Discard;
 use super::turn::Turn;
 use crate::core::acl::log::Whence;
+use crate::core::calls::RowId;
 use crate::core::context::Context;
 use crate::core::hold::LOOK_MS;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
@@ -29,7 +30,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::deadline;
 use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
-use crate::redis::table::{self, RowId};
+use crate::redis::table;
 
 /// The longest key of which it is told at once that it was stored, where it is followed.
 const FOLLOWED_KEY_BYTES_MAX: usize = 250;

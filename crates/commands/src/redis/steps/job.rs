@@ -16,6 +16,7 @@ use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use crate::core::access::{Snapshot, Standing};
+use crate::core::calls::RowId;
 use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
 use crate::core::progress::Next;
@@ -24,6 +25,7 @@ use crate::core::work::Work;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
+use crate::redis::row::flag;
 use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
@@ -32,7 +34,7 @@ use crate::redis::steps::held::Held;
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, RowId, flag};
+use crate::redis::table;
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

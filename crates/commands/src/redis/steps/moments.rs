@@ -13,9 +13,10 @@ use larder_protocol::resp::Args;
 use crate::core::batch::BATCH_KEYS;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Keys of one moment at most, for which each worker has room.
 pub(crate) const KEYS_AT_ONCE: usize = 4 << 10;

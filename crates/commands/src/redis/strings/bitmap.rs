@@ -11,10 +11,10 @@ use crate::core::work::Lane;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_integer};
+use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::row::{Access, Command, Keys, Replaces, Tells, Weighs};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::table::{Access, Command, Keys, Replaces, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::key("setbit", 4, WRITE | DENYOOM, set_bit).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).weighs(Weighs::Bit).replaces(Replaces::Never).doc("2.2.0", "key offset value", "Sets a bit."),

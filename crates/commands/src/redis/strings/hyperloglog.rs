@@ -15,11 +15,12 @@ use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, few_keys, find, is, next, peek};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{copy_value, each_part, put_array, put_bulk, put_integer, put_simple};
+use crate::redis::row::flag::{ADMIN, AS_ONE, DENYOOM, FAST, IS_TOLD, NOSCRIPT, READONLY, WRITE};
+use crate::redis::row::{ALL_KEYS, Access, Command, Keys, Tells, Weighs};
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::flag::{ADMIN, AS_ONE, DENYOOM, FAST, IS_TOLD, NOSCRIPT, READONLY, WRITE};
-use crate::redis::table::{self, ALL_KEYS, Access, Command, Keys, Tells, Weighs};
+use crate::redis::table;
 pub(crate) use sketch::DENSE_BYTES;
 use sketch::{BYTES_MAX, Corrupt, HEAD_BYTES, Histogram, REGISTERS, Registers, Run};
 

@@ -20,6 +20,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Expiry;
+use crate::redis::row::Command;
 use crate::redis::steps::held::{NOTE_NS, Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
@@ -27,7 +28,7 @@ use crate::redis::steps::moments::keys_ns;
 use crate::redis::steps::patience::Patience;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::set::{pairs_counted, put_pair};
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Pairs that are written in one step: some 4 ms.
 pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;

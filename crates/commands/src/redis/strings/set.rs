@@ -6,10 +6,10 @@ use larder_store::{Attributes, Expect, Hint, Key, Millis, Value};
 use crate::core::events::Change;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::expiry::{Clock, Expiry, deadline};
+use crate::redis::keys::expiry::{Expiry, deadline};
 use crate::redis::reply::{put_null, put_value};
+use crate::redis::row::{ChangeOf, Clock, Tells};
 use crate::redis::strings::pairs::{self, Plan};
-use crate::redis::table::{ChangeOf, Tells};
 
 /// When a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

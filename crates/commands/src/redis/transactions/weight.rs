@@ -30,18 +30,17 @@ use crate::redis::collections::words::PUSH_NS;
 use crate::redis::connection::{self, clients};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copy::{self, LEAF_BYTES_MAX};
-use crate::redis::keys::expiry::Clock;
 use crate::redis::keys::loading::{self, Weight, is_collection};
 use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
 use crate::redis::pubsub;
+use crate::redis::row::flag::{EMPTIES, READONLY, WRITE};
+use crate::redis::row::{Access, Clock, Command, Elements, Replaces, Weighs};
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::server::info::INFO_NS;
 use crate::redis::server::{acl, config};
 use crate::redis::strings::bitfield;
 use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
 use crate::redis::strings::pairs::PAIR_NS;
-use crate::redis::table::flag::{EMPTIES, READONLY, WRITE};
-use crate::redis::table::{Access, Command, Elements, Replaces, Weighs};
 
 /// Work in values and in walks that one EXEC may do.
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;

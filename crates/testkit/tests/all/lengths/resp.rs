@@ -1,7 +1,8 @@
 //! Redis's commands, compared with the reference model; where the model has no answer, with properties that must hold.
 
 use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
-use larder_commands::redis::table::{Command, REDIS};
+use larder_commands::redis::row::Command;
+use larder_commands::redis::table::REDIS;
 use larder_testkit::local::{Local, LocalConnection, START};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::redis::model::Model;

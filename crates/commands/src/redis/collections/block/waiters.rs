@@ -23,13 +23,14 @@ use super::want::{Taken, Want};
 use crate::core::access::{Access, Since, Snapshot};
 use crate::core::acl::log::REFUSAL_NS;
 use crate::core::acl::log::Whence;
+use crate::core::calls::RowId;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::redis::collections::taking::Portion;
 use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::{check_waiting, note_denied, told};
-use crate::redis::table::{self, RowId};
+use crate::redis::table;
 
 /// Parts of the table, each under its lock.
 const SHARDS: usize = 16;

@@ -15,12 +15,12 @@ use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as, read_as};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::reply::put_array;
+use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
+use crate::redis::row::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
 use crate::redis::server::introspect::help;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
-use crate::redis::table::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
 
 /// IDs that are claimed in one moment, at most.
 const CLAIMED_AT_ONCE: usize = 256;

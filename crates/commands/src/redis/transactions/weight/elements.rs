@@ -9,7 +9,6 @@ use super::{
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
-use crate::redis::collections::bounds::By;
 use crate::redis::collections::geo::PLACE_NS;
 use crate::redis::collections::members::RUN_BYTES;
 use crate::redis::collections::ranging::meant;
@@ -24,8 +23,8 @@ use crate::redis::collections::{
     SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
 };
 use crate::redis::keys::serialize::checking_ns;
-use crate::redis::table::flag::{DENYOOM, WRITE};
-use crate::redis::table::{Command, Elements};
+use crate::redis::row::flag::{DENYOOM, WRITE};
+use crate::redis::row::{By, Command, Elements};
 
 /// What an element takes beside its bytes, at most.
 const ELEMENT_MORE_BYTES: u64 = 8;

@@ -2,7 +2,6 @@
 //! `transactions/weight.rs`.
 
 use crate::core::topics::Kind;
-use crate::redis::collections::bounds::By;
 
 /// What it goes by how long a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +110,14 @@ impl Weighs {
             )
         )
     }
+}
+
+/// By what members of a sorted set are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Rank,
+    Score,
+    Lex,
 }
 
 /// Which elements of collections a command works at.

@@ -1,0 +1,517 @@
+//! What a row of the table of commands is: what a command is called, takes, does with its keys, tells, weighs, and how it is run.
+//!
+//! It knows no command: those are in the modules of their groups, and [`table`](super::table) lists them.
+
+mod access;
+mod bound;
+mod clock;
+pub mod flag;
+mod keys;
+mod weighs;
+
+use larder_protocol::resp::{Args, parse_integer};
+
+pub use self::access::Access;
+pub use self::bound::Bound;
+pub(crate) use self::clock::Clock;
+pub use self::keys::{ALL_KEYS, Keys, KeysFunction, NO_KEYS, ONE_KEY, TWO_KEYS};
+pub(crate) use self::weighs::{By, Elements, Weighs};
+use super::call::{Call, OfArgs, OfKey};
+use crate::core::events::Change;
+
+/// Which of a command's arguments are channels that it publishes or subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// None.
+    None,
+    /// The first.
+    First,
+    /// All.
+    All,
+    /// All, and they are patterns.
+    Patterns,
+}
+
+/// What a writing command tells of the keys that it has changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Tells {
+    /// It changes no key of its own.
+    Nothing,
+    /// Each change is called so.
+    Each(Change),
+    /// The same, and something else behind them.
+    EachAnd(Change, ArgsTold),
+    /// Each change is called as the arguments say.
+    By(ChangeOf),
+}
+
+/// A function that says what a command with these arguments calls its change of the nth of its keys.
+#[derive(Clone, Copy)]
+pub struct ChangeOf(pub(crate) fn(Args<'_>, usize) -> Change);
+
+impl std::fmt::Debug for ChangeOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChangeOf")
+    }
+}
+
+/// A function that tells something of a command that was carried out.
+#[derive(Clone, Copy)]
+pub struct ArgsTold(pub(crate) fn(&mut Call<'_, '_, '_>, Args<'_>));
+
+impl std::fmt::Debug for ArgsTold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ArgsTold")
+    }
+}
+
+/// Which words of a command are secret: neither SLOWLOG nor MONITOR shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secret {
+    /// None.
+    None,
+    /// All behind this one, the name being 0.
+    Behind(usize),
+    /// A name and a password behind AUTH.
+    Credentials,
+    /// Values of parameters that are passwords.
+    Parameters,
+    /// Those of another command, which is its first argument.
+    OfAnother,
+}
+
+/// A command whose value comes last, behind its key and perhaps a time: all that decides where it is stored is known
+/// before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uploads {
+    /// In what the time is given, if there is one.
+    pub clock: Option<Clock>,
+}
+
+impl Uploads {
+    /// Words of such a request, the name and the value among them.
+    pub fn words(self) -> usize {
+        3 + usize::from(self.clock.is_some())
+    }
+}
+
+/// Whether a writing command may put another value in the place of what its keys hold, or none. What EXEC knows of their
+/// values says nothing behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replaces {
+    /// It may; of elements of collections, if it [stores](Weighs::stores_elements) them.
+    Usual,
+    /// The same, of its keys in its own database and in those that its words may name.
+    AlsoElsewhere,
+    /// It changes what is there, or when that expires.
+    Never,
+    /// It takes its keys away if the time that it names, in this, has passed.
+    IfPast(Clock),
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// With its one key, which was hashed and looked for ahead.
+    Key(KeyFunction),
+    /// With its arguments.
+    Args(ArgsFunction),
+    /// By one of these, which the next argument names.
+    Container(&'static [Command]),
+}
+
+/// The function of a command of one key.
+#[derive(Clone, Copy)]
+pub struct KeyFunction(pub(crate) OfKey);
+/// The function of any other command.
+#[derive(Clone, Copy)]
+pub struct ArgsFunction(pub(crate) OfArgs);
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Run::Key(_) => "Key",
+            Run::Args(_) => "Args",
+            Run::Container(_) => "Container",
+        })
+    }
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name, in lower case; of a subcommand, the container's and a `|` in front.
+    pub name: &'static str,
+    /// How many arguments it takes, the name counted; negative: at least so many.
+    pub arity: i32,
+    /// [`flag`]s.
+    pub flags: u64,
+    /// Where its keys are.
+    pub keys: Keys,
+    /// Which of its arguments are channels.
+    pub(crate) channels: Channels,
+    /// What it does with the first of them, the second and so on; with those behind them as with the last.
+    pub access: &'static [Access],
+    /// What these arguments, which begin behind the name, have it do with its keys, where it is not always that.
+    pub(crate) uses: Option<fn(Args<'_>) -> Access>,
+    /// What it tells of those that it changes; a command that writes says so, or does not compile.
+    pub tells: Option<Tells>,
+    /// Arguments with which it [takes all](flag::TAKES_ALL).
+    pub(crate) takes_all_if: fn(Args<'_>) -> bool,
+    /// It works at elements of collections: what it takes goes by how large they are.
+    pub(crate) elements: bool,
+    /// What it takes in EXEC; a command that is not [`flag::WEIGHTLESS`] says so, or does not compile.
+    pub(crate) weighs: Weighs,
+    /// Whether its keys may have another value behind it, if it writes.
+    pub(crate) replaces: Replaces,
+    /// Which of its words nobody is shown.
+    pub(crate) secret: Secret,
+    /// Its value is received straight into its item, if it is long.
+    pub(crate) uploads: Option<Uploads>,
+    /// Its ACL categories, if they are others than its group's.
+    pub(crate) categories: Option<&'static [&'static str]>,
+    /// The first version of Redis that had it.
+    pub since: &'static str,
+    /// What follows the name.
+    pub usage: &'static str,
+    /// Words of the usage that are numbers with a fraction here, and whole numbers elsewhere.
+    pub(crate) doubles: &'static [&'static str],
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// How it is run.
+    pub run: Run,
+}
+
+impl Command {
+    /// Where its first key is among its arguments, the name being 0; none if it has none, or these say where.
+    pub(crate) fn first_key_at(&self) -> Option<usize> {
+        match self.keys {
+            Keys::None | Keys::By(_) | Keys::Behind { .. } => None,
+            Keys::Range { first, .. } => usize::try_from(first).ok(),
+            Keys::Counted { count, .. } => usize::try_from(count + 1).ok(),
+        }
+    }
+
+    /// A command of one key.
+    pub(crate) const fn key(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
+        Command::with_keys(ONE_KEY, Command::bare(name, arity, flags, Run::Key(KeyFunction(run))))
+    }
+
+    /// Any other command.
+    pub(crate) const fn args(name: &'static str, arity: i32, flags: u64, keys: Keys, run: OfArgs) -> Command {
+        Command::with_keys(keys, Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))))
+    }
+
+    /// A command of one key that has a collection.
+    pub(crate) const fn of_collection(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
+        Command { elements: true, ..Command::key(name, arity, flags, run) }
+    }
+
+    /// A command of several keys that have collections.
+    pub(crate) const fn of_collections(
+        name: &'static str,
+        arity: i32,
+        flags: u64,
+        keys: Keys,
+        run: OfArgs,
+    ) -> Command {
+        Command { elements: true, ..Command::args(name, arity, flags, keys, run) }
+    }
+
+    /// A command with subcommands.
+    pub(crate) const fn container(name: &'static str, rows: &'static [Command]) -> Command {
+        Command::bare(name, -2, 0, Run::Container(rows))
+    }
+
+    const fn bare(name: &'static str, arity: i32, flags: u64, run: Run) -> Command {
+        Command {
+            name,
+            arity,
+            flags,
+            keys: NO_KEYS,
+            channels: Channels::None,
+            access: &[],
+            uses: None,
+            tells: None,
+            takes_all_if: |_| false,
+            elements: false,
+            weighs: Weighs::Nothing,
+            replaces: Replaces::Usual,
+            secret: Secret::None,
+            uploads: None,
+            categories: None,
+            since: "1.0.0",
+            usage: "",
+            doubles: &[],
+            summary: "",
+            run,
+        }
+    }
+
+    /// Says what its keys have if it does not write, and changes the value of its key if it does; of several keys a row has
+    /// to say what a write does with them.
+    const fn with_keys(keys: Keys, row: Command) -> Command {
+        let access: &[Access] = match (&keys, row.has(flag::WRITE)) {
+            (Keys::None, _) => &[],
+            (_, false) => &[Access::Read],
+            (Keys::Range { first, last, .. }, true) if *first == *last => &[Access::Update],
+            (_, true) => &[],
+        };
+        Command { keys, access, ..row }
+    }
+
+    /// With arguments that are channels.
+    pub(crate) const fn channels(self, channels: Channels) -> Command {
+        Command { channels, ..self }
+    }
+
+    /// With what it does with its keys, if that is something else.
+    pub(crate) const fn access(self, access: &'static [Access]) -> Command {
+        Command { access, ..self }
+    }
+
+    /// With what it does with its keys, as its arguments say.
+    pub(crate) const fn uses(self, uses: fn(Args<'_>) -> Access) -> Command {
+        Command { uses: Some(uses), ..self }
+    }
+
+    /// With what it tells of the keys that it changes.
+    pub(crate) const fn tells(self, tells: Tells) -> Command {
+        Command { tells: Some(tells), ..self }
+    }
+
+    /// With arguments with which it concerns more than its keys.
+    pub(crate) const fn takes_all_if(self, takes_all_if: fn(Args<'_>) -> bool) -> Command {
+        Command { takes_all_if, ..self }
+    }
+
+    /// With what it takes in EXEC.
+    pub(crate) const fn weighs(self, weighs: Weighs) -> Command {
+        Command { weighs, ..self }
+    }
+
+    /// With what becomes of the values that its keys hold, if that is not usual.
+    pub(crate) const fn replaces(self, replaces: Replaces) -> Command {
+        Command { replaces, ..self }
+    }
+
+    /// With words that nobody is shown.
+    pub(crate) const fn secret(self, secret: Secret) -> Command {
+        Command { secret, ..self }
+    }
+
+    /// With a value that is received straight into its item.
+    pub(crate) const fn uploads(self, uploads: Uploads) -> Command {
+        Command { uploads: Some(uploads), ..self }
+    }
+
+    /// With ACL categories that are not its group's.
+    pub(crate) const fn categories(self, categories: &'static [&'static str]) -> Command {
+        Command { categories: Some(categories), ..self }
+    }
+
+    /// With what COMMAND DOCS and people are told.
+    pub(crate) const fn doc(
+        self,
+        since: &'static str,
+        usage: &'static str,
+        summary: &'static str,
+    ) -> Command {
+        Command { since, usage, summary, ..self }
+    }
+
+    /// With words of its usage that are numbers with a fraction.
+    pub(crate) const fn doubles(self, words: &'static [&'static str]) -> Command {
+        Command { doubles: words, ..self }
+    }
+
+    /// With these flags besides.
+    pub(crate) const fn with(self, flags: u64) -> Command {
+        Command { flags: self.flags | flags, ..self }
+    }
+
+    /// Has this flag.
+    #[inline]
+    pub const fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// So many arguments, the name counted, are not too few and not too many.
+    #[inline]
+    pub fn takes(&self, args: usize) -> bool {
+        let args = args as i64;
+        if self.arity >= 0 { args == i64::from(self.arity) } else { args >= -i64::from(self.arity) }
+    }
+
+    /// The part of the name behind the container's.
+    pub fn short_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, name)| name)
+    }
+
+    /// Its subcommands.
+    pub const fn subcommands(&self) -> &'static [Command] {
+        match self.run {
+            Run::Container(rows) => rows,
+            Run::Key(_) | Run::Args(_) => &[],
+        }
+    }
+
+    /// Which of its subcommands has this name.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<usize> {
+        self.subcommands().iter().position(|row| name.eq_ignore_ascii_case(row.short_name().as_bytes()))
+    }
+
+    /// Words in front of its arguments: its name, and of a subcommand the container's.
+    pub(crate) fn words(&self) -> usize {
+        1 + self.name.matches('|').count()
+    }
+
+    /// How many keys there are among `args`, which begin behind the name.
+    pub(crate) fn key_count(&self, args: Args<'_>) -> usize {
+        match self.keys {
+            Keys::None => 0,
+            Keys::Range { first: 1, last: 1, .. } => 1,
+            Keys::Range { first: 1, last: -1, step: 1 } if self.words() == 1 => args.len(),
+            Keys::Range { .. } | Keys::Counted { .. } | Keys::By(_) | Keys::Behind { .. } => {
+                let mut count = 0;
+                self.each_key(args, &mut |_| count += 1);
+                count
+            }
+        }
+    }
+
+    /// Calls `visit` with each key among `args`, which begin behind the name.
+    pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
+        let words = self.words() as i32;
+        let (first, last, step, most) = match self.keys {
+            Keys::None => return,
+            Keys::Range { first, last, step } => (first, last, step, usize::MAX),
+            Keys::Counted { count, step } => {
+                let counted = usize::try_from(count - words).ok().and_then(|at| args.at(at));
+                let most = counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+                (count + 1, -1, step, most.unwrap_or(0))
+            }
+            Keys::By(keys) | Keys::Behind { keys, .. } => {
+                (keys.0)(args, visit);
+                return;
+            }
+        };
+        let last = if last < 0 { i64::from(words + last) + args.len() as i64 } else { i64::from(last) };
+        let (skipped, step) = ((first - words).max(0) as usize, step.max(1) as usize);
+        let among = (last - i64::from(first) + 1).max(0) as usize;
+        args.skip(skipped).take(among).step_by(step).take(most).for_each(visit);
+    }
+
+    /// Its words say which are keys: where one says how many there are, there are so many, one at least. `args` begin
+    /// behind the name.
+    pub(crate) fn counts_its_keys(&self, args: Args<'_>) -> bool {
+        let (count, step) = match self.keys {
+            Keys::None | Keys::Range { .. } => return true,
+            Keys::By(keys) | Keys::Behind { keys, .. } => return (keys.0)(args, &mut |_| ()),
+            Keys::Counted { count, step } => (count, step),
+        };
+        let Some(at) = usize::try_from(count - self.words() as i32).ok() else { return true };
+        let keys = args.at(at).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+        let words = args.len().saturating_sub(at + 1);
+        keys.is_some_and(|keys| keys > 0 && keys.saturating_mul(step.max(1) as usize) <= words)
+    }
+
+    /// It may write, or is told to others: it waits while writes are paused.
+    pub(crate) fn changes(&self) -> bool {
+        self.has(flag::WRITE | flag::IS_TOLD)
+    }
+
+    /// What it does with the nth of its keys.
+    pub(crate) fn access_of(&self, nth: usize) -> Access {
+        let last = self.access.last().copied().unwrap_or(Access::Read);
+        self.access.get(nth).copied().unwrap_or(last)
+    }
+
+    /// It runs a script, which is shown to MONITOR before what it calls.
+    pub const fn runs_script(&self) -> bool {
+        self.has(flag::SKIP_MONITOR) && self.has(flag::MOVABLEKEYS)
+    }
+
+    /// EXEC takes the store as a whole for it.
+    pub(crate) fn takes_all(&self, args: Args<'_>) -> bool {
+        self.has(flag::TAKES_ALL) || (self.takes_all_if)(args)
+    }
+
+    /// What its row leaves out, or says against itself.
+    pub(crate) const fn fault(&self) -> Option<&'static str> {
+        let writes = self.has(flag::WRITE);
+        let (mut at, mut changes) = (0, false);
+        while at < self.access.len() {
+            changes |= self.access[at].writes();
+            at += 1;
+        }
+        if matches!(self.run, Run::Container(_)) {
+            return None;
+        }
+        if writes && self.tells.is_none() {
+            return Some("it writes and does not say what it tells of its keys");
+        }
+        if !writes && self.tells.is_some() {
+            return Some("it tells of changes and does not write");
+        }
+        // A script may write, unless its command says that it does not.
+        let may_write = writes || self.runs_script() && !self.has(flag::READONLY);
+        if self.keys.any() && changes != may_write {
+            return Some(
+                "what it does with its keys is not what WRITE says, or it does not say it of several",
+            );
+        }
+        if !self.keys.any() && !matches!(self.tells, None | Some(Tells::Nothing)) {
+            return Some("it tells of changes of its keys and has none");
+        }
+        if self.has(flag::WEIGHTLESS) != matches!(self.weighs, Weighs::Nothing) {
+            return Some(
+                "it does not say what it takes in EXEC, or says it of a command that weighs nothing",
+            );
+        }
+        if !self.elements && matches!(self.weighs, Weighs::Elements(_)) {
+            return Some("it weighs elements and is not a command of collections");
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_protocol::resp::Encoder;
+
+    #[test]
+    fn keys_are_where_the_row_says() {
+        let keys = |keys: Keys, words: &[&str]| {
+            let mut args = Encoder::default();
+            words.iter().for_each(|word| args.push(word.as_bytes()));
+            let mut found = Vec::new();
+            let row = Command { keys, ..Command::container("x", &[]) };
+            row.each_key(args.args(), &mut |key| found.push(String::from_utf8_lossy(key).into_owned()));
+            found.join(" ")
+        };
+        assert_eq!(keys(ONE_KEY, &["a", "b"]), "a");
+        assert_eq!(keys(ALL_KEYS, &["a", "b", "c"]), "a b c");
+        assert_eq!(keys(Keys::Range { first: 1, last: -1, step: 2 }, &["a", "1", "b", "2"]), "a b");
+        assert_eq!(keys(Keys::Range { first: 2, last: -1, step: 1 }, &["and", "d", "s"]), "d s");
+        assert_eq!(keys(NO_KEYS, &["a"]), "");
+        let pairs = Keys::Counted { count: 1, step: 2 };
+        assert_eq!(keys(pairs, &["2", "a", "1", "b", "2", "EX", "5"]), "a b");
+        assert_eq!(keys(pairs, &["9", "a", "1"]), "a");
+        for none in ["0", "-1", "x"] {
+            assert_eq!(keys(pairs, &[none, "a", "1"]), "");
+        }
+        assert_eq!(keys(Keys::Counted { count: 2, step: 1 }, &["d", "2", "a", "b", "WEIGHTS"]), "a b");
+        assert_eq!(
+            keys(
+                Keys::By(KeysFunction(|args, visit| {
+                    args.skip(1).for_each(visit);
+                    true
+                })),
+                &["a", "b"]
+            ),
+            "b"
+        );
+    }
+}

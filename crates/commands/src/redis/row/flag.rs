@@ -1,0 +1,104 @@
+//! What a command is like: Redis's own names for it, and what Larder alone says of it.
+
+/// It may change a key.
+pub const WRITE: u64 = 1 << 0;
+/// It reads keys only.
+pub const READONLY: u64 = 1 << 1;
+/// It may need memory.
+pub const DENYOOM: u64 = 1 << 2;
+/// For administrators.
+pub const ADMIN: u64 = 1 << 3;
+/// Publishing and subscribing.
+pub const PUBSUB: u64 = 1 << 4;
+/// Not in scripts.
+pub const NOSCRIPT: u64 = 1 << 5;
+/// It may wait.
+pub const BLOCKING: u64 = 1 << 6;
+/// Also while loading.
+pub const LOADING: u64 = 1 << 7;
+/// Also on a stale replica.
+pub const STALE: u64 = 1 << 8;
+/// MONITOR does not show it.
+pub const SKIP_MONITOR: u64 = 1 << 9;
+/// SLOWLOG does not list it.
+pub const SKIP_SLOWLOG: u64 = 1 << 10;
+/// It takes a short time, whatever the data.
+pub const FAST: u64 = 1 << 11;
+/// Before a client has said who it is.
+pub const NO_AUTH: u64 = 1 << 12;
+/// Its keys are not at fixed places.
+pub const MOVABLEKEYS: u64 = 1 << 13;
+/// Not in transactions.
+pub const NO_MULTI: u64 = 1 << 14;
+/// Also while a script hangs.
+pub const ALLOW_BUSY: u64 = 1 << 15;
+
+// What Larder alone says of a command, and COMMAND does not tell: bits behind those that have names.
+/// It shows keys that nobody named: not with `-X`.
+pub const SHOWS_KEYS: u64 = 1 << 16;
+/// It takes all keys of a database away: not with `-F`.
+pub const FLUSHES: u64 = 1 << 17;
+/// Only with `--enable-debug-command`.
+pub const GUARDED: u64 = 1 << 18;
+/// It is told to others: it waits while writes are paused, as those do.
+pub const IS_TOLD: u64 = 1 << 19;
+/// It is carried out while all are paused.
+pub const WHILE_PAUSED: u64 = 1 << 20;
+/// Clients that speak RESP2 and listen to channels may say it.
+pub const WHILE_LISTENING: u64 = 1 << 21;
+/// It tells of subscriptions, whether replies are sent or not.
+pub const SUBSCRIBES: u64 = 1 << 22;
+/// Behind it, messages may be for nobody any more.
+pub const ENDS_LISTENING: u64 = 1 << 23;
+/// It may have sent something to the client itself.
+pub const PUBLISHES: u64 = 1 << 24;
+/// It is carried out at once also while commands are queued.
+pub const AT_ONCE: u64 = 1 << 25;
+/// It runs what was queued.
+pub const RUNS_QUEUE: u64 = 1 << 26;
+/// It selects the database that its argument names.
+pub const SELECTS: u64 = 1 << 27;
+/// It concerns no key but all, or keys of another database: EXEC takes the store as a whole for it.
+pub const TAKES_ALL: u64 = 1 << 28;
+/// It leaves a database empty, of which there may be so many together.
+pub const EMPTIES: u64 = 1 << 29;
+/// It says what a key had, though it writes: that the key is not there is told.
+pub const ASKS: u64 = 1 << 30;
+/// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and tells of each itself.
+pub const MOMENTS: u64 = 1 << 31;
+/// In EXEC it weighs nothing beside what each command does: it takes as long whatever its keys have, but for the
+/// elements that it names.
+pub const WEIGHTLESS: u64 = 1 << 32;
+/// It changes users, connections or parameters, in a short time or as it weighs: EXEC carries it out, however much it has
+/// looked through by then.
+pub const SETTLES: u64 = 1 << 33;
+/// It has no keys, and its reply is a word or a number.
+pub const REPLIES_A_WORD: u64 = 1 << 34;
+/// It has no keys, and its reply has 64 KiB at most, whatever there is.
+pub const REPLIES_A_PAGE: u64 = 1 << 35;
+/// What it does to the keys or elements that it names goes in steps that need nothing but these, and its reply is short:
+/// an EXEC in steps has it go through its own.
+pub const IN_PARTS: u64 = 1 << 36;
+/// One step looks what each of its keys has: where these are too many it is refused before any is looked at, to be told or
+/// for itself.
+pub const AS_ONE: u64 = 1 << 37;
+
+/// Names, in the order of the bits.
+pub const NAMES: &[&str] = &[
+    "write",
+    "readonly",
+    "denyoom",
+    "admin",
+    "pubsub",
+    "noscript",
+    "blocking",
+    "loading",
+    "stale",
+    "skip_monitor",
+    "skip_slowlog",
+    "fast",
+    "no_auth",
+    "movablekeys",
+    "no_multi",
+    "allow_busy",
+];
