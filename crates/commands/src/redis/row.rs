@@ -144,8 +144,10 @@ pub struct Command {
     pub name: &'static str,
     /// How many arguments it takes, the name counted; negative: at least so many.
     pub arity: i32,
-    /// [`flag`]s.
-    pub flags: u64,
+    /// [`flag`]s that Redis has, which COMMAND shows.
+    pub wire: u16,
+    /// [`flag`]s that Larder alone has.
+    pub own: u32,
     /// Where its keys are.
     pub keys: Keys,
     /// Which of its arguments are channels.
@@ -224,10 +226,12 @@ impl Command {
     }
 
     const fn bare(name: &'static str, arity: i32, flags: u64, run: Run) -> Command {
+        let (wire, own) = flag::fields(flags);
         Command {
             name,
             arity,
-            flags,
+            wire,
+            own,
             keys: NO_KEYS,
             channels: Channels::None,
             access: &[],
@@ -327,13 +331,15 @@ impl Command {
 
     /// With these flags besides.
     pub(crate) const fn with(self, flags: u64) -> Command {
-        Command { flags: self.flags | flags, ..self }
+        let (wire, own) = flag::fields(flags);
+        Command { wire: self.wire | wire, own: self.own | own, ..self }
     }
 
-    /// Has this flag.
+    /// Has one of these flags.
     #[inline]
-    pub const fn has(&self, flag: u64) -> bool {
-        self.flags & flag != 0
+    pub const fn has(&self, flags: u64) -> bool {
+        let (wire, own) = flag::fields(flags);
+        self.wire & wire != 0 || self.own & own != 0
     }
 
     /// So many arguments, the name counted, are not too few and not too many.

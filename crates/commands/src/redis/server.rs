@@ -68,7 +68,8 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::Figures)
         .categories(&["dangerous"])
         .doc("1.0.0", "[section [section ...]]", "Figures of the server."),
-    Command { arity: -1, flags: LOADING | STALE, ..Command::container("command", introspect::ROWS) }
+    Command { arity: -1, ..Command::container("command", introspect::ROWS) }
+        .with(LOADING | STALE)
         .categories(&["connection"])
         .doc("2.8.13", "", "What commands there are."),
     Command::container("config", config::ROWS).doc("2.0.0", "", "Parameters."),
@@ -81,11 +82,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::container("hotkeys", hotkeys::ROWS).doc("8.6.0", "", "Which keys take most."),
     Command::container("latency", latency::ROWS).doc("2.8.13", "", "Events that took long."),
     Command::container("memory", object::MEMORY).doc("4.0.0", "", "What memory is used for."),
-    Command { flags: RULES | GUARDED, ..Command::container("debug", debug::ROWS) }.doc(
-        "1.0.0",
-        "",
-        "For tests.",
-    ),
+    Command::container("debug", debug::ROWS).with(RULES | GUARDED).doc("1.0.0", "", "For tests."),
     Command::container("acl", acl::ROWS).doc("6.0.0", "", "Users, and what they may do."),
     Command::container("module", absent::MODULE).doc("4.0.0", "", "Modules: there are none."),
     absent::SAVE,

@@ -131,7 +131,7 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     put_integer(call.out, i64::from(row.arity));
     let resp3 = call.client.resp3;
     let mut flags: Vec<&str> =
-        (0..flag::NAMES.len()).filter(|bit| row.has(1 << bit)).map(|bit| flag::NAMES[bit]).collect();
+        (0..flag::NAMES.len()).filter(|bit| (row.wire >> bit) & 1 == 1).map(|bit| flag::NAMES[bit]).collect();
     if row.runs_script() {
         flags.push("no_mandatory_keys");
     }
