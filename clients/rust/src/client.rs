@@ -1,7 +1,7 @@
 //! `Client`: the verbs that users call, each sent to the server that has its key.
 
 use crate::batch::Batch;
-use crate::config::{Builder, Config, Server};
+use crate::config::Config;
 use crate::error::{Error, Outcome};
 use crate::failure::limited;
 use crate::fetch::Loads;
@@ -10,6 +10,7 @@ use crate::lane::{Lane, Op};
 use crate::op::Answer;
 use crate::pipe::Tag;
 use crate::reply::{Meta, Reply, Stored, Value, concluded};
+use crate::server::Server;
 use crate::socket::OpenSocket;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
@@ -78,11 +79,6 @@ impl Front for Client {
 }
 
 impl Client {
-    /// Begins the configuration of a client.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(config: Config) -> Result<Client, Error> {
         Ok(Client { shared: Shared::new(config)? })
     }
@@ -299,8 +295,8 @@ impl Client {
         Client::new(self.fleet().config.clone())
     }
 
-    /// The connected sockets: for each server at most [`Builder::lanes`], and one for large values. Takes no lock, so that a
-    /// forked process can close its copies of the parent's sockets. Returns none while the list of servers is being changed.
+    /// The connected sockets: for each server at most [`crate::Builder::lanes`], and one for large values. Takes no lock, so that
+    /// a forked process can close its copies of the parent's sockets. Returns none while the list of servers is being changed.
     pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
         self.fleet().sockets().into_iter()
     }

@@ -1,7 +1,7 @@
 //! Discovery of servers: the source of their list, and the thread that asks it.
 
-use crate::config::Server;
 use crate::error::Error;
+use crate::server::Server;
 use std::fmt::{self, Debug, Formatter};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,6 +1,6 @@
 //! What happens to the keys of a server that is down.
 
-use crate::config::Server;
+use crate::server::Server;
 use crate::wire::{Ask, Count, Delete, Get, Store};
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ mod tests;
 
 pub use server::{Server, State, Step};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 #[cfg(feature = "discovery")]
 use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
@@ -21,6 +21,7 @@ use crate::hashes::fnv1a;
 use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
+use crate::server::Server as Configured;
 use crate::socket::OpenSocket;
 use crate::stream::Stream;
 use larder_protocol::client::Dialect;
@@ -156,7 +157,7 @@ pub struct Fleet<L: Line> {
 #[derive(Debug)]
 pub struct List<L: Line> {
     /// The servers that keys belong to, and the placement of keys. Servers that stand in for others follow in `servers`.
-    configured: Vec<config::Server>,
+    configured: Vec<Configured>,
     placement: Placement,
     gutter: Option<Arc<Placement>>,
     servers: Vec<Arc<Server<L>>>,
@@ -300,7 +301,7 @@ impl<L: Line> Fleet<L> {
     ///
     /// # Errors
     /// [`Error::Config`], and the list stays as it was; or the client is closed.
-    pub fn change(&self, configured: Vec<config::Server>) -> Result<(), Error> {
+    pub fn change(&self, configured: Vec<Configured>) -> Result<(), Error> {
         let placement = Placement::new(self.config.preset, &configured).map_err(Error::Config)?;
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Acquire) {

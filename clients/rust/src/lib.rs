@@ -32,6 +32,7 @@
 
 mod batch;
 mod breaker;
+mod builder;
 mod client;
 mod config;
 mod connection;
@@ -40,6 +41,7 @@ mod direct;
 #[cfg(feature = "discovery")]
 mod discovery;
 mod error;
+mod event;
 mod failure;
 mod fetch;
 mod figures;
@@ -53,6 +55,7 @@ mod op;
 pub mod pipe;
 mod place;
 mod reply;
+mod server;
 mod socket;
 mod stream;
 #[cfg(feature = "tls")]
@@ -66,20 +69,21 @@ mod xxh3;
 pub use larder_protocol::client as wire;
 
 pub use batch::{Batch, Done, Ticket};
+pub use builder::Builder;
 pub use client::{Client, Counters};
-pub use config::{Builder, Server};
 pub use connection::{Connection, Deliveries, Ready, Untaken};
 #[cfg(feature = "discovery")]
 pub use discovery::Discovery;
 pub use error::{Error, Fault, Outcome, Reason};
+pub use event::{Call, Event};
 pub use failure::Failure;
 pub use fetch::Fetching;
 pub use lease::{Lease, LeaseState, Leasing};
-pub use observe::{Call, Event};
 pub use place::{Placement, Preset};
 pub use reply::{Meta, Reply, Stored, Value};
 #[cfg(feature = "tls")]
 pub use rustls;
+pub use server::Server;
 pub use socket::OpenSocket;
 pub use stream::{Refused, Report, Stream, Window};
 #[cfg(feature = "tls")]

@@ -4,8 +4,8 @@
 //! then by server. A key belongs to the first point at or behind its hash, and beyond the last point to the first.
 //! `clients/vectors.txt` has the placement by other clients of a thousand keys each.
 
-use crate::config::Server;
 use crate::hashes::{fnv1a_64, jenkins, md5_first, murmur, murmur3, oaat, of_length};
+use crate::server::Server;
 use crate::xxh3::xxh3;
 use md5::{Digest, Md5};
 use sha1::Sha1;

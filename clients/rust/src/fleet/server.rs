@@ -2,10 +2,10 @@
 
 use super::Line;
 use crate::breaker::Breaker;
-use crate::config;
 use crate::error::{Error, Reason};
-use crate::observe::Turn;
+use crate::event::Turn;
 use crate::op::Counters;
+use crate::server::Server as Configured;
 use crate::socket::OpenFd;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,7 @@ pub struct State<L> {
 
 impl<L: Line> Server<L> {
     /// A server with places for this many lanes.
-    pub(super) fn new(server: &config::Server, lanes: usize, random: &RandomState) -> Server<L> {
+    pub(super) fn new(server: &Configured, lanes: usize, random: &RandomState) -> Server<L> {
         Server {
             name: server.name().into(),
             address: server.address.clone(),

@@ -4,7 +4,7 @@ use super::dial;
 use super::lane::{Filling, Lane, Op};
 use crate::batch::Batch;
 use crate::client::{ATTEMPTS_MAX, Counters, LOOK, is_asked_again, pause};
-use crate::config::{Builder, Config, Server};
+use crate::config::Config;
 use crate::error::Error;
 use crate::failure::limited;
 use crate::fetch::Loads;
@@ -13,6 +13,7 @@ use crate::lease::{self, Lease, Leasing};
 use crate::op::Answer;
 use crate::pipe::Tag;
 use crate::reply::{Meta, Reply, Stored, Value, concluded};
+use crate::server::Server;
 use crate::stream::{Stream, Window};
 use crate::ttl::Ttl;
 use crate::verbs::{Delete, Incr, Set, counted, found, stored};
@@ -40,11 +41,6 @@ impl Front for Client {
 }
 
 impl Client {
-    /// Begins the configuration of a client; [`Builder::build_tokio`] makes it.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(config: Config) -> Result<Client, Error> {
         Ok(Client { shared: Shared::new(config)? })
     }
