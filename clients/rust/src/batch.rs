@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::error::{Error, Outcome};
 use crate::failure::limited;
-use crate::fleet::{Front, Line, List, Server};
+use crate::fleet::{Front, List, Server};
 use crate::lane::Lane;
+use crate::line::Line;
 use crate::op::{Answer, Op};
 use crate::pipe::{Full, Pipe, Tag};
 use crate::reply::{Meta, Reply, Stored, Value, settled};

@@ -4,15 +4,16 @@ use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Outcome};
 use crate::failure::limited;
-use crate::fetch::Loads;
-use crate::fleet::{self, Aim, Front, Line, Shared};
+use crate::fleet::{self, Aim, Front, Shared};
 use crate::lane::{Lane, Op};
+use crate::line::Line;
+use crate::loads::Loads;
 use crate::op::Answer;
 use crate::pipe::Tag;
 use crate::reply::{Meta, Reply, Stored, Value, concluded};
 use crate::server::Server;
 use crate::socket::OpenSocket;
-use crate::stream::{Stream, Window};
+use crate::stream::{Stream, Streams, Window};
 use crate::ttl::Ttl;
 use crate::verbs::{Delete, Incr, Set, found};
 use crate::wire::{Ask, Count, Get, Mode, Request, Status, Want};
@@ -71,7 +72,9 @@ impl Front for Client {
     fn shared(&self) -> &Arc<Shared<Lane>> {
         &self.shared
     }
+}
 
+impl Streams for Client {
     fn leave(stream: &mut Stream) {
         let report = stream.barrier();
         stream.leave_unreported(report.refused + report.unknown);

@@ -6,6 +6,7 @@
 
 mod stats;
 
+use crate::alone::Direct;
 use crate::client::Client;
 use crate::error::{Error, Outcome, Reason};
 use crate::failure::limited;
@@ -14,90 +15,17 @@ use crate::lane::{CLOSED, Lane, STALLED, error_of};
 use crate::op::Answer;
 use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
 use crate::reply::{Meta, Stored, settled};
-use crate::socket::{Moved, OpenFd, Socket, lost};
+use crate::socket::{Moved, OpenFd, lost};
 use crate::verbs::{Set, found, stored};
 use crate::wire::{Ask, Get, Kind, Request, Status, Want};
 use std::io::{Read, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes that are read from a caller's reader at a time.
 pub const PIECE_BYTES: usize = 64 << 10;
 /// Longer than any call takes.
 pub const NEVER: Duration = Duration::from_secs(86_400 * 365);
-
-/// A server's connection for one caller at a time.
-#[derive(Debug, Default)]
-pub struct Alone {
-    state: Mutex<State>,
-    free: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    is_taken: bool,
-    /// The idle connection, if there is one and its last use succeeded.
-    kept: Option<Direct>,
-    /// The socket that the present caller waits on.
-    under_way: Option<Arc<Socket>>,
-}
-
-/// The connection.
-#[derive(Debug)]
-struct Direct {
-    socket: Arc<Socket>,
-    pipe: Pipe,
-    input: Input,
-    step: Duration,
-}
-
-/// The right of one caller to use the connection; dropping it returns the connection.
-struct Taken<'a>(&'a Alone);
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        (state.is_taken, state.under_way) = (false, None);
-        drop(state);
-        self.0.free.notify_one();
-    }
-}
-
-impl Alone {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the connection until `deadline`.
-    fn take(&self, deadline: Instant) -> Option<(Taken<'_>, Option<Direct>)> {
-        let mut state = self.lock();
-        while state.is_taken {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            state = self.free.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.is_taken = true;
-        let kept = state.kept.take();
-        state.under_way = kept.as_ref().map(|kept| Arc::clone(&kept.socket));
-        Some((Taken(self), kept))
-    }
-
-    /// Whether no call uses the connection.
-    pub fn is_free(&self) -> bool {
-        !self.lock().is_taken
-    }
-
-    /// Ends the connection, also for its present caller.
-    pub fn end(&self) {
-        let mut state = self.lock();
-        state.kept = None;
-        if let Some(socket) = &state.under_way {
-            socket.shut_down();
-        }
-    }
-}
 
 impl Direct {
     /// Sends these bytes, as long as the server takes some within `stall`.
@@ -189,7 +117,7 @@ impl Fleet<Lane> {
                 Direct { socket: Arc::new(socket), pipe, input: Input::default(), step }
             }
         };
-        taken.0.lock().under_way = Some(Arc::clone(&direct.socket));
+        taken.lock().under_way = Some(Arc::clone(&direct.socket));
         // A concurrent close of the client either finds this connection, or is noticed here.
         self.admit(server)?;
         let result = ask(&mut direct);
@@ -200,7 +128,7 @@ impl Fleet<Lane> {
         }
         let is_good = matches!(&result, Ok(_) | Err(Error::Absent | Error::Conflict | Error::NotStored));
         if is_good && direct.pipe.owed() == 0 {
-            let mut state = taken.0.lock();
+            let mut state = taken.lock();
             // A close of the client sets the flag before it takes this lock: either the flag is seen here, or the close ends
             // the kept connection.
             if !self.is_closed() {

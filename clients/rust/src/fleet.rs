@@ -16,15 +16,14 @@ use crate::config::Config;
 use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
 use crate::failure::Failure;
-use crate::fetch::Loads;
 use crate::hashes::fnv1a;
+use crate::line::Line;
+use crate::loads::Loads;
 use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
 use crate::server::Server as Configured;
 use crate::socket::OpenSocket;
-use crate::stream::Stream;
-use larder_protocol::client::Dialect;
 use server::add;
 use std::fmt::Debug;
 use std::hash::RandomState;
@@ -41,37 +40,6 @@ pub const SLOW: Reason = Reason::said("it does not greet in time");
 const GONE: Reason = Reason::said("it is no longer one of the servers");
 /// The error of calls whose requests were not sent; [`Error::with`] gives it the outcome of those that were.
 const CLOSED: Error = Error::Closed(Outcome::NotSent);
-
-/// A connection that callers share.
-pub trait Line: Debug + Send + Sync + 'static {
-    /// Wakes callers that wait until another has made a connection.
-    type Dialed: Debug + Default + Send + Sync;
-    /// A caller's place on the connection.
-    type Ticket: Debug;
-    /// A server's connection for one caller at a time.
-    type Alone: Debug + Default + Send + Sync;
-
-    /// The connection takes requests.
-    fn is_alive(&self) -> bool;
-    /// The dialect that is spoken.
-    fn dialect(&self) -> Dialect;
-    /// What it has done so far.
-    fn counters(&self) -> Counters;
-    /// No call waits on the connection.
-    fn is_idle(&self) -> bool;
-    /// Fails everything that waits.
-    fn close(&self, error: Error);
-    /// Takes no new requests: the connection ends when all owed replies have arrived.
-    fn retire(&self);
-    /// No caller has the connection for one caller.
-    fn is_free(alone: &Self::Alone) -> bool;
-    /// Ends the connection for one caller.
-    fn end(alone: &Self::Alone);
-    /// Wakes callers that wait for a connection.
-    fn tell(dialed: &Self::Dialed);
-    /// The time by its callers' clock.
-    fn now() -> Instant;
-}
 
 /// State that all clones of a client share.
 #[derive(Debug)]
@@ -131,9 +99,6 @@ pub trait Front: Clone + Debug {
     fn fleet(&self) -> &Fleet<Self::Line> {
         &self.shared().fleet
     }
-
-    /// Sends what a dropped stream has collected, and counts the writes whose results nobody can get any more.
-    fn leave(stream: &mut Stream<Self>);
 
     /// When a call that begins now has to end.
     fn deadline(&self) -> Instant {

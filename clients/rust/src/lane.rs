@@ -14,9 +14,9 @@
 //! - The reading thread checks the time at least once per step (an eighth of the timeout, 1 to 16 ms): a timeout is late by at
 //!   most one step.
 
-use crate::direct::Alone;
+use crate::alone::Alone;
 use crate::error::{Error, Outcome, Reason};
-use crate::fleet::Line;
+use crate::line::Line;
 use crate::op::{self, Callers, Counters};
 use crate::pipe::{Broken, Full, Input, Limits, Pipe};
 use crate::socket::{Moved, Socket, lost};

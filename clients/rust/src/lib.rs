@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alone;
 mod batch;
 mod breaker;
 mod builder;
@@ -50,6 +51,8 @@ mod greeting;
 mod hashes;
 mod lane;
 mod lease;
+mod line;
+mod loads;
 mod observe;
 mod op;
 pub mod pipe;

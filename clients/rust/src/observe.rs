@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::event::{Call, Event, Turn};
-use crate::fleet::{Fleet, Line};
+use crate::fleet::Fleet;
+use crate::line::Line;
 use crate::op::Answer;
 use crate::wire::{Ask, Mode, Status};
 use std::time::Instant;

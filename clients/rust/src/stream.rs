@@ -10,7 +10,8 @@
 use crate::client::Client;
 use crate::error::{Error, Outcome};
 use crate::failure::limited;
-use crate::fleet::{Front, Line, List, Server};
+use crate::fleet::{Front, List, Server};
+use crate::line::Line;
 use crate::op::Op;
 use crate::pipe::{Full, Group, Pipe, Tag};
 use crate::reply::settled;
@@ -153,11 +154,17 @@ impl<'a> Write<'a> {
     }
 }
 
+/// A client that has streams.
+pub trait Streams: Front {
+    /// Sends what a dropped stream has collected, and counts the writes whose results nobody can get any more.
+    fn leave(stream: &mut Stream<Self>);
+}
+
 /// Writes that are not waited for one by one. It is for one thread, or task. Dropped without a barrier, it sends what it has
 /// collected, and counts writes that were not stored, or may not have been, as [`crate::Counters::unreported`].
 #[derive(Debug)]
 #[must_use = "a stream says what became of its writes after its barrier"]
-pub struct Stream<C: Front = Client> {
+pub struct Stream<C: Streams = Client> {
     client: C,
     window: Window,
     quiet: bool,
@@ -175,7 +182,7 @@ pub struct Stream<C: Front = Client> {
     is_left: bool,
 }
 
-impl<C: Front> Stream<C> {
+impl<C: Streams> Stream<C> {
     pub(crate) fn new(client: C, window: Window, quiet: bool) -> Stream<C> {
         // If the list is newer than its number, it is simply taken again.
         let (version, list) = (client.fleet().version(), client.fleet().list());
@@ -537,7 +544,7 @@ impl Stream {
     }
 }
 
-impl<C: Front> Drop for Stream<C> {
+impl<C: Streams> Drop for Stream<C> {
     fn drop(&mut self) {
         if self.is_unreported() {
             C::leave(self);

@@ -1,9 +1,9 @@
 //! One server: its connections, and what is known of it.
 
-use super::Line;
 use crate::breaker::Breaker;
 use crate::error::{Error, Reason};
 use crate::event::Turn;
+use crate::line::Line;
 use crate::op::Counters;
 use crate::server::Server as Configured;
 use crate::socket::OpenFd;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::client::Client;
+use larder_protocol::client::Dialect;
 use std::cell::Cell;
 
 const MS: Duration = Duration::from_millis(1);

@@ -4,7 +4,8 @@ use super::client::Client;
 use super::dial;
 use super::lane::Lane;
 use crate::batch::{Batch, Begun, Done, Path};
-use crate::fleet::{Front, Line, Server};
+use crate::fleet::{Front, Server};
+use crate::line::Line;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -7,14 +7,15 @@ use crate::client::{ATTEMPTS_MAX, Counters, LOOK, is_asked_again, pause};
 use crate::config::Config;
 use crate::error::Error;
 use crate::failure::limited;
-use crate::fetch::Loads;
-use crate::fleet::{self, Aim, Front, Line, Shared};
+use crate::fleet::{self, Aim, Front, Shared};
 use crate::lease::{self, Lease, Leasing};
+use crate::line::Line;
+use crate::loads::Loads;
 use crate::op::Answer;
 use crate::pipe::Tag;
 use crate::reply::{Meta, Reply, Stored, Value, concluded};
 use crate::server::Server;
-use crate::stream::{Stream, Window};
+use crate::stream::{Stream, Streams, Window};
 use crate::ttl::Ttl;
 use crate::verbs::{Delete, Incr, Set, counted, found, stored};
 use crate::wire::{Ask, Count, Get, Mode, Request, Want};
@@ -34,7 +35,9 @@ impl Front for Client {
     fn shared(&self) -> &Arc<Shared<Lane>> {
         &self.shared
     }
+}
 
+impl Streams for Client {
     fn leave(stream: &mut Stream<Client>) {
         stream.leave();
     }

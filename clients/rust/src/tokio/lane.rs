@@ -15,8 +15,8 @@
 use super::direct::Alone;
 use super::socket::Socket;
 use crate::error::{Error, Outcome, Reason};
-use crate::fleet::Line;
 use crate::lane::{CLOSED, KEEP_BYTES_MAX, TO_SEND_BYTES_MAX, error_of};
+use crate::line::Line;
 use crate::op::{self, Callers, Counters};
 use crate::pipe::{Full, Input, Limits, Pipe};
 use crate::socket::{Moved, lost};
