@@ -17,9 +17,10 @@
 use crate::alone::Alone;
 use crate::error::{Error, Outcome, Reason};
 use crate::line::Line;
+use crate::moved::Moved;
 use crate::op::{self, Callers, Counters};
 use crate::pipe::{Broken, Full, Input, Limits, Pipe};
-use crate::socket::{Moved, Socket, lost};
+use crate::socket::{Socket, lost};
 use larder_protocol::client::Dialect;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

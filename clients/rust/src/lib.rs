@@ -53,6 +53,7 @@ mod lane;
 mod lease;
 mod line;
 mod loads;
+mod moved;
 mod observe;
 mod op;
 pub mod pipe;

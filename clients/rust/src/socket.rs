@@ -1,6 +1,7 @@
 //! A connection's socket: TCP, or a Unix socket where the address is a path.
 
 use crate::error::{Error, Outcome, Reason};
+use crate::moved::Moved;
 #[cfg(feature = "tls")]
 use crate::tls::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -68,17 +69,6 @@ impl Drop for Socket {
         let number = self.fd.as_raw_fd();
         let _ = self.open.number.compare_exchange(number, -1, Ordering::SeqCst, Ordering::SeqCst);
     }
-}
-
-/// The result of a system call.
-#[derive(Debug)]
-pub enum Moved {
-    /// This many bytes; 0 at the peer's end.
-    Bytes(usize),
-    /// Nothing can be moved now, or nothing came in time.
-    Nothing,
-    /// The connection is over.
-    Failed(Reason),
 }
 
 impl Socket {

@@ -9,7 +9,7 @@
 //! - One thread sends and one receives, at the same time. The lock is not held while a thread waits for the socket.
 
 use crate::error::{Error, Reason};
-use crate::socket::Moved;
+use crate::moved::Moved;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::fmt::{self, Debug, Formatter};

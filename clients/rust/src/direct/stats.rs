@@ -6,7 +6,8 @@ use crate::error::{Error, Outcome};
 use crate::figures::{Figures, Named, PIECE_BYTES, question};
 use crate::fleet::Front;
 use crate::lane::CLOSED;
-use crate::socket::{Moved, lost};
+use crate::moved::Moved;
+use crate::socket::lost;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

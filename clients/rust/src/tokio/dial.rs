@@ -8,7 +8,7 @@ use crate::error::{Error, Outcome, Reason};
 use crate::fleet::{Fleet, SLOW, Server, Shared, Step};
 use crate::greeting::{Greeting, Next};
 use crate::lane::{CLOSED, step};
-use crate::socket::Moved;
+use crate::moved::Moved;
 use crate::wire::{Dialect, LINE_BYTES_MAX};
 use ::tokio::time::{self, timeout_at};
 use std::future::poll_fn;

@@ -2,7 +2,8 @@
 
 #[cfg(feature = "tls")]
 use crate::error::Reason;
-use crate::socket::{self, Moved};
+use crate::moved::Moved;
+use crate::socket;
 #[cfg(feature = "tls")]
 use crate::tls::Session;
 use ::tokio::io::Interest;

@@ -8,7 +8,7 @@ use crate::error::{Error, Outcome, Reason};
 use crate::figures::{Figures, Named, PIECE_BYTES, question};
 use crate::fleet::Front;
 use crate::lane::CLOSED;
-use crate::socket::Moved;
+use crate::moved::Moved;
 use ::tokio::time::{self, timeout_at};
 use std::future::poll_fn;
 use std::pin::pin;
