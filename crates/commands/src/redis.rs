@@ -3,7 +3,8 @@
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `call`: what a command works
-//!   with; `reply`, `fail`: what it answers; `shared`: what all RESP clients share; `figures`, `metrics`: what is told of it
+//!   with; `heap`: memory that it takes; `reply`, `fail`: what it answers; `shared`: what all RESP clients share; `figures`,
+//!   `metrics`: what is told of it
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -12,6 +13,7 @@ mod collections;
 pub(crate) mod connection;
 mod fail;
 pub(crate) mod figures;
+mod heap;
 mod keys;
 pub(crate) mod metrics;
 mod permissions;

@@ -35,13 +35,13 @@ use crate::core::held::Held;
 use crate::core::hold::LOOK_MS;
 use crate::core::output::Mark;
 use crate::core::work::{CLEANING_NS, copying_ns};
+use crate::redis::heap::Heap;
 use crate::redis::permissions::Looked;
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use crate::redis::session::late;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
 /// Queues of all clients together take at most one part in this many of the memory limit …

@@ -28,11 +28,11 @@ use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};
 use crate::redis::session::execute::KEY_HASH_BYTES;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use sieve::Sieve;
 

@@ -16,10 +16,10 @@ use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
-use crate::redis::strings::rewrite::Heap;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {

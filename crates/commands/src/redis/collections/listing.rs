@@ -24,12 +24,12 @@ use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, find, free_room};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::serialize::{checking_ns, crc64_on};
 use crate::redis::reply::{put_map, put_null, put_set};
 use crate::redis::row::Command;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 

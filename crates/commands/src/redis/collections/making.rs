@@ -7,7 +7,7 @@ use super::words::COMPARED_TIMES;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::strings::rewrite::Heap;
+use crate::redis::heap::Heap;
 
 /// What is no longer than this is one leaf, or little more.
 pub(crate) const SMALL_BYTES: u64 = 2 << 10;

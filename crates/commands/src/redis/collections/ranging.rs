@@ -11,9 +11,9 @@ use super::taking::MEMBERS_AT_ONCE;
 use super::{Call, SCORED_NS, peek_as};
 use crate::redis::call::{ELEMENT_BYTES, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::row::{By, Command};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 

@@ -16,9 +16,9 @@ use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, bounded, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
-use crate::redis::strings::rewrite::Heap;
 
 /// Which elements are wanted, and what of them.
 struct Wanted<'a> {

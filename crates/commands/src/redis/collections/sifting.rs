@@ -15,10 +15,10 @@ use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symm
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::row::Command;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 

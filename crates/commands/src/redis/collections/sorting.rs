@@ -24,10 +24,10 @@ use crate::core::events::{Change, Class};
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{find, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::row::flag::{DENYOOM, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, ONE_KEY, Tells, Weighs};
 use crate::redis::steps::again::Leave;
-use crate::redis::strings::rewrite::Heap;
 use pattern::{Patterns, Shape, reads};
 use work::{AT_ONCE_NS, Sorting};
 

@@ -20,9 +20,9 @@ use super::{Call, MEMBER_NS, STORED_NS, of_type};
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 
 /// Members that are copied at a time.

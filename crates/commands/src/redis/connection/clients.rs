@@ -12,6 +12,7 @@ use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::collections::block::Unblock;
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_bulk, put_verbatim};
 use crate::redis::row::flag::{
     ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED,
@@ -19,7 +20,6 @@ use crate::redis::row::flag::{
 use crate::redis::row::{Command, NO_KEYS, Weighs};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::row;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;

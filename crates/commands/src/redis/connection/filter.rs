@@ -10,7 +10,7 @@ use super::NAME_BYTES_MAX;
 use super::client::ClientFacts;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Fail, shown};
-use crate::redis::strings::rewrite::Heap;
+use crate::redis::heap::Heap;
 
 /// A kind of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ use crate::redis::collections::payload::{
 use crate::redis::collections::stream::loading::{StreamLoading, weight as stream_weight};
 use crate::redis::collections::stream::payload::TYPES_STREAM;
 use crate::redis::fail::Fail;
-use crate::redis::strings::rewrite::Heap;
+use crate::redis::heap::Heap;
 
 /// No field expires later.
 const TIME_MAX: u64 = (1 << 48) - 1;

@@ -10,6 +10,7 @@ use larder_store::{Attributes, BulkLoad, Expect, Hint, Key, Millis, Refusal, Upl
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::loading::{self, Loading, is_collection};
 use crate::redis::keys::serialize::{
     BAD_FORMAT, FOOTER_BYTES, LZF_BACK_MAX, LZF_BYTES_MAX, Reader, TYPE_STRING, WRONG, checking_ns, crc64_on,
@@ -19,7 +20,6 @@ use crate::redis::row::Command;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 

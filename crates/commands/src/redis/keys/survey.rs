@@ -18,11 +18,11 @@ use crate::core::output::Output;
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::{Call, is};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::object::type_of;
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 
 /// Bytes of a reply that are written between two looks at whether the output is full.
 const PIECE_BYTES: usize = 16 << 10;

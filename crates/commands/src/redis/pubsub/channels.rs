@@ -11,9 +11,9 @@ use crate::core::topics::{Space, Topics};
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, bounded};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 
 /// What it takes to look at a name, beside matching it.
 const NAME_NS: u64 = 30;

@@ -7,9 +7,9 @@ use super::{Kind, bounded_name};
 use crate::core::topics::Matching;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::rewrite::Heap;
 
 /// A message whose patterns are being looked for.
 #[derive(Debug)]

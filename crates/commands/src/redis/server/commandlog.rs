@@ -16,12 +16,12 @@ use super::secret;
 use crate::core::shown::Logged;
 use crate::redis::call::{Call, integer};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::put_bulk;
 use crate::redis::row::flag::{
     ADMIN, FAST, LOADING, NOSCRIPT, REPLIES_A_WORD, SETTLES, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
 };
 use crate::redis::row::{Command, NO_KEYS};
-use crate::redis::strings::rewrite::Heap;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 

@@ -21,13 +21,13 @@ use crate::core::host::{CERTIFICATES_NS, Process};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::put_bulk;
 use crate::redis::row::flag::{
     ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS,
 };
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
 use crate::redis::shared::Shared;
-use crate::redis::strings::rewrite::Heap;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 

@@ -10,6 +10,7 @@ use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::survey::{Digesting, Goal};
 use crate::redis::reply::{
     put_array, put_bulk, put_double, put_head, put_integer, put_map, put_null, put_set, put_simple,
@@ -18,7 +19,6 @@ use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL, WEIGHT
 use crate::redis::row::{Command, Keys, NO_KEYS, Weighs};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::rewrite::Heap;
 
 /// Bytes of a message of DEBUG ERROR that are told.
 const ERROR_BYTES_MAX: usize = 4 << 10;

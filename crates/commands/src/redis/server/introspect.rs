@@ -5,13 +5,13 @@ use larder_protocol::resp::Args;
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, few_names, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{self, LOADING, REPLIES_A_WORD, STALE, WEIGHTLESS};
 use crate::redis::row::{Access, Command, Keys, NO_KEYS, Run, Secret};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::Pieces;
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::{Group, find, group_of, rows};
 
 /// In Redis COMMAND is a command for connections.

@@ -6,11 +6,11 @@ use crate::core::counters::Counter;
 use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, KEY_BYTES_MAX, few_keys};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{AS_ONE, MOMENTS, WRITE};
 use crate::redis::row::{Access, Command, Run};
 use crate::redis::server::introspect;
-use crate::redis::strings::rewrite::Heap;
 
 /// For fewer keys each worker has room.
 const MANY_WORDS: usize = 4 << 10;

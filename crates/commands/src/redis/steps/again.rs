@@ -12,8 +12,8 @@ use crate::core::work::Lane;
 pub(crate) use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::row::Command;
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::table;
 
 /// So often what a command works at may change meanwhile; then it goes on with its keys held, …

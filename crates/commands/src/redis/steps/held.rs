@@ -21,7 +21,7 @@ use crate::core::hold::{Hold, Keys, LOOK_MS};
 use crate::core::work::Lane;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::Fail;
-use crate::redis::strings::rewrite::Heap;
+use crate::redis::heap::Heap;
 
 /// What it takes to note a key.
 pub(crate) const NOTE_NS: u64 = 100;

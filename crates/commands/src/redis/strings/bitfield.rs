@@ -9,11 +9,12 @@ use larder_store::{Expect, Item, Key};
 use smallvec::SmallVec;
 
 use super::bitmap::READ_BYTES_MAX;
-use super::rewrite::{Heap, Rewrite, rewrite, rewrite_part};
+use super::rewrite::{Rewrite, rewrite, rewrite_part};
 use crate::core::output::Output;
 use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{each_part, put_array, put_integer, put_null};
 
 /// One for each subcommand: a few.

@@ -3,9 +3,9 @@
 use larder_protocol::resp::Args;
 use larder_store::Key;
 
-use super::rewrite::Heap;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::copy_value;
 use crate::redis::steps::job::{Job, Step};
 

@@ -19,6 +19,7 @@ use crate::core::hold::{Hold, Keys};
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::keys::expiry::Expiry;
 use crate::redis::row::Command;
 use crate::redis::steps::held::{NOTE_NS, Taken, Taking, mark_of};
@@ -26,7 +27,6 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
 use crate::redis::steps::patience::Patience;
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::set::{pairs_counted, put_pair};
 use crate::redis::table;
 

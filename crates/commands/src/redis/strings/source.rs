@@ -2,9 +2,9 @@
 
 use larder_store::{Attributes, Database, Expect, Key, Pinned, Value};
 
-use super::rewrite::Heap;
 use crate::redis::call::{Call, kept};
 use crate::redis::fail::Fail;
+use crate::redis::heap::Heap;
 
 /// A key by its name.
 #[derive(Debug)]

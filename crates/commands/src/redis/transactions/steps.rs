@@ -26,13 +26,13 @@ use crate::core::output::Output;
 use crate::core::work::{SLICE_NS, STEP_NS_MIN, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::permissions::Looked;
 use crate::redis::reply::put_null_array;
 use crate::redis::row::flag::IN_PARTS;
 use crate::redis::row::{Command, Keys as Places, Weighs};
 use crate::redis::steps::held::NOTE_NS;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 
 /// Others wait for its keys for so long at most, about.
 const HELD_NS_MAX: u64 = 2_000_000_000;

@@ -16,11 +16,11 @@ use crate::redis::collections::making::Making;
 use crate::redis::collections::members::{COMPARES, Sorted};
 use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, put_element_of};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{copy_value, put_array, put_bulk, put_fail, put_head, put_null, put_value};
 use crate::redis::row::Command;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table;
 

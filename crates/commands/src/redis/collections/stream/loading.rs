@@ -11,10 +11,10 @@ use crate::redis::call::Call;
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::finish;
 use crate::redis::fail::Fail;
+use crate::redis::heap::Heap;
 use crate::redis::keys::loading::Node;
 use crate::redis::keys::packings::{Cursor, Element, Packed, Packing};
 use crate::redis::keys::serialize::{BAD_FORMAT, Reader};
-use crate::redis::strings::rewrite::Heap;
 
 /// Entries that are put in at a time, and bytes of them, about.
 const ENTRIES_AT_ONCE: usize = 64;

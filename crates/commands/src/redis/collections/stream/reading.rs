@@ -26,11 +26,11 @@ use crate::redis::collections::block::{self, Want};
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
 use crate::redis::fail::{Done, Fail, shown};
+use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_map, put_null_array};
 use crate::redis::row::flag::{AS_ONE, BLOCKING, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, Command, Elements, Keys, KeysFunction, Tells, Weighs};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 
 /// Keys behind STREAMS, of which the second half are IDs.

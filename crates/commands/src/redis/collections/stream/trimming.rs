@@ -22,9 +22,9 @@ use crate::redis::collections::block::Waiters;
 use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 
 /// What it takes to trim entries.
