@@ -3,14 +3,15 @@
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `call`: what a command works
-//!   with; `heap`: memory that it takes; `reply`, `fail`: what it answers; `shared`: what all RESP clients share; `figures`,
-//!   `metrics`: what is told of it
+//!   with; `heap`: memory that it takes; `source`: what its steps read; `decimal`: sums of numbers as text; `reply`, `fail`:
+//!   what it answers; `shared`: what all RESP clients share; `figures`, `metrics`: what is told of it
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
 mod call;
 mod collections;
 pub(crate) mod connection;
+mod decimal;
 mod fail;
 pub(crate) mod figures;
 mod heap;
@@ -24,6 +25,7 @@ mod scripts;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod shared;
+mod source;
 mod steps;
 mod strings;
 pub mod table;

@@ -3,14 +3,13 @@
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 mod bitop;
-pub(crate) mod float;
+mod float;
 pub(crate) mod hyperloglog;
 mod lcs;
 pub(crate) mod making;
 pub(crate) mod pairs;
 pub(crate) mod rewrite;
 pub(crate) mod set;
-pub(crate) mod source;
 pub(crate) mod throttle;
 
 use crate::core::events::seen;

@@ -31,9 +31,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};
 use crate::redis::session::execute::KEY_HASH_BYTES;
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use sieve::Sieve;
 
 /// Members that are gathered at a time.

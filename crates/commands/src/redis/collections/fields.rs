@@ -19,10 +19,10 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::When;
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::row::Clock;
+use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// A time is no later, in milliseconds: as Redis's are.

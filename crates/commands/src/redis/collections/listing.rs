@@ -28,9 +28,9 @@ use crate::redis::heap::Heap;
 use crate::redis::keys::serialize::{checking_ns, crc64_on};
 use crate::redis::reply::{put_map, put_null, put_set};
 use crate::redis::row::Command;
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// Bytes that are copied at a time, beside the longest entry, …

@@ -18,8 +18,8 @@ use crate::redis::call::{has_room, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
 use crate::redis::row::Command;
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// Members that are taken at a time.

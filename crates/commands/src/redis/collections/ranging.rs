@@ -13,8 +13,8 @@ use crate::redis::call::{ELEMENT_BYTES, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::row::{By, Command};
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// Removes the members between two bounds. `name`: the command's.

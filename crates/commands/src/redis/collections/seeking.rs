@@ -18,9 +18,9 @@ use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_integer, put_null};
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// Elements that are looked at before time and memory are.
 const LOOKS_AT_ONCE: usize = 2 << 10;

@@ -17,9 +17,9 @@ use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::row::Command;
+use crate::redis::source::Name;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// Elements among which those that are to go are taken out together, at most.

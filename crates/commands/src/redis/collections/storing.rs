@@ -21,9 +21,9 @@ use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// Members that are copied at a time.
 const MEMBERS_AT_ONCE: usize = 512;

@@ -22,8 +22,8 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{free_room, has_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null_array};
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// Elements that are taken at a time, at most, …
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;

@@ -22,10 +22,10 @@ use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_fail, put_integer, put_null};
 use crate::redis::row::{Clock, Command};
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
-use crate::redis::strings::source::Name;
 
 /// Elements that are written in one step of several, at most.
 pub(crate) const WRITES_AT_ONCE: usize = 512;

@@ -15,9 +15,9 @@ use crate::redis::call::{Call, kept};
 use crate::redis::collections::making::finish;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// What it takes to copy some nodes beside their bytes.
 const NODES_NS: u64 = 20_000;

@@ -17,10 +17,10 @@ use crate::redis::keys::serialize::{
     footer, restore_string, unpack_some, verified,
 };
 use crate::redis::row::Command;
+use crate::redis::source::Name;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");

@@ -29,11 +29,11 @@ use crate::redis::row::flag;
 use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
+use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::held::Held;
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::moments::KEYS_AT_ONCE;
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// What a step came to.

@@ -4,7 +4,6 @@ use larder_protocol::resp::Args;
 use larder_store::{Hint, Key};
 
 use super::rewrite::{Rewrite, rewrite, rewrite_part};
-use super::source::{Name, Source};
 use crate::core::events::Change;
 use crate::core::output::Output;
 use crate::core::work::Lane;
@@ -13,6 +12,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_integer};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Keys, Replaces, Tells, Weighs};
+use crate::redis::source::{Name, Source};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
 

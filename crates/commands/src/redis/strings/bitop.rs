@@ -4,11 +4,11 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Key, Upload};
 
-use super::source::{Name, Source};
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, few_keys, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::source::{Name, Source};
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 

@@ -8,7 +8,6 @@ mod sketch;
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Database, Expect, Item, Key};
 
-use super::source::Name;
 use crate::core::events::Change;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, few_keys, find, is, next, peek};
@@ -17,6 +16,7 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{copy_value, each_part, put_array, put_bulk, put_integer, put_simple};
 use crate::redis::row::flag::{ADMIN, AS_ONE, DENYOOM, FAST, IS_TOLD, NOSCRIPT, READONLY, WRITE};
 use crate::redis::row::{ALL_KEYS, Access, Command, Keys, Tells, Weighs};
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;

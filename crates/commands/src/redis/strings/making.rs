@@ -12,11 +12,11 @@
 use larder_protocol::resp::Args;
 use larder_store::{Expect, Key, Refusal, Upload};
 
-use super::source::{Name, Source};
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::Call;
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
+use crate::redis::source::{Name, Source};
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
 

@@ -28,9 +28,9 @@ use crate::redis::collections::{ELEMENT_NS, SCORE_NS, SORTED_NS, STORED_NS, of_t
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer};
+use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// What it takes to make out how far a member is.
 pub(crate) const PLACE_NS: u64 = 300;

@@ -19,9 +19,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{copy_value, put_array, put_bulk, put_fail, put_head, put_null, put_value};
 use crate::redis::row::Command;
+use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 use crate::redis::table;
 
 /// What takes no longer is done in one step.

@@ -19,8 +19,8 @@ use crate::redis::reply::put_array;
 use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
 use crate::redis::server::introspect::help;
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// IDs that are claimed in one moment, at most.
 const CLAIMED_AT_ONCE: usize = 256;

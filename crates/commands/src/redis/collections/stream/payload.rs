@@ -21,9 +21,9 @@ use crate::redis::collections::{ELEMENT_NS, LOOK_NS, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::serialize::{FOOTER_BYTES, VERSION, checking_ns, crc64_on, length};
 use crate::redis::reply::{put_head, put_null};
+use crate::redis::source::Name;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
-use crate::redis::strings::source::Name;
 
 /// Streams in a payload: as Redis 5.0, 7.0 and 7.2 write them.
 pub(crate) const TYPES_STREAM: [u8; 3] = [15, 19, 21];

@@ -30,8 +30,8 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_map, put_null_array};
 use crate::redis::row::flag::{AS_ONE, BLOCKING, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, Command, Elements, Keys, KeysFunction, Tells, Weighs};
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::source::Name;
 
 /// Keys behind STREAMS, of which the second half are IDs.
 const fn streams(from: i32) -> Keys {

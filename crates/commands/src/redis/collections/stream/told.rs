@@ -21,9 +21,9 @@ use crate::redis::collections::{ELEMENT_FRAME, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_head, put_integer, put_map, put_null, put_null_array};
+use crate::redis::source::Name;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
-use crate::redis::strings::source::Name;
 
 /// Bytes that are copied at a time, about.
 const PIECE_BYTES: usize = 64 << 10;

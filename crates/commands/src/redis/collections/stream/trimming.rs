@@ -23,9 +23,9 @@ use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::strings::source::Name;
 
 /// What it takes to trim entries.
 pub(super) fn trimming_ns(done: &StreamTrimmed) -> u64 {
