@@ -55,6 +55,6 @@ pub use crate::core::unauthenticated::Unauthenticated;
 pub use crate::core::work::{SLICE_NS, Work};
 pub use larder_script::Pace;
 pub use memcached::tuning::{Kept, Tuning};
-pub use redis::connection::limits::OutputLimit;
+pub use redis::limits::OutputLimit;
 pub use session::{Context, Session, Speaks};
 pub use shared::{Shared, ruled_users};

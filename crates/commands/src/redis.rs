@@ -2,20 +2,24 @@
 //!
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `call`: what a command works
-//!   with; `heap`: memory that it takes; `source`: what its steps read; `decimal`: sums of numbers as text; `reply`, `fail`:
-//!   what it answers; `shared`: what all RESP clients share; `figures`, `metrics`: what is told of it
+//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `client`: what a connection keeps
+//!   between two commands; `facts`: what others see of it; `call`: what a command works with; `heap`: memory that it takes;
+//!   `source`: what its steps read; `decimal`: sums of numbers as text; `reply`, `fail`: what it answers; `shared`: what all
+//!   RESP clients share; `limits`: of these; `figures`, `metrics`: what is told of it
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
 mod call;
+mod client;
 mod collections;
-pub(crate) mod connection;
+mod connection;
 mod decimal;
+mod facts;
 mod fail;
 pub(crate) mod figures;
 mod heap;
 mod keys;
+pub(crate) mod limits;
 pub(crate) mod metrics;
 mod permissions;
 mod pubsub;

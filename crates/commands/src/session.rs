@@ -23,7 +23,7 @@ use crate::core::host::{Host, Peer};
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
 use crate::core::topics::Delivery;
-use crate::redis::connection::limits::OutputLimit;
+use crate::redis::limits::OutputLimit;
 use crate::shared::Shared;
 use crate::{memcached, redis};
 

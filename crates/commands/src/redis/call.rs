@@ -13,7 +13,7 @@ use crate::core::glob::{PATTERN_BYTES_MAX, is_bounded};
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::SLICE_NS;
-use crate::redis::connection::client::Client;
+use crate::redis::client::Client;
 
 /// Most bytes of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub(crate) enum Flow {
     Next,
     /// Goes on after so many milliseconds, and says OK then if that is not said yet.
     Sleep { ms: Millis, says: bool },
-    /// Goes on with [`crate::redis::connection::client::Client::job`] in the next turn.
+    /// Goes on with [`crate::redis::client::Client::job`] in the next turn.
     Job,
     /// Reads the request again, of which nothing was done: memory is on its way.
     Again,

@@ -1,15 +1,14 @@
 //! A connection's own commands: which user it is, how it speaks, what it has selected.
 
-pub(crate) mod client;
 pub(crate) mod clients;
 mod filter;
-pub(crate) mod limits;
 
 use larder_protocol::resp::{Args, parse_integer};
 
 use larder_store::DATABASES;
 
 use super::call::{Call, Flow, is, next};
+use super::client::Replies;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
 use super::row::flag::{
@@ -21,7 +20,6 @@ use super::steps::job::{Job, Step};
 use super::table;
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Reason;
-use client::Replies;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::Store;
 
-use super::connection::client::ClientFacts;
 use super::server::commandlog::Kind;
 use super::server::config::memory_limit;
 use super::shared::Shared;
@@ -12,6 +11,7 @@ use crate::core::context::Context;
 use crate::core::figures;
 use crate::core::figures::table::figures;
 use crate::core::work::CLIENT_NS;
+use crate::redis::facts::ClientFacts;
 
 /// Everything that INFO's numbers are told from.
 #[derive(Debug)]

@@ -12,15 +12,14 @@
 //! GETKEYSANDFLAGS` tells it.
 
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use super::call::{Call, Flow};
-use super::connection::client::ClientFacts;
-use super::connection::clients;
+use super::facts::ClientFacts;
 use super::fail::{Done, Fail};
 use super::row::{Access, Channels, Command, flag};
 use super::server::introspect::{CATEGORIES, categories};
@@ -49,6 +48,11 @@ pub(crate) struct Looked {
     refused: usize,
 }
 
+/// What ACL LOG tells of a client: its line of CLIENT LIST.
+fn line(facts: &ClientFacts, now: Millis) -> String {
+    facts.line(table::name_of(facts.row.load(Relaxed)), now)
+}
+
 /// Notes for ACL LOG that a client was denied a command, as this user.
 #[cold]
 pub(crate) fn note_denied(
@@ -64,7 +68,7 @@ pub(crate) fn note_denied(
         Denied::Command | Denied::TooMuch => row.name.as_bytes(),
         Denied::Key(name) | Denied::Channel(name) => name,
     };
-    let client = clients::line(client, now);
+    let client = line(client, now);
     let reason = Reason::of(denied);
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
 }
@@ -309,7 +313,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn note_refusal(&mut self, reason: Reason, whence: Whence, object: &[u8], user: &[u8]) {
         self.spend(REFUSAL_NS);
-        let client = clients::line(&self.client.facts, self.cx.now());
+        let client = line(&self.client.facts, self.cx.now());
         let refusal = Refusal { reason, whence, object, user, client };
         self.cx.shared.access.log.note(&refusal, self.cx.now());
     }

@@ -46,8 +46,9 @@ use crate::core::progress::{Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::topics::Delivery;
 use crate::core::unauthenticated::UnauthenticatedClient;
-use crate::redis::connection::client::{Client, ClientFacts};
-use crate::redis::connection::limits::{Class, OutputLimit};
+use crate::redis::client::Client;
+use crate::redis::facts::ClientFacts;
+use crate::redis::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
 use crate::redis::strings::pairs::holds_keys;
 use gather::{Discard, Gathering};
@@ -122,7 +123,7 @@ pub(crate) fn late<'l>(late: &'l mut Option<Box<Output>>, out: &Output) -> &'l m
 impl Conversation {
     /// A conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
-        let client = Client::new(shared, cx);
+        let client = Client::new(&shared.clients, cx);
         // By what was read of the password once: it may be set at this moment.
         let unasked = client.standing.is_admitted();
         let state = if unasked && cx.shared.access.turns_away_unasked(cx.peer.is_local()) {

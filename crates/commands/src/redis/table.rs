@@ -264,6 +264,11 @@ pub(crate) fn row(id: RowId) -> Option<&'static Command> {
     NUMBERED.get(id as usize).map(|numbered| numbered.row)
 }
 
+/// The name of the row with this number, as CLIENT LIST tells it.
+pub(crate) fn name_of(id: RowId) -> &'static str {
+    row(id).map_or("NULL", |row| row.name)
+}
+
 /// Commands that were called, refused or failed, and their counts.
 pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
     let commands = REDIS.iter().flat_map(|group| group.rows).zip(0..);

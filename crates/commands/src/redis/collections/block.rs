@@ -50,7 +50,7 @@ use crate::redis::row::{Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tel
 use blocked::Blocked;
 pub(crate) use serve::{LEFT_ROUNDS, SERVE_NS, Serving};
 use waiters::Waiter;
-pub(crate) use waiters::{Unblock, Waiters};
+pub(crate) use waiters::Waiters;
 pub(crate) use want::Want;
 
 /// Keys that a client waits for at most: it joins and leaves all lines in one step.

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use super::client::{ClientFacts, Cursor, Replies};
 use super::filter::{Asked, Filter, filter_ns};
 use crate::redis::call::{Call, Flow, integer, is};
-use crate::redis::collections::block::Unblock;
+use crate::redis::client::{Replies, Unblock};
 use crate::redis::connection::{a_name, set_name};
+use crate::redis::facts::{ClientFacts, Cursor};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_bulk, put_verbatim};
@@ -20,7 +20,7 @@ use crate::redis::row::flag::{
 use crate::redis::row::{Command, NO_KEYS, Weighs};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::row;
+use crate::redis::table;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;
@@ -107,37 +107,8 @@ const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLI
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
 /// One line of CLIENT LIST.
-pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
-    let names = facts.names();
-    let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
-    let flags = facts.flags();
-    let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| facts.listens[kind].load(Relaxed));
-    let (query, output) = (facts.query_bytes.load(Relaxed), facts.output_bytes.load(Relaxed));
-    let queue = facts.queue_bytes.load(Relaxed);
-    format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}{}",
-        facts.id,
-        facts.address,
-        facts.listen_address,
-        facts.place & 0xffff_ffff,
-        names.name,
-        now.saturating_sub(facts.since) / 1000,
-        now.saturating_sub(facts.active.load(Relaxed)) / 1000,
-        facts.db.load(Relaxed),
-        i64::from(facts.queued.load(Relaxed)) - 1,
-        facts.watched.load(Relaxed),
-        CLIENT_BYTES + query + output + queue,
-        if output > 0 { "rw" } else { "r" },
-        names.user,
-        if facts.resp3.load(Relaxed) { 3 } else { 2 },
-        names.library,
-        names.library_version,
-        facts.received_bytes.load(Relaxed),
-        facts.replied_bytes.load(Relaxed),
-        facts.commands.load(Relaxed),
-        // Redis tells nothing of it: lines of plain connections are as there.
-        if facts.speaks_tls { " tls=yes" } else { "" },
-    )
+fn line(facts: &ClientFacts, now: Millis) -> String {
+    facts.line(table::name_of(facts.row.load(Relaxed)), now)
 }
 
 fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
@@ -145,9 +116,6 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }
-
-/// What a connection holds of the memory while nothing is on its way.
-const CLIENT_BYTES: u64 = 1 << 10;
 
 /// What it takes to come to the next.
 const NOTE_NS: u64 = 20;

@@ -7,8 +7,8 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Millis};
 
 use super::NAME_BYTES_MAX;
-use super::client::ClientFacts;
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Fail, shown};
 use crate::redis::heap::Heap;
 

@@ -10,7 +10,7 @@ use crate::core::calls::RowId;
 use crate::core::shared::DebugCommand;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
-use crate::redis::connection::client::Client;
+use crate::redis::client::Client;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::{Command, Run, Weighs, flag};
 use crate::redis::scripts;

@@ -25,7 +25,7 @@ use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
-use crate::redis::connection::client::ClientFacts;
+use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::deadline;
 use crate::redis::server::commandlog::Kind;

@@ -26,8 +26,9 @@ use crate::core::acl::log::Whence;
 use crate::core::calls::RowId;
 use crate::core::host::Host;
 use crate::core::output::Output;
+use crate::redis::client::{Client, Unblock};
 use crate::redis::collections::taking::Portion;
-use crate::redis::connection::client::{Client, ClientFacts};
+use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::{check_waiting, note_denied, told};
 use crate::redis::table;
@@ -61,15 +62,6 @@ const STANDS: [Stands; 7] = [
     Stands::Refused,
     Stands::Gone,
 ];
-
-/// How CLIENT UNBLOCK ends a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unblock {
-    /// As if its time had come.
-    Timeout,
-    /// With an error.
-    Error,
-}
 
 /// What one that waited is given.
 #[derive(Debug)]

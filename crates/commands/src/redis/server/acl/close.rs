@@ -18,7 +18,7 @@ use crate::core::acl::user::User;
 use crate::core::topics::Kind;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, Flow};
-use crate::redis::connection::client::ClientFacts;
+use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::may_monitor;
 use crate::redis::steps::job::{Job, Step};

@@ -1,202 +1,17 @@
-//! A client: what its connection keeps between two commands, and what others may see of it.
+//! What others may see of a client; and all clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::{Millis, Store};
+use larder_store::Millis;
 use smallvec::SmallVec;
 
-use crate::core::access::{DEFAULT_ID, DEFAULT_USER, Standing};
+use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Log;
 use crate::core::context::Context;
-use crate::core::guesses::Tries;
-use crate::core::output::Output;
-use crate::redis::pubsub::Subscriptions;
-use crate::redis::server::acl::Closing;
-use crate::redis::shared::Shared;
-use crate::redis::steps::job::UnderWay;
-use crate::redis::transactions::Transaction;
 
-/// Whether replies are sent (`CLIENT REPLY`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Replies {
-    #[default]
-    On,
-    /// Not this command's, nor the next one's.
-    SkipNext,
-    /// Not this command's.
-    Skip,
-    Off,
-}
-
-impl Replies {
-    /// The reply of the command at work is not sent.
-    pub fn is_silent(self) -> bool {
-        matches!(self, Replies::Skip | Replies::Off)
-    }
-
-    /// A command has ended, on its own or with its transaction.
-    pub fn end_command(&mut self) {
-        *self = match *self {
-            Replies::On | Replies::Skip => Replies::On,
-            Replies::SkipNext => Replies::Skip,
-            Replies::Off => Replies::Off,
-        };
-    }
-}
-
-/// What a connection keeps between two commands.
-#[derive(Debug)]
-pub(crate) struct Client {
-    /// The selected database.
-    pub db: u8,
-    /// It speaks RESP3.
-    pub resp3: bool,
-    /// Whether it has said who it is.
-    pub standing: Standing,
-    /// The passwords that it has said.
-    pub logins: Tries,
-    pub replies: Replies,
-    /// Its reads leave no trace in what is evicted first.
-    pub no_touch: bool,
-    /// What it has queued and watches.
-    pub transaction: Transaction,
-    /// A command of its that has begun and goes on in its next turn.
-    pub job: Option<UnderWay>,
-    /// How often its command was begun before.
-    pub tries: u8,
-    /// The request at work was gathered, and can stay where it is.
-    pub gathers: bool,
-    /// EXEC is at its commands.
-    pub executes: bool,
-    /// Users that these have changed, and whose connections its end closes.
-    pub closing: Option<Box<Closing>>,
-    /// What it listens to, if it ever did.
-    pub subscriptions: Option<Box<Subscriptions>>,
-    /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
-    pub late: Option<Box<Output>>,
-    /// What others may see.
-    pub facts: Arc<ClientFacts>,
-    clients: Arc<Clients>,
-    store: Arc<Store>,
-    /// Bytes of the names that it gave itself.
-    names_bytes: i64,
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.clients.leave(self.facts.id);
-        self.store.set_aside(-self.names_bytes);
-    }
-}
-
-impl Client {
-    /// A client that has just begun to speak.
-    pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Client {
-        let facts = shared.clients.enter(|id| ClientFacts {
-            id,
-            place: cx.peer.place(),
-            address: cx.peer.address().into(),
-            listen_address: cx.peer.listen_address(),
-            speaks_tls: cx.peer.speaks_tls(),
-            since: cx.now(),
-            active: AtomicU64::new(cx.now()),
-            row: AtomicU32::new(u32::MAX),
-            db: AtomicU32::new(0),
-            resp3: AtomicBool::new(false),
-            queued: AtomicU32::new(0),
-            queue_bytes: AtomicU64::new(0),
-            watched: AtomicU32::new(0),
-            listens: Default::default(),
-            monitors: AtomicBool::new(false),
-            waits: AtomicBool::new(false),
-            query_bytes: AtomicU64::new(0),
-            output_bytes: AtomicU64::new(0),
-            received_bytes: AtomicU64::new(0),
-            replied_bytes: AtomicU64::new(0),
-            commands: AtomicU64::new(0),
-            no_evict: AtomicBool::new(false),
-            no_touch: AtomicBool::new(false),
-            killed: AtomicBool::new(false),
-            names: Mutex::default(),
-        });
-        Client {
-            db: 0,
-            resp3: false,
-            standing: Standing::new(cx),
-            logins: Tries::default(),
-            replies: Replies::On,
-            no_touch: false,
-            transaction: Transaction::default(),
-            job: None,
-            tries: 0,
-            gathers: false,
-            executes: false,
-            closing: None,
-            subscriptions: None,
-            late: None,
-            facts,
-            clients: Arc::clone(&shared.clients),
-            store: Arc::clone(cx.guard.store()),
-            names_bytes: 0,
-        }
-    }
-
-    /// Commands may be read ahead and run in batches: nothing is to be asked before each.
-    #[inline]
-    pub fn is_plain(&self) -> bool {
-        self.standing.is_free()
-            && self.replies == Replies::On
-            && !self.transaction.is_open()
-            && (self.resp3 || self.subscriptions.is_none())
-    }
-
-    /// It is shown every command.
-    pub fn monitors(&self) -> bool {
-        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors())
-    }
-
-    /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
-    #[inline]
-    pub fn only_listens(&self) -> bool {
-        !self.resp3 && self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.listens())
-    }
-
-    /// Shows others what it has queued and watches.
-    pub fn show_transaction(&self) {
-        let queued = self.transaction.queued().map_or(0, |queued| queued as u32 + 1);
-        self.facts.queued.store(queued, Relaxed);
-        self.facts.queue_bytes.store(self.transaction.queue_bytes() as u64, Relaxed);
-        self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
-    }
-
-    /// Shows others what it listens to.
-    pub fn show_subscriptions(&self) {
-        let counts = self.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
-        for (shown, count) in self.facts.listens.iter().zip(counts) {
-            shown.store(count as u32, Relaxed);
-        }
-        self.facts.monitors.store(self.monitors(), Relaxed);
-    }
-
-    /// It says something else of itself: the names are charged to the memory limit.
-    pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
-        let bytes = self.facts.rename(change) as i64;
-        self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));
-    }
-
-    /// Selects a database.
-    pub fn select(&mut self, db: u8) {
-        self.db = db;
-        self.facts.db.store(u32::from(db), Relaxed);
-    }
-
-    /// Speaks RESP3 from now on, or RESP2.
-    pub fn speak(&mut self, resp3: bool) {
-        self.resp3 = resp3;
-        self.facts.resp3.store(resp3, Relaxed);
-    }
-}
+/// What a connection holds of the memory while nothing is on its way.
+const CLIENT_BYTES: u64 = 1 << 10;
 
 /// What others may see of a client.
 #[derive(Debug)]
@@ -275,6 +90,37 @@ impl Names {
 }
 
 impl ClientFacts {
+    /// What is known of a client that has just begun to speak.
+    pub(crate) fn new(id: u64, cx: &Context<'_, '_>) -> ClientFacts {
+        ClientFacts {
+            id,
+            place: cx.peer.place(),
+            address: cx.peer.address().into(),
+            listen_address: cx.peer.listen_address(),
+            speaks_tls: cx.peer.speaks_tls(),
+            since: cx.now(),
+            active: AtomicU64::new(cx.now()),
+            row: AtomicU32::new(u32::MAX),
+            db: AtomicU32::new(0),
+            resp3: AtomicBool::new(false),
+            queued: AtomicU32::new(0),
+            queue_bytes: AtomicU64::new(0),
+            watched: AtomicU32::new(0),
+            listens: Default::default(),
+            monitors: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            replied_bytes: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            names: Mutex::default(),
+        }
+    }
+
     /// Adds to one of the counts that its worker alone writes.
     #[inline]
     pub(crate) fn raise(count: &AtomicU64, n: u64) {
@@ -293,6 +139,39 @@ impl ClientFacts {
         ];
         let flags: String = shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect();
         if flags.is_empty() { "N".into() } else { flags }
+    }
+
+    /// One line of CLIENT LIST; `command` is the name of its last command.
+    pub(crate) fn line(&self, command: &str, now: Millis) -> String {
+        let names = self.names();
+        let flags = self.flags();
+        let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| self.listens[kind].load(Relaxed));
+        let (query, output) = (self.query_bytes.load(Relaxed), self.output_bytes.load(Relaxed));
+        let queue = self.queue_bytes.load(Relaxed);
+        format!(
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} ssub={shards} multi={} watch={} qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={queue} rbs=0 rbp=0 obl={output} oll=0 omem={output} tot-mem={} events={} cmd={command} user={} redir=-1 resp={} lib-name={} lib-ver={} tot-net-in={} tot-net-out={} tot-cmds={}{}",
+            self.id,
+            self.address,
+            self.listen_address,
+            self.place & 0xffff_ffff,
+            names.name,
+            now.saturating_sub(self.since) / 1000,
+            now.saturating_sub(self.active.load(Relaxed)) / 1000,
+            self.db.load(Relaxed),
+            i64::from(self.queued.load(Relaxed)) - 1,
+            self.watched.load(Relaxed),
+            CLIENT_BYTES + query + output + queue,
+            if output > 0 { "rw" } else { "r" },
+            names.user,
+            if self.resp3.load(Relaxed) { 3 } else { 2 },
+            names.library,
+            names.library_version,
+            self.received_bytes.load(Relaxed),
+            self.replied_bytes.load(Relaxed),
+            self.commands.load(Relaxed),
+            // Redis tells nothing of it: lines of plain connections are as there.
+            if self.speaks_tls { " tls=yes" } else { "" },
+        )
     }
 
     /// It is to be closed as users were changed, which is counted. False: it was to be closed already.
@@ -328,7 +207,7 @@ impl ClientFacts {
     }
 
     /// It says something else of itself; the bytes of all that it says.
-    fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
+    pub(crate) fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
         let mut said = self.said();
         let names = said.get_or_insert_default();
         change(names);
@@ -362,7 +241,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    fn enter(&self, facts: impl FnOnce(u64) -> ClientFacts) -> Arc<ClientFacts> {
+    pub fn enter(&self, facts: impl FnOnce(u64) -> ClientFacts) -> Arc<ClientFacts> {
         let mut all = self.all();
         let facts = Arc::new(facts(self.last_id.fetch_add(1, Relaxed) + 1));
         all.push(Arc::clone(&facts));

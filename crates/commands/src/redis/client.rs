@@ -1,0 +1,180 @@
+//! A client: what its connection keeps between two commands. What others may see of it is in `facts.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_store::Store;
+
+use super::facts::{ClientFacts, Clients, Names};
+use crate::core::access::Standing;
+use crate::core::context::Context;
+use crate::core::guesses::Tries;
+use crate::core::output::Output;
+use crate::redis::pubsub::Subscriptions;
+use crate::redis::server::acl::Closing;
+use crate::redis::steps::job::UnderWay;
+use crate::redis::transactions::Transaction;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    /// Not this command's, nor the next one's.
+    SkipNext,
+    /// Not this command's.
+    Skip,
+    Off,
+}
+
+impl Replies {
+    /// The reply of the command at work is not sent.
+    pub fn is_silent(self) -> bool {
+        matches!(self, Replies::Skip | Replies::Off)
+    }
+
+    /// A command has ended, on its own or with its transaction.
+    pub fn end_command(&mut self) {
+        *self = match *self {
+            Replies::On | Replies::Skip => Replies::On,
+            Replies::SkipNext => Replies::Skip,
+            Replies::Off => Replies::Off,
+        };
+    }
+}
+
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unblock {
+    /// As if its time had come.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// What a connection keeps between two commands.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The selected database.
+    pub db: u8,
+    /// It speaks RESP3.
+    pub resp3: bool,
+    /// Whether it has said who it is.
+    pub standing: Standing,
+    /// The passwords that it has said.
+    pub logins: Tries,
+    pub replies: Replies,
+    /// Its reads leave no trace in what is evicted first.
+    pub no_touch: bool,
+    /// What it has queued and watches.
+    pub transaction: Transaction,
+    /// A command of its that has begun and goes on in its next turn.
+    pub job: Option<UnderWay>,
+    /// How often its command was begun before.
+    pub tries: u8,
+    /// The request at work was gathered, and can stay where it is.
+    pub gathers: bool,
+    /// EXEC is at its commands.
+    pub executes: bool,
+    /// Users that these have changed, and whose connections its end closes.
+    pub closing: Option<Box<Closing>>,
+    /// What it listens to, if it ever did.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
+    pub late: Option<Box<Output>>,
+    /// What others may see.
+    pub facts: Arc<ClientFacts>,
+    clients: Arc<Clients>,
+    store: Arc<Store>,
+    /// Bytes of the names that it gave itself.
+    names_bytes: i64,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.clients.leave(self.facts.id);
+        self.store.set_aside(-self.names_bytes);
+    }
+}
+
+impl Client {
+    /// A client that has just begun to speak.
+    pub fn new(clients: &Arc<Clients>, cx: &Context<'_, '_>) -> Client {
+        let facts = clients.enter(|id| ClientFacts::new(id, cx));
+        Client {
+            db: 0,
+            resp3: false,
+            standing: Standing::new(cx),
+            logins: Tries::default(),
+            replies: Replies::On,
+            no_touch: false,
+            transaction: Transaction::default(),
+            job: None,
+            tries: 0,
+            gathers: false,
+            executes: false,
+            closing: None,
+            subscriptions: None,
+            late: None,
+            facts,
+            clients: Arc::clone(clients),
+            store: Arc::clone(cx.guard.store()),
+            names_bytes: 0,
+        }
+    }
+
+    /// Commands may be read ahead and run in batches: nothing is to be asked before each.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.standing.is_free()
+            && self.replies == Replies::On
+            && !self.transaction.is_open()
+            && (self.resp3 || self.subscriptions.is_none())
+    }
+
+    /// It is shown every command.
+    pub fn monitors(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors())
+    }
+
+    /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
+    #[inline]
+    pub fn only_listens(&self) -> bool {
+        !self.resp3 && self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.listens())
+    }
+
+    /// Shows others what it has queued and watches.
+    pub fn show_transaction(&self) {
+        let queued = self.transaction.queued().map_or(0, |queued| queued as u32 + 1);
+        self.facts.queued.store(queued, Relaxed);
+        self.facts.queue_bytes.store(self.transaction.queue_bytes() as u64, Relaxed);
+        self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
+    }
+
+    /// Shows others what it listens to.
+    pub fn show_subscriptions(&self) {
+        let counts = self.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
+        for (shown, count) in self.facts.listens.iter().zip(counts) {
+            shown.store(count as u32, Relaxed);
+        }
+        self.facts.monitors.store(self.monitors(), Relaxed);
+    }
+
+    /// It says something else of itself: the names are charged to the memory limit.
+    pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
+        let bytes = self.facts.rename(change) as i64;
+        self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.facts.db.store(u32::from(db), Relaxed);
+    }
+
+    /// Speaks RESP3 from now on, or RESP2.
+    pub fn speak(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+        self.facts.resp3.store(resp3, Relaxed);
+    }
+}
