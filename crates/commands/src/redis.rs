@@ -2,10 +2,12 @@
 //!
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `client`: what a connection keeps
-//!   between two commands; `facts`: what others see of it; `call`: what a command works with; `heap`: memory that it takes;
-//!   `source`: what its steps read; `decimal`: sums of numbers as text; `reply`, `fail`: what it answers; `shared`: what all
-//!   RESP clients share; `limits`: of these; `figures`, `metrics`: what is told of it
+//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `help`: what it says of a container;
+//!   `secret`: which words nobody is shown; `permissions`: what a client's user may do
+//! - `client`: what a connection keeps between two commands; `facts`: what others see of it; `shared`: what all RESP clients
+//!   share; `limits`: of these; `figures`, `metrics`: what is told of it
+//! - `call`: what a command works with; `heap`: memory that it takes; `source`: what its steps read; `decimal`: sums of numbers as
+//!   text; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -18,6 +20,7 @@ mod facts;
 mod fail;
 pub(crate) mod figures;
 mod heap;
+mod help;
 mod keys;
 pub(crate) mod limits;
 pub(crate) mod metrics;
@@ -26,6 +29,7 @@ mod pubsub;
 mod reply;
 pub mod row;
 mod scripts;
+mod secret;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod shared;

@@ -11,6 +11,8 @@
 //! is stored, and for each channel that is listened to. What a command does with its keys is what its row says, as `COMMAND
 //! GETKEYSANDFLAGS` tells it.
 
+mod categories;
+
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -18,11 +20,11 @@ use std::sync::atomic::fence;
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
+pub(crate) use self::categories::{CATEGORIES, CATEGORIES_NS, categories};
 use super::call::{Call, Flow};
 use super::facts::ClientFacts;
 use super::fail::{Done, Fail};
 use super::row::{Access, Channels, Command, flag};
-use super::server::introspect::{CATEGORIES, categories};
 use super::table;
 use crate::core;
 use crate::core::access::{Since, Snapshot};

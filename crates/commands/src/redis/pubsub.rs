@@ -105,7 +105,7 @@ pub(crate) const ROWS: &[Command] = &[
                 "How many subscribers sharded channels have.",
             ),
             Command::args("pubsub|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-                crate::redis::server::introspect::help(call, "pubsub")
+                crate::redis::help::help(call, "pubsub")
             })
             .categories(&[])
             .doc("6.2.0", "", "What PUBSUB can do."),

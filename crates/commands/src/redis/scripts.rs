@@ -28,7 +28,6 @@ use super::row::flag::{
     SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
 use super::row::{Access, Command, Keys, NO_KEYS};
-use super::server::introspect;
 use cache::{Id, Script, id_of};
 use run::{Asked, Run};
 use std::sync::Arc;
@@ -124,7 +123,7 @@ const SCRIPT: &[Command] = &[
     })
     .doc("3.2.0", "<YES|SYNC|NO>", "Fails, unless it is NO: scripts are not debugged."),
     Command::args("script|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        introspect::help(call, "script")
+        crate::redis::help::help(call, "script")
     })
     .doc("5.0.0", "", "What SCRIPT can do."),
 ];

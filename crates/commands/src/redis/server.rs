@@ -10,7 +10,6 @@ pub(crate) mod info;
 pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod parameter;
-pub(crate) mod secret;
 mod usage;
 
 use larder_protocol::resp::Args;

@@ -24,10 +24,10 @@ use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
+use crate::redis::help::help;
 use crate::redis::reply::put_null;
 use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Elements, Keys, NO_KEYS, Tells, Weighs};
-use crate::redis::server::introspect::help;
 pub(crate) use told::FULL_ENTRIES;
 use told::Tale;
 

@@ -97,7 +97,7 @@ pub(crate) const ROWS: &[Command] = &[
     absent::TRACKING_INFO,
     absent::CACHING,
     Command::args("client|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        crate::redis::server::introspect::help(call, "client")
+        crate::redis::help::help(call, "client")
     })
     .doc("5.0.0", "", "What CLIENT can do."),
 ];

@@ -36,7 +36,7 @@ pub(crate) const OBJECT: &[Command] = &[
     .access(&[Access::Look])
     .doc("4.0.0", "key", "How often a key is accessed, from 0 to 3."),
     Command::args("object|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        crate::redis::server::introspect::help(call, "object")
+        crate::redis::help::help(call, "object")
     })
     .doc("6.2.0", "", "What OBJECT can do."),
 ];
@@ -74,7 +74,7 @@ pub(crate) const MEMORY: &[Command] = &[
         "What memory is used for.",
     ),
     Command::args("memory|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        crate::redis::server::introspect::help(call, "memory")
+        crate::redis::help::help(call, "memory")
     })
     .doc("4.0.0", "", "What MEMORY can do."),
 ];

@@ -12,7 +12,7 @@ use crate::core::topics::stamp;
 use crate::redis::call::Call;
 use crate::redis::row::Command;
 use crate::redis::row::flag::{ADMIN, SKIP_MONITOR};
-use crate::redis::server::secret;
+use crate::redis::secret;
 
 /// Bytes of a word that are shown, and of a line, behind which no word is begun: what is shown is copied, with
 /// up to four characters for a byte.

@@ -13,7 +13,6 @@ use crate::redis::keys::serialize::{self, Reader, dump_functions, restored_funct
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{ALLOW_BUSY, DENYOOM, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Command, NO_KEYS, Tells};
-use crate::redis::server::introspect;
 
 /// FUNCTION LIST compares names for no longer.
 const LIST_NS_MAX: u64 = 10_000_000;
@@ -77,7 +76,7 @@ pub(crate) const FUNCTION: &[Command] = &[
             "Makes libraries known that FUNCTION DUMP has given.",
         ),
     Command::args("function|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        introspect::help(call, "function")
+        crate::redis::help::help(call, "function")
     })
     .doc("7.0.0", "", "What FUNCTION can do."),
 ];

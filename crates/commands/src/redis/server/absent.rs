@@ -88,7 +88,7 @@ pub(crate) const MODULE: &[Command] = &[
         "Fails: there are no modules.",
     ),
     Command::args("module|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "module")
+        crate::redis::help::help(call, "module")
     })
     .doc("5.0.0", "", "What MODULE can do."),
 ];

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use larder_protocol::resp::Args;
 use rand::Rng as _;
 
-use super::introspect::{CATEGORIES, CATEGORIES_NS, categories};
 use crate::core::access::{DEFAULT_USER, Unchanged, Users};
 use crate::core::acl::log::{CLIENT_BYTES_MAX, Entry, OBJECT_BYTES_MAX, Reason};
 use crate::core::acl::rules::Rules;
@@ -17,7 +16,7 @@ use crate::core::acl::user::{RULES_MAX, User};
 use crate::core::calls::RowId;
 use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
-use crate::redis::permissions::{catalog, check, told};
+use crate::redis::permissions::{CATEGORIES, CATEGORIES_NS, catalog, categories, check, told};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
 use crate::redis::row::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
@@ -97,7 +96,7 @@ pub(crate) const ROWS: &[Command] = &[
         "Writes users into the file that --aclfile names.",
     ),
     Command::args("acl|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "acl")
+        crate::redis::help::help(call, "acl")
     })
     .doc("6.0.0", "", "What ACL can do."),
 ];

@@ -12,7 +12,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use larder_protocol::resp::Args;
 use larder_store::{Store, Value};
 
-use super::secret;
 use crate::core::shown::Logged;
 use crate::redis::call::{Call, integer};
 use crate::redis::fail::{Done, Fail};
@@ -22,6 +21,7 @@ use crate::redis::row::flag::{
     ADMIN, FAST, LOADING, NOSCRIPT, REPLIES_A_WORD, SETTLES, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
 };
 use crate::redis::row::{Command, NO_KEYS};
+use crate::redis::secret;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
@@ -47,7 +47,7 @@ pub(crate) const SLOWLOG: &[Command] =
         })
         .doc("2.2.12", "", "Empties the list."),
         Command::args("slowlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-            super::introspect::help(call, "slowlog")
+            crate::redis::help::help(call, "slowlog")
         })
         .doc("6.2.0", "", "What SLOWLOG can do."),
     ];
@@ -72,7 +72,7 @@ pub(crate) const COMMANDLOG: &[Command] = &[
     })
     .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "Empties a list."),
     Command::args("commandlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "commandlog")
+        crate::redis::help::help(call, "commandlog")
     })
     .doc("8.1.0", "", "What COMMANDLOG can do."),
 ];

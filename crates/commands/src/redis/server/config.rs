@@ -12,7 +12,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
-use super::secret::{self, REDACTED};
 use super::{PROCESS_NS, acl};
 use crate::core::access::DEFAULT_USER;
 use crate::core::acl::user::User;
@@ -27,6 +26,7 @@ use crate::redis::row::flag::{
     ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS,
 };
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
+use crate::redis::secret::{self, REDACTED};
 use crate::redis::shared::Shared;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
@@ -51,7 +51,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("2.8.0", "", "Fails: there is no file."),
     Command::args("config|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "config")
+        crate::redis::help::help(call, "config")
     })
     .doc("5.0.0", "", "What CONFIG can do."),
 ];

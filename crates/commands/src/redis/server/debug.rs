@@ -91,7 +91,7 @@ pub(crate) const ROWS: &[Command] = &[
     .weighs(Weighs::Match)
     .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),
     Command::args("debug|help", 2, LOADING | STALE | TAKES_ALL | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "debug")
+        crate::redis::help::help(call, "debug")
     })
     .doc("1.0.0", "", "What DEBUG can do."),
 ];

@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("hotkeys|reset", 2, RULES, NO_KEYS, reset).doc("8.6.0", "", "Forgets what was found."),
     Command::args("hotkeys|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "hotkeys")
+        crate::redis::help::help(call, "hotkeys")
     })
     .doc("8.6.0", "", "What HOTKEYS can do."),
 ];

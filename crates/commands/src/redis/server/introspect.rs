@@ -6,6 +6,8 @@ use crate::core::glob::Pattern;
 use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, few_names, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::help::help;
+use crate::redis::permissions::{CATEGORIES_NS, categories};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{self, LOADING, REPLIES_A_WORD, STALE, WEIGHTLESS};
 use crate::redis::row::{Access, Command, Keys, NO_KEYS, Run, Secret};
@@ -62,68 +64,8 @@ pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
     Ok(())
 }
 
-/// What a container's subcommands do.
-pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
-    let Some((row, _)) = find(container.as_bytes()) else { return Ok(()) };
-    let rows = row.subcommands();
-    call.array(1 + 2 * rows.len());
-    let name = container.to_ascii_uppercase();
-    put_simple(call.out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    for row in rows {
-        put_simple(call.out, format!("{} {}", row.short_name().to_ascii_uppercase(), row.usage).trim_end());
-        put_simple(call.out, &format!("    {}", row.summary));
-    }
-    Ok(())
-}
-
-/// Redis's names of categories, also of those that have no command here.
-pub(crate) const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-/// What it takes to look in which categories a command is.
-pub(crate) const CATEGORIES_NS: u64 = 70;
 /// What it takes to look at a command's row.
 const ROW_NS: u64 = 10;
-
-/// ACL categories, derived from what the row and its group say, in the order of [`CATEGORIES`].
-pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &'static str> {
-    let (category, row) = (group.category, *row);
-    CATEGORIES.iter().copied().filter(move |name| match *name {
-        // What scripts do is not known.
-        "read" => row.has(flag::READONLY) && !row.runs_script(),
-        "write" => row.has(flag::WRITE),
-        "admin" | "dangerous" if row.categories.is_some_and(|own| own.contains(name)) => true,
-        "admin" | "dangerous" => row.has(flag::ADMIN),
-        "fast" => row.has(flag::FAST),
-        "slow" => !row.has(flag::FAST),
-        "blocking" => row.has(flag::BLOCKING),
-        // A container is in none of its own accord: its subcommands are.
-        name => row
-            .categories
-            .map_or(category == Some(name) && row.subcommands().is_empty(), |own| own.contains(&name)),
-    })
-}
 
 fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     put_array(call.out, 10);

@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Command] = &[
         "How many calls of commands took up to how many microseconds, of those that were measured.",
     ),
     Command::args("latency|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "latency")
+        crate::redis::help::help(call, "latency")
     })
     .doc("2.8.13", "", "What LATENCY can do."),
 ];

@@ -15,10 +15,10 @@ use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as, read_as};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::heap::Heap;
+use crate::redis::help::help;
 use crate::redis::reply::put_array;
 use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
-use crate::redis::server::introspect::help;
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 
