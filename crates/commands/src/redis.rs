@@ -6,13 +6,14 @@
 //!   `secret`: which words nobody is shown; `permissions`: what a client's user may do
 //! - `client`: what a connection keeps between two commands; `facts`: what others see of it; `shared`: what all RESP clients
 //!   share; `limits`: of these; `figures`, `metrics`: what is told of it
-//! - `call`: what a command works with; `heap`: memory that it takes; `source`: what its steps read; `decimal`: sums of numbers as
-//!   text; `reply`, `fail`: what it answers
+//! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `clock`,
+//!   `decimal`: times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
 mod call;
 mod client;
+mod clock;
 mod collections;
 mod connection;
 mod decimal;
@@ -33,6 +34,7 @@ mod secret;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod shared;
+mod sizes;
 mod source;
 mod steps;
 mod strings;

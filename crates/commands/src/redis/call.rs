@@ -1,7 +1,7 @@
 //! What a command works with, and the words that most of them use.
 
-use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
+use larder_protocol::resp::{Args, parse_integer};
+use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
 
 use super::fail::{Done, Fail};
 use super::reply;
@@ -381,7 +381,7 @@ pub(crate) fn few_keys(keys: usize) -> Done {
 /// # Errors
 /// It is none.
 pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
-    larder_protocol::resp::parse_integer(word).ok_or(Fail::NOT_AN_INTEGER)
+    parse_integer(word).ok_or(Fail::NOT_AN_INTEGER)
 }
 
 /// The next argument of an option that needs one.
@@ -390,4 +390,29 @@ pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
 /// There is none.
 pub(crate) fn next<'a>(args: &mut Args<'a>) -> Result<&'a [u8], Fail> {
     args.next().ok_or(Fail::SYNTAX)
+}
+
+const OUT_OF_I32: Fail = Fail::of("ERR value is out of range, value must between -2147483648 and 2147483647");
+
+/// A database's name.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn database(word: &[u8]) -> Result<u8, Fail> {
+    database_or(word, Fail::NOT_AN_INTEGER, OUT_OF_I32)
+}
+
+/// The same, with its own words for what is no number of 32 bits.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn database_or(word: &[u8], not_a_number: Fail, too_large: Fail) -> Result<u8, Fail> {
+    let n = parse_integer(word).ok_or(not_a_number)?;
+    let n = i32::try_from(n).map_err(|_| too_large)?;
+    u8::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
+}
+
+/// Where messages are kept that come behind a reply; of the same kind as `out`.
+pub(crate) fn late<'l>(late: &'l mut Option<Box<Output>>, out: &Output) -> &'l mut Output {
+    late.get_or_insert_with(|| Box::new(out.beside(&[])))
 }

@@ -5,9 +5,7 @@ mod filter;
 
 use larder_protocol::resp::{Args, parse_integer};
 
-use larder_store::DATABASES;
-
-use super::call::{Call, Flow, is, next};
+use super::call::{Call, Flow, database, is, next};
 use super::client::Replies;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
@@ -17,14 +15,11 @@ use super::row::flag::{
 };
 use super::row::{Command, NO_KEYS, Secret, Weighs};
 use super::steps::job::{Job, Step};
-use super::table;
+use super::table::{self, REDIS_VERSION};
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Reason;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
-
-/// The version of Redis that is spoken: libraries turn features on by it.
-pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 const LOGIN: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | NO_AUTH;
@@ -83,26 +78,6 @@ fn ping(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 fn echo(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.make_room(args.encoded().len())?;
     call.bulk(args.next().unwrap_or_default())
-}
-
-const OUT_OF_I32: Fail = Fail::of("ERR value is out of range, value must between -2147483648 and 2147483647");
-
-/// A database's name.
-///
-/// # Errors
-/// It is none.
-pub(crate) fn database(word: &[u8]) -> Result<u8, Fail> {
-    database_or(word, Fail::NOT_AN_INTEGER, OUT_OF_I32)
-}
-
-/// The same, with its own words for what is no number of 32 bits.
-///
-/// # Errors
-/// It is none.
-pub(crate) fn database_or(word: &[u8], not_a_number: Fail, too_large: Fail) -> Result<u8, Fail> {
-    let n = parse_integer(word).ok_or(not_a_number)?;
-    let n = i32::try_from(n).map_err(|_| too_large)?;
-    u8::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
 }
 
 fn select(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::Store;
 
-use super::server::commandlog::Kind;
-use super::server::config::memory_limit;
 use super::shared::Shared;
 use crate::core::context::Context;
 use crate::core::figures;
@@ -77,8 +75,8 @@ impl Figures {
             clients: Clients::count(shared),
             awaited_keys: shared.waiters.keys() as u64,
             used_peak: shared.used_peak.load(Relaxed).max(used),
-            limit: memory_limit(shared, store),
-            slow_commands: shared.commandlog.len(Kind::Slow) as u64,
+            limit: shared.memory_limit(store),
+            slow_commands: shared.commandlog.slow() as u64,
             slowest: shared.commandlog.last().unwrap_or_default(),
             common,
         }

@@ -22,10 +22,11 @@ use super::row::flag::{
     BLOCKING, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS,
     WRITE,
 };
-use super::row::{ALL_KEYS, Access, Clock, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
+use super::row::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
 use super::strings::throttle;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::events::Change;
+use crate::redis::clock::Clock;
 use crate::redis::collections::sorting::{SORT, SORT_RO};
 use crate::redis::strings::set::{Condition, equals};
 use expiry::{expire, persist, remove, ttl};

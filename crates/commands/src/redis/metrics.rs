@@ -3,12 +3,10 @@
 
 use larder_store::{DATABASES, Store};
 
-use super::connection::REDIS_VERSION;
 use super::figures::{Figures, RedisFigure};
 use super::keys::scan::Sample as Census;
-use super::server::config::policy;
 use super::shared::Shared;
-use super::table::in_use;
+use super::table::{REDIS_VERSION, in_use};
 use crate::core::calls::RowSum;
 use crate::core::counters::Counter;
 use crate::core::exposition::{Exposition, Family, Sample};
@@ -252,7 +250,7 @@ fn fragmentation(seen: &Seen<'_>, family: &mut Family<'_>) {
 }
 
 fn instance(seen: &Seen<'_>, family: &mut Family<'_>) {
-    let policy = policy(seen.shared, seen.store);
+    let policy = seen.shared.parameters.policy(seen.store);
     let os = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let run_id = format!("{:040x}", seen.shared.run_id);
     let no_replica = format!("{:040}", 0);

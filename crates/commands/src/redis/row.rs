@@ -4,7 +4,6 @@
 
 mod access;
 mod bound;
-mod clock;
 pub mod flag;
 mod keys;
 mod weighs;
@@ -13,10 +12,10 @@ use larder_protocol::resp::{Args, parse_integer};
 
 pub use self::access::Access;
 pub use self::bound::Bound;
-pub(crate) use self::clock::Clock;
 pub use self::keys::{ALL_KEYS, Keys, KeysFunction, NO_KEYS, ONE_KEY, TWO_KEYS};
 pub(crate) use self::weighs::{By, Elements, Weighs};
 use super::call::{Call, OfArgs, OfKey};
+use super::clock::Clock;
 use crate::core::events::Change;
 
 /// Which of a command's arguments are channels that it publishes or subscribes to.

@@ -26,7 +26,7 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
-use super::call::Flow;
+use super::call::{Flow, late};
 use super::connection;
 use super::fail::Fail;
 use super::permissions;
@@ -113,11 +113,6 @@ pub(crate) enum State {
 /// What would be a request begins as a TLS handshake does.
 fn begins_tls(input: &[u8], at: usize) -> bool {
     input.get(at) == Some(&TLS_HANDSHAKE)
-}
-
-/// Where messages are kept that come behind a reply; of the same kind as `out`.
-pub(crate) fn late<'l>(late: &'l mut Option<Box<Output>>, out: &Output) -> &'l mut Output {
-    late.get_or_insert_with(|| Box::new(out.beside(&[])))
 }
 
 impl Conversation {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::{Guard, Millis};
+use larder_store::{Guard, Millis, Store};
 
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
@@ -107,6 +107,14 @@ impl Shared {
             rare: Rare::default(),
             random: AtomicU64::new(random()),
             queued_bytes: Arc::default(),
+        }
+    }
+
+    /// `maxmemory`: the memory limit, or what was set below the least.
+    pub(crate) fn memory_limit(&self, store: &Store) -> u64 {
+        match self.starved_bytes.load(Relaxed) {
+            0 => store.memory_bytes(),
+            bytes => bytes,
         }
     }
 

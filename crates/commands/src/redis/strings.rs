@@ -21,11 +21,11 @@ use super::call::{Call, integer, is, kept, peek, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
 use super::row::flag::{ASKS, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, WEIGHTLESS, WRITE};
-use super::row::{ALL_KEYS, Access, Clock, Command, Keys, Replaces, Tells, Uploads, Weighs};
+use super::row::{ALL_KEYS, Access, Command, Keys, Replaces, Tells, Uploads, Weighs};
 use crate::core::batch::BATCH_KEYS;
 use crate::core::events::Change;
 use crate::core::work::copying_ns;
-use crate::redis::keys::expiry::{Expiry, deadline};
+use crate::redis::clock::{Clock, Expiry};
 use crate::redis::steps::pieces::Piece;
 use arrayvec::ArrayVec;
 use making::{Edit, edited, integer as integer_reply, make};
@@ -292,7 +292,7 @@ fn setex(
     let (time, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let (name, clock) =
         if milliseconds { ("psetex", Clock::Milliseconds) } else { ("setex", Clock::Seconds) };
-    let expires_at = deadline(name, time, clock, call.cx.now())?;
+    let expires_at = clock.deadline(name, time, call.cx.now())?;
     let attributes = Attributes { expires_at, ..Attributes::default() };
     let done = call.cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
     done.map_err(|_| Fail::OUT_OF_MEMORY)?;
@@ -334,7 +334,7 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
         return call.null();
     }
     let expiry = match expires {
-        Some((clock, time)) => Some(deadline("getex", time, clock, now)?),
+        Some((clock, time)) => Some(clock.deadline("getex", time, now)?),
         None => persist.then_some(0),
     };
     let Some(item) = read(call.cx, call.tally, key, hint)? else { return call.null() };

@@ -4,6 +4,9 @@
 use super::row::Command;
 use crate::core::calls::{ROWS_MAX, RowId, RowSum};
 
+/// The version of Redis that is spoken: libraries turn features on by it.
+pub(crate) const REDIS_VERSION: &str = "7.4.0";
+
 /// A group of rows, as the documentation and COMMAND DOCS name it.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {

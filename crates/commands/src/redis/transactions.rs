@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, FLUSHES_TOGETHER_MAX, Key, Lookup, Store, Touched};
 
-use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
+use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE, late};
 use super::connection;
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
@@ -39,8 +39,7 @@ use crate::redis::heap::Heap;
 use crate::redis::permissions::Looked;
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
-use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
-use crate::redis::session::late;
+use crate::redis::sizes::{ITEM_HEADER_BYTES, KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
 use crate::redis::steps::job::{Job, Step};
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
@@ -52,8 +51,6 @@ const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
 /// Items give way to watches when so many have come.
 const WATCHES_AT_ONCE: usize = 1 << 10;
-/// What an item takes beside its key and value, at least.
-pub(crate) const ITEM_HEADER_BYTES: usize = 8;
 /// What a command on a collection allocates first, about: a leaf.
 const LEAF_BYTES: usize = 1 << 10;
 
@@ -261,11 +258,6 @@ impl Transaction {
     fn touched(&self) -> bool {
         self.watches.as_ref().is_some_and(|watches| watches.touched.load(Relaxed))
     }
-}
-
-/// Bytes of an item that is made of these arguments, about.
-pub(crate) fn item_bytes(args: Args<'_>) -> usize {
-    ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
 }
 
 /// The database that a command selects, if it does.

@@ -30,7 +30,7 @@ use crate::redis::call::{ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};
-use crate::redis::session::execute::KEY_HASH_BYTES;
+use crate::redis::sizes::KEY_HASH_BYTES;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};

@@ -13,11 +13,12 @@ use super::{Call, ELEMENT_ROOM, Shown, look, peek_as, put_element, put_element_o
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{OfKey, integer};
+use crate::redis::clock::Clock;
 use crate::redis::decimal::{Digits, sum};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null;
 use crate::redis::row::flag::{DENYOOM, FAST, IN_PARTS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::row::{Access, Clock, Command, Elements, Tells, Weighs};
+use crate::redis::row::{Access, Command, Elements, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {

@@ -32,13 +32,14 @@ use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::Command;
 use crate::redis::session::events::Before;
+use crate::redis::source::Name;
 use crate::redis::steps::held::{Taken, Taking, mark_of};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
-use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
+use crate::redis::table;
 
 /// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
 /// as long as its bytes take.

@@ -5,8 +5,7 @@ use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Valu
 
 use crate::core::events::{Change, Class};
 use crate::core::work::copying_ns;
-use crate::redis::call::{Call, is, kept, next};
-use crate::redis::connection::{database, database_or};
+use crate::redis::call::{Call, database, database_or, is, kept, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copying;
 use crate::redis::row::{ArgsTold, Tells};

@@ -4,32 +4,8 @@ use larder_protocol::resp::Args;
 use larder_store::{Expect, Hint, Key, Millis};
 
 use crate::redis::call::{Call, integer, is};
+use crate::redis::clock::Clock;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::row::Clock;
-
-/// What a write does with a key's expiry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expiry {
-    /// It never expires.
-    None,
-    /// As it was.
-    Keep,
-    /// At this time.
-    At(Millis),
-}
-
-/// The time at which a value that is being stored is to expire. It may have passed; it is not 0.
-///
-/// # Errors
-/// It is no number, or not positive.
-pub(crate) fn deadline(name: &str, time: &[u8], clock: Clock, now: Millis) -> Result<Millis, Fail> {
-    let time = integer(time)?;
-    if time <= 0 {
-        return Err(Fail::expire_time(name));
-    }
-    let at = clock.absolute(time, now).ok_or_else(|| Fail::expire_time(name))?;
-    Ok(at.max(1) as Millis)
-}
 
 /// Under what condition EXPIRE sets an expiry.
 #[derive(Clone, Copy, Debug, Default)]

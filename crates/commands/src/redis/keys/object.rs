@@ -184,7 +184,7 @@ fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done
         }
         Facet::Frequency => {
             let frequency = i64::from(item.frequency());
-            if !crate::redis::server::config::policy(call.shared, call.cx.guard.store()).contains("lfu") {
+            if !call.shared.parameters.policy(call.cx.guard.store()).contains("lfu") {
                 return Err(Fail::of(
                     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
                 ));

@@ -8,10 +8,9 @@ use super::{ANSWER_BYTES, Kind, PASS_NS, answers_bytes, bounded_name};
 use crate::core::access::Snapshot;
 use crate::core::topics::Topics;
 use crate::core::work::copying_ns;
-use crate::redis::call::Call;
+use crate::redis::call::{Call, late};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_integer, put_null};
-use crate::redis::session::late;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 

@@ -43,9 +43,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
 use crate::redis::row::{Command, Run as Runs};
+use crate::redis::sizes::item_bytes;
 use crate::redis::steps::kept::Kept;
 use crate::redis::table;
-use crate::redis::transactions::item_bytes;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// So often a run is begun anew for a key; then it has the store to itself.

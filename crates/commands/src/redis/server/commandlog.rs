@@ -284,6 +284,11 @@ impl Commandlog {
         self.log(kind).entries().list.len()
     }
 
+    /// How many slow ones are listed.
+    pub fn slow(&self) -> usize {
+        self.len(Kind::Slow)
+    }
+
     /// Number and microseconds of the last slow one that is listed.
     pub fn last(&self) -> Option<(u64, u64)> {
         self.log(Kind::Slow).entries().list.front().map(|entry| (entry.id, entry.value))

@@ -27,7 +27,6 @@ use crate::redis::row::flag::{
 };
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
 use crate::redis::secret::{self, REDACTED};
-use crate::redis::shared::Shared;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 
@@ -86,32 +85,24 @@ impl Parameters {
         shown.for_each(|(name, text)| visit(name, text));
     }
 
+    /// The policy's name: what was set, if that still stands for what the store does.
+    pub fn policy(&self, store: &Store) -> String {
+        let is = store.eviction();
+        let set = self.text("maxmemory-policy");
+        if !set.is_empty() && eviction(&set) == is {
+            return set;
+        }
+        let name = match is {
+            Eviction::Off => "noeviction",
+            Eviction::All => "allkeys-lru",
+            Eviction::Volatile => "volatile-lru",
+            Eviction::VolatileTtl => "volatile-ttl",
+        };
+        name.into()
+    }
+
     fn set(&self, name: &'static str, text: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, text);
-    }
-}
-
-/// The policy's name: what was set, if that still stands for what the store does.
-pub(crate) fn policy(shared: &Shared, store: &Store) -> String {
-    let is = store.eviction();
-    let set = shared.parameters.text("maxmemory-policy");
-    if !set.is_empty() && eviction(&set) == is {
-        return set;
-    }
-    let name = match is {
-        Eviction::Off => "noeviction",
-        Eviction::All => "allkeys-lru",
-        Eviction::Volatile => "volatile-lru",
-        Eviction::VolatileTtl => "volatile-ttl",
-    };
-    name.into()
-}
-
-/// `maxmemory`: the memory limit, or what was set below the least.
-pub(crate) fn memory_limit(shared: &Shared, store: &Store) -> u64 {
-    match shared.starved_bytes.load(Relaxed) {
-        0 => store.memory_bytes(),
-        bytes => bytes,
     }
 }
 
@@ -124,8 +115,8 @@ fn process(call: &Call<'_, '_, '_>) -> Process {
 fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     let common = call.shared;
     match parameter.name {
-        "maxmemory" => memory_limit(common, call.cx.guard.store()).to_string(),
-        "maxmemory-policy" => policy(common, call.cx.guard.store()),
+        "maxmemory" => common.memory_limit(call.cx.guard.store()).to_string(),
+        "maxmemory-policy" => common.parameters.policy(call.cx.guard.store()),
         "maxclients" => process(call).connections_max.to_string(),
         "connections-per-address" => process(call).connections_per_address_max.to_string(),
         "io-threads" => process(call).threads.to_string(),

@@ -5,7 +5,6 @@ use std::fmt::{Display, Write};
 use larder_protocol::resp::Args;
 use larder_store::DATABASES;
 
-use super::config::policy;
 use crate::core::acl::verbs::Verb;
 use crate::core::counters::Counter;
 use crate::core::figures::table::Figure;
@@ -13,12 +12,11 @@ use crate::core::figures::{of_types, row_sums};
 use crate::core::findings::find_for;
 use crate::core::traffic::{Parts, Shares, parts};
 use crate::redis::call::{Call, NAME_NS, few_names, is};
-use crate::redis::connection::REDIS_VERSION;
 use crate::redis::fail::Done;
 use crate::redis::figures::{Figures, RedisFigure};
 use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
-use crate::redis::table::in_use;
+use crate::redis::table::{REDIS_VERSION, in_use};
 
 /// Sections in their order; those from `MORE` on only when asked for, and the last six only by their names.
 const SECTIONS: &[&str] = &[
@@ -307,7 +305,7 @@ fn memory(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     let limit = RedisFigure::MaxMemory.of(figures);
     page.line("maxmemory", limit);
     page.line("maxmemory_human", human(limit));
-    page.line("maxmemory_policy", policy(call.shared, call.cx.guard.store()));
+    page.line("maxmemory_policy", call.shared.parameters.policy(call.cx.guard.store()));
     page.line("mem_fragmentation_ratio", format_args!("{:.2}", figures.fragmentation()));
     page.line("mem_fragmentation_bytes", rss.saturating_sub(used));
     page.line("mem_not_counted_for_evict", 0);

@@ -15,8 +15,8 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::row::{Command, Run, Weighs, flag};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
+use crate::redis::sizes::ITEM_HEADER_BYTES;
 use crate::redis::table;
-use crate::redis::transactions::ITEM_HEADER_BYTES;
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way, if it

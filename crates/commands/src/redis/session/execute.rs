@@ -11,18 +11,13 @@ use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{AS_ONE, MOMENTS, WRITE};
 use crate::redis::row::{Access, Command, Run};
 use crate::redis::server::introspect;
+use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, KEY_LOOK_BYTES};
 
 /// For fewer keys each worker has room.
 const MANY_WORDS: usize = 4 << 10;
-/// What the store notes of a key that is written with others as one: its hash, and its bucket.
-pub(crate) const KEY_HASH_BYTES: usize = 16;
-/// And of one that is looked at with others as one: its hash, and what its bucket was like.
-const KEY_LOOK_BYTES: usize = 32;
 /// What it takes to write a sample of a key, and to hash one.
 const SAMPLE_NS: u64 = 100;
 const HASH_NS: u64 = 10;
-/// What is noted of a key while keyspace events are wanted: it, and what it was like.
-pub(crate) const KEY_EVENT_BYTES: usize = 72;
 
 /// A command of many words has not too many keys, if it looks at these as one.
 ///

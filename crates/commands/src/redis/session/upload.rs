@@ -27,7 +27,6 @@ use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::expiry::deadline;
 use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table;
@@ -82,7 +81,7 @@ impl Conversation {
         let time = if uploads.clock.is_some() { args.next().unwrap_or_default() } else { &[] };
         if let Some(clock) = uploads.clock {
             // What is wrong with it is said when the request is there.
-            let Ok(expires_at) = deadline(row.name, time, clock, turn.cx.now()) else { return false };
+            let Ok(expires_at) = clock.deadline(row.name, time, turn.cx.now()) else { return false };
             attributes.expires_at = expires_at;
         }
         let key = turn.cx.guard.key_in(self.client.db, key);

@@ -5,10 +5,10 @@ use larder_store::{Attributes, Expect, Hint, Key, Millis, Value};
 
 use crate::core::events::Change;
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::clock::{Clock, Expiry};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::expiry::{Expiry, deadline};
 use crate::redis::reply::{put_null, put_value};
-use crate::redis::row::{ChangeOf, Clock, Tells};
+use crate::redis::row::{ChangeOf, Tells};
 use crate::redis::strings::pairs::{self, Plan};
 
 /// When a value is stored.
@@ -97,7 +97,7 @@ impl<'a> Set<'a> {
             set.condition = condition;
         }
         if let Some((clock, time)) = expires {
-            set.expiry = Expiry::At(deadline(name, time, clock, now)?);
+            set.expiry = Expiry::At(clock.deadline(name, time, now)?);
         }
         Ok(set)
     }

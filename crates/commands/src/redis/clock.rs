@@ -1,8 +1,9 @@
-//! In what a client gives a time.
+//! In what a client gives a time, and what a write does with the expiry of its key.
 
 use larder_store::Millis;
 
-use crate::redis::call::is;
+use super::call::{integer, is};
+use super::fail::Fail;
 
 /// In what a time is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,31 @@ impl Clock {
             Clock::UnixSeconds | Clock::UnixMilliseconds => Some(milliseconds),
         }
     }
+
+    /// The time at which a value that is being stored is to expire, as the command of this name is given it. It may have
+    /// passed; it is not 0.
+    ///
+    /// # Errors
+    /// It is no number, or not positive.
+    pub fn deadline(self, name: &str, time: &[u8], now: Millis) -> Result<Millis, Fail> {
+        let time = integer(time)?;
+        if time <= 0 {
+            return Err(Fail::expire_time(name));
+        }
+        let at = self.absolute(time, now).ok_or_else(|| Fail::expire_time(name))?;
+        Ok(at.max(1) as Millis)
+    }
+}
+
+/// What a write does with a key's expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// It never expires.
+    None,
+    /// As it was.
+    Keep,
+    /// At this time.
+    At(Millis),
 }
 
 #[cfg(test)]
