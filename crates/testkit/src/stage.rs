@@ -35,6 +35,16 @@ pub fn redis_port(server: &Server) -> Result<SocketAddr, String> {
     named.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no second address: {output}"))
 }
 
+/// Where clients that speak TLS connect: the first address of which the server says so.
+///
+/// # Errors
+/// When it names none.
+pub fn tls_port(server: &Server) -> Result<SocketAddr, String> {
+    let output = server.output();
+    let named = output.split_once(" (TLS)").and_then(|(before, _)| before.rsplit(' ').next());
+    named.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no address by TLS: {output}"))
+}
+
 /// The server of fixed replies.
 #[derive(Debug)]
 pub struct Null {

@@ -10,11 +10,13 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`rows`] | the attacks |
+//! | [`identity`] | the certificate of a server that speaks TLS, and clients that trust it |
 //! | [`stage`] | a server, and what is seen of it meanwhile |
 //! | [`wire`] | what attackers send and hear |
 
 #![forbid(unsafe_code)]
 
+mod identity;
 mod rows;
 mod stage;
 mod wire;

@@ -2,7 +2,9 @@
 
 mod dear;
 mod elements;
+mod guesses;
 mod half_open;
+mod handshakes;
 mod memory;
 mod slice;
 mod steps;
@@ -33,11 +35,14 @@ pub struct Row {
     pub attack: fn(&Stage) -> Result<String, String>,
     /// The server ends of it.
     pub ends: bool,
+    /// The server has a port that speaks TLS, too.
+    pub tls: bool,
 }
 
 /// An attack with the usual options on an empty store.
 const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
-    Row { name, megabytes: 64, options: &[], full: false, prepare: |_| Ok(()), attack, ends: false }
+    let prepare = |_: &Stage| Ok(());
+    Row { name, megabytes: 64, options: &[], full: false, prepare, attack, ends: false, tls: false }
 }
 
 /// An attack on memory: the cache is full.
@@ -118,6 +123,13 @@ pub const ROWS: &[Row] = &[
         full: true,
         options: &["--requirepass", "secret", "--text-auth", "no"],
         ..row("unauthenticated", half_open::unauthenticated)
+    },
+    // A quarter of -c may be in handshakes.
+    Row { full: true, tls: true, options: &["-c", "4000"], ..row("handshakes", handshakes::standing) },
+    Row {
+        full: true,
+        options: &["--requirepass", "secret", "--text-auth", "no"],
+        ..row("wrong-passwords", guesses::wrong_passwords)
     },
 ];
 

@@ -1,9 +1,10 @@
 //! A server for one attack, and what is seen of it meanwhile: its memory, and how long its workers' canaries wait.
 
+use crate::identity::{Identity, Tls};
 use crate::rows::{Row, fill};
 use larder_testkit::canary;
 use larder_testkit::process::Server;
-use larder_testkit::stage::{Null, PROGRAM_BYTES, bound, pin, redis_port};
+use larder_testkit::stage::{Null, PROGRAM_BYTES, bound, pin, redis_port, tls_port};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -21,6 +22,8 @@ pub struct Stage {
     pub server: Server,
     /// Where it speaks RESP.
     pub resp: SocketAddr,
+    /// Where it speaks RESP by TLS, of attacks that need it.
+    pub tls: Option<Tls>,
     /// Connections that stay open until all is over.
     pub open: Mutex<Vec<TcpStream>>,
 }
@@ -64,13 +67,20 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
     let megabytes = row.megabytes.to_string();
     let mut options = vec!["--redis-port", "-1", "-m", &megabytes, "-t", "2", "-c", "12000"];
     options.extend(row.options);
+    let identity = if row.tls { Some(Identity::new()?) } else { None };
+    if let Some(Identity { chain, key, .. }) = &identity {
+        options.extend(["--tls-port", "-1", "--tls-auth-clients", "no"]);
+        options.extend(["--tls-cert-file", chain, "--tls-key-file", key]);
+    }
     let server = Server::start(&options)?;
     let null = Null::start()?;
     if two_cores {
         pin(1);
     }
     let resp = redis_port(&server)?;
-    let stage = Stage { resp, server, open: Mutex::default() };
+    let by_tls = |identity: Identity| Ok::<Tls, String>(Tls { address: tls_port(&server)?, identity });
+    let tls = identity.map(by_tls).transpose()?;
+    let stage = Stage { resp, tls, server, open: Mutex::default() };
     let ready = if row.full { fill(&stage) } else { Ok(()) };
     ready.and_then(|()| (row.prepare)(&stage)).map_err(|error| format!("{}: {error}", row.name))?;
     let canaries = canary::hatch(stage.server.id(), stage.server.address(), null.address)

@@ -19,6 +19,20 @@ fn items(stage: &Stage, before: &[u8]) -> Result<u64, String> {
     number.and_then(|number| number.parse().ok()).ok_or_else(|| shown(&reply))
 }
 
+/// Writes 50 values, each by a connection of its own; how long the slowest took.
+pub(super) fn writes(stage: &Stage) -> Result<Duration, String> {
+    let mut worst = Duration::ZERO;
+    for n in 0..50 {
+        let began = Instant::now();
+        let (_, reply) = exchange(stage.resp, &set(format!("w{n}").as_bytes(), &[b'w'; 1000]), PATIENCE)?;
+        worst = worst.max(began.elapsed());
+        if !reply.starts_with(b"+OK") {
+            return Err(format!("a write was refused: {}", shown(&reply)));
+        }
+    }
+    Ok(worst)
+}
+
 pub(super) fn half_open(stage: &Stage) -> Result<String, String> {
     let before = items(stage, b"")?;
     let mut open = Vec::new();
@@ -31,15 +45,7 @@ pub(super) fn half_open(stage: &Stage) -> Result<String, String> {
         open.push(only_send(address, &part[..31_000], Duration::from_secs(1))?.0);
     }
     let left = items(stage, b"")?;
-    let mut worst = Duration::ZERO;
-    for n in 0..50 {
-        let began = Instant::now();
-        let (_, reply) = exchange(stage.resp, &set(format!("w{n}").as_bytes(), &[b'w'; 1000]), PATIENCE)?;
-        worst = worst.max(began.elapsed());
-        if !reply.starts_with(b"+OK") {
-            return Err(format!("a write was refused: {}", shown(&reply)));
-        }
-    }
+    let worst = writes(stage)?;
     stage.open.lock().expect("not poisoned").extend(open);
     let said = format!("{left} of {before} items left, of 50 writes the slowest");
     let said = within(worst, 100, &said)?;
