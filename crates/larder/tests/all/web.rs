@@ -88,6 +88,16 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Exit code of a command of the program that asks a server, and what it says on both of its outputs; `login` is the
+    /// target's scheme, with user and password.
+    pub fn told_by(&self, words: &[&str], login: &str) -> (Option<i32>, String) {
+        let target = format!("{login}{}", self.server.address());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let output = command.args(words).args(["--target", &target]).output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
     /// The system stops the server for a while.
     pub fn stop_for(&self, pause: Duration) {
         let signal = |name: &str| {

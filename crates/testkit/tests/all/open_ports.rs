@@ -183,6 +183,27 @@ fn the_log_names_no_password_however_much_it_says() {
 }
 
 #[test]
+fn a_file_of_users_that_cannot_be_read_or_written_is_logged_without_its_passwords() {
+    let folder = std::env::temp_dir().join(format!("larder-users-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder of our own");
+    let path = folder.join("users");
+    let lines = "user default on >sesame-canary ~* &* +@all\nuser app on >canary-too\n";
+    std::fs::write(&path, lines).expect("written");
+    let file = path.to_str().expect("a temporary path");
+    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "--aclfile", file, "-vvv"]);
+    let redis = server.free.address();
+    // A password that has lost its sign.
+    std::fs::write(&path, "user default on sesame-canary\n").expect("written");
+    let refused = ask(redis, b"AUTH sesame-canary\r\nACL LOAD\r\n", "was performed\r\n");
+    assert!(refused.starts_with("+OK\r\n-ERR ") && !refused.contains("canary"), "{refused}");
+    std::fs::remove_dir_all(&folder).expect("it was made");
+    let refused = ask(redis, b"AUTH sesame-canary\r\nACL SAVE\r\n", "for more information\r\n");
+    assert!(refused.starts_with("+OK\r\n-ERR ") && !refused.contains("canary"), "{refused}");
+    let said = server.end_when_said("ACL SAVE: ");
+    assert!(!said.contains("canary"), "{said}");
+}
+
+#[test]
 fn debug_is_closed_unless_it_was_asked_for() {
     let open = |options: &[&str]| {
         let server = Server::start_program(&Program::LarderResp, options).expect("a server");

@@ -248,6 +248,27 @@ fn nobody_is_told_a_password_by_http() {
 }
 
 #[test]
+fn doctor_and_top_tell_no_password_whether_it_was_right_or_wrong() {
+    const CANARY: &str = "canary-7f3a";
+    let web = Web::start(&["-t", "1", "--requirepass", CANARY]);
+    for (login, is_right) in [
+        (&format!("redis://default:{CANARY}@"), true),
+        (&format!("redis://:{CANARY}@"), true),
+        (&format!("memcached://default:{CANARY}@"), true),
+        (&format!("redis://default:{CANARY}-wrong@"), false),
+        (&format!("memcached://default:{CANARY}-wrong@"), false),
+    ] {
+        let top = ["top", "--once", "--every", "0.2"];
+        for words in [&["doctor"][..], &["doctor", "--json"], &top] {
+            let (code, said) = web.told_by(words, login);
+            assert!(!said.contains("canary"), "{words:?} {login}: {said}");
+            // From 64 on it has not been told anything.
+            assert_eq!(code.is_some_and(|code| code < 64), is_right, "{words:?} {login}: {said}");
+        }
+    }
+}
+
+#[test]
 fn keys_of_any_bytes_are_told_as_json_by_http() {
     let web = Web::start(&["-t", "1"]);
     let mut redis = web.redis();
