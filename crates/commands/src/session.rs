@@ -155,6 +155,14 @@ impl Session {
         }
     }
 
+    /// The client has proven by its certificate that it is this user, and has sent no request yet: a Redis client is logged in.
+    /// Other conversations know nothing of certificates.
+    pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
+        if let Conversation::Redis(conversation) = &mut self.0 {
+            conversation.log_in_by_certificate(&cx.common, name);
+        }
+    }
+
     /// Answers the requests in `input`, as far as they are complete.
     #[inline]
     pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {

@@ -58,6 +58,13 @@ pub trait Stream {
         0
     }
 
+    /// The user that the peer has proven to be, where the stream's handshake says so. Returned once: the loop asks behind the
+    /// receive that ends the handshake, and before the handler is given what came with it. Such a receive has opened records
+    /// ([`Stream::take_records`]).
+    fn take_peer_name(&mut self) -> Option<Box<str>> {
+        None
+    }
+
     /// Sends what fits now of [`Between::unsent`].
     ///
     /// # Errors

@@ -234,6 +234,12 @@ pub trait Handler {
         let _ = (connection, before, now);
     }
 
+    /// The connection's peer has proven in the handshake that it is this user ([`crate::Stream::take_peer_name`]). Called before
+    /// the connection's first bytes are received.
+    fn stream_named(&mut self, connection: &mut Self::Connection, name: &str) {
+        let _ = (connection, name);
+    }
+
     /// A stream has taken a step of its handshake, which took so many nanoseconds.
     fn stream_opened(&mut self, took_ns: u64) {
         let _ = took_ns;

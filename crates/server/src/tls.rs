@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_tls::{ClientAuth, Options, Version, cipher_names, suite_names};
+use larder_tls::{ClientAuth, ClientUser, Options, Version, cipher_names, suite_names};
 
 use crate::config::Config;
 use crate::listen::{Place, PlaceTls};
@@ -186,6 +186,13 @@ pub(crate) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
                 _ => return Err("yes, no or optional".into()),
             }
         }
+        "tls-auth-clients-user" => {
+            options.client_user = match value.to_ascii_lowercase().as_str() {
+                "off" => ClientUser::Off,
+                "cn" => ClientUser::CommonName,
+                _ => return Err("off or CN".into()),
+            }
+        }
         "tls-protocols" => (options.min_version, options.max_version) = versions(value)?,
         "tls-ciphers" => options.ciphers = names(value, cipher_names())?,
         "tls-ciphersuites" => options.suites = names(value, suite_names())?,
@@ -214,6 +221,10 @@ pub(crate) fn get(options: &Options, name: &str) -> Option<String> {
             ClientAuth::Required => "yes".into(),
             ClientAuth::Optional => "optional".into(),
             ClientAuth::None => "no".into(),
+        },
+        "tls-auth-clients-user" => match options.client_user {
+            ClientUser::Off => "off".into(),
+            ClientUser::CommonName => "CN".into(),
         },
         "tls-protocols" => match (options.min_version, options.max_version) {
             // Redis's default, which stands for both.
@@ -291,6 +302,8 @@ mod tests {
             ("tls-ca-cert-file", "/a"),
             ("tls-ca-cert-dir", "/d"),
             ("tls-auth-clients", "optional"),
+            ("tls-auth-clients-user", "CN"),
+            ("tls-auth-clients-user", "off"),
             ("tls-protocols", "TLSv1.3"),
             ("tls-ciphers", "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256"),
             ("tls-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"),
@@ -304,6 +317,7 @@ mod tests {
         }
         for (name, value) in [
             ("tls-auth-clients", "maybe"),
+            ("tls-auth-clients-user", "URI"),
             ("tls-ciphers", "HIGH:!aNULL"),
             ("tls-ciphersuites", "TLS_AES_128_CCM_SHA256"),
             ("tls-session-cache-timeout", "-1"),

@@ -12,7 +12,7 @@ use rustls::ticketer::TicketRotator;
 
 use crate::expiry;
 use crate::load::{self, Files, LoadError};
-use crate::options::{ClientAuth, Options};
+use crate::options::{ClientAuth, ClientUser, Options};
 use crate::provider::Ticketer;
 use crate::session::Session;
 use crate::stream::Tls;
@@ -41,6 +41,8 @@ pub struct Acceptor {
     not_after_s: Option<u64>,
     /// The server asks clients for certificates.
     asks: bool,
+    /// Clients are the users that their certificates name.
+    names: bool,
 }
 
 impl Acceptor {
@@ -84,6 +86,7 @@ impl Acceptor {
             counters: Arc::clone(counters),
             not_after_s,
             asks: options.clients != ClientAuth::None,
+            names: options.client_user == ClientUser::CommonName,
         })
     }
 
@@ -97,7 +100,7 @@ impl Acceptor {
     /// # Errors
     /// When the system has no random numbers.
     pub fn accept<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
-        let session = Session::new(&self.config, self.asks)?;
+        let session = Session::new(&self.config, self.asks, self.names)?;
         Ok(Transport::Tls(Box::new(Tls::new(stream, session, Arc::clone(&self.counters)))))
     }
 }

@@ -1,32 +1,21 @@
-//! When a certificate expires: the one field of X.509 that is read here.
+//! When a certificate expires.
 //!
 //! ```text
-//! Certificate { TBSCertificate { [0] version?, serial, algorithm, issuer, Validity { notBefore, notAfter }, … } … }
+//! Validity { notBefore, notAfter }
 //! ```
 //!
-//! Each is a tag, a length and that many bytes (DER). rustls verifies certificates. This date only informs an operator, so a
-//! certificate that cannot be read is no error.
+//! rustls verifies certificates. This date only informs an operator, so a certificate that cannot be read is no error.
 
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
+use crate::der::{SEQUENCE, from_validity, skip, take};
+
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
 /// When the certificate expires, in seconds since 1970.
 pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
-    let (mut whole, _) = element(certificate, SEQUENCE)?;
-    let mut body = take(&mut whole, SEQUENCE)?;
-    if body.first() == Some(&VERSION) {
-        take(&mut body, VERSION)?;
-    }
-    // Serial, algorithm, issuer.
-    for _ in 0..3 {
-        let tag = *body.first()?;
-        take(&mut body, tag)?;
-    }
+    let mut body = from_validity(certificate)?;
     let mut validity = take(&mut body, SEQUENCE)?;
-    let tag = *validity.first()?;
-    take(&mut validity, tag)?;
+    skip(&mut validity)?;
     match *validity.first()? {
         UTC_TIME => {
             let text = take(&mut validity, UTC_TIME)?;
@@ -40,31 +29,6 @@ pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
         }
         _ => None,
     }
-}
-
-/// The contents of the element in front, and what follows it.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&[found, short], rest) = bytes.split_first_chunk::<2>()?;
-    if found != tag {
-        return None;
-    }
-    let (len, rest) = match short {
-        0..=0x7f => (usize::from(short), rest),
-        // The length takes this many bytes. Certificates have less than 64 KiB.
-        0x81 => (usize::from(*rest.first()?), &rest[1..]),
-        0x82 => {
-            let (length, rest) = rest.split_first_chunk::<2>()?;
-            (usize::from(u16::from_be_bytes(*length)), rest)
-        }
-        _ => return None,
-    };
-    rest.split_at_checked(len)
-}
-
-fn take<'b>(bytes: &mut &'b [u8], tag: u8) -> Option<&'b [u8]> {
-    let (contents, rest) = element(bytes, tag)?;
-    *bytes = rest;
-    Some(contents)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -18,18 +18,20 @@
 
 mod acceptor;
 mod client;
+mod der;
 mod expiry;
 mod load;
 mod options;
 mod provider;
 mod session;
 mod stream;
+mod subject;
 mod transport;
 
 pub use acceptor::{Acceptor, Counters};
 pub use client::{ClientOptions, ClientStream, Connector, Trust};
 pub use load::{FILES_BYTES_MAX, FOLDER_FILES_MAX, Files, LoadError};
-pub use options::{ClientAuth, KeyFormat, Options, Version, cipher_names, suite_names};
+pub use options::{ClientAuth, ClientUser, KeyFormat, Options, Version, cipher_names, suite_names};
 pub use session::{HANDSHAKE_BYTES, HELLO_BYTES_MAX, KEPT_BYTES_MAX, SESSION_BYTES};
 pub use stream::{SCRATCH_BYTES, Tls};
 pub use transport::Transport;

@@ -18,6 +18,16 @@ pub enum ClientAuth {
     Required,
 }
 
+/// Which user a client is that has shown a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientUser {
+    /// Nothing follows from the certificate.
+    #[default]
+    Off,
+    /// The user whose name is the common name of the certificate's subject.
+    CommonName,
+}
+
 /// The format of the key's file. Certificates are always PEM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyFormat {
@@ -52,6 +62,8 @@ pub struct Options {
     pub authorities_folder: Option<PathBuf>,
     /// What is asked of clients.
     pub clients: ClientAuth,
+    /// Which user a client is by its certificate.
+    pub client_user: ClientUser,
     /// The lowest version.
     pub min_version: Version,
     /// The highest version.
@@ -81,6 +93,7 @@ impl Default for Options {
             authorities: None,
             authorities_folder: None,
             clients: ClientAuth::None,
+            client_user: ClientUser::Off,
             min_version: Version::Tls12,
             max_version: Version::Tls13,
             ciphers: Vec::new(),

@@ -8,6 +8,8 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{HandshakeKind, ServerConfig, SupportedCipherSuite};
 
+use crate::subject::common_name;
+
 /// Most bytes that sealing adds to a record: header, nonce, type and tag, and a KeyUpdate in front.
 pub(crate) const SEAL_BYTES_MAX: usize = 128;
 
@@ -47,6 +49,10 @@ pub(crate) struct Session {
     answered: bool,
     /// Memory of the certificates that the client has shown, which rustls keeps.
     shown_bytes: usize,
+    /// The client is the user that its certificate names.
+    names: bool,
+    /// That name, until it is taken.
+    name: Option<Box<str>>,
 }
 
 /// The next part of the received records.
@@ -71,11 +77,12 @@ pub(crate) struct Opened {
 }
 
 impl Session {
-    /// A session that has not begun; `asks` says whether its options ask clients for certificates.
+    /// A session that has not begun; `asks` says whether its options ask clients for certificates, `names` whether clients are
+    /// the users that these name.
     ///
     /// # Errors
     /// When the system has no random numbers.
-    pub fn new(config: &Arc<ServerConfig>, asks: bool) -> io::Result<Session> {
+    pub fn new(config: &Arc<ServerConfig>, asks: bool, names: bool) -> io::Result<Session> {
         let connection = UnbufferedServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
         Ok(Session {
             connection,
@@ -86,6 +93,8 @@ impl Session {
             heard: 0,
             answered: false,
             shown_bytes: 0,
+            names,
+            name: None,
         })
     }
 
@@ -216,14 +225,22 @@ impl Session {
         }
     }
 
-    /// Called at the end of the handshake: notes the certificates that the client has shown, and how many records the cipher may
-    /// seal by one key. TLS 1.3 changes its key in time.
+    /// Called at the end of the handshake: notes the certificates that the client has shown (those of a resumed session were
+    /// verified when that began), and how many records the cipher may seal by one key. TLS 1.3 changes its key in time.
     pub fn note_opened(&mut self) {
         let shown = self.connection.peer_certificates().unwrap_or_default();
         self.shown_bytes = shown.iter().map(|certificate| certificate.len() + CERTIFICATE_BYTES).sum();
+        if self.names {
+            self.name = shown.first().and_then(|own| common_name(own));
+        }
         if let Some(SupportedCipherSuite::Tls12(suite)) = self.connection.negotiated_cipher_suite() {
             self.seals = suite.common.confidentiality_limit.saturating_sub(WORN_RECORDS);
         }
+    }
+
+    /// Takes the name of the user that the client's certificate names.
+    pub fn take_name(&mut self) -> Option<Box<str>> {
+        self.name.take()
     }
 
     /// The session has to end soon: few records can still be sealed.
@@ -323,7 +340,7 @@ mod tests {
             .expect("versions")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let mut session = Session::new(&Arc::new(config), false).expect("random numbers");
+        let mut session = Session::new(&Arc::new(config), false, false).expect("random numbers");
         let name = "larder.test".try_into().expect("a name");
         let mut client = ClientConnection::new(Arc::new(trust), name).expect("a client");
         while session.is_handshaking() || client.is_handshaking() {

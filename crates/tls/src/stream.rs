@@ -403,6 +403,10 @@ impl<S: Stream> Stream for Tls<S> {
         std::mem::take(&mut self.opened)
     }
 
+    fn take_peer_name(&mut self) -> Option<Box<str>> {
+        self.session.take_name()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         while self.unsent.len() > 0 {
             let offered = self.unsent.len();

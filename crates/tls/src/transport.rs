@@ -96,6 +96,13 @@ impl<S: Stream> Stream for Transport<S> {
         }
     }
 
+    fn take_peer_name(&mut self) -> Option<Box<str>> {
+        match self {
+            Transport::Plain(stream) => stream.take_peer_name(),
+            Transport::Tls(tls) => tls.take_peer_name(),
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Transport::Plain(stream) => stream.flush(),

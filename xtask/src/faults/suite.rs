@@ -69,7 +69,11 @@ pub const SUITES: &[Suite] = &[
             "resp_pieces::",
         ],
     },
-    Suite { name: "encrypted", arguments: TESTKIT, filter: &["tls::sim::", "tls::process::"] },
+    Suite {
+        name: "encrypted",
+        arguments: TESTKIT,
+        filter: &["tls::sim::", "tls::process::", "tls::users::"],
+    },
     Suite { name: "transcripts", arguments: TESTKIT, filter: &["transcripts_pass_over_the_session_alone"] },
     Suite {
         name: "peers",

@@ -427,6 +427,12 @@ impl Access {
         users.find(user, password).0.map(|user| (Arc::clone(user), users.epoch))
     }
 
+    /// The user of this name, if it may log in, and when that was so. No password is asked for: another has proven the name.
+    pub(crate) fn named(&self, name: &str) -> Option<(Arc<User>, u64)> {
+        let users = self.users();
+        users.get(name).filter(|user| user.enabled).map(|user| (Arc::clone(user), users.epoch))
+    }
+
     /// What [`Access::admits`] takes, of a name and a password that have so many bytes together.
     pub(crate) fn look_ns(&self, bytes: usize) -> u64 {
         LOOK_NS + self.said_ns(bytes) + LOOK_ROW_NS * self.users().rows() as u64

@@ -6,7 +6,7 @@ mod filter;
 use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, Flow, database, is, next};
-use super::client::Replies;
+use super::client::{Client, Replies};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
 use super::row::flag::{
@@ -17,7 +17,8 @@ use super::row::{Command, NO_KEYS, Secret, Weighs};
 use super::steps::job::{Job, Step};
 use super::table::{self, REDIS_VERSION};
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
-use crate::core::acl::log::Reason;
+use crate::core::acl::log::{Reason, Refusal, Whence};
+use crate::core::context::Context;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 
@@ -235,6 +236,28 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
         return Err(wrong);
     }
     Ok(())
+}
+
+/// Logs a client in as the user that its certificate names, and says whether there is one that may log in. If not, that is noted,
+/// and the client stays what it is: the default user, or unauthenticated.
+pub(crate) fn log_in_by_certificate(client: &mut Client, cx: &Context<'_, '_>, name: &str) -> bool {
+    let access = &cx.shared.access;
+    if let Some((found, epoch)) = access.named(name) {
+        client.rename(|names| (names.user, names.user_id) = (found.name().into(), found.id));
+        client.standing.admit(found, epoch);
+        // A command that removes the user closes the clients that it sees as that user.
+        fence(SeqCst);
+        if client.standing.look_again(access) {
+            return true;
+        }
+        // It was removed at this moment.
+        client.standing.forget(cx);
+        client.rename(|names| (names.user, names.user_id) = (DEFAULT_USER.into(), DEFAULT_ID));
+    }
+    let (reason, whence) = (Reason::TlsCertificate, Whence::TopLevel);
+    let (object, user, told) = (&b""[..], name.as_bytes(), clients::line(&client.facts, cx.now()));
+    access.log.note(&Refusal { reason, whence, object, user, client: told }, cx.now());
+    false
 }
 
 fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {

@@ -131,6 +131,19 @@ impl Conversation {
         Conversation { client, state, asked: Asked::default() }
     }
 
+    /// The client has proven by a certificate that it is this user: it is in, if there is one. A client of another machine that
+    /// protected mode refuses is refused all the same, as in Redis; one that was too many of the unauthenticated is not any more.
+    pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
+        let was_too_many = match &self.state {
+            State::TurnedAway(why) if std::ptr::eq(*why, &TOO_MANY) => true,
+            State::TurnedAway(_) => return,
+            _ => false,
+        };
+        if connection::log_in_by_certificate(&mut self.client, cx, name) && was_too_many {
+            self.state = State::Ready;
+        }
+    }
+
     /// The client's number.
     pub fn client_id(&self) -> u64 {
         self.client.facts.id

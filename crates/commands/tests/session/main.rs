@@ -3,6 +3,7 @@
 mod apart;
 mod binary;
 mod blocking;
+mod certified;
 mod closed;
 mod collections;
 mod commandlog;

@@ -234,7 +234,7 @@ impl<B: Backend, C> EventLoop<B, C> {
     }
 }
 
-/// Tells the handler how many records a receive has opened.
+/// Tells the handler how many records a receive has opened, and which user the peer is if one of them ended the handshake.
 #[inline(always)]
 fn note_records<S: Stream, H: Handler>(
     handler: &mut H,
@@ -245,6 +245,9 @@ fn note_records<S: Stream, H: Handler>(
     if records > 0 {
         if connection.opening.is_some() {
             connection.received_at = now;
+            if let Some(name) = connection.stream.take_peer_name() {
+                handler.stream_named(&mut connection.state, &name);
+            }
         }
         handler.stream_worked(records);
     }

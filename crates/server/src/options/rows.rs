@@ -636,6 +636,18 @@ pub const OPTIONS: &[Row] = &[
         )
     },
     Row {
+        value: Some("OFF|CN"),
+        letter: None,
+        default: "off",
+        range: "off, CN",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-auth-clients-user", value),
+        ..row(
+            ' ',
+            "tls-auth-clients-user",
+            "with CN, a client at --tls-port whose certificate has the name of a user as its common name is logged in as that user; where no user that is on has the name, it is as without a certificate, and ACL LOG says so",
+        )
+    },
+    Row {
         value: Some("VERSIONS"),
         letter: None,
         default: "TLSv1.2 TLSv1.3",

@@ -290,6 +290,16 @@ impl Handler for Service {
         self.give_way();
     }
 
+    #[cold]
+    fn stream_named(&mut self, connection: &mut Connection, name: &str) {
+        let hub = &*self.hub;
+        let counters = &hub.handles[self.index].counters;
+        let guard = self.store.enter(self.wall);
+        let peer = At { facts: &connection.facts, hub };
+        let context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
+        connection.session.log_in_by_certificate(&context, name);
+    }
+
     fn stream_opened(&mut self, took_ns: u64) {
         self.room.work().spend(took_ns);
     }

@@ -299,6 +299,10 @@ impl Handler for Timed<'_> {
         self.service.stream_holds(connection, before, now);
     }
 
+    fn stream_named(&mut self, connection: &mut Connection, name: &str) {
+        self.service.stream_named(connection, name);
+    }
+
     fn stream_opened(&mut self, took_ns: u64) {
         self.service.stream_opened(took_ns);
     }

@@ -5,4 +5,5 @@ pub mod client;
 mod process;
 mod sim;
 mod spoken;
+mod users;
 mod world;

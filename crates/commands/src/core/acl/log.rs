@@ -33,6 +33,8 @@ pub(crate) enum Reason {
     Command,
     Key,
     Channel,
+    /// The certificate of a TLS client names no user that may log in.
+    TlsCertificate,
 }
 
 impl Reason {
@@ -46,7 +48,8 @@ impl Reason {
     }
 
     /// All of them, in the order of INFO.
-    pub const ALL: [Reason; 4] = [Reason::Auth, Reason::Command, Reason::Key, Reason::Channel];
+    pub const ALL: [Reason; 5] =
+        [Reason::Auth, Reason::Command, Reason::Key, Reason::Channel, Reason::TlsCertificate];
 
     /// In the words of `ACL LOG`.
     pub fn name(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Reason {
             Reason::Command => "command",
             Reason::Key => "key",
             Reason::Channel => "channel",
+            Reason::TlsCertificate => "tls-cert",
         }
     }
 
@@ -65,6 +69,7 @@ impl Reason {
             Reason::Command => "acl_access_denied_cmd",
             Reason::Key => "acl_access_denied_key",
             Reason::Channel => "acl_access_denied_channel",
+            Reason::TlsCertificate => "acl_access_denied_tls_cert",
         }
     }
 }
@@ -118,7 +123,7 @@ pub(crate) struct Entry {
 pub(crate) struct Log {
     entries_max: AtomicU64,
     entries: Mutex<(VecDeque<Entry>, u64)>,
-    counts: [AtomicU64; 4],
+    counts: [AtomicU64; Reason::ALL.len()],
     /// Connections that were closed because users were changed.
     closed: AtomicU64,
 }
@@ -243,7 +248,7 @@ mod tests {
         note(b"a", 1_000 + 2 * GROUP_MS + 1);
         assert_eq!(log.newest(10).len(), 3);
         assert_eq!(log.newest(1)[0].id, 2);
-        assert_eq!(log.counts().map(|(_, count)| count).collect::<Vec<_>>(), [0, 0, 4, 0]);
+        assert_eq!(log.counts().map(|(_, count)| count).collect::<Vec<_>>(), [0, 0, 4, 0, 0]);
     }
 
     #[test]

@@ -143,6 +143,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-ca-cert-file", Kind::Text, ""),
     at("tls-ca-cert-dir", Kind::Text, ""),
     at("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes"),
+    at("tls-auth-clients-user", Kind::Word(&["off", "CN"]), "off"),
     at("tls-protocols", Kind::Text, ""),
     at("tls-ciphers", Kind::Text, ""),
     at("tls-ciphersuites", Kind::Text, ""),
@@ -151,7 +152,6 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-session-cache-timeout", Kind::Number(0, INT_MAX), "300"),
     // Of TLS, and nothing here: clients keep the sessions, and this server is nobody's client.
     at("tls-session-cache-size", Kind::Number(0, INT_MAX), "20480"),
-    at("tls-auth-clients-user", Kind::Word(&["off"]), "off"),
     at("tls-dh-params-file", Kind::Text, ""),
     at("tls-client-cert-file", Kind::Text, ""),
     at("tls-client-key-file", Kind::Text, ""),
@@ -198,13 +198,14 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
 ];
 
 /// Parameters that [`Host::set_tls`](crate::core::host::Host::set_tls) sets.
-const TLS: [&str; 12] = [
+const TLS: [&str; 13] = [
     "tls-cert-file",
     "tls-key-file",
     "tls-key-file-pass",
     "tls-ca-cert-file",
     "tls-ca-cert-dir",
     "tls-auth-clients",
+    "tls-auth-clients-user",
     "tls-protocols",
     "tls-ciphers",
     "tls-ciphersuites",
@@ -328,11 +329,10 @@ impl Kind {
                 _ => Err("argument(s) must be one of the following: no".into()),
             },
             Kind::Word(words) => {
-                let text = text.to_ascii_lowercase();
-                if words.contains(&text.as_str()) {
-                    return Ok(text);
-                }
-                Err(format!("argument(s) must be one of the following: {}", words.join(", ")))
+                let known = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+                known.map(|word| (*word).to_owned()).ok_or_else(|| {
+                    format!("argument(s) must be one of the following: {}", words.join(", "))
+                })
             }
             Kind::Text => Ok(text.into()),
             Kind::Fixed => Err("can't set immutable config".into()),
@@ -415,6 +415,15 @@ mod tests {
         {
             assert_eq!(Kind::Saves.check(text), Err("Invalid save parameters".into()), "{text}");
         }
+    }
+
+    #[test]
+    fn words_are_known_in_any_case_and_told_as_they_are_written() {
+        let of = |text| Kind::Word(&["off", "CN"]).check(text);
+        for (text, told) in [("off", "off"), ("OFF", "off"), ("CN", "CN"), ("cn", "CN")] {
+            assert_eq!(of(text), Ok(told.into()));
+        }
+        assert_eq!(of("URI"), Err("argument(s) must be one of the following: off, CN".into()));
     }
 
     #[test]

@@ -36,6 +36,16 @@ impl Identity {
         Identity::written(&certificate.pem(), &key.serialize_pem())
     }
 
+    /// An identity whose certificate has this common name.
+    pub fn named(common_name: &str) -> Identity {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new([NAME.to_owned()]).expect("a name");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, common_name);
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Identity::written(&certificate.pem(), &key.serialize_pem())
+    }
+
     fn written(chain: &str, key: &str) -> Identity {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let name = format!("larder-tls-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::client::{Identity, connection, trusting};
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
+pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(server: &Server, config: &Arc<ClientConfig>) -> Tls {
     StreamOwned::new(connection(config), server.connect().expect("it listens"))
@@ -33,7 +33,7 @@ fn text_server(identity: &Identity, more: &[&str]) -> Server {
     Server::start(&[&["-Z", "-t", "1", "-o", &pair][..], more].concat()).expect("larder starts")
 }
 
-fn resp_server(identity: &Identity, more: &[&str]) -> (Server, std::net::SocketAddr) {
+pub fn resp_server(identity: &Identity, more: &[&str]) -> (Server, std::net::SocketAddr) {
     let (chain, key) = (identity.chain_text(), identity.key_text());
     let pair = ["--redis-port", "0", "--tls-cert-file", &chain, "--tls-key-file", &key];
     let server = Server::start(&[&["-t", "1", "--tls-port", "-1"][..], &pair, more].concat());
@@ -45,7 +45,7 @@ fn resp_server(identity: &Identity, more: &[&str]) -> (Server, std::net::SocketA
     (server, address)
 }
 
-fn connect_to(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> Tls {
+pub fn connect_to(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> Tls {
     let stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     StreamOwned::new(connection(config), stream)
@@ -193,7 +193,7 @@ fn client_list_says_who_speaks_tls() {
 }
 
 /// A request in RESP, and its reply up to the end of a line.
-fn resp(stream: &mut Tls, words: &[&str]) -> String {
+pub fn resp(stream: &mut Tls, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
     stream.write_all(request.as_bytes()).expect("sent");

@@ -1,0 +1,163 @@
+//! Clients that are the users that their certificates name (`--tls-auth-clients-user`).
+
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+
+use larder_eventloop::sim::Weather;
+use larder_eventloop::socket::Address;
+use larder_testkit::talk::encode;
+use larder_tls::{ClientAuth, ClientUser};
+
+use super::client::{Client, Identity, trusting};
+use super::process::{Tls, connect_to, resp, resp_server};
+use super::world::World;
+
+/// A file of the certificates of some clients, which goes with this value.
+struct Authorities(PathBuf);
+
+impl Authorities {
+    fn of(name: &str, clients: &[Identity]) -> Authorities {
+        let file = format!("larder-tls-{name}-{}.crt", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let read = |client: &Identity| std::fs::read_to_string(&client.chain).expect("its file");
+        std::fs::write(&path, clients.iter().map(read).collect::<String>()).expect("a file of our own");
+        Authorities(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for Authorities {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The text of a bulk reply; a reply of another kind as it is.
+fn bulk(stream: &mut Tls, words: &[&str]) -> String {
+    let line = resp(stream, words);
+    let length = line.strip_prefix('$').and_then(|length| length.trim_end().parse::<usize>().ok());
+    let Some(length) = length else { return line };
+    let mut text = vec![0; length + 2];
+    stream.read_exact(&mut text).expect("a bulk");
+    text.truncate(length);
+    String::from_utf8(text).expect("text")
+}
+
+/// The value of a parameter, as CONFIG GET tells it.
+fn parameter(stream: &mut Tls, name: &str) -> String {
+    assert_eq!(resp(stream, &["CONFIG", "GET", name]), "*2\r\n");
+    let told = format!("${}\r\n{name}\r\n$", name.len());
+    let mut begin = vec![0; told.len()];
+    stream.read_exact(&mut begin).expect("its name");
+    assert_eq!(String::from_utf8_lossy(&begin), told);
+    let mut line = || {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a reply");
+            line.extend(byte);
+        }
+        String::from_utf8(line).expect("text").trim_end().to_owned()
+    };
+    [line(), line()][1].clone()
+}
+
+#[test]
+fn a_client_is_the_user_that_its_certificate_names_and_else_what_it_is_without_one() {
+    let identity = Identity::new();
+    let clients = ["app", "turned-off", "nobody"].map(Identity::named);
+    let authorities = Authorities::of("users", &clients);
+    let named = ["--tls-ca-cert-file", authorities.path(), "--tls-auth-clients-user", "CN"];
+    let users = ["--acl-user", "app on ~app:* +@all", "--acl-user", "turned-off off >pw ~* +@all"];
+    let unauthenticated = "-NOAUTH Authentication required.\r\n";
+    for (password, other) in [(&[][..], "default"), (&["--requirepass", "secret"][..], unauthenticated)] {
+        let (_server, address) = resp_server(&identity, &[&named[..], &users, password].concat());
+        let connect = |client: &Identity| connect_to(address, &trusting(&identity, Some(client)));
+        for (client, name) in clients.iter().zip(["app", other, other]) {
+            assert_eq!(bulk(&mut connect(client), &["ACL", "WHOAMI"]), name);
+        }
+        let mut app = connect(&clients[0]);
+        assert_eq!(resp(&mut app, &["SET", "app:1", "v"]), "+OK\r\n");
+        assert_eq!(resp(&mut app, &["GET", "x"]), "-NOPERM No permissions to access a key\r\n");
+        let mut admin = connect(&clients[2]);
+        if !password.is_empty() {
+            assert_eq!(resp(&mut admin, &["AUTH", "secret"]), "+OK\r\n");
+        }
+        let stats = bulk(&mut admin, &["INFO", "stats"]);
+        assert!(stats.contains("acl_access_denied_tls_cert:3\r\n"), "{stats}");
+        // A user that is removed is nobody any more, and its client is closed.
+        assert_eq!(resp(&mut admin, &["ACL", "DELUSER", "app"]), ":1\r\n");
+        let end = app.read(&mut [0; 10]);
+        let is_closed = match &end {
+            Ok(bytes) => *bytes == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        assert!(is_closed, "{end:?}");
+        assert_eq!(bulk(&mut connect(&clients[0]), &["ACL", "WHOAMI"]), other);
+    }
+}
+
+#[test]
+fn config_set_has_certificates_name_users_for_connections_that_come() {
+    const NAME: &str = "tls-auth-clients-user";
+    let identity = Identity::new();
+    let clients = [Identity::named("app")];
+    let authorities = Authorities::of("config", &clients);
+    let options = ["--tls-ca-cert-file", authorities.path(), "--acl-user", "app on ~* +@all"];
+    let (_server, address) = resp_server(&identity, &options);
+    // The same client each time: sessions are resumed as far as the server lets it.
+    let trust = trusting(&identity, Some(&clients[0]));
+    let whoami = ["ACL", "WHOAMI"];
+    let mut admin = connect_to(address, &trust);
+    assert_eq!((bulk(&mut admin, &whoami), parameter(&mut admin, NAME)), ("default".into(), "off".into()));
+    for wrong in ["URI", "yes", ""] {
+        let refused = resp(&mut admin, &["CONFIG", "SET", NAME, wrong]);
+        assert!(refused.starts_with("-ERR CONFIG SET failed") && refused.contains("off, CN"), "{refused}");
+    }
+    let mut open = Vec::new();
+    for (value, told, name) in [("cn", "CN", "app"), ("off", "off", "default"), ("CN", "CN", "app")] {
+        assert_eq!(resp(&mut admin, &["CONFIG", "SET", NAME, value]), "+OK\r\n");
+        assert_eq!(parameter(&mut admin, NAME), told);
+        for _ in 0..2 {
+            let mut stream = connect_to(address, &trust);
+            assert_eq!(bulk(&mut stream, &whoami), name);
+            open.push((stream, name));
+        }
+    }
+    assert_eq!(bulk(&mut admin, &whoami), "default", "an open connection stays what it is");
+    for (stream, name) in &mut open {
+        assert_eq!(bulk(stream, &whoami), *name);
+    }
+}
+
+/// The handshake's last message and the first request are received together, or in whatever pieces the network makes.
+#[test]
+fn a_client_is_its_certificates_user_in_its_first_request_also_where_its_session_is_resumed() {
+    for weather in [Weather::FAIR, Weather::STORM, Weather::DRIP] {
+        let shown = Identity::named("app");
+        let mut trusts = Vec::new();
+        let change = |options: &mut larder_tls::Options, identity: &Identity| {
+            options.clients = ClientAuth::Required;
+            options.authorities = Some(shown.chain.clone());
+            options.client_user = ClientUser::CommonName;
+            options.resumption = true;
+            trusts.extend([(); 2].map(|()| trusting(identity, Some(&shown))));
+        };
+        let mut world = World::of(21, weather, change, 64);
+        let mut says = |nth: usize, words: &[&[u8]]| {
+            let mut client = Client::new(world.peer_of(1, Address::Unix("/peer".into())), &trusts[nth]);
+            client.write(&encode(words));
+            world.talk(&mut client, usize::MAX);
+            assert!(client.error.is_none(), "{:?}", client.error);
+            (String::from_utf8(client.read.clone()).expect("text"), client.is_resumed())
+        };
+        // There is no such user yet.
+        assert_eq!(says(0, &[b"ACL", b"SETUSER", b"app", b"on", b"~*", b"+@all"]), ("+OK\r\n".into(), false));
+        for (nth, is_resumed) in [(0, true), (1, false), (1, true)] {
+            assert_eq!(says(nth, &[b"ACL", b"WHOAMI"]), ("$3\r\napp\r\n".into(), is_resumed), "{weather:?}");
+        }
+    }
+}
