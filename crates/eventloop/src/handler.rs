@@ -128,6 +128,14 @@ pub trait Handler {
     /// The loop woke up at this time of its clock, in nanoseconds. Called once per wake-up, before any other method.
     fn woke(&mut self, now_ns: u64);
 
+    /// For how long nothing is received from a connection of which the loop keeps no input. `None`, the usual answer: it is
+    /// received from now. Asked before each receive into the buffer, but not in handshakes, nor while the loop drains.
+    #[inline]
+    fn put_off(&mut self, connection: &Self::Connection) -> Option<Millis> {
+        let _ = connection;
+        None
+    }
+
     /// Takes requests from `input`: kept bytes, and new ones behind them. The handler keeps the replies until [`Handler::sent`].
     fn received(&mut self, connection: &mut Self::Connection, input: &[u8]) -> Taken;
 

@@ -104,7 +104,7 @@ impl Addresses {
 }
 
 /// Where a connection is from, if it is counted.
-fn origin(peer: &Address) -> Option<Origin> {
+pub(crate) fn origin(peer: &Address) -> Option<Origin> {
     match peer {
         Address::Tcp(address) => Some(Origin::of_ip(address.ip())),
         Address::Unix(_) => None,

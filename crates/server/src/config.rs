@@ -95,6 +95,8 @@ pub struct Config {
     pub connections_max: usize,
     /// `--connections-per-address`; 0: any number.
     pub connections_per_address: u32,
+    /// `--requests-per-second`; 0: any number.
+    pub requests_per_second: u32,
     /// `-t`.
     pub threads: usize,
     /// `-u`.
@@ -244,6 +246,7 @@ impl Default for Config {
             memory_bytes_max: None,
             connections_max: 1024,
             connections_per_address: 0,
+            requests_per_second: 0,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             user: None,
             daemon: false,

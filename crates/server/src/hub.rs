@@ -27,6 +27,7 @@ use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
 use crate::pending_closes::{PendingClose, PendingCloses};
 use crate::process;
+use crate::rates::Rates;
 use crate::settings::tuning;
 use crate::stalls::Stalls;
 use crate::table::Table;
@@ -110,6 +111,8 @@ pub struct Hub {
     pub tally: Tally,
     /// How many each address has.
     pub addresses: Addresses,
+    /// What each has asked for.
+    pub rates: Rates,
     /// Where the server listens.
     pub listeners: Vec<Listener>,
     /// TLS of these.
@@ -186,6 +189,7 @@ impl Hub {
             handles,
             tally: Tally::default(),
             addresses: Addresses::new(config.connections_per_address),
+            rates: Rates::new(config.requests_per_second),
             listeners,
             certificates: Certificates::default(),
             confinement: Confinement::default(),

@@ -59,6 +59,7 @@ mod options;
 mod overflow;
 mod pending_closes;
 mod process;
+mod rates;
 mod removed;
 mod settings;
 mod stalls;

@@ -24,6 +24,8 @@ mod messages_on_sim;
 #[cfg(test)]
 mod on_sim;
 #[cfg(test)]
+mod paced_on_sim;
+#[cfg(test)]
 mod removed_on_sim;
 mod replies;
 mod service;
@@ -140,8 +142,23 @@ impl<B: Backend> Worker<B> {
     /// # Errors
     /// When the system cannot wait, which does not happen in correct use.
     pub fn run(mut self) -> io::Result<()> {
-        while self.turn()? {}
+        if self.hub.rates.any() {
+            while self.paced_turn()? {}
+        } else {
+            while self.turn()? {}
+        }
         Ok(())
+    }
+
+    /// As [`Worker::turn`], where addresses may ask for so much in a second: each turn is timed, and counts what was asked for.
+    fn paced_turn(&mut self) -> io::Result<bool> {
+        // Upkeep has no others timed.
+        self.times = true;
+        let wait = self.before_wait();
+        let mut timed = Timed::new(&mut self.service, &mut self.timing);
+        let turn = self.events.turn(&mut timed, wait)?;
+        timed.ended();
+        self.after(turn)
     }
 
     /// Waits for something to do, and does it; false when it has come to its end.

@@ -42,6 +42,15 @@ impl<B: Backend, C> EventLoop<B, C> {
         if kept == 0 && handler.destination(&mut connection.state).is_some() {
             return self.receive_directly(handler, id);
         }
+        if kept == 0
+            && connection.opening.is_none()
+            && !self.draining
+            && let Some(ms) = handler.put_off(&connection.state)
+        {
+            connection.again = true;
+            self.put_to_sleep(id, ms);
+            return self.arrange(handler, id);
+        }
         let mut room = RECEIVE_BYTES - kept;
         if self.short {
             if is_blocked(connection) {

@@ -299,6 +299,21 @@ pub const OPTIONS: &[Row] = &[
     },
     Row {
         value: Some("N"),
+        letter: None,
+        default: "0",
+        range: "0 to 1000000000; 0 is any number",
+        apply: |config, value| {
+            config.requests_per_second = number(value, 0, 1_000_000_000)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "requests-per-second",
+            "what one address asks for in a second, on all its connections together: commands of Redis clients, keys of memcached clients. An address that asks for more is not read from until its time has come; nothing is refused. What was received is answered: 64 KiB at most at a time, for which it then waits a minute at most. Of IPv6 the first 64 bits are one address. Unix sockets and --http-port are not counted",
+        )
+    },
+    Row {
+        value: Some("N"),
         default: "as many as cores",
         range: "1 to 1024",
         apply: |config, value| {
@@ -885,6 +900,15 @@ mod tests {
         assert_eq!(Config::default().connections_per_address, 0);
         assert_eq!([most("0"), most("1"), most("1000000")], [Ok(0), Ok(1), Ok(1_000_000)]);
         assert!(["-1", "1000001", "x", ""].into_iter().all(|value| most(value).is_err()));
+    }
+
+    #[test]
+    fn an_address_may_ask_for_anything_or_for_a_thousand_million_a_second_at_most() {
+        const NAME: &str = "requests-per-second";
+        let most = |value: &str| set(NAME, value).map(|config| config.requests_per_second);
+        assert_eq!(Config::default().requests_per_second, 0);
+        assert_eq!([most("0"), most("1"), most("1000000000")], [Ok(0), Ok(1), Ok(1_000_000_000)]);
+        assert!(["-1", "1000000001", "x", ""].into_iter().all(|value| most(value).is_err()));
     }
 
     #[test]

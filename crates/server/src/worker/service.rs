@@ -129,6 +129,8 @@ pub struct Service {
     pub(super) shed_until: Millis,
     /// Connections that the system does not watch.
     pub(super) unwatched: Rarely,
+    /// Connections that are not read, since their addresses have asked for more than they may.
+    pub(crate) put_off: Rarely,
     /// Those that have to go for the memory of their requests.
     pub(crate) crowd: Crowd,
     /// How far connections were looked at for users that were removed.
@@ -165,6 +167,7 @@ impl Service {
             overflow: Overflow::default(),
             shed_until: 0,
             unwatched: Rarely::default(),
+            put_off: Rarely::default(),
             crowd: Crowd::default(),
             removed: Round::default(),
             unfinished: VecDeque::new(),

@@ -159,16 +159,20 @@ impl Default for Timing {
     }
 }
 
-/// The handler of a turn that is timed.
+/// The handler of a turn that is timed. Where addresses may ask for so much in a second, all turns are timed: what a receive has
+/// asked for is counted here.
 pub(super) struct Timed<'t> {
     service: &'t mut Service,
     timing: &'t mut Timing,
+    /// Addresses may ask for so much in a second.
+    paces: bool,
 }
 
 impl<'t> Timed<'t> {
     pub fn new(service: &'t mut Service, timing: &'t mut Timing) -> Timed<'t> {
         timing.waiting.clear();
-        Timed { service, timing }
+        let paces = service.hub().rates.any();
+        Timed { service, timing, paces }
     }
 
     fn handle(&self) -> &Handle {
@@ -209,17 +213,25 @@ impl Handler for Timed<'_> {
         let began = Instant::now();
         let taken = self.service.received(connection, input);
         let ended = Instant::now();
+        let requests = self.handle().counters.requests().saturating_sub(requests);
+        if self.paces {
+            self.service.spend(connection, requests);
+        }
         // A client that is only looked at has asked for nothing.
         if taken.bytes > 0 {
             let protocol = protocol(connection);
             self.took(protocol, QUEUE, self.timing.woke, began);
             self.took(protocol, SERVICE, began, ended);
-            self.asked_for(self.handle().counters.requests().saturating_sub(requests));
+            self.asked_for(requests);
             if self.timing.waiting.len() < REPLIES_MAX {
                 self.timing.waiting.push((connection.facts.place(), ended));
             }
         }
         taken
+    }
+
+    fn put_off(&mut self, connection: &Connection) -> Option<Millis> {
+        if self.paces { self.service.put_off_ms(connection) } else { None }
     }
 
     fn sent(&mut self, connection: &mut Connection, bytes: u64) -> u64 {
