@@ -15,9 +15,14 @@ const PARTS_MAX: usize = 8;
 const SHORT_BYTES: usize = 20;
 /// … and a few long ones.
 const LONG_BYTES: usize = 2000;
-/// Elements of lists and values of fields are longer, one in [`APART_ONE_IN`]: about as long as a leaf takes, or they lie apart.
+/// Elements of lists, members and values of fields are longer, one in [`APART_ONE_IN`]: about as long as a leaf takes, or they
+/// lie apart; …
 const APART_BYTES: [usize; 2] = [16_000, 60_000];
 const APART_ONE_IN: usize = 400;
+/// … and of these one in so many is up to as long as a member of a sorted set may be. One key in seven of the largest has such
+/// an element: two replies with all of a key have to fit what replies may hold of the lowest memory limit.
+const LONGEST_BYTES: usize = 1 << 20;
+const LONGEST_ONE_IN: usize = 100;
 /// Scores are whole numbers below this: many members share one.
 const SCORES: usize = 500;
 /// The shortest expiry, and how much longer it may be, in milliseconds.
@@ -81,11 +86,12 @@ fn element(made: &mut u64, random: &mut Random) -> Text {
     text
 }
 
-/// An element of a list, or the value of a field.
+/// An element of a list, a member, or the value of a field.
 fn long_element(made: &mut u64, random: &mut Random) -> Text {
     let mut text = element(made, random);
     if random.below(APART_ONE_IN) == 0 {
-        text.resize(random.within(APART_BYTES[0], APART_BYTES[1]), b'A' + (*made % 26) as u8);
+        let most = if random.below(LONGEST_ONE_IN) == 0 { LONGEST_BYTES } else { APART_BYTES[1] };
+        text.resize(random.within(APART_BYTES[0], most), b'A' + (*made % 26) as u8);
     }
     text
 }
@@ -180,7 +186,7 @@ impl Ask {
             },
             Kind::Set => match random.below(100) {
                 _ if shrinks => Ask::Take(MANY),
-                0..40 if fills => Ask::Add((0..count).map(|_| element(made, random)).collect()),
+                0..40 if fills => Ask::Add((0..count).map(|_| long_element(made, random)).collect()),
                 0..40 => Ask::Add(several(made, random)),
                 40..60 => Ask::Remove(several(made, random)),
                 60..66 => Ask::Take(count),
@@ -191,7 +197,7 @@ impl Ask {
                 match random.below(100) {
                     _ if shrinks => Ask::RemoveRanked(0, MANY as i64),
                     0..30 if fills => {
-                        Ask::Score((0..count).map(|_| (element(made, random), any(random))).collect())
+                        Ask::Score((0..count).map(|_| (long_element(made, random), any(random))).collect())
                     }
                     0..30 => Ask::Score(vec![(known(made, random), any(random))]),
                     30..42 => Ask::Unscore(several(made, random)),
@@ -552,6 +558,20 @@ mod tests {
                 }
             }
             assert!(state.len() > 50, "{}", state.len());
+        }
+    }
+
+    /// Of every type some elements lie apart, and none is longer than all types take.
+    #[test]
+    fn elements_of_every_type_lie_apart_now_and_then() {
+        let (mut random, mut made) = (Random::of(2, 1), 0);
+        for kind in KINDS {
+            let (state, mut longest) = (Model::empty(kind), 0);
+            for _ in 0..5000 {
+                let ask = Ask::some(&state, 6000, &mut made, &mut random);
+                longest = ask.words(b"key").iter().map(Vec::len).fold(longest, usize::max);
+            }
+            assert!((APART_BYTES[0]..=LONGEST_BYTES).contains(&longest), "{kind:?}: {longest}");
         }
     }
 
