@@ -35,12 +35,6 @@ impl Copied {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds one of two parts.
-    pub fn push_both(&mut self, before: &[u8], text: &[u8]) {
-        self.bytes.extend_from_slice(before);
-        self.push(text);
-    }
-
     /// Adds what `make` adds to the bytes.
     pub fn push_made(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
         make(&mut self.bytes);

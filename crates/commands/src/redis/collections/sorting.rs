@@ -9,10 +9,11 @@
 //! The elements are of one moment. What `BY` and `GET` name of them are other keys, each of which is looked at once, when
 //! its turn comes: in a transaction, which has the store to itself for that, all are of one moment.
 //!
-//! What takes long is done in steps, and begun anew if the key has changed until the reply begins or the result is stored,
-//! three times. Then the elements are copied in one step, and the rest is done in steps without another look at them; a
-//! result that no other key is read for is made and stored in one step.
+//! What takes long is done in steps, and so is what comes to take long, since other keys have long values. It is begun anew if
+//! the key has changed until the reply begins or the result is stored, three times. Then the elements are copied in one step, and
+//! the rest is done in steps without another look at them; a result that no other key is read for is made and stored in one step.
 
+mod number;
 mod pattern;
 mod work;
 
@@ -29,7 +30,7 @@ use crate::redis::row::flag::{DENYOOM, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, ONE_KEY, Tells, Weighs};
 use crate::redis::steps::again::Leave;
 use pattern::{Patterns, Shape, reads};
-use work::{AT_ONCE_NS, Sorting};
+use work::{AT_ONCE_NS, LONG_AT_ONCE_BYTES, Sorting};
 
 /// What may be sorted, and stored.
 const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
@@ -142,6 +143,13 @@ pub(crate) fn patterns(args: Args<'_>, stores: bool) -> u64 {
     asked.map_or(0, |_| gets)
 }
 
+/// Bytes of the longest value of another key that it may store in a transaction, if GET names any.
+pub(crate) fn longest_stored(args: Args<'_>) -> u64 {
+    let mut gets = false;
+    let asked = Asked::parse(args, true, &mut |pattern| gets |= reads(pattern));
+    if asked.is_ok() && gets { LONG_AT_ONCE_BYTES as u64 } else { 0 }
+}
+
 /// What it takes to sort so many elements.
 pub(crate) fn sorting_ns(elements: u64) -> u64 {
     elements.saturating_mul(SORTED_NS)
@@ -197,7 +205,7 @@ fn sort(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, stores:
     match call.leave(if is_long { STEPS_BYTES_MIN } else { 0 }, name, None, args)? {
         Leave::Later => Ok(()),
         Leave::Yes(again, lane) => sorting.work_with(call, again, lane),
-        Leave::No => sorting.at_once(call, is_long),
+        Leave::No => sorting.at_once(call, is_long, (name, args)),
     }
 }
 

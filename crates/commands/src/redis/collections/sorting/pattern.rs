@@ -40,6 +40,40 @@ pub(super) enum Found<'f> {
     String(&'f Item<'f>),
 }
 
+impl Found<'_> {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Found::Nothing => 0,
+            Found::Text(text) => text.len(),
+            Found::Apart(_, apart) => apart.len(),
+            Found::String(item) => item.value_bytes() as usize,
+        }
+    }
+
+    /// Calls `visit` with its bytes, piece by piece, until that says that it needs no more of them.
+    pub fn each_piece(&self, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        match self {
+            Found::Nothing => {}
+            Found::Text(text) => {
+                visit(text);
+            }
+            Found::Apart(there, apart) => {
+                let _ = there.parts(apart).all(visit);
+            }
+            Found::String(item) => match item.value() {
+                Value::Whole(text) => {
+                    visit(text);
+                }
+                Value::Pieces(value) => {
+                    let _ = value.pin().pieces(0).all(visit);
+                }
+                Value::Collection(_) => {}
+            },
+        }
+    }
+}
+
 /// The patterns of a command.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {

@@ -1,11 +1,14 @@
 //! SORT at work, some of it at a time.
 
+mod named;
+
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use larder_protocol::resp::parse_double;
+use larder_protocol::resp::Args;
 use larder_store::{Collection, Element, Key, Made, Type};
 
+use super::number::number;
 use super::pattern::{Found, Patterns, Shape};
 use super::{Asked, sortable};
 use crate::core::output::{Mark, Output};
@@ -17,15 +20,18 @@ use crate::redis::collections::members::{COMPARES, Sorted};
 use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, put_element_of};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::reply::{copy_value, put_array, put_bulk, put_fail, put_head, put_null, put_value};
+use crate::redis::reply::{put_array, put_bulk, put_fail, put_head, put_null, put_value};
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::again::Again;
+use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table;
+pub(super) use named::LONG_AT_ONCE_BYTES;
 
 /// What takes no longer is done in one step.
 pub(super) const AT_ONCE_NS: u64 = 400_000;
+/// What took longer in one step, since other keys have long values, goes on in steps.
+const LEFT_NS: u64 = 2 * AT_ONCE_NS;
 /// Elements that are copied at a time, …
 const ELEMENTS_AT_ONCE: usize = 512;
 /// … and bytes of them, but for the last, about.
@@ -44,50 +50,10 @@ const TRIES_MAX: usize = 3;
 const RUN: usize = 256;
 /// … and what that takes of each.
 const RUN_NS: u64 = 400;
-/// What is passed over at a time.
-const PASSED_NS: u64 = 50_000;
-/// In front of a weight, so that one that is empty comes behind none.
-const THERE: u8 = 1;
-
-const WEIGHT_TOO_LONG: Fail = Fail::of("ERR value to sort by exceeds maximum allowed size (16384 bytes)");
-const NOT_A_NUMBER: Fail = Fail::of("ERR One or more scores can't be converted into double");
-
-/// A number as Redis 8.0 reads it here: decimal, up to the first NUL; no text is 0, what is too large infinite.
-fn number(text: &[u8]) -> Result<f64, Fail> {
-    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    if text.is_empty() {
-        return Ok(0.0);
-    }
-    if text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x')) {
-        return Err(NOT_A_NUMBER);
-    }
-    if let Some(n) = parse_double(text) {
-        return Ok(n);
-    }
-    // Too large or too small for others.
-    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
-    if !digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
-        return Err(NOT_A_NUMBER);
-    }
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_A_NUMBER)
-}
-
-/// Adds what was found to some texts, behind what is said; true if it is too long for that.
-fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) -> bool {
-    match found {
-        Found::Nothing => to.push(&[]),
-        Found::Text(text) => to.push_both(before, text),
-        // It is longer than a leaf.
-        Found::Apart(..) => return true,
-        Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => return true,
-        Found::String(item) => to.push_made(|bytes| {
-            bytes.extend_from_slice(before);
-            copy_value(item.value(), bytes);
-        }),
-    }
-    false
-}
-
+/// What is done at a time of what is passed over, weighed or gathered.
+const SOME_NS: u64 = 50_000;
+/// What it takes to read a number, against what it takes to copy its text.
+const READ_TIMES: u64 = 2;
 /// Replies some bytes more of a long text, in front of which so many were; how many are now.
 fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize {
     if before == 0 {
@@ -96,21 +62,6 @@ fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize 
     let put = text.len().min(before.saturating_add(most));
     out.put(&text[before..put]);
     put
-}
-
-/// The number that was found; of nothing 0.
-fn number_of(found: &Found<'_>) -> Result<f64, Fail> {
-    match found {
-        Found::Nothing => Ok(0.0),
-        Found::Text(text) => number(text),
-        Found::Apart(..) => Err(NOT_A_NUMBER),
-        Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => Err(NOT_A_NUMBER),
-        Found::String(item) => {
-            let mut text = Vec::new();
-            copy_value(item.value(), &mut text);
-            number(&text)
-        }
-    }
 }
 
 /// What comes next.
@@ -134,6 +85,17 @@ enum Looked {
     Changed,
 }
 
+/// What it came to in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtOnce {
+    /// It is stored, or the reply begins.
+    Made,
+    /// The key has another value.
+    Changed,
+    /// It is not done: what other keys have takes long.
+    Left,
+}
+
 /// Elements that are sorted.
 #[derive(Debug)]
 pub(super) struct Sorting {
@@ -153,7 +115,7 @@ pub(super) struct Sorting {
     /// Places that are left to copy.
     places: Range<usize>,
     texts: Copied,
-    /// By which they are sorted: numbers, or texts with [`THERE`] in front.
+    /// By which they are sorted: numbers, or texts with [`named::THERE`] in front.
     scores: Vec<f64>,
     weights: Copied,
     sorted: Sorted,
@@ -164,6 +126,8 @@ pub(super) struct Sorting {
     /// Elements that are left to show.
     left: usize,
     gathered: Copied,
+    /// Bytes that were read of long values of other keys, in a transaction.
+    long_bytes: usize,
     /// What is stored, where that is made in steps.
     making: Option<Making>,
     /// The head of the reply is written.
@@ -237,6 +201,7 @@ impl Sorting {
             current: None,
             left: 0,
             gathered: Copied::default(),
+            long_bytes: 0,
             making: None,
             headed: false,
             put: 0,
@@ -279,7 +244,7 @@ impl Sorting {
         (self.stage, self.places, self.left) = (Stage::Copy, first..last, end - start);
         (self.texts, self.weights, self.gathered) = (Copied::default(), Copied::default(), Copied::default());
         (self.scores, self.sorted, self.at, self.current) = (Vec::new(), Sorted::default(), 0, None);
-        self.making = None;
+        (self.long_bytes, self.making) = (0, None);
     }
 
     /// Places of the elements that are copied.
@@ -341,8 +306,14 @@ impl Sorting {
         Ok(())
     }
 
-    /// Does it in one step, but for what is to be sent in several; of what is long only what has to be.
-    pub fn at_once(mut self, call: &mut Call<'_, '_, '_>, is_long: bool) -> Done {
+    /// Does it in one step, but for what is to be sent in several; of what is long only what has to be. `name` and `args`: the
+    /// command's, if it comes to be long.
+    pub fn at_once(
+        mut self,
+        call: &mut Call<'_, '_, '_>,
+        is_long: bool,
+        (name, args): (&'static str, Args<'_>),
+    ) -> Done {
         let (held, mark) = (call.cx.guard.in_transaction(), call.out.mark());
         if is_long && !held && (self.target.is_none() || self.reads_others()) {
             self.copy_all(call)?;
@@ -357,29 +328,52 @@ impl Sorting {
             let target = target.map(Name::for_now);
             let made = match target {
                 Some(target) => {
-                    let name = self.name.for_now();
-                    let keys = [target.key(call), name.key(call)];
+                    let source = self.name.for_now();
+                    let keys = [target.key(call), source.key(call)];
                     call.as_one(keys, |call| self.make(call))?
                 }
                 None => self.make(call)?,
             };
-            if made {
-                break;
+            match made {
+                AtOnce::Made => break,
+                AtOnce::Changed => tries += 1,
+                AtOnce::Left => return self.go_on_later(call, name, args),
             }
-            tries += 1;
         }
         if self.headed { self.reply_or_keep(call, mark) } else { Ok(()) }
     }
 
-    /// Copies and sorts all, and stores it or begins the reply; false if the key has changed meanwhile.
-    fn make(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
-        self.copy_all(call)?;
-        let mut ns = 0;
-        while self.stage != Stage::Ready {
-            self.go_on(call, &mut ns)?;
+    /// Goes on in steps with what was begun in one step: other keys have long values.
+    fn go_on_later(mut self, call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>) -> Done {
+        match call.leave(STEPS_BYTES_MIN, name, None, args)? {
+            Leave::Later => return Ok(()),
+            Leave::Yes(again, lane) => self.again = Some((again, lane)),
+            // It may not begin anew: what it has copied is of one moment.
+            Leave::No => self.checks = false,
         }
+        call.go_on_with(self);
+        Ok(())
+    }
+
+    /// Copies and sorts all, and stores it or begins the reply.
+    fn make(&mut self, call: &mut Call<'_, '_, '_>) -> Result<AtOnce, Fail> {
+        self.copy_all(call)?;
+        let may_leave = self.reads_others() && !call.cx.guard.in_transaction();
+        let mut ns = 0;
+        let is_left = loop {
+            if may_leave && ns >= LEFT_NS {
+                break true;
+            }
+            if self.stage == Stage::Ready {
+                break false;
+            }
+            self.go_on(call, &mut ns).inspect_err(|_| call.spend(ns))?;
+        };
         call.spend(ns);
-        self.end(call)
+        if is_left {
+            return Ok(AtOnce::Left);
+        }
+        Ok(if self.end(call)? { AtOnce::Made } else { AtOnce::Changed })
     }
 
     /// Copies all elements, which are of one moment.
@@ -473,7 +467,7 @@ impl Sorting {
             Stage::Sort(at) => self.sort_some(at, ns),
             Stage::Skip(left) => {
                 // What is not sorted is not copied before that.
-                let (mut passed, until_ns) = (0, *ns + PASSED_NS);
+                let (mut passed, until_ns) = (0, *ns + SOME_NS);
                 while self.sorts() && passed < left && *ns < until_ns {
                     *ns += self.next().map_or(0, |i| self.sorted_ns(i));
                     passed += 1;
@@ -498,29 +492,22 @@ impl Sorting {
             self.stage = if sorts { Stage::Sort(0) } else { Stage::Skip(0) };
             return Ok(());
         }
-        let some = at..self.texts.len().min(at + if weighs { LOOKS_AT_ONCE } else { ELEMENTS_AT_ONCE });
-        self.stage = Stage::Weigh(some.end);
-        let Some(by) = self.patterns.by.as_ref().filter(|_| weighs) else {
-            *ns += some.len() as u64 * MEMBER_NS;
-            return some.map(|i| number(self.texts.at(i))).try_for_each(|score| {
-                self.scores.push(score?);
-                Ok(())
-            });
-        };
-        for i in some {
-            let (text, db) = (self.texts.at(i), call.client.db);
-            let before = self.weights.bytes();
-            let (scores, weights) = (&mut self.scores, &mut self.weights);
-            let cx = (&mut *call.cx, &mut *call.tally, db);
-            self.patterns.look(cx, by, text, &mut self.key_name, |found| {
-                if !alpha {
-                    scores.push(number_of(&found)?);
-                } else if push(weights, &[THERE], &found) {
-                    return Err(WEIGHT_TOO_LONG);
+        let until_ns = *ns + SOME_NS;
+        let end = self.texts.len().min(at + if weighs { LOOKS_AT_ONCE } else { ELEMENTS_AT_ONCE });
+        for i in at..end {
+            match (weighs, alpha) {
+                (false, _) => {
+                    let text = self.texts.at(i);
+                    *ns += MEMBER_NS + READ_TIMES * copying_ns(text.len() as u64);
+                    self.scores.push(number(text)?);
                 }
-                Ok(())
-            })?;
-            *ns += LOOK_NS + copying_ns((text.len() + self.weights.bytes() - before) as u64);
+                (true, false) => self.read_number(call, i, ns)?,
+                (true, true) => self.copy_named(call, i, None, ns)?,
+            }
+            self.stage = Stage::Weigh(i + 1);
+            if *ns >= until_ns {
+                break;
+            }
         }
         if alpha { self.held.set(call, self.bytes()) } else { Ok(()) }
     }
@@ -595,21 +582,17 @@ impl Sorting {
 
     /// Copies what GET names of some elements.
     fn gather_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Done {
+        let until_ns = *ns + SOME_NS;
         for _ in 0..LOOKS_AT_ONCE {
             let Some((i, get)) = self.current(ns) else {
                 self.stage = Stage::Ready;
                 break;
             };
-            let (text, db) = (self.texts.at(i), call.client.db);
-            let before = self.gathered.bytes();
-            let gathered = &mut self.gathered;
-            let (cx, shape) = ((&mut *call.cx, &mut *call.tally, db), &self.patterns.gets[get]);
-            let look = |found: Found<'_>| push(gathered, &[], &found);
-            if self.patterns.look(cx, shape, text, &mut self.key_name, look) {
-                return Err(Fail::COLLECTION_TOO_LARGE);
-            }
-            *ns += LOOK_NS + copying_ns((self.gathered.bytes() - before) as u64);
+            self.copy_named(call, i, Some(get), ns)?;
             self.pass(i, get);
+            if *ns >= until_ns {
+                break;
+            }
         }
         self.held.set(call, self.bytes())
     }
@@ -775,7 +758,9 @@ impl Job for Sorting {
             if self.stage == Stage::Ready && self.make_some(call, (&mut ns, ns_max))? {
                 break false;
             }
-            if self.stage != Stage::Ready && self.go_on(call, &mut ns)? == Looked::Changed {
+            if self.stage != Stage::Ready
+                && self.go_on(call, &mut ns).inspect_err(|_| call.spend(ns))? == Looked::Changed
+            {
                 break true;
             }
             if ns >= ns_max {

@@ -705,10 +705,12 @@ impl Scale {
                 let there = self.size(call, db, args.at(0).unwrap_or_default());
                 let gets = sorting::patterns(args, true);
                 let elements = there.elements.saturating_mul(gets.max(1));
-                // What other keys have is not known.
-                let most = elements.saturating_mul(ELEMENT_BYTES as u64);
+                // What other keys have is not known; of what is long there is no more than this.
+                let long = if elements > 0 { sorting::longest_stored(args) } else { 0 };
+                let most = elements.saturating_mul(ELEMENT_BYTES as u64).saturating_add(long);
                 let bytes = if gets > 0 { most } else { there.bytes };
-                (target, Size { bytes, elements, longest: bytes.min(there.longest()), ..Size::default() })
+                let longest = bytes.min(there.longest().max(long));
+                (target, Size { bytes, elements, longest, ..Size::default() })
             }
             // What is delivered is pending then, in two rows.
             Elements::ReadEntries | Elements::Claim | Elements::ClaimIdle => {

@@ -1,0 +1,161 @@
+//! What other keys have of an element: a number or a text to sort by, a value to be stored.
+//!
+//! A value may be as long as an element of a list. What is longer than a leaf is measured first; then there is room made for it,
+//! and it is looked at again. A number takes no room: it is read where it lies.
+
+use super::{READ_TIMES, Sorting};
+use crate::core::work::copying_ns;
+use crate::redis::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX};
+use crate::redis::collections::LOOK_NS;
+use crate::redis::collections::copied::Copied;
+use crate::redis::collections::sorting::number::{LongNumber, number};
+use crate::redis::collections::sorting::pattern::{Found, Shape};
+use crate::redis::fail::{Done, Fail};
+
+/// In front of a weight, so that one that is empty comes behind none.
+const THERE: &[u8] = &[1];
+/// Bytes that are read in a transaction, which is one step, of values of other keys that are longer than a leaf: copied,
+/// compared and put into a list they take some 3 ms.
+pub(in super::super) const LONG_AT_ONCE_BYTES: usize = 1 << 20;
+/// EXEC reads no more of them once so much was done in its turn.
+const EXEC_NS_MAX: u64 = 10_000_000;
+
+const TOO_LONG_AT_ONCE: Fail = Fail::of(
+    "ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes",
+);
+
+/// A value is longer than those that are sorted by may be.
+fn weight_too_long(bytes_max: usize) -> Fail {
+    Fail::with(format!("ERR value to sort by exceeds maximum allowed size ({bytes_max} bytes)"))
+}
+
+/// Adds what was found to some texts, behind what is said.
+fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) {
+    if matches!(found, Found::Nothing) {
+        return to.push(&[]);
+    }
+    to.push_made(|bytes| {
+        bytes.reserve(before.len() + found.bytes());
+        bytes.extend_from_slice(before);
+        found.each_piece(&mut |piece| {
+            bytes.extend_from_slice(piece);
+            true
+        });
+    });
+}
+
+/// What it takes to look for what a pattern names of an element.
+fn look_ns(element: &[u8]) -> u64 {
+    LOOK_NS + copying_ns(element.len().min(KEY_BYTES_MAX) as u64)
+}
+
+/// The number that was found, of nothing 0, and how many of its bytes were read for that: up to `bytes_max`, as many as it may
+/// have.
+fn number_of(found: &Found<'_>, bytes_max: usize) -> (Result<f64, Fail>, usize) {
+    let bytes = found.bytes();
+    match found {
+        Found::Nothing => (Ok(0.0), 0),
+        Found::Text(text) => (number(text), bytes),
+        Found::Apart(..) | Found::String(_) if bytes <= ELEMENT_BYTES => {
+            let mut text = Vec::with_capacity(bytes);
+            found.each_piece(&mut |piece| {
+                text.extend_from_slice(piece);
+                true
+            });
+            (number(&text), bytes)
+        }
+        Found::Apart(..) | Found::String(_) => {
+            let mut long = LongNumber::default();
+            found.each_piece(&mut |piece| {
+                let left = bytes_max - long.bytes();
+                long.read(&piece[..piece.len().min(left)]) && long.bytes() < bytes_max
+            });
+            let read = long.bytes();
+            let is_too_long = bytes > bytes_max && long.goes_on();
+            (if is_too_long { Err(weight_too_long(bytes_max)) } else { long.finish() }, read)
+        }
+    }
+}
+
+impl Sorting {
+    /// Reads the number that another key has, by which an element is sorted.
+    pub(super) fn read_number(&mut self, call: &mut Call<'_, '_, '_>, i: usize, ns: &mut u64) -> Done {
+        let bytes_max = call.cx.guard.store().element_bytes_max();
+        let (text, db) = (self.texts.at(i), call.client.db);
+        let by = self.patterns.by.as_ref().expect("what is weighed is weighed by a pattern");
+        let cx = (&mut *call.cx, &mut *call.tally, db);
+        let read = |found: Found<'_>| number_of(&found, bytes_max);
+        let (score, bytes) = self.patterns.look(cx, by, text, &mut self.key_name, read);
+        *ns += look_ns(text) + READ_TIMES * copying_ns(bytes as u64);
+        self.scores.push(score?);
+        self.admit(call, bytes, *ns)
+    }
+
+    /// Copies what a pattern names of an element: that of GET with this number, to be stored; or that of BY, to be sorted by.
+    pub(super) fn copy_named(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        i: usize,
+        get: Option<usize>,
+        ns: &mut u64,
+    ) -> Done {
+        let bytes_max = call.cx.guard.store().element_bytes_max();
+        let mut room = ELEMENT_BYTES;
+        loop {
+            let (text, db) = (self.texts.at(i), call.client.db);
+            let (shape, to, before) = match get {
+                Some(get) => (&self.patterns.gets[get], &mut self.gathered, b"".as_slice()),
+                None => {
+                    let by = self.patterns.by.as_ref().expect("what is weighed is weighed by a pattern");
+                    (by, &mut self.weights, THERE)
+                }
+            };
+            // Elements were weighed before.
+            let is_others = !matches!(shape, Shape::Element);
+            let copy = |found: Found<'_>| {
+                let bytes = found.bytes();
+                if bytes <= room {
+                    push(to, before, &found);
+                }
+                bytes
+            };
+            let cx = (&mut *call.cx, &mut *call.tally, db);
+            let bytes = self.patterns.look(cx, shape, text, &mut self.key_name, copy);
+            *ns += look_ns(text);
+            if bytes <= room {
+                *ns += copying_ns(bytes as u64);
+                return Ok(());
+            }
+            if bytes > bytes_max {
+                return Err(if get.is_some() {
+                    Fail::COLLECTION_TOO_LARGE
+                } else {
+                    weight_too_long(bytes_max)
+                });
+            }
+            if is_others {
+                self.admit(call, bytes, *ns)?;
+            }
+            // Items may give way to that, and others write meanwhile: it is looked at again.
+            self.held.set(call, self.bytes() + 2 * bytes)?;
+            room = bytes;
+        }
+    }
+
+    /// In a transaction: so many bytes of a value of another key are read, if that is a long one. `ns`: what was done in this
+    /// step that is not spent yet.
+    ///
+    /// # Errors
+    /// These are more than it may read.
+    fn admit(&mut self, call: &Call<'_, '_, '_>, bytes: usize, ns: u64) -> Done {
+        if bytes <= ELEMENT_BYTES || !call.cx.guard.in_transaction() {
+            return Ok(());
+        }
+        self.long_bytes = self.long_bytes.saturating_add(bytes);
+        let done_ns = call.cx.room.work().done_ns().saturating_add(ns);
+        if self.long_bytes > LONG_AT_ONCE_BYTES || call.client.executes && done_ns > EXEC_NS_MAX {
+            return Err(TOO_LONG_AT_ONCE);
+        }
+        Ok(())
+    }
+}
