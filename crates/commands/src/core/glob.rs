@@ -159,6 +159,11 @@ impl Weight {
         TEXT_NS + searches_ns.saturating_add(text_bytes.saturating_mul(self.long_byte_ns))
     }
 
+    /// What it takes to look at so many bytes of such a text for a part.
+    fn part_ns(self, bytes: usize) -> u64 {
+        SEARCH_NS + (bytes as u64).saturating_mul(self.long_byte_ns)
+    }
+
     /// What it takes to match one text and no more.
     pub fn at_once_ns(self, text_bytes: u64) -> u64 {
         LOOK_NS + self.with_reading_ns(1, text_bytes)
@@ -183,6 +188,16 @@ pub(crate) struct Pattern<'p> {
     /// Behind the last star; none if there is no star.
     last: Option<Part>,
     weight: Weight,
+}
+
+/// How far a text was looked at ([`Pattern::match_some`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LookedAt {
+    has_begun: bool,
+    /// Parts between two stars that were found.
+    parts: usize,
+    /// Where in the text the next one may begin.
+    at: usize,
 }
 
 /// What a pattern says between two stars: letters of the pattern, or sets, from a place on.
@@ -252,6 +267,46 @@ impl<'p> Pattern<'p> {
             rest = behind;
         }
         rest.len() >= last.places && self.sought(last).fits(&rest[rest.len() - last.places..])
+    }
+
+    /// As [`Pattern::matches`], of a text that takes long: goes on for `ns_max`, about, and adds what that takes to `ns`; none
+    /// where there is more of it to look at.
+    pub fn match_some(
+        &self,
+        text: &[u8],
+        looked: &mut LookedAt,
+        (ns, ns_max): (&mut u64, u64),
+    ) -> Option<bool> {
+        if !looked.has_begun {
+            if text.is_empty() {
+                return Some(self.pattern.is_empty());
+            }
+            *ns += TEXT_NS + self.weight.part_ns(self.first.places);
+            let Some(rest) = self.sought(self.first).behind(text, Some(0)) else { return Some(false) };
+            *looked = LookedAt { has_begun: true, parts: 0, at: text.len() - rest.len() };
+        }
+        let rest = &text[looked.at..];
+        let Some(last) = self.last else { return Some(rest.is_empty()) };
+        while let Some(&part) = self.middle.get(looked.parts) {
+            let (sought, rest) = (self.sought(part), &text[looked.at..]);
+            let most = ns_max.saturating_sub(*ns) / self.weight.long_byte_ns;
+            // It begins at one of so many bytes, or behind them.
+            let begins = usize::try_from(most).unwrap_or(usize::MAX).max(PART_BYTES_MAX);
+            let window = rest.len().min(begins.saturating_add(part.places - 1));
+            let found = sought.find(&rest[..window]);
+            *ns += self.weight.part_ns(found.map_or(window, |at| at + part.places));
+            match found {
+                Some(at) => (looked.at, looked.parts) = (looked.at + at + part.places, looked.parts + 1),
+                None if window == rest.len() => return Some(false),
+                None => looked.at += begins,
+            }
+            if *ns >= ns_max && looked.parts < self.middle.len() {
+                return None;
+            }
+        }
+        let rest = &text[looked.at..];
+        *ns += self.weight.part_ns(last.places);
+        Some(rest.len() >= last.places && self.sought(last).fits(&rest[rest.len() - last.places..]))
     }
 
     fn sought(&self, part: Part) -> Sought<'_> {
@@ -447,6 +502,65 @@ mod tests {
         assert!(Pattern::of(b"A[B-C]?", true).matches(b"abz"));
     }
 
+    /// What a text comes to that is looked at for no longer than a step has to, and how many steps that takes.
+    fn in_steps(pattern: &Pattern<'_>, text: &[u8]) -> (bool, usize) {
+        let (mut looked, mut steps) = (LookedAt::default(), 0);
+        loop {
+            steps += 1;
+            if let Some(is) = pattern.match_some(text, &mut looked, (&mut 0, 0)) {
+                return (is, steps);
+            }
+        }
+    }
+
+    /// A step looks for a part where it begins at one of 4096 bytes: wherever it lies, and whatever comes before it, it is found.
+    #[test]
+    fn a_text_that_is_looked_at_in_steps_matches_as_it_does_at_once() {
+        let mut bits = 1_u32;
+        let mut bit = || {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            b"ab"[(bits >> 31) as usize]
+        };
+        let text: Vec<u8> = (0..5 * PART_BYTES_MAX).map(|_| bit()).collect();
+        let question = |from: usize, places: usize| {
+            let part = text[from..from + places].iter().enumerate();
+            part.map(|(n, byte)| if n % 3 == 1 { '?' } else { char::from(*byte) }).collect::<String>()
+        };
+        let letters = |from: usize, places: usize| {
+            text[from..from + places].iter().copied().map(char::from).collect::<String>()
+        };
+        let mut longest = 0;
+        for places in [60, 64, 65, 2000] {
+            for at in [1, 2, 3].map(|n| n * PART_BYTES_MAX) {
+                for from in [at - places - 1, at - places, at - places + 1, at - 1, at, at + 1] {
+                    for part in [question(from, places), letters(from, places)] {
+                        for pattern in [
+                            format!("*{part}*"),
+                            format!("{}*{part}*{}", letters(0, 9), question(text.len() - 9, 9)),
+                            format!("*{}*{part}*", letters(from - 90, 70)),
+                        ] {
+                            let read = Pattern::of(pattern.as_bytes(), false);
+                            let (is, steps) = in_steps(&read, &text);
+                            assert!(is && read.matches(&text), "{places} {from} {}", &pattern[..20]);
+                            longest = longest.max(steps);
+                        }
+                        for pattern in [format!("*{part}c*"), format!("*{part}*c")] {
+                            let read = Pattern::of(pattern.as_bytes(), false);
+                            assert!(!in_steps(&read, &text).0 && !read.matches(&text), "{places} {from}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!((3..7).contains(&longest), "{longest}");
+        for pattern in ["", "a", "*", "a*", "*a", "**", "?*?", "[ab]*[ab]"] {
+            let read = Pattern::of(pattern.as_bytes(), false);
+            for text in [&b""[..], b"a", b"ab", b"ba", &text[..]] {
+                assert_eq!(in_steps(&read, text), (read.matches(text), 1), "{pattern} {}", text.len());
+            }
+        }
+    }
+
     /// The meaning itself: a star stands for nothing, or for a byte and a star.
     fn plainly(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
         match (pattern, next(pattern)) {
@@ -480,6 +594,8 @@ mod tests {
             if !any_case {
                 prop_assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), is);
             }
+            let read = Pattern::of(pattern.as_bytes(), any_case);
+            prop_assert_eq!(in_steps(&read, text.as_bytes()).0, is);
             // A long part is found where trying each place finds it.
             let text = [around.as_str(), &middle.replace('?', "a"), &around].concat();
             let part = Pattern::of(middle.as_bytes(), any_case);

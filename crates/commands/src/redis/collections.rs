@@ -11,6 +11,7 @@ pub(crate) mod hash;
 pub(crate) mod list;
 mod listing;
 pub(crate) mod making;
+mod matching;
 pub(crate) mod members;
 mod mpop;
 pub(crate) mod payload;

@@ -24,6 +24,7 @@ mod lists;
 mod long_entries;
 mod long_members;
 mod long_order;
+mod long_scans;
 mod long_sorting;
 mod meta;
 mod moments;

@@ -9,6 +9,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
 
 use super::copied::run_of;
+use super::matching::{Known, match_in_steps};
 use super::words::COMPARED_TIMES;
 use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_places_bytes_max};
 use crate::core::glob::Pattern;
@@ -21,9 +22,9 @@ use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
 
 /// Which elements are wanted, and what of them.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     /// None: all.
-    pattern: Option<Pattern<'a>>,
+    pub pattern: Option<Pattern<'a>>,
     /// What it takes.
     held: Option<Heap>,
     shown: Shown,
@@ -31,6 +32,26 @@ struct Wanted<'a> {
     count: usize,
     /// What it took to look for the places of long members, each time that they were looked for.
     compared_ns: Cell<u64>,
+    /// A long member that was matched in steps.
+    known: Option<&'a Known>,
+}
+
+/// What some members that lie apart take to be matched.
+#[derive(Clone, Copy, Debug, Default)]
+struct LongNames {
+    ns: u64,
+    /// What one would take of which it is known whether it matches.
+    known_ns: u64,
+    /// One of them would take too long.
+    too_long: bool,
+}
+
+/// What a look at some elements came to.
+pub(super) enum Scanned {
+    /// They are replied, or will be.
+    Done,
+    /// One of them takes long to match: its bytes, and what they are charged to.
+    TooLong(Vec<u8>, Option<Heap>),
 }
 
 /// Elements that are looked at, if nobody says how many.
@@ -39,24 +60,25 @@ const COUNT: usize = 10;
 pub(crate) const SCAN_NS: u64 = 400_000;
 /// What takes less is not spent.
 const FEW_NS: u64 = 2_000;
-/// A member that lies apart is not matched with a pattern for longer, …
+/// A member that lies apart is not matched with a pattern for longer in one step, …
 const LONG_MATCH_NS: u64 = 6_000_000;
 /// … and one of a sorted set not for so long: it is looked for where room is made and where it is replied, some 4 ms.
 const SCORED_MATCH_NS: u64 = 3_000_000;
 
-/// A member is so long that it would be.
-const TOO_LONG_TO_MATCH: Fail =
-    Fail::of("ERR pattern takes too long for a member that is longer than 16384 bytes");
-
 impl<'a> Wanted<'a> {
-    fn parse(call: &mut Call<'_, '_, '_>, kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
+    pub fn parse(
+        call: &mut Call<'_, '_, '_>,
+        kind: Type,
+        mut args: Args<'a>,
+        known: Option<&'a Known>,
+    ) -> Result<Wanted<'a>, Fail> {
         let shown = match kind {
             Type::Hash => Shown::Fields,
             Type::SortedSet => Shown::Scores,
             Type::Set | Type::List | Type::Stream => Shown::Names,
         };
         let compared_ns = Cell::new(0);
-        let mut wanted = Wanted { pattern: None, held: None, shown, count: COUNT, compared_ns };
+        let mut wanted = Wanted { pattern: None, held: None, shown, count: COUNT, compared_ns, known };
         while let Some(word) = args.next() {
             if is(word, "COUNT") {
                 let count = usize::try_from(integer(next(&mut args)?)?).ok();
@@ -96,12 +118,15 @@ impl<'a> Wanted<'a> {
                 // Here the average says little.
                 let bytes = |range: &Range<usize>| self.bytes_max(collection, range.clone()) as u64;
                 long_ns += copying_ns(places[before..].iter().map(bytes).sum());
-                long_ns += self.long_names(collection, &places[before..]).0;
+                // The same places as before it was known of one whether it matches.
+                let names = self.long_names(collection, &places[before..]);
+                long_ns += names.ns + names.known_ns;
                 let compared_ns = compared_ns(collection, &places[before..]);
                 self.compared_ns.set(self.compared_ns.get() + compared_ns);
                 long_ns += compared_ns;
             }
-            if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
+            let ns = self.ns(collection, count, average_bytes(collection, count)) + long_ns;
+            if cursor == 0 || count >= self.count || ns >= SCAN_NS {
                 return (places, cursor);
             }
         }
@@ -110,26 +135,54 @@ impl<'a> Wanted<'a> {
     /// It is replied.
     fn wants(&self, there: &Collection<'_>, entry: &Entry<'_>) -> bool {
         let Some(pattern) = &self.pattern else { return true };
+        if let Some(matches) = self.known(there, &entry.name) {
+            return matches;
+        }
         pattern.matches(run_of(there, &entry.name, &mut [0; DIGITS_MAX], &mut Vec::new()))
     }
 
-    /// What it takes to match members at these places that lie apart, each of which is copied for that; and whether one of them
-    /// would take too long.
-    fn long_names(&self, there: &Collection<'_>, places: &[Range<usize>]) -> (u64, bool) {
-        let (mut ns, mut too_long) = (0, false);
-        let Some(pattern) = &self.pattern else { return (ns, too_long) };
+    /// Whether the pattern matches a name, if that is the long member of which it is known.
+    fn known(&self, there: &Collection<'_>, name: &Element<'_>) -> Option<bool> {
+        let known = self.known?;
+        known.is(there, name).then_some(known.matches)
+    }
+
+    /// What it takes to match members at these places that lie apart, each of which is copied for that, or compared with one of
+    /// which it is known.
+    fn long_names(&self, there: &Collection<'_>, places: &[Range<usize>]) -> LongNames {
+        let mut names = LongNames::default();
+        let Some(pattern) = &self.pattern else { return names };
         if there.kind() == Type::Hash || there.longest_apart() == 0 {
-            return (ns, too_long);
+            return names;
         }
         for entry in places.iter().flat_map(|range| there.entries(range.clone())) {
-            if let Element::Apart(apart) = entry.name {
-                let bytes = apart.len() as u64;
-                let matching_ns = pattern.weight().long_ns(bytes);
-                too_long |= matching_ns > long_match_ns(there.kind() == Type::SortedSet);
-                ns += copying_ns(bytes) + matching_ns;
+            let Some(apart) = entry.apart() else { continue };
+            let bytes = apart.len() as u64;
+            let matching_ns = pattern.weight().long_ns(bytes);
+            names.ns += copying_ns(bytes);
+            if self.known(there, &entry.name).is_some() {
+                names.known_ns += matching_ns;
+            } else {
+                names.ns += matching_ns;
+                names.too_long |= takes_too_long(there, pattern, bytes);
             }
         }
-        (ns, too_long)
+        names
+    }
+
+    /// The first member at these places that takes too long.
+    fn too_long(&self, there: &Collection<'_>, places: &[Range<usize>]) -> Option<Vec<u8>> {
+        let pattern = self.pattern.as_ref()?;
+        let mut entries = places.iter().flat_map(|range| there.entries(range.clone()));
+        entries.find_map(|entry| {
+            let bytes = entry.apart()?.len() as u64;
+            if !takes_too_long(there, pattern, bytes) || self.known(there, &entry.name).is_some() {
+                return None;
+            }
+            let mut text = Vec::new();
+            run_of(there, &entry.name, &mut [0; DIGITS_MAX], &mut text);
+            Some(text)
+        })
     }
 
     /// Bytes of the longest member at these places that is copied to be matched; 0 if none is.
@@ -138,11 +191,12 @@ impl<'a> Wanted<'a> {
             return 0;
         }
         let entries = places.iter().flat_map(|range| there.entries(range.clone()));
-        entries.filter_map(|entry| entry.apart()).map(|apart| apart.len()).max().unwrap_or(0)
+        let copied = entries.filter(|entry| self.known(there, &entry.name).is_none());
+        copied.filter_map(|entry| entry.apart()).map(|apart| apart.len()).max().unwrap_or(0)
     }
 
     /// Bytes of the longest member that is copied to be matched from `cursor` on, at most: of the longest that the set may have
-    /// anywhere, or, where there is no room for so much, of the longest that is there.
+    /// anywhere, or, where there is no room for so much, or one of them is known, of the longest that is there.
     fn copied_max(&self, call: &mut Call<'_, '_, '_>, (key, kind): (&Key<'_>, Type), cursor: u64) -> usize {
         if self.pattern.is_none() || kind == Type::Hash {
             return 0;
@@ -152,7 +206,8 @@ impl<'a> Wanted<'a> {
         let set = peek_as(&mut call.cx.guard, key, kind).unwrap_or(None);
         let Some(set) = set.filter(|set| set.longest_apart() > 0) else { return 0 };
         let most = set.longest_apart();
-        if most as u64 <= free { most } else { self.longest_copied(&set, &self.places(&set, cursor).0) }
+        let has_room = most as u64 <= free && self.known.is_none();
+        if has_room { most } else { self.longest_copied(&set, &self.places(&set, cursor).0) }
     }
 
     /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long
@@ -165,11 +220,8 @@ impl<'a> Wanted<'a> {
         entries.map(|entry| shown_bytes_max(&entry, (hash.kind(), self.shown))).sum()
     }
 
-    /// What it takes to look at so many elements, as long as all are on average, but for what lies apart.
-    fn ns(&self, collection: &Collection<'_>, count: usize) -> u64 {
-        let bytes = collection.bytes().saturating_mul(count) / collection.len();
-        // What is longer counts by itself.
-        let bytes = bytes.min(count.saturating_mul(ELEMENT_BYTES));
+    /// What it takes to look at so many elements of so many bytes, but for what lies apart.
+    fn ns(&self, collection: &Collection<'_>, count: usize, bytes: usize) -> u64 {
         let times = names_matched(collection.longest_apart() > 0);
         let matching_ns = |pattern: &Pattern<'_>| times * pattern.weight().ns(count as u64, bytes as u64);
         // Members of a large sorted set are met by their hashes, and looked for then.
@@ -216,6 +268,26 @@ fn compared_ns(there: &Collection<'_>, places: &[Range<usize>]) -> u64 {
     COMPARED_TIMES as u64 * copying_ns(bytes as u64)
 }
 
+/// Bytes of so many elements that are as long as all are on average; what is longer than a leaf counts by itself.
+fn average_bytes(there: &Collection<'_>, count: usize) -> usize {
+    let bytes = there.bytes().saturating_mul(count) / there.len();
+    bytes.min(count.saturating_mul(ELEMENT_BYTES))
+}
+
+/// The same of the elements at these places: where long members are, the average says little of the others.
+fn short_bytes(there: &Collection<'_>, places: &[Range<usize>]) -> usize {
+    if there.kind() == Type::Hash || there.longest_apart() == 0 {
+        return average_bytes(there, places.iter().map(Range::len).sum());
+    }
+    let entries = places.iter().flat_map(|range| there.entries(range.clone()));
+    entries.map(|entry| if entry.apart().is_some() { 0 } else { entry.name.len() }).sum()
+}
+
+/// A member of so many bytes is not matched in one step.
+fn takes_too_long(there: &Collection<'_>, pattern: &Pattern<'_>, bytes: u64) -> bool {
+    pattern.weight().long_ns(bytes) > long_match_ns(there.kind() == Type::SortedSet)
+}
+
 /// For how long a member that lies apart is matched with a pattern, at most. `is_sorted`: it is one of a sorted set.
 pub(crate) const fn long_match_ns(is_sorted: bool) -> u64 {
     if is_sorted { SCORED_MATCH_NS } else { LONG_MATCH_NS }
@@ -232,13 +304,29 @@ pub(crate) fn scan(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
     hint: &Hint<'_>,
-    mut args: Args<'_>,
+    args: Args<'_>,
     kind: Type,
 ) -> Done {
+    match scan_knowing(call, key, hint, args, kind, None)? {
+        Scanned::Done => Ok(()),
+        Scanned::TooLong(text, held) => match_in_steps(call, key, args, kind, (text, held)),
+    }
+}
+
+/// The same, where it is known of a long member whether it matches.
+pub(super) fn scan_knowing(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    mut args: Args<'_>,
+    kind: Type,
+    known: Option<&Known>,
+) -> Result<Scanned, Fail> {
     let words = args;
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
-    let (wanted, mut ns, mut due, mut longer) = (Wanted::parse(call, kind, args), 0, false, false);
+    let (wanted, mut ns) = (Wanted::parse(call, kind, args, known), 0);
+    let (mut due, mut longer, mut too_long) = (false, false, None);
     // A long member is copied to be matched.
     let longest = wanted.as_ref().map_or(0, |wanted| wanted.copied_max(call, (key, kind), cursor));
     let copied = if longest > 0 { Heap::take(call, longest).map(Some) } else { Ok(None) };
@@ -287,28 +375,33 @@ pub(crate) fn scan(
             longer = true;
             return Ok(());
         }
-        let (long_ns, too_long) = wanted.long_names(&collection, &places);
-        if too_long {
-            return Err(TOO_LONG_TO_MATCH);
+        let names = wanted.long_names(&collection, &places);
+        if names.too_long {
+            too_long = wanted.too_long(&collection, &places);
+            ns = too_long.as_ref().map_or(0, |text| copying_ns(text.len() as u64));
+            return Ok(());
         }
-        ns = long_ns + wanted.read_ns();
-        ns += wanted.ns(&collection, places.iter().map(Range::len).sum());
+        let count = places.iter().map(Range::len).sum();
+        ns = names.ns + wanted.read_ns() + wanted.ns(&collection, count, short_bytes(&collection, &places));
         wanted.put(out, &collection, (places, next));
         Ok(())
     });
-    drop(copied);
     // Whatever came of it.
     ns += wanted.as_ref().map_or(0, |wanted| wanted.compared_ns.get());
     if ns > FEW_NS {
         call.spend(ns);
     }
     done?;
+    if let Some(text) = too_long {
+        return Ok(Scanned::TooLong(text, copied));
+    }
+    drop(copied);
     if longer {
-        return scan(call, key, hint, words, kind);
+        return scan_knowing(call, key, hint, words, kind, known);
     }
-    if due {
+    if due && !call.take_due("hscan", key, words)? {
         // Only fields of hashes are.
-        return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
+        return scan_knowing(call, key, hint, words, kind, known);
     }
-    Ok(())
+    Ok(Scanned::Done)
 }

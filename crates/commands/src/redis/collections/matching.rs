@@ -1,0 +1,148 @@
+//! A long member that is matched with a pattern of SSCAN or ZSCAN in steps, since it takes longer than others should wait.
+//!
+//! ```text
+//! scan ─▶ a long member: copied ─▶ matched, some of it at a time ─▶ scan anew, where it is known whether it matches
+//!              ▲                                                          └── another one is there
+//!              └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Whether a text matches depends on nothing else, so nothing has to stay as it is meanwhile: what is replied is of the moment
+//! of the last scan. In a transaction, which is one step, such a member is an error.
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Element, Key, Type};
+
+use super::Call;
+use super::scan::{Scanned, Wanted, scan_knowing};
+use crate::core::glob::LookedAt;
+use crate::core::work::Lane;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+
+/// A member is so long that it is not matched in one step, and there are no others.
+const TOO_LONG_TO_MATCH: Fail =
+    Fail::of("ERR pattern takes too long for a member that is longer than 16384 bytes");
+
+/// A long member of which it is known whether the pattern matches it.
+#[derive(Debug)]
+pub(super) struct Known {
+    text: Vec<u8>,
+    pub matches: bool,
+}
+
+impl Known {
+    /// A name of the collection is this one.
+    pub fn is(&self, there: &Collection<'_>, name: &Element<'_>) -> bool {
+        let Element::Apart(apart) = name else { return false };
+        if apart.len() != self.text.len() {
+            return false;
+        }
+        let mut rest = self.text.as_slice();
+        there.parts(apart).all(|part| {
+            let (head, behind) = rest.split_at(part.len());
+            rest = behind;
+            head == part
+        })
+    }
+}
+
+/// A scan on its way, and the member that is matched.
+#[derive(Debug)]
+struct Matching {
+    kind: Type,
+    /// The command. None: it has begun anew.
+    again: Option<(Again, Lane)>,
+    text: Vec<u8>,
+    held: Option<Heap>,
+    looked: LookedAt,
+    /// Once it is found out.
+    matches: Option<bool>,
+}
+
+/// Matches a member in later turns, and scans then. `args`: those behind the key; `text`: the member, and what it is charged to.
+///
+/// # Errors
+/// There are no later turns.
+pub(super) fn match_in_steps(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    args: Args<'_>,
+    kind: Type,
+    (text, held): (Vec<u8>, Option<Heap>),
+) -> Done {
+    let name = if kind == Type::SortedSet { "zscan" } else { "sscan" };
+    match call.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
+        Leave::No => Err(TOO_LONG_TO_MATCH),
+        Leave::Later => Ok(()),
+        Leave::Yes(again, lane) => {
+            let (again, looked) = (Some((again, lane)), LookedAt::default());
+            call.go_on_with(Matching { kind, again, text, held, looked, matches: None });
+            Ok(())
+        }
+    }
+}
+
+impl Matching {
+    /// Matches some more of the member.
+    fn match_some(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let Some((again, _)) = &self.again else { return Ok(()) };
+        // Behind the key and the cursor.
+        let mut options = again.args();
+        options.nth(1);
+        let wanted = Wanted::parse(call, self.kind, options, None)?;
+        let Some(pattern) = &wanted.pattern else {
+            self.matches = Some(true);
+            return Ok(());
+        };
+        let (ns_max, mut ns) = (call.step_ns(), pattern.weight().read_ns);
+        self.matches = pattern.match_some(&self.text, &mut self.looked, (&mut ns, ns_max));
+        call.spend(ns);
+        Ok(())
+    }
+}
+
+/// Scans as a command says.
+fn scan_again(
+    call: &mut Call<'_, '_, '_>,
+    again: &Again,
+    kind: Type,
+    known: &Known,
+) -> Result<Scanned, Fail> {
+    let mut words = again.args();
+    let Some(name) = words.next() else { return Ok(Scanned::Done) };
+    let key = call.key(name);
+    let hint = call.cx.guard.prefetch_bucket(&key);
+    scan_knowing(call, &key, &hint, words, kind, Some(known))
+}
+
+impl Job for Matching {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Some(matches) = self.matches else {
+            self.match_some(call)?;
+            return Ok(Step::More);
+        };
+        let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
+        let known = Known { text: std::mem::take(&mut self.text), matches };
+        match scan_again(call, &again, self.kind, &known)? {
+            Scanned::Done => Ok(Step::Done),
+            Scanned::TooLong(..) => {
+                drop(lane);
+                again.run(call).map(|()| Step::Done)
+            }
+        }
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.as_ref().map_or(0, Heap::bytes)
+    }
+
+    fn again(&self) -> Option<&Again> {
+        self.again.as_ref().map(|(again, _)| again)
+    }
+}
