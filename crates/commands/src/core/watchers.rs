@@ -219,11 +219,14 @@ impl Watchers {
         write(&mut line);
         line.push(b'\n');
         for watcher in all.iter().filter(|watcher| watcher.streams & stream != 0) {
-            if watcher.add(scene.store, &line) {
+            let Some(is_first) = watcher.add(scene.store, &line) else {
+                self.skipped.fetch_add(1, Relaxed);
+                continue;
+            };
+            self.sent.fetch_add(1, Relaxed);
+            if is_first {
                 scene.host.wake(watcher.place, watcher.number);
             }
-            let counted = if watcher.lines().skipped > 0 { &self.skipped } else { &self.sent };
-            counted.fetch_add(1, Relaxed);
         }
     }
 
@@ -305,8 +308,8 @@ impl Watcher {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line, or skips it; true if nothing waited before.
-    fn add(&self, store: &Store, line: &[u8]) -> bool {
+    /// Adds a line: whether nothing waited before. None if it is skipped.
+    fn add(&self, store: &Store, line: &[u8]) -> Option<bool> {
         let mut lines = self.lines();
         let before = lines.text.len();
         let said = (lines.skipped > 0).then(|| format!("skipped={}\n", lines.skipped));
@@ -317,7 +320,7 @@ impl Watcher {
         let is_short = more > 0 && store.held_bytes().saturating_add(more as u64) > store.held_bytes_max();
         if bytes > self.bytes_max || is_short {
             lines.skipped += 1;
-            return false;
+            return None;
         }
         if more > 0 {
             store.hold(more as i64);
@@ -328,7 +331,7 @@ impl Watcher {
             lines.skipped = 0;
         }
         lines.text.extend_from_slice(line);
-        before == 0
+        Some(before == 0)
     }
 }
 
@@ -338,11 +341,16 @@ impl Watching {
         self.watcher.number
     }
 
-    /// Takes what waits, and gives it to `put`.
+    /// Takes what waits, and gives it to `put`; behind it how many lines were skipped since, so that a client that has read all is
+    /// told without another line.
     pub fn take(&self, put: impl FnOnce(&[u8])) {
-        let text = std::mem::take(&mut self.watcher.lines().text);
+        let Lines { mut text, skipped } = std::mem::take(&mut *self.watcher.lines());
+        let held_bytes = text.capacity() as i64;
+        if skipped > 0 {
+            text.extend_from_slice(format!("skipped={skipped}\n").as_bytes());
+        }
         put(&text);
-        self.store.hold(-(text.capacity() as i64));
+        self.store.hold(-held_bytes);
     }
 }
 

@@ -17,9 +17,9 @@ use super::scan::{Scanned, Wanted, scan_knowing};
 use crate::core::glob::LookedAt;
 use crate::core::work::Lane;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::strings::rewrite::Heap;
 
 /// A member is so long that it is not matched in one step, and there are no others.
 const TOO_LONG_TO_MATCH: Fail =
