@@ -27,8 +27,8 @@ use crate::trace::Kind;
 use crate::value::{self, NAMED_BYTES_MIN};
 use back::Recent;
 pub use back::Wrote;
-use feed::{Feed, Given, Queues, Waiting};
 pub use feed::{Changes, Source};
+use feed::{Feed, Given, Queues, Waiting};
 
 /// If a client's requests wait behind those of a slower client, it tries again after this.
 const BLOCKED: Duration = Duration::from_micros(50);

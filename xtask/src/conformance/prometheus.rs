@@ -276,9 +276,8 @@ mod tests {
 
     #[test]
     fn answers_are_judged_by_what_can_be_drawn() {
-        let read = |values: &str| {
-            numbers(&format!("{{\"data\":{{\"result\":[{values}]}}}}")).expect("a vector")
-        };
+        let read =
+            |values: &str| numbers(&format!("{{\"data\":{{\"result\":[{values}]}}}}")).expect("a vector");
         let one = read(r#"{"value":[9,"0.5"]}"#);
         let none = read("");
         let odd = read(r#"{"value":[9,"NaN"]},{"value":[9,"+Inf"]}"#);

@@ -306,10 +306,8 @@ impl<'a> Bench<'a> {
             Bound::Above(DELAY_US_MAX),
         );
         for (column, place) in places.iter().enumerate() {
-            let workload = Workload {
-                connections: PLAIN_CLIENTS,
-                ..Workload::new(place.protocol(), Verb::Hit, SMALL)
-            };
+            let workload =
+                Workload { connections: PLAIN_CLIENTS, ..Workload::new(place.protocol(), Verb::Hit, SMALL) };
             let scripts = workload.scripts(self.options.seed);
             for (row, clients) in [(alone, 0), (beside, HANDSHAKE_CLIENTS)] {
                 let cores = [Some(self.visits.core)];

@@ -22,7 +22,6 @@ use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::clock::Clock;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_fail, put_integer, put_null};
-use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};

@@ -107,7 +107,7 @@ const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLI
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
 /// One line of CLIENT LIST.
-fn line(facts: &ClientFacts, now: Millis) -> String {
+pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
     facts.line(table::name_of(facts.row.load(Relaxed)), now)
 }
 

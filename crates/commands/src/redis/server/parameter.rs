@@ -330,9 +330,9 @@ impl Kind {
             },
             Kind::Word(words) => {
                 let known = words.iter().find(|word| word.eq_ignore_ascii_case(text));
-                known.map(|word| (*word).to_owned()).ok_or_else(|| {
-                    format!("argument(s) must be one of the following: {}", words.join(", "))
-                })
+                known
+                    .map(|word| (*word).to_owned())
+                    .ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
             }
             Kind::Text => Ok(text.into()),
             Kind::Fixed => Err("can't set immutable config".into()),

@@ -51,14 +51,8 @@ impl Place {
         let known = connector(authority.clone().into())?;
         let other = Port::reserve().map_err(|error| Error::System("reserving a port", error))?;
         let (address, port) = (other.address(), other.address().port().to_string());
-        let spec = Spec {
-            kind,
-            program: None,
-            memory_mb: MEMORY_MB,
-            threads: 1,
-            core: Some(core),
-            null: None,
-        };
+        let spec =
+            Spec { kind, program: None, memory_mb: MEMORY_MB, threads: 1, core: Some(core), null: None };
         let (server, plain, tls) = match kind.family() {
             // -Z has the usual port speak TLS.
             Family::Memcached => {

@@ -61,14 +61,8 @@ pub(super) fn markdown(servers: &[String], rows: &[Row]) -> String {
         let values = (0..servers.len()).map(|server| row.median(server).map_or("–".to_owned(), digits));
         let values: Vec<String> = values.collect();
         // Writing into a string cannot fail.
-        let _ = write!(
-            out,
-            "\n| {} | {} | {} | {} |",
-            row.name,
-            row.unit,
-            values.join(" | "),
-            row.bound.words()
-        );
+        let _ =
+            write!(out, "\n| {} | {} | {} | {} |", row.name, row.unit, values.join(" | "), row.bound.words());
     }
     out
 }

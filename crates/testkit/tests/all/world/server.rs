@@ -54,9 +54,12 @@ impl Server {
         let options = Options { chain, key, resumption: true, ..Options::default() };
         let tls = larder_tls::Acceptor::load(&options, &counters, &mut larder_tls::Files::default());
         let (tls, speaks) = (tls.expect("good files"), plan.tls);
-        let begin: Begin<Transport<SimStream>> = Box::new(move |listener, stream| {
-            if speaks[listener] { tls.accept(stream) } else { Ok(Transport::Plain(stream)) }
-        });
+        let begin: Begin<Transport<SimStream>> =
+            Box::new(
+                move |listener, stream| {
+                    if speaks[listener] { tls.accept(stream) } else { Ok(Transport::Plain(stream)) }
+                },
+            );
         let (workers, acceptor) = actors(hub, network, door, begin);
         Server { workers, acceptor, trust: Some(Trust::new(&identity)), counters }
     }

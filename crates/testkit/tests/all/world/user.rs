@@ -11,7 +11,17 @@ pub const ADMINS: [&str; 2] = ["text-admin", "redis-admin"];
 
 /// Patterns of keys that all owners use.
 const SHARED: [&str; 11] = [
-    "count-*", "contest-*", "account-*", LEDGER, "list-*", "counts", "board", "queue-*", "left", "right", LOG,
+    "count-*",
+    "contest-*",
+    "account-*",
+    LEDGER,
+    "list-*",
+    "counts",
+    "board",
+    "queue-*",
+    "left",
+    "right",
+    LOG,
 ];
 
 /// A listener's name.

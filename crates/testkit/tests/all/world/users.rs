@@ -113,10 +113,8 @@ impl Users {
         if !plan.users {
             return Users::default();
         }
-        let owner = |owner: usize| User {
-            is_filed: owner % 2 == 1,
-            ..User::new(owner_name(owner), Kind::Owner)
-        };
+        let owner =
+            |owner: usize| User { is_filed: owner % 2 == 1, ..User::new(owner_name(owner), Kind::Owner) };
         let owners = (0..plan.owners).map(owner);
         let listeners = (0..plan.listeners).map(|n| User::new(listener_name(n), Kind::Listener));
         let admins = ADMINS.iter().map(|name| User::new((*name).to_owned(), Kind::Admin));

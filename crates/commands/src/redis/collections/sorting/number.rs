@@ -310,8 +310,7 @@ mod tests {
                 assert!(same(long(text, piece_bytes), Ok(expected)), "{shown}… {piece_bytes}");
             }
         }
-        let wrong =
-            [format!("{nines}x"), format!("x{nines}"), format!("1e{zeros}+1"), format!("1.{zeros}.")];
+        let wrong = [format!("{nines}x"), format!("x{nines}"), format!("1e{zeros}+1"), format!("1.{zeros}.")];
         for wrong in wrong {
             assert_eq!(number(wrong.as_bytes()), Err(NOT_A_NUMBER), "{}…", &wrong[..10]);
         }
