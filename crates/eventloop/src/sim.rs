@@ -304,10 +304,14 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
             let pick = net.random.draw() as usize % due.len();
             let event = due.swap_remove(pick);
             if event.writable && !event.readable && !event.hangup {
-                let told = |wire: &&mut Wire| {
-                    wire.watched.is_some_and(|(by, token, _)| (by, token) == (self.number, event.token))
+                // A token may have been that of a connection which is closed by now.
+                let reported = |wire: &&mut Wire| {
+                    !wire.server_closed
+                        && wire
+                            .watched
+                            .is_some_and(|(by, token, _)| (by, token) == (self.number, event.token))
                 };
-                let wire = net.wires.values_mut().find(told).expect("its event was found");
+                let wire = net.wires.values_mut().find(reported).expect("its event was found");
                 wire.idle_tells += 1;
                 assert!(
                     wire.idle_tells <= IDLE_TELLS_MAX,

@@ -516,7 +516,7 @@ mod tests {
             )
         );
         let (none, warning) = open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap();
-        let said = format!("no metrics are told, since {} cannot be listened on (", http.address);
+        let said = format!("metrics are not served: cannot listen on {} (", http.address);
         assert!(none.is_none() && warning.is_some_and(|warning| warning.starts_with(&said)));
         let asked_for_none = open_http(&Config { http_port: None, ..taken.clone() }).unwrap();
         assert!(matches!(asked_for_none, (None, None)));
