@@ -103,12 +103,14 @@ impl Admin {
         let address = listener.local_addr()?.ip();
         let watched = Watched::new(listener, &waker)?;
         let speaks_tls = hub.certificates.http_speaks_tls();
-        let (hub, stops) = (Arc::clone(hub), Arc::clone(&stop));
+        // Settings and figures of the start: no client has asked for anything yet.
+        let routes = Routes::new(Arc::clone(hub));
+        let stops = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("http".into())
             .stack_size(if speaks_tls { TLS_STACK_BYTES } else { STACK_BYTES })
             .spawn(move || {
-                let server = HttpServer::new(hub, HttpSockets::new(watched), address);
+                let server = HttpServer::of(routes, HttpSockets::new(watched), address);
                 server.hub.confinement.enter(Role::Http);
                 server.run(&stops);
             })?;
@@ -147,9 +149,15 @@ pub struct HttpServer<B: HttpBackend> {
 impl<B: HttpBackend> HttpServer<B> {
     /// The HTTP server of a hub, without connections. Its listener has this address.
     pub fn new(hub: Arc<Hub>, backend: B, address: IpAddr) -> HttpServer<B> {
+        HttpServer::of(Routes::new(hub), backend, address)
+    }
+
+    /// The same, with what its answers are made from.
+    fn of(routes: Routes, backend: B, address: IpAddr) -> HttpServer<B> {
+        let hub = Arc::clone(&routes.hub);
         HttpServer {
             access: access(&hub, address),
-            routes: Routes::new(Arc::clone(&hub)),
+            routes,
             hub,
             backend,
             seats: [const { None }; CLIENTS_MAX],
@@ -385,4 +393,32 @@ pub fn shown(address: SocketAddr, speaks_tls: bool) -> String {
         ip => ip,
     };
     format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+    use std::time::Instant;
+
+    use larder_store::Store;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::log::Log;
+
+    /// Settings are looked at beside the machine: clients that come now may change them.
+    #[test]
+    fn the_state_at_the_start_is_known_when_the_thread_has_been_started() {
+        let config = Config { threads: 1, ..Config::default() };
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let clock = Clock::Machine { started: Instant::now() };
+        let hub = Hub::new(config, store, Vec::new(), Log::default(), clock).expect("wakers");
+        let hub = Arc::new(hub);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let admin = Admin::start(&hub, listener).expect("a thread");
+        let seen = hub.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        admin.end();
+        assert!(seen.clock_ns.is_some(), "{seen:?}");
+    }
 }
