@@ -36,7 +36,7 @@ pub(crate) struct Connection<S, C> {
     pub kept: Vec<u8>,
     /// Bytes of replies still to be sent.
     pub unsent: u64,
-    /// When bytes were last received.
+    /// When bytes were last received, or a request that had waited went on.
     pub received_at: Millis,
     /// When replies last went out, or began to wait.
     pub sent_at: Millis,
@@ -79,6 +79,12 @@ impl<S, C> Connection<S, C> {
     /// A part of a request has arrived, and only the peer can complete it.
     pub fn is_half_open(&self) -> bool {
         self.unsent == 0 && !self.again && (self.receiving || self.keeps_part())
+    }
+
+    /// A request goes on in a later turn, sleeps, or waits to be woken: its client waits for it. A connection that waits for room
+    /// in its stream waits for its client.
+    pub fn is_under_way(&self) -> bool {
+        self.awaits || self.again && !self.blocked
     }
 
     /// A part of a request lies here or in the stream.

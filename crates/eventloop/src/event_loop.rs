@@ -48,7 +48,7 @@ pub const RECEIVE_BYTES: usize = 64 << 10;
 pub struct Limits {
     /// Unsent bytes above which a connection is read no further.
     pub reply_bytes_max: u64,
-    /// A connection from which nothing was received for this long is closed; 0 never.
+    /// A connection from which nothing was received for this long is closed, unless its request is under way; 0 never.
     pub idle_ms: Millis,
     /// A connection that takes nothing of waiting replies for this long is closed; 0 never.
     pub stall_ms: Millis,

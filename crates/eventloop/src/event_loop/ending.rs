@@ -129,7 +129,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
                 Some(Closed::Unfinished)
             } else {
-                (!connection.awaits && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
+                let is_idle = !connection.is_under_way() && is_due(connection.received_at, idle_ms);
+                is_idle.then_some(Closed::Idle)
             };
             let unauthenticated = since.is_some_and(|since| is_due(since, unauthenticated_ms));
             if let Some(why) = why.or(unauthenticated.then_some(Closed::Unauthenticated)) {

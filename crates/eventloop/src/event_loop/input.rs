@@ -154,6 +154,10 @@ impl<B: Backend, C> EventLoop<B, C> {
     /// Has the handler take kept bytes and `fresh` new ones. The new bytes lie in the buffer behind the room for the kept ones.
     pub(super) fn process<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, fresh: usize) {
         let Some(connection) = self.connections.find(id) else { return };
+        if connection.again {
+            // It was not idle.
+            connection.received_at = self.backend.now();
+        }
         (connection.again, connection.awaits) = (false, false);
         let kept = connection.kept.len();
         if fresh == 0 {

@@ -424,6 +424,23 @@ fn an_idle_connection_is_closed_at_the_idle_timeout() {
     assert_eq!(world.toy.closed, [Closed::Idle]);
 }
 
+/// Its client has nothing to send while it sleeps, and has had no time for that when it has just gone on.
+#[test]
+fn a_connection_whose_request_is_under_way_is_not_idle() {
+    let mut world = World::new(4, Weather::FAIR, Limits { idle_ms: 3000, ..LIMITS });
+    let peer = world.connect();
+    peer.send(b"t10000\nex\n");
+    world.settle();
+    world.pass(9_999);
+    assert!(peer.read(usize::MAX).is_empty() && world.toy.closed.is_empty());
+    world.pass(1);
+    assert_eq!(world.read_all(&peer), b"ex\n");
+    world.pass(2_000);
+    assert!(world.toy.closed.is_empty());
+    world.pass(2_000);
+    assert_eq!(world.toy.closed, [Closed::Idle]);
+}
+
 #[test]
 fn an_idle_loop_wakes_for_nothing() {
     let mut world = World::new(5, Weather::FAIR, LIMITS);

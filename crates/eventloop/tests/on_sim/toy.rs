@@ -1,6 +1,7 @@
 //! A handler that serves a toy protocol over the simulated network. A line `e<text>\n` is echoed, `x<n>\n` is answered by n
 //! bytes, `w\n` is work, after which others have their turn and of which three spend the budget, `u<n>\n` takes n bytes directly
-//! and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n milliseconds at most, `q\n` closes.
+//! and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n milliseconds at most, `t<n>\n` sleeps for
+//! n milliseconds, `q\n` closes.
 
 use std::io::IoSlice;
 
@@ -110,6 +111,7 @@ impl Handler for Toy {
                     return Taken { bytes: at, wait: Wait::Turn };
                 }
                 b'a' => return Taken { bytes: at, wait: Wait::Wake(line[1..].parse().ok()) },
+                b't' => return Taken { bytes: at, wait: Wait::Time(line[1..].parse().unwrap()) },
                 b'q' => return Taken { bytes: at, wait: Wait::End },
                 other => panic!("not in the toy protocol: {other}"),
             }
