@@ -2,7 +2,7 @@
 
 use larder_testkit::process::{Program, Server, larder};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 /// An address of this machine that no other process's tests listen on.
@@ -90,4 +90,30 @@ fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_no
     for path in [rules, password] {
         std::fs::remove_file(path).expect("it was written");
     }
+}
+
+/// A thread works the file meanwhile, and the client may have sent all that it has to say (`nc -N`).
+#[test]
+fn rules_are_loaded_and_saved_for_a_client_that_sends_no_more() {
+    let rules = std::env::temp_dir().join(format!("larder-rules-of-the-last-{}", std::process::id()));
+    std::fs::write(&rules, "user app on >app\n").expect("a file of our own");
+    let path = rules.to_str().expect("a temporary path");
+    let server = Server::start_program(&Program::LarderResp, &["--aclfile", path]).expect("a server");
+    std::fs::write(&rules, "user app on >app\nuser bo on >bo\n").expect("a file of our own");
+    let ask = |sent: &str| {
+        let mut stream = server.connect().expect("it listens");
+        stream.write_all(sent.as_bytes()).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply, and the end");
+        reply
+    };
+    assert_eq!(ask("ACL LOAD\r\n"), "+OK\r\n");
+    assert_eq!(ask("AUTH bo bo\r\n"), "+OK\r\n");
+    assert_eq!(ask("ACL SETUSER cy on\r\n"), "+OK\r\n");
+    assert_eq!(ask("ACL SAVE\r\n"), "+OK\r\n");
+    let saved = std::fs::read_to_string(&rules).expect("it was written");
+    assert!(saved.contains("user cy on"), "{saved}");
+    drop(server);
+    std::fs::remove_file(rules).expect("it was written");
 }

@@ -138,7 +138,8 @@ impl<T: std::fmt::Debug + Send + 'static> Job for Filing<T> {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         self.begin()?;
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(done) = done else { return Ok(Step::Await(Some(LOOK_MS))) };
+        // A client that sends no more meanwhile is answered, and the rules that were read for it are applied.
+        let Some(done) = done else { return Ok(Step::Sleep(LOOK_MS)) };
         (self.then)(call, done)?;
         Ok(Step::Done)
     }
