@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Workers, acceptor, sessions and store are the server's own. Sockets, the entrance and time are simulated: when no actor can
-//! act, time moves to when one can. Where there is an HTTP thread, it or one of its scrapers acts in each step, too: what all
-//! others do in a step does not depend on it.
+//! act, time moves to when one can. Where there is an HTTP thread, it or one of its scrapers acts in each step, too, and draws
+//! from numbers of its own. What its answers hold counts in the store as what other connections hold.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
