@@ -19,7 +19,7 @@ use super::context::Context;
 use super::host::Host;
 use super::shared::Shared;
 use super::telling::Happened;
-use super::watchers::{Scene, Watchers, stream};
+use super::watchers::{Looked, Scene, Watchers, stream};
 
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
@@ -296,6 +296,22 @@ pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
 /// What a search found.
 pub(crate) fn seen_at(found: Lookup<'_>) -> Seen {
     found.hit().map(|item| (item.cas(), item.expires_at()))
+}
+
+/// What a key was like before the first of several steps of a command that are one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// What keyspace events go by.
+    pub seen: Seen,
+    /// What `watch` shows.
+    pub looked: Looked,
+}
+
+impl Before {
+    /// It was not there.
+    pub fn absent() -> Before {
+        Before { seen: None, looked: Looked::at(&Lookup::Miss) }
+    }
 }
 
 /// Calls `tell` with class and name of each event that a change of a key is.

@@ -15,7 +15,7 @@
 //! `dispatch.rs`; a client for whom all of it holds by itself is read ahead.
 
 mod dispatch;
-pub(crate) mod events;
+mod events;
 pub(crate) mod execute;
 mod gather;
 mod runs;

@@ -1,9 +1,8 @@
 //! Keyspace events of RESP commands: their keys are looked at before and after them.
 
 use larder_protocol::resp::Args;
-use larder_store::Lookup;
 
-use crate::core::events::{Change, Seen, seen};
+use crate::core::events::{Before, Change, Seen, seen};
 use crate::core::watchers::{Looked, Stored};
 use crate::redis::call::Call;
 use crate::redis::fail::Done;
@@ -15,20 +14,6 @@ const KEYS_WATCHED: usize = 1024;
 const LINE_NS: u64 = 1_000;
 /// Misses that a command which looks at its keys as one tells at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
-
-/// What a key was like before the first of several steps of a command that are one moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
-    seen: Seen,
-    looked: Looked,
-}
-
-impl Before {
-    /// It was not there.
-    pub fn absent() -> Before {
-        Before { seen: None, looked: Looked::at(&Lookup::Miss) }
-    }
-}
 
 /// How what a command of one key does to it is called, where its words do not say that.
 fn change_of_key(row: &Command) -> Option<Change> {
