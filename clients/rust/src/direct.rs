@@ -108,7 +108,12 @@ impl Fleet<Lane> {
             Some(direct) => direct,
             None => {
                 self.admit(server)?;
-                let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
+                let left = deadline.saturating_duration_since(Instant::now());
+                // The kept connection, another caller or another server has taken all of it: this server was not tried.
+                if left.is_zero() {
+                    return Err(late());
+                }
+                let limit = self.config.dial_timeout.min(left);
                 let began = self.begins();
                 let connected = self.connected(server, &Arc::new(OpenFd::default()), limit);
                 self.tried(server, began, connected.as_ref().err());

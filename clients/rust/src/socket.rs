@@ -77,6 +77,10 @@ impl Socket {
     /// # Errors
     /// The system's error; of an address with several, the last.
     pub fn connect(address: &str, limit: Duration, step: Duration, open: &Arc<OpenFd>) -> io::Result<Socket> {
+        // The system takes no timeout of 0 for a Unix socket.
+        if limit.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
         if address.starts_with('/') {
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             // A server that accepts no connection would otherwise block its caller for ever.
@@ -261,4 +265,18 @@ fn moved(result: Result<usize, Errno>) -> Moved {
 /// The error of a connection that has ended.
 pub fn lost(server: &Arc<str>, reason: Reason) -> Error {
     Error::Lost(Arc::clone(server), reason, Outcome::NotSent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_without_time_is_late_whatever_its_address() {
+        let late = |address| {
+            let made = Socket::connect(address, Duration::ZERO, Duration::from_millis(1), &Arc::default());
+            made.map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(["/nowhere", "127.0.0.1:1"].map(late), [Err(ErrorKind::TimedOut); 2]);
+    }
 }

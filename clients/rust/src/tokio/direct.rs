@@ -264,6 +264,10 @@ impl Client {
         loop {
             let server = Arc::clone(aim.server());
             let made = match fleet.admit(&server) {
+                // Another server has taken all of it: this one was not tried.
+                Ok(()) if time::Instant::now() >= deadline => {
+                    Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent))
+                }
                 Ok(()) => {
                     let began = fleet.begins();
                     let until = deadline.min(time::Instant::now() + fleet.config.dial_timeout);

@@ -2,11 +2,12 @@
 //! way.
 
 use larder_client::{
-    Builder, Client, Discovery, Error, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
+    Builder, Client, Discovery, Error, Event, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
 };
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,6 +126,41 @@ fn without_a_stand_in_callers_are_told() {
     }
     let others = keys().into_iter().filter(|key| !of_dead.contains(key));
     assert!(others.map(|key| client.get(key.as_bytes())).all(|value| value.expect("an answer").is_some()));
+}
+
+#[test]
+fn a_server_is_not_blamed_for_time_that_another_has_taken() {
+    let others = servers(1);
+    // Connections to it are made, and never greeted.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = (silent.local_addr().expect("it is bound").to_string(), silent);
+    let failed = Arc::new(Mutex::new(Vec::new()));
+    let builder = || {
+        let failed = Arc::clone(&failed);
+        let builder = builder(&others).server(silent.0.as_str()).failure(Failure::Rehash { ttl: TTL });
+        builder.timeout(Duration::from_millis(100)).observer(move |event| {
+            if let Event::ConnectFailed { server, .. } = event {
+                failed.lock().expect("not poisoned").push((*server).to_owned());
+            }
+        })
+    };
+    let client = builder().build().expect("a client");
+    let of_silent = |key: &String| client.server_of(key.as_bytes()) == silent.0;
+    let key = keys().into_iter().find(of_silent).expect("one of all");
+    // The third time opens the breaker of the silent server.
+    for _ in 0..3 {
+        let asked = client.get_to(key.as_bytes(), Want::default(), &mut io::sink());
+        assert!(matches!(asked, Err(Error::Timeout(_, Outcome::NotSent))), "{asked:?}");
+    }
+    runtime().block_on(async {
+        let client = builder().build_tokio().expect("a client");
+        for _ in 0..3 {
+            let asked = client.get_to(key.as_bytes(), Want::default(), &mut tokio::io::sink()).await;
+            assert!(matches!(asked, Err(Error::Timeout(_, Outcome::NotSent))), "{asked:?}");
+        }
+    });
+    let failed = failed.lock().expect("not poisoned");
+    assert!(!failed.is_empty() && failed.iter().all(|server| *server == silent.0), "{failed:?}");
 }
 
 #[test]
