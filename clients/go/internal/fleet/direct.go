@@ -120,7 +120,12 @@ func (s *Server) direct(ctx context.Context, deadline time.Duration) (*Conn, err
 	if err != nil {
 		return nil, err
 	}
-	raw, protocol, err := s.open(ctx, deadline-lane.Now())
+	left := deadline - lane.Now()
+	if left <= 0 {
+		// The old connection, or another caller, has taken all of it: the server was not tried.
+		return nil, &fault.Error{Err: fault.Timeout, Outcome: fault.NotSent, Server: s.name, Cause: ctx.Err()}
+	}
+	raw, protocol, err := s.open(ctx, left)
 	if err != nil {
 		if cause := ctx.Err(); cause != nil {
 			return nil, &fault.Error{Err: fault.Timeout, Outcome: fault.NotSent, Server: s.name, Detail: "dialing", Cause: cause}

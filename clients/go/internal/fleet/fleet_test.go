@@ -156,6 +156,20 @@ func TestDeadlineCoversDialing(t *testing.T) {
 	})
 }
 
+func TestCallerWithoutTimeLeftIsNoFailureOfTheServer(t *testing.T) {
+	in(t, func(t *testing.T, n *network, s *Server) {
+		for range 10 {
+			err := s.Alone(background, lane.Now(), func(*Conn) (bool, error) { return true, nil })
+			if !errors.Is(err, fault.Timeout) || fault.Of(err) != fault.NotSent {
+				t.Fatal(err)
+			}
+		}
+		if c := s.Counters(); n.count() != 0 || c.DialsFailed != 0 || c.Down {
+			t.Errorf("%d dials, %+v", n.count(), c)
+		}
+	})
+}
+
 func TestServerThatIsLateForHalfIsGivenUp(t *testing.T) {
 	in(t, func(t *testing.T, n *network, s *Server) {
 		if err := set(s, "k", "v"); err != nil {
