@@ -20,7 +20,7 @@ use crate::world::scraper::{Scraper, Stage};
 use crate::world::scrapes::Scrapes;
 
 /// The part of the seed from which the HTTP thread and its scrapers draw.
-const DRAWS: u64 = 0x68_7474_70;
+const DRAWS: u64 = 0x6874_7470;
 
 /// A thread whose connections move no byte takes no more turns in [`WINDOW_MS`].
 const IDLE_TURNS_MAX: u64 = 500;
