@@ -76,6 +76,8 @@ pub(crate) struct Client {
     pub gathers: bool,
     /// EXEC is at its commands.
     pub executes: bool,
+    /// What its worker had done in this turn when EXEC began with them, in nanoseconds.
+    pub executes_from_ns: u64,
     /// Users that these have changed, and whose connections its end closes.
     pub closing: Option<Box<Closing>>,
     /// What it listens to, if it ever did.
@@ -113,6 +115,7 @@ impl Client {
             tries: 0,
             gathers: false,
             executes: false,
+            executes_from_ns: 0,
             closing: None,
             subscriptions: None,
             late: None,

@@ -760,6 +760,7 @@ fn begin_queued(
     } else if looks && call.cx.room.work().done_ns().saturating_sub(began_ns) > EXEC_NS_MAX {
         Err(LOOKED_ENOUGH)
     } else {
+        call.client.executes_from_ns = began_ns;
         // A script says by its reply that it has failed.
         let exec = std::mem::replace(&mut call.row, queued.id);
         let done = call.execute(queued.row, args, words);

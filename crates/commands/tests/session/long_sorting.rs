@@ -2,7 +2,7 @@
 //! them at a time, and in a transaction no more than is done while others wait.
 
 use crate::apart::{array, bulk, job};
-use crate::long_members::{check, turns};
+use crate::long_members::{check, turns, turns_of};
 use crate::named::exec;
 use crate::values::{is, large_bench};
 use crate::{Bench, bench, slices};
@@ -265,6 +265,48 @@ fn a_transaction_reads_a_mebibyte_of_long_values_and_no_byte_more() {
     let reply = exec(&mut bench, &["SORT l BY w_* ALPHA"; 12]);
     let refused = reply.matches(TOO_MUCH).count();
     assert!(reply.starts_with("*12\r\n*3\r\n") && (5..12).contains(&refused), "{refused}");
+    check(bench);
+}
+
+/// A number that is longer than may be read is not read to its end before that is said: else each SORT of an EXEC took 4 ms.
+#[test]
+fn exec_reads_of_a_long_number_only_what_it_may_read() {
+    const SORTS: usize = 40;
+    let mut bench = large_bench();
+    is(&mut bench, "RPUSH l 1", ":1\r\n");
+    for (value, error) in [("1", TOO_MUCH), ("x", NO_NUMBER), ("1\0", "*1\r\n$1\r\n1\r\n")] {
+        let digits = "1".repeat(MOST - value.len());
+        slices::set(&mut bench, "w_1", format!("{value}{digits}").as_bytes());
+        let mut sent = bench.asked("MULTI");
+        (0..SORTS).for_each(|_| sent.extend(bench.asked("SORT l BY w_*")));
+        sent.extend(bench.asked("EXEC"));
+        let (reply, _, ns_max) = turns_of(&mut bench, &sent);
+        let told = format!("+OK\r\n{}*{SORTS}\r\n{}", "+QUEUED\r\n".repeat(SORTS), error.repeat(SORTS));
+        assert_eq!(String::from_utf8_lossy(&reply), told, "{value:?}");
+        // A mebibyte each until 10 ms of work are done, and of the others what a short one has.
+        assert!(ns_max < 13_000_000, "{value:?} {ns_max}");
+    }
+    // Outside of it all of it is read.
+    slices::set(&mut bench, "w_1", "1".repeat(MOST).as_bytes());
+    is(&mut bench, "SORT l BY w_*", &array(&["1"]));
+    check(bench);
+}
+
+/// What others have done in the same turn, or what items that gave way took, is none of EXEC's work.
+#[test]
+fn exec_reads_long_values_whatever_was_done_before_it() {
+    let mut bench = large_bench();
+    is(&mut bench, "RPUSH l 1 2", ":2\r\n");
+    slices::set(&mut bench, "w_1", &[b'b'; 20_000]);
+    let mut session = Session::new();
+    for (words, told) in [("MULTI", "+OK\r\n"), ("SORT l BY w_* ALPHA", "+QUEUED\r\n")] {
+        let sent = bench.asked(words);
+        assert_eq!(String::from_utf8_lossy(&bench.turn(&mut session, &sent).1), told);
+    }
+    bench.room.work().spend(20_000_000);
+    let sent = bench.asked("EXEC");
+    let (_, reply) = bench.same_slice(&mut session, &sent);
+    assert_eq!(String::from_utf8_lossy(&reply), format!("*1\r\n{}", array(&["2", "1"])));
     check(bench);
 }
 

@@ -54,6 +54,7 @@ const RUN_NS: u64 = 400;
 const SOME_NS: u64 = 50_000;
 /// What it takes to read a number, against what it takes to copy its text.
 const READ_TIMES: u64 = 2;
+
 /// Replies some bytes more of a long text, in front of which so many were; how many are now.
 fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize {
     if before == 0 {

@@ -17,7 +17,7 @@ const THERE: &[u8] = &[1];
 /// Bytes that are read in a transaction, which is one step, of values of other keys that are longer than a leaf: copied,
 /// compared and put into a list they take some 3 ms.
 pub(in super::super) const LONG_AT_ONCE_BYTES: usize = 1 << 20;
-/// EXEC reads no more of them once so much was done in its turn.
+/// EXEC reads no more of them once its commands have done so much.
 const EXEC_NS_MAX: u64 = 10_000_000;
 
 const TOO_LONG_AT_ONCE: Fail = Fail::of(
@@ -27,6 +27,12 @@ const TOO_LONG_AT_ONCE: Fail = Fail::of(
 /// A value is longer than those that are sorted by may be.
 fn weight_too_long(bytes_max: usize) -> Fail {
     Fail::with(format!("ERR value to sort by exceeds maximum allowed size ({bytes_max} bytes)"))
+}
+
+/// EXEC has done so much since it began with its commands, with `ns` that are not spent yet, that it reads no more long values.
+fn has_done_much(call: &Call<'_, '_, '_>, ns: u64) -> bool {
+    let done_ns = call.cx.room.work().done_ns().saturating_sub(call.client.executes_from_ns);
+    call.client.executes && done_ns.saturating_add(ns) > EXEC_NS_MAX
 }
 
 /// Adds what was found to some texts, behind what is said.
@@ -49,20 +55,20 @@ fn look_ns(element: &[u8]) -> u64 {
     LOOK_NS + copying_ns(element.len().min(KEY_BYTES_MAX) as u64)
 }
 
-/// The number that was found, of nothing 0, and how many of its bytes were read for that: up to `bytes_max`, as many as it may
-/// have.
-fn number_of(found: &Found<'_>, bytes_max: usize) -> (Result<f64, Fail>, usize) {
+/// The number that was found, of nothing 0; none if it goes on behind `bytes_max`, up to which one that is longer than a leaf is
+/// read. And how many of its bytes were read.
+fn number_of(found: &Found<'_>, bytes_max: usize) -> (Option<Result<f64, Fail>>, usize) {
     let bytes = found.bytes();
     match found {
-        Found::Nothing => (Ok(0.0), 0),
-        Found::Text(text) => (number(text), bytes),
+        Found::Nothing => (Some(Ok(0.0)), 0),
+        Found::Text(text) => (Some(number(text)), bytes),
         Found::Apart(..) | Found::String(_) if bytes <= ELEMENT_BYTES => {
             let mut text = Vec::with_capacity(bytes);
             found.each_piece(&mut |piece| {
                 text.extend_from_slice(piece);
                 true
             });
-            (number(&text), bytes)
+            (Some(number(&text)), bytes)
         }
         Found::Apart(..) | Found::String(_) => {
             let mut long = LongNumber::default();
@@ -72,7 +78,7 @@ fn number_of(found: &Found<'_>, bytes_max: usize) -> (Result<f64, Fail>, usize) 
             });
             let read = long.bytes();
             let is_too_long = bytes > bytes_max && long.goes_on();
-            (if is_too_long { Err(weight_too_long(bytes_max)) } else { long.finish() }, read)
+            ((!is_too_long).then(|| long.finish()), read)
         }
     }
 }
@@ -81,12 +87,16 @@ impl Sorting {
     /// Reads the number that another key has, by which an element is sorted.
     pub(super) fn read_number(&mut self, call: &mut Call<'_, '_, '_>, i: usize, ns: &mut u64) -> Done {
         let bytes_max = call.cx.guard.store().element_bytes_max();
+        let readable = self.readable_bytes(call, bytes_max, *ns);
         let (text, db) = (self.texts.at(i), call.client.db);
         let by = self.patterns.by.as_ref().expect("what is weighed is weighed by a pattern");
         let cx = (&mut *call.cx, &mut *call.tally, db);
-        let read = |found: Found<'_>| number_of(&found, bytes_max);
+        let read = |found: Found<'_>| number_of(&found, readable);
         let (score, bytes) = self.patterns.look(cx, by, text, &mut self.key_name, read);
         *ns += look_ns(text) + READ_TIMES * copying_ns(bytes as u64);
+        let Some(score) = score else {
+            return Err(if readable < bytes_max { TOO_LONG_AT_ONCE } else { weight_too_long(bytes_max) });
+        };
         self.scores.push(score?);
         self.admit(call, bytes, *ns)
     }
@@ -152,10 +162,20 @@ impl Sorting {
             return Ok(());
         }
         self.long_bytes = self.long_bytes.saturating_add(bytes);
-        let done_ns = call.cx.room.work().done_ns().saturating_add(ns);
-        if self.long_bytes > LONG_AT_ONCE_BYTES || call.client.executes && done_ns > EXEC_NS_MAX {
+        if self.long_bytes > LONG_AT_ONCE_BYTES || has_done_much(call, ns) {
             return Err(TOO_LONG_AT_ONCE);
         }
         Ok(())
+    }
+
+    /// Bytes of a number that may be read: `bytes_max`, or in a transaction what is left of those of long values, and no fewer
+    /// than a short one has. That is known before: a number that is refused when it was read has taken its time.
+    fn readable_bytes(&self, call: &Call<'_, '_, '_>, bytes_max: usize, ns: u64) -> usize {
+        if !call.cx.guard.in_transaction() {
+            return bytes_max;
+        }
+        let left = LONG_AT_ONCE_BYTES.saturating_sub(self.long_bytes);
+        let left = if has_done_much(call, ns) { 0 } else { left };
+        left.max(ELEMENT_BYTES).min(bytes_max)
     }
 }
