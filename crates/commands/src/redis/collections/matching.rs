@@ -127,8 +127,10 @@ impl Job for Matching {
         let known = Known { text: std::mem::take(&mut self.text), matches };
         match scan_again(call, &again, self.kind, &known)? {
             Scanned::Done => Ok(Step::Done),
-            Scanned::TooLong(..) => {
-                drop(lane);
+            Scanned::TooLong(text, held) => {
+                // What was copied is charged no more when it is copied again.
+                drop((lane, known, text, held));
+                self.held = None;
                 again.run(call).map(|()| Step::Done)
             }
         }
