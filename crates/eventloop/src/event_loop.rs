@@ -157,6 +157,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             queued: false,
             dear: false,
             awaits: false,
+            put_off: false,
             sleeps: None,
             owed: 0,
             below: 0,
@@ -342,7 +343,9 @@ impl<B: Backend, C> EventLoop<B, C> {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
-                if !connection.again && (connection.dear || connection.stream.between().is_some()) {
+                if std::mem::take(&mut connection.put_off) {
+                    self.receive_put_off(handler, id);
+                } else if !connection.again && (connection.dear || connection.stream.between().is_some()) {
                     self.receive_rest(handler, id);
                 } else {
                     self.process(handler, id, 0);

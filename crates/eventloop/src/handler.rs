@@ -31,6 +31,16 @@ pub struct Taken {
     pub wait: Wait,
 }
 
+/// How a connection is read later ([`Handler::put_off`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutOff {
+    /// After so many milliseconds the loop asks again.
+    pub ms: Millis,
+    /// Bytes that a value on its way in misses. They are received all the same, and two behind them, which end its request in
+    /// most protocols; 0: there is no such value, and nothing is received.
+    pub rest: u64,
+}
+
 /// Slices of one receive: as many as Linux takes without allocating a list for them.
 const RECEIVE_SLICES_MAX: usize = 8;
 
@@ -128,10 +138,11 @@ pub trait Handler {
     /// The loop woke up at this time of its clock, in nanoseconds. Called once per wake-up, before any other method.
     fn woke(&mut self, now_ns: u64);
 
-    /// For how long nothing is received from a connection of which the loop keeps no input. `None`, the usual answer: it is
-    /// received from now. Asked before each receive into the buffer, but not in handshakes, nor while the loop drains.
+    /// Whether the connection is read later. `None`, the usual answer: it is received from now. Asked before each receive, but
+    /// not in handshakes, nor while the loop drains. A part of a request that the loop keeps waits for its rest, and neither the
+    /// idle timeout nor the request timeout counts that time.
     #[inline]
-    fn put_off(&mut self, connection: &Self::Connection) -> Option<Millis> {
+    fn put_off(&mut self, connection: &Self::Connection) -> Option<PutOff> {
         let _ = connection;
         None
     }

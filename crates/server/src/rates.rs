@@ -8,8 +8,10 @@
 //!
 //! For each address there is the time until which its requests are paid for. Each request moves it by a part of a second. As long
 //! as it is no more than a second ahead, the address is received from: what it does not ask for is saved for so long. Beyond
-//! that, its connections are not read until time has come that far. Nothing is refused, and what was received is answered: a
-//! receive brings 64 KiB at most, and an address pays for it for a minute at most.
+//! that, its connections are not read until time has come that far, also where a part of the next request is there: a client that
+//! sends without a pause has a part of one behind each receive. A value on its way into its item is received to its end, and
+//! nothing behind it. Nothing is refused, and what was received is answered: a receive brings 64 KiB at most, and an address pays
+//! for it for a minute at most.
 //!
 //! What one address is, [`Origin`] says; connections of Unix sockets have none. Without a limit nothing is counted or looked up.
 //! There is room for 8,192 addresses; the one that has to pay for least goes then.
@@ -19,8 +21,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_commands::Origin;
-use larder_eventloop::Millis;
 use larder_eventloop::socket::Address;
+use larder_eventloop::{Millis, PutOff};
 
 use crate::addresses::origin;
 use crate::worker::{Connection, Service};
@@ -113,18 +115,21 @@ impl Service {
         }
     }
 
-    /// For how long nothing is received from a connection whose address has asked for more than it may. A request that has come
-    /// in part is received to its end, and a client that has to log in may do so.
-    pub(crate) fn put_off_ms(&mut self, connection: &Connection) -> Option<Millis> {
-        if connection.session.awaits_rest() || connection.session.is_unauthenticated() {
+    /// Whether a connection is read later, since its address has asked for more than it may. A client that has to log in may do
+    /// so.
+    pub(crate) fn puts_off(&mut self, connection: &Connection) -> Option<PutOff> {
+        if connection.session.is_unauthenticated() {
             return None;
         }
         let (peer, now) = (&connection.facts.peer, self.now());
         let ms = self.hub().rates.wait_ms(peer, now * MILLISECOND_NS)?;
-        if let Some(times) = self.put_off.due(now) {
+        let rest = connection.session.upload_missing();
+        if rest == 0
+            && let Some(times) = self.put_off.due(now)
+        {
             tracing::info!(%peer, times, "requests wait: --requests-per-second");
         }
-        Some(ms)
+        Some(PutOff { ms, rest })
     }
 }
 

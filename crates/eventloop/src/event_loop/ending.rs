@@ -129,8 +129,9 @@ impl<B: Backend, C> EventLoop<B, C> {
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
                 Some(Closed::Unfinished)
             } else {
-                let is_idle = !connection.is_under_way() && is_due(connection.received_at, idle_ms);
-                is_idle.then_some(Closed::Idle)
+                // What was put off has sent something that is not received yet.
+                let is_idle = !connection.is_under_way() && !connection.put_off;
+                (is_idle && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
             };
             let unauthenticated = since.is_some_and(|since| is_due(since, unauthenticated_ms));
             if let Some(why) = why.or(unauthenticated.then_some(Closed::Unauthenticated)) {

@@ -8,7 +8,7 @@ use super::{EventLoop, RECEIVE_BYTES};
 use crate::Millis;
 use crate::backend::{Backend, Stream};
 use crate::connections::{Connection, Id};
-use crate::handler::{Closed, Handler, Wait};
+use crate::handler::{Closed, Handler, PutOff, Wait};
 
 /// Most bytes received into a handler's own place before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
@@ -16,6 +16,9 @@ const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
 /// Bytes received into the buffer from a connection that uploads: the head of a request, and little of the value, which would
 /// have to be copied to its place.
 const HEAD_BYTES: usize = 2 << 10;
+
+/// Bytes received behind a value whose connection is put off: the line end of text and RESP, and nothing of the next request.
+const END_BYTES: usize = 2;
 
 /// Bytes received at a time while memory is short: what cannot be answered has to be kept.
 const RECEIVE_BYTES_SHORT: usize = 4 << 10;
@@ -42,16 +45,16 @@ impl<B: Backend, C> EventLoop<B, C> {
         if kept == 0 && handler.destination(&mut connection.state).is_some() {
             return self.receive_directly(handler, id);
         }
-        if kept == 0
-            && connection.opening.is_none()
-            && !self.draining
-            && let Some(ms) = handler.put_off(&connection.state)
-        {
-            connection.again = true;
-            self.put_to_sleep(id, ms);
-            return self.arrange(handler, id);
-        }
         let mut room = RECEIVE_BYTES - kept;
+        let asks = connection.opening.is_none() && !self.draining;
+        let put_off = if asks { handler.put_off(&connection.state) } else { None };
+        match put_off {
+            None => {}
+            Some(PutOff { ms, rest: 0 }) => return self.put_off(handler, id, ms),
+            Some(PutOff { rest, .. }) => {
+                room = room.min(usize::try_from(rest).map_or(room, |rest| rest.saturating_add(END_BYTES)));
+            }
+        }
         if self.short {
             if is_blocked(connection) {
                 connection.again = true;
@@ -105,6 +108,9 @@ impl<B: Backend, C> EventLoop<B, C> {
     /// the loop back to it.
     fn receive_directly<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return };
+        let is_put_off = !self.draining && handler.put_off(&connection.state).is_some();
+        let behind = if is_put_off { END_BYTES } else { HEAD_BYTES };
         let mut total = 0;
         loop {
             let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.budget_spent();
@@ -120,7 +126,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                 break;
             }
             let room = place.bytes();
-            let received = place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]);
+            let received = place.receive(&mut connection.stream, &mut self.buffer[..behind]);
             note_records(handler, connection, now);
             let bytes = match received {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),
@@ -149,6 +155,30 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
         }
         self.look_below(handler, id);
+    }
+
+    /// Receives nothing from a connection before so many milliseconds are over.
+    #[cold]
+    fn put_off<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, ms: Millis) {
+        if let Some(connection) = self.connections.find(id) {
+            (connection.again, connection.put_off) = (true, true);
+        }
+        self.put_to_sleep(id, ms);
+        self.arrange(handler, id);
+    }
+
+    /// The time of a connection that was put off has come.
+    #[cold]
+    pub(super) fn receive_put_off<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
+        let now = self.backend.now();
+        let Some(connection) = self.connections.find(id) else { return };
+        // Timeouts count from here on.
+        (connection.again, connection.received_at) = (false, now);
+        // While the loop is drained, readiness and what is owed say whether it is read.
+        if !self.draining {
+            self.receive(handler, id);
+        }
+        self.arrange(handler, id);
     }
 
     /// Has the handler take kept bytes and `fresh` new ones. The new bytes lie in the buffer behind the room for the kept ones.

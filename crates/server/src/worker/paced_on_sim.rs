@@ -127,6 +127,67 @@ fn a_request_that_has_come_in_part_is_received_to_its_end() {
     assert_eq!(world.hears(&one, "END\r\n"), start + 510);
 }
 
+/// A client that sends without a pause: each receive ends within a request.
+#[test]
+fn a_client_that_has_sent_a_part_of_its_next_request_is_put_off_as_others_are() {
+    let mut world = World::new(Config::default());
+    let one = world.connect(TEXT, 1);
+    let requests = REQUESTS as usize * 3 / 2;
+    one.send(["get nothing\r\n".repeat(requests).as_str(), "get "].concat().as_bytes());
+    let start = world.hears(&one, &"END\r\n".repeat(requests));
+    one.send(b"nothing\r\nget nothing\r\nget ");
+    assert_eq!(world.hears(&one, "END\r\nEND\r\n"), start + 500);
+    one.send(b"nothing\r\n");
+    assert_eq!(world.hears(&one, "END\r\n"), start + 520);
+}
+
+#[test]
+fn behind_a_value_on_its_way_in_nothing_is_received_from_an_address_in_arrears() {
+    let mut world = World::new(Config::default());
+    let one = world.connect(TEXT, 1);
+    let (head, value) = ("set long 0 0 400000\r\n", "v".repeat(400_000));
+    let requests = REQUESTS as usize * 3 / 2;
+    let gets = "get nothing\r\n".repeat(requests);
+    one.send([&gets[..], head, &value[..1_000]].concat().as_bytes());
+    let start = world.hears(&one, &"END\r\n".repeat(requests));
+    // The head of the next value is behind it, with which it would go on so.
+    one.send([&value[1_000..], "\r\nget nothing\r\n", head, &value[..1_000]].concat().as_bytes());
+    assert_eq!(world.hears(&one, "STORED\r\n"), start);
+    assert_eq!(world.hears(&one, "END\r\n"), start + 510);
+    one.send([&value[1_000..], "\r\n"].concat().as_bytes());
+    assert_eq!(world.hears(&one, "STORED\r\n"), start + 510);
+}
+
+/// A long request that is gathered, or that nobody wants, has its rest when the time has come.
+#[test]
+fn a_long_request_in_part_lets_nothing_behind_it_be_read_earlier() {
+    let mut world = World::new(Config::default());
+    let one = world.connect(RESP, 1);
+    let requests = REQUESTS as usize * 3 / 2;
+    let long = resp(&["ECHO", &"e".repeat(60_000)]);
+    let (pings, pongs) = (resp(&["PING"]).repeat(requests), "+PONG\r\n".repeat(requests));
+    one.send([&pings[..], &long[..40_000]].concat().as_bytes());
+    let start = world.hears(&one, &pongs);
+    one.send([&long[40_000..], &pings[..]].concat().as_bytes());
+    let echo = format!("$60000\r\n{}\r\n", "e".repeat(60_000));
+    assert_eq!(world.hears(&one, &[&echo[..], &pongs[..]].concat()), start + 500);
+}
+
+#[test]
+fn a_client_that_is_put_off_for_longer_than_the_timeouts_is_not_closed() {
+    let config = Config { idle_timeout_s: 2, request_timeout_s: 2, ..Config::default() };
+    let mut world = World::new(config);
+    let (one, other) = (world.connect(TEXT, 1), world.connect(TEXT, 1));
+    // Ten seconds' worth more than is saved.
+    let requests = REQUESTS as usize * 11;
+    one.send(["get nothing\r\n".repeat(requests).as_str(), "get "].concat().as_bytes());
+    let start = world.hears(&one, &"END\r\n".repeat(requests));
+    one.send(b"nothing\r\n");
+    other.send(b"get nothing\r\n");
+    assert_eq!(world.times(&[&one, &other]), [start + 10_000, start + 10_010]);
+    assert_eq!(world.worker.hub.connections(), 2);
+}
+
 #[test]
 fn a_client_logs_in_whatever_others_of_its_address_have_asked_for() {
     let config = Config { password: Some("secret".into()), text_auth: false, ..Config::default() };

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use larder_commands::Counter;
-use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
+use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, PutOff, Taken, Wait};
 
 use super::service::{Connection, Service};
 use crate::hub::Handle;
@@ -230,8 +230,16 @@ impl Handler for Timed<'_> {
         taken
     }
 
-    fn put_off(&mut self, connection: &Connection) -> Option<Millis> {
-        if self.paces { self.service.put_off_ms(connection) } else { None }
+    fn put_off(&mut self, connection: &Connection) -> Option<PutOff> {
+        if !self.paces {
+            return None;
+        }
+        let put_off = self.service.puts_off(connection);
+        if matches!(put_off, Some(PutOff { rest: 0, .. })) {
+            // It costs what a short receive does: thousands of one address may wake at the same time.
+            self.service.room.work().note_received(0);
+        }
+        put_off
     }
 
     fn sent(&mut self, connection: &mut Connection, bytes: u64) -> u64 {
