@@ -4,7 +4,8 @@
 //! Validity { notBefore, notAfter }
 //! ```
 //!
-//! rustls verifies certificates. This date only informs an operator, so a certificate that cannot be read is no error.
+//! rustls verifies certificates. This date informs an operator, and says how long the certificate of a resumed session names its
+//! user, so a certificate that cannot be read is no error.
 
 use crate::der::{SEQUENCE, from_validity, skip, take};
 

@@ -5,10 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::server::UnbufferedServerConnection;
+use rustls::time_provider::TimeProvider;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{HandshakeKind, ServerConfig, SupportedCipherSuite};
 
-use crate::subject::common_name;
+use crate::subject::common_name_at;
 
 /// Most bytes that sealing adds to a record: header, nonce, type and tag, and a KeyUpdate in front.
 pub(crate) const SEAL_BYTES_MAX: usize = 128;
@@ -49,8 +50,8 @@ pub(crate) struct Session {
     answered: bool,
     /// Memory of the certificates that the client has shown, which rustls keeps.
     shown_bytes: usize,
-    /// The client is the user that its certificate names.
-    names: bool,
+    /// The clock of a session whose client is the user that its certificate names.
+    names: Option<Arc<dyn TimeProvider>>,
     /// That name, until it is taken.
     name: Option<Box<str>>,
 }
@@ -93,7 +94,7 @@ impl Session {
             heard: 0,
             answered: false,
             shown_bytes: 0,
-            names,
+            names: names.then(|| Arc::clone(&config.time_provider)),
             name: None,
         })
     }
@@ -230,8 +231,8 @@ impl Session {
     pub fn note_opened(&mut self) {
         let shown = self.connection.peer_certificates().unwrap_or_default();
         self.shown_bytes = shown.iter().map(|certificate| certificate.len() + CERTIFICATE_BYTES).sum();
-        if self.names {
-            self.name = shown.first().and_then(|own| common_name(own));
+        if let (Some(clock), Some(own)) = (&self.names, shown.first()) {
+            self.name = clock.current_time().and_then(|now| common_name_at(own, now.as_secs()));
         }
         if let Some(SupportedCipherSuite::Tls12(suite)) = self.connection.negotiated_cipher_suite() {
             self.seals = suite.common.confidentiality_limit.saturating_sub(WORN_RECORDS);

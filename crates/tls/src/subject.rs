@@ -8,6 +8,7 @@
 //! counts as none.
 
 use crate::der::{SEQUENCE, SET, from_validity, skip, take};
+use crate::expiry::not_after;
 
 const OBJECT_IDENTIFIER: u8 = 0x06;
 /// 2.5.4.3
@@ -16,9 +17,16 @@ const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 
+/// As [`common_name`], unless the certificate has expired at this time, in seconds since 1970. A session that is resumed is not
+/// verified again, and each time its client is given a new ticket: without this its name would be good for ever.
+pub(crate) fn common_name_at(certificate: &[u8], now_s: u64) -> Option<Box<str>> {
+    let is_valid = not_after(certificate).is_none_or(|end_s| now_s <= end_s);
+    if is_valid { common_name(certificate) } else { None }
+}
+
 /// The first common name of a certificate's subject, as OpenSSL's programs take it, if it is text in UTF-8 or ASCII and has no
 /// zero, at which a program in C would cut it.
-pub(crate) fn common_name(certificate: &[u8]) -> Option<Box<str>> {
+fn common_name(certificate: &[u8]) -> Option<Box<str>> {
     let mut body = from_validity(certificate)?;
     skip(&mut body)?;
     let mut subject = take(&mut body, SEQUENCE)?;
@@ -77,6 +85,21 @@ mod tests {
             (vec![], None),
         ] {
             assert_eq!(common_name(&certificate(subject)).as_deref(), name);
+        }
+    }
+
+    #[test]
+    fn a_certificate_names_its_user_up_to_its_last_second() {
+        let mut wanted = rcgen::CertificateParams::new(["larder.test".to_owned()]).expect("a name");
+        wanted.distinguished_name = DistinguishedName::new();
+        wanted.distinguished_name.push(DnType::CommonName, "app");
+        wanted.not_before = rcgen::date_time_ymd(1971, 1, 1);
+        wanted.not_after = rcgen::date_time_ymd(2000, 3, 1);
+        let key = rcgen::KeyPair::generate().expect("random numbers");
+        let certificate = wanted.self_signed(&key).expect("a certificate").der().to_vec();
+        let end_s = 11_017 * 86_400;
+        for (now_s, name) in [(end_s - 1, Some("app")), (end_s, Some("app")), (end_s + 1, None)] {
+            assert_eq!(common_name_at(&certificate, now_s).as_deref(), name, "{now_s}");
         }
     }
 
