@@ -61,8 +61,8 @@ pub(crate) struct Connection<S, C> {
     pub dear: bool,
     /// It waits to be woken.
     pub awaits: bool,
-    /// It sleeps because its handler has put it off ([`crate::Handler::put_off`]), and has not been received from since.
-    pub put_off: bool,
+    /// Since when its handler has put it off ([`crate::Handler::put_off`]), if it has not been received from since.
+    pub put_off: Option<Millis>,
     /// The connection sleeps until this time.
     pub sleeps: Option<Millis>,
     /// While the loop is drained: bytes that had arrived before and are still to be received.

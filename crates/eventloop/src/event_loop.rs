@@ -157,7 +157,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             queued: false,
             dear: false,
             awaits: false,
-            put_off: false,
+            put_off: None,
             sleeps: None,
             owed: 0,
             below: 0,
@@ -324,6 +324,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
         }
         self.send_held(handler);
+        let before = self.queue.len();
         while let Some((at, id)) = self.asleep.first().copied()
             && at <= now
         {
@@ -336,6 +337,9 @@ impl<B: Backend, C> EventLoop<B, C> {
                 self.queue.push_back(id);
             }
         }
+        if self.queue.len() > before + 1 {
+            self.order_put_off(before);
+        }
         // Only connections that were queued before this turn: one that is queued again waits for the next. At least one is
         // processed. Then the loop stops when the handler's budget is spent, so that new events come first.
         let queued = self.queue.len();
@@ -343,7 +347,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
-                if std::mem::take(&mut connection.put_off) {
+                if connection.put_off.is_some() {
                     self.receive_put_off(handler, id);
                 } else if !connection.again && (connection.dear || connection.stream.between().is_some()) {
                     self.receive_rest(handler, id);

@@ -130,7 +130,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                 Some(Closed::Unfinished)
             } else {
                 // What was put off has sent something that is not received yet.
-                let is_idle = !connection.is_under_way() && !connection.put_off;
+                let is_idle = !connection.is_under_way() && connection.put_off.is_none();
                 (is_idle && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
             };
             let unauthenticated = since.is_some_and(|since| is_due(since, unauthenticated_ms));

@@ -160,8 +160,9 @@ impl<B: Backend, C> EventLoop<B, C> {
     /// Receives nothing from a connection before so many milliseconds are over.
     #[cold]
     fn put_off<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, ms: Millis) {
+        let now = self.backend.now();
         if let Some(connection) = self.connections.find(id) {
-            (connection.again, connection.put_off) = (true, true);
+            (connection.again, connection.put_off) = (true, Some(now));
         }
         self.put_to_sleep(id, ms);
         self.arrange(handler, id);
@@ -174,11 +175,27 @@ impl<B: Backend, C> EventLoop<B, C> {
         let Some(connection) = self.connections.find(id) else { return };
         // Timeouts count from here on.
         (connection.again, connection.received_at) = (false, now);
+        let since = connection.put_off.take();
         // While the loop is drained, readiness and what is owed say whether it is read.
         if !self.draining {
             self.receive(handler, id);
         }
+        // One that is put off again has waited for longer.
+        if let Some(connection) = self.connections.find(id)
+            && connection.put_off.is_some()
+        {
+            connection.put_off = since;
+        }
         self.arrange(handler, id);
+    }
+
+    /// Of the connections in the queue from an index on, those that were put off come last, and of them those first that have
+    /// waited for longest: one that sends without a pause is not before others each time.
+    #[cold]
+    pub(super) fn order_put_off(&mut self, from: usize) {
+        let EventLoop { queue, connections, .. } = self;
+        let since = |id: &Id| connections.find(*id).and_then(|connection| connection.put_off);
+        queue.make_contiguous()[from..].sort_by_cached_key(since);
     }
 
     /// Has the handler take kept bytes and `fresh` new ones. The new bytes lie in the buffer behind the room for the kept ones.

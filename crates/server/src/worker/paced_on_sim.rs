@@ -127,6 +127,21 @@ fn a_request_that_has_come_in_part_is_received_to_its_end() {
     assert_eq!(world.hears(&one, "END\r\n"), start + 510);
 }
 
+#[test]
+fn of_the_connections_of_an_address_those_are_read_first_that_have_waited_for_longest() {
+    let mut world = World::new(Config::default());
+    let (one, other) = (world.connect(TEXT, 1), world.connect(TEXT, 1));
+    let requests = REQUESTS as usize * 3 / 2;
+    let (gets, ends) = ("get nothing\r\n".repeat(requests), "END\r\n".repeat(requests));
+    let start = world.overdraws(&one);
+    one.send(gets.as_bytes());
+    other.send(b"get nothing\r\n");
+    assert_eq!(world.hears(&one, &ends), start + 500, "both wait since then, and it is the older one");
+    one.send(gets.as_bytes());
+    assert_eq!(world.hears(&other, "END\r\n"), start + 2_000);
+    assert_eq!(world.hears(&one, &ends), start + 2_010);
+}
+
 /// A client that sends without a pause: each receive ends within a request.
 #[test]
 fn a_client_that_has_sent_a_part_of_its_next_request_is_put_off_as_others_are() {
