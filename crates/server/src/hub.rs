@@ -431,6 +431,7 @@ impl Host for Hub {
             connections_rejected: self.tally.rejected.load(Relaxed) + per_address,
             connections_rejected_per_address: per_address,
             connections_per_address_max: u64::from(self.config.connections_per_address),
+            requests_per_second_max: u64::from(self.config.requests_per_second),
             connection_structures: connections,
             reserved_fds: (3 * self.config.threads + self.listeners.len()) as u64,
             receive_buffers: threads,

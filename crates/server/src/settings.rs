@@ -120,6 +120,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("ext_drop_unread", &YesNo(false));
     visit("reply_bytes_max", &config.reply_bytes_max());
     visit("connections_per_address", &config.connections_per_address);
+    visit("requests_per_second", &config.requests_per_second);
 }
 
 /// The lines of TLS, which memcached has in every build that can speak it.

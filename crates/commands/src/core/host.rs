@@ -43,6 +43,8 @@ pub struct Process {
     pub connections_rejected_per_address: u64,
     /// `--connections-per-address`; 0: an address may have any number.
     pub connections_per_address_max: u64,
+    /// `--requests-per-second`; 0: an address may ask for anything.
+    pub requests_per_second_max: u64,
     /// Connection records allocated.
     pub connection_structures: u64,
     /// File descriptors kept for the server itself.

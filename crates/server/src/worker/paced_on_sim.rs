@@ -204,6 +204,25 @@ fn a_client_that_is_put_off_for_longer_than_the_timeouts_is_not_closed() {
 }
 
 #[test]
+fn the_limit_is_told() {
+    let mut world = World::new(Config::default());
+    let (text, redis) = (world.connect(TEXT, 1), world.connect(RESP, 1));
+    redis.send(resp(&["CONFIG", "GET", "requests-per-second"]).as_bytes());
+    world.hears(&redis, "*2\r\n$19\r\nrequests-per-second\r\n$3\r\n100\r\n");
+    text.send(b"stats settings\r\n");
+    let mut told = Vec::new();
+    for _ in 0..1_000 {
+        told.extend(text.read(usize::MAX));
+        if told.ends_with(b"END\r\n") {
+            break;
+        }
+        assert!(world.worker.paced_turn().expect("a turn"), "it has no end");
+    }
+    let told = String::from_utf8(told).expect("text");
+    assert!(told.contains("STAT requests_per_second 100\r\n"), "{told}");
+}
+
+#[test]
 fn a_client_logs_in_whatever_others_of_its_address_have_asked_for() {
     let config = Config { password: Some("secret".into()), text_auth: false, ..Config::default() };
     let mut world = World::new(config);

@@ -119,6 +119,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "maxmemory-policy" => common.parameters.policy(call.cx.guard.store()),
         "maxclients" => process(call).connections_max.to_string(),
         "connections-per-address" => process(call).connections_per_address_max.to_string(),
+        "requests-per-second" => process(call).requests_per_second_max.to_string(),
         "io-threads" => process(call).threads.to_string(),
         "port" => {
             let address = call.client.facts.listen_address.rsplit(':').next();

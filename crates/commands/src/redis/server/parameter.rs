@@ -66,6 +66,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("maxclients", Kind::Number(1, u32::MAX as i64), ""),
     // Larder's own.
     at("connections-per-address", Kind::Fixed, "0"),
+    at("requests-per-second", Kind::Fixed, "0"),
     at("port", Kind::Fixed, ""),
     at("bind", Kind::Fixed, ""),
     at("databases", Kind::Fixed, "16"),
