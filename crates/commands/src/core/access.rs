@@ -1,9 +1,9 @@
-//! Which clients may speak: users and their passwords, and whether a connection has said who it is.
+//! Which clients may send commands: users with their passwords, and whether a connection must log in.
 //!
-//! One table for every protocol: `AUTH` and `HELLO` of RESP, and the `set` by which memcached's text clients say who they
-//! are (`memcached/login.rs`), look in it. Each user's name and passwords are digests ([`super::acl::user`]). A look compares
-//! all of them, whatever is asked for: a user that is not there, and a password of another length, take the same work as one
-//! that is nearly right.
+//! One table for every protocol: `AUTH` and `HELLO` of RESP, and the `set` by which memcached's text clients log in
+//! (`memcached/login.rs`), look in it. Each user's name and passwords are digests ([`super::acl::user`]). A look compares all of
+//! them, whatever is asked for: a user that is not there, and a password of another length, take the same work as one that is
+//! nearly right.
 //!
 //! Users are changed while they are in use: a change makes a new table, and raises its epoch. A connection keeps its user as
 //! it was at an epoch ([`Standing`]), and looks again when that is another, at its next receive.
@@ -34,8 +34,8 @@ pub(crate) const DEFAULT_USER: &str = "default";
 /// Its number: it is never removed.
 pub(crate) const DEFAULT_ID: u64 = 0;
 
-/// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not said who it is. Who
-/// sends more is wrong without being looked at.
+/// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not logged in. A longer one is
+/// wrong without being looked at.
 pub const SECRET_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Most users that `ACL SETUSER` and `ACL LOAD` make.
 pub(crate) const USERS_MAX: usize = 4096;
@@ -44,7 +44,7 @@ pub(crate) const ROWS_MAX: usize = 8192;
 /// Most bytes that all users hold then.
 pub(crate) const USERS_BYTES_MAX: usize = 16 << 20;
 
-/// What it takes to look whether somebody is a user: to begin, for each byte of what was said, and for each row.
+/// What it takes to look for a user: to begin, for each byte of name and password, and for each row.
 const LOOK_NS: u64 = 1_000;
 const LOOK_BYTE_NS: u64 = 4;
 const LOOK_ROW_NS: u64 = 100;
@@ -65,7 +65,7 @@ pub struct Access {
     last_id: AtomicU64,
     /// The commands as which memcached's requests are asked for.
     verbs: OnceLock<Box<Verbs>>,
-    /// There were other users at the start, or in a file since: nobody is the default one by saying nothing.
+    /// There were other users at the start, or in a file since: a client that does not log in is not the default user.
     has_others: AtomicBool,
     /// The file of users is read or written.
     pub(crate) filing: Arc<AtomicBool>,
@@ -87,7 +87,7 @@ pub(crate) enum Unchanged {
     Refused(Refused),
     /// There are as many as there may be, or they hold as much.
     TooMany,
-    /// The user was changed by somebody else at the same time.
+    /// Another client changed the user at the same time.
     Raced,
     BadName,
 }
@@ -131,7 +131,7 @@ impl Users {
         self.len() <= USERS_MAX && bytes <= USERS_BYTES_MAX && self.rows() <= ROWS_MAX
     }
 
-    /// The user who has this name and this password; and how many rows were compared, which are all of them.
+    /// The user of this name and password; and how many rows were compared, which are all of them.
     fn find(&self, user: &[u8], password: &[u8]) -> (Option<&Arc<User>>, usize) {
         let (user, password) = (Digest::of(user), Digest::of(password));
         let (mut found, mut compared) = (None, 0);
@@ -152,8 +152,8 @@ impl Default for Access {
 }
 
 impl Access {
-    /// The default user's password, if it has one, and further users with theirs, who all may do everything.
-    /// `protected`: as long as there is none, clients of this machine alone may speak.
+    /// The default user's password, if it has one, and further users with theirs; all of them may do everything. `protected`: as
+    /// long as there is no password, only clients of this machine may send commands.
     pub fn new(password: Option<&Digest>, named: &[(String, Digest)], protected: bool) -> Access {
         let mut passwords: BTreeMap<&str, Vec<Digest>> = BTreeMap::new();
         for (user, password) in named {
@@ -164,7 +164,7 @@ impl Access {
         let is_open = own.is_empty() && passwords.is_empty();
         let mut default = User::open(DEFAULT_ID, DEFAULT_USER, own);
         default.no_password = is_open;
-        // Where there are others, nobody is the default user by saying nothing.
+        // Where there are other users, a client that does not log in is not the default user.
         default.enabled = is_open || !default.passwords().is_empty();
         default.is_unnamed = !default.enabled;
         let mut users = Users { epoch: 0, all: BTreeMap::new() };
@@ -208,7 +208,7 @@ impl Access {
         super::acl::file::read(lines, name, catalog, new_user)
     }
 
-    /// Adds users at the start, before anybody is one; false if they are too many.
+    /// Adds users at the start, before any client has logged in; false if they are too many.
     pub(crate) fn begin_with(&self, users: &[User]) -> bool {
         if users.is_empty() {
             return true;
@@ -224,7 +224,7 @@ impl Access {
         is_bounded
     }
 
-    /// A client that nobody has asked for a password is on another machine, and is not to speak.
+    /// Protected mode refuses a client that was not asked for a password: it is on another machine.
     pub(crate) fn turns_away_unasked(&self, local: bool) -> bool {
         !local && self.protected()
     }
@@ -234,7 +234,7 @@ impl Access {
         self.protected.load(Relaxed)
     }
 
-    /// Turns protected mode on or off; who speaks goes on.
+    /// Turns protected mode on or off; connections that were served before are served further.
     pub(crate) fn protect(&self, protected: bool) {
         self.protected.store(protected, Relaxed);
     }
@@ -249,12 +249,12 @@ impl Access {
         self.all_channels.store(allowed, Relaxed);
     }
 
-    /// A client has to say who it is.
+    /// A client must log in.
     pub fn asks(&self) -> bool {
         self.asks.load(Relaxed)
     }
 
-    /// The default user may not do everything: it may be worth to say who one is.
+    /// The default user may not do everything: a client may gain by logging in as another.
     pub fn restricts(&self) -> bool {
         self.restricts.load(Relaxed)
     }
@@ -264,7 +264,7 @@ impl Access {
         self.users().iter().any(|user| !user.passwords().is_empty())
     }
 
-    /// How often users were changed since the start. Who sees another number looks at its user again.
+    /// How often users were changed since the start. A connection that finds another number than before looks up its user again.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Acquire)
@@ -285,7 +285,7 @@ impl Access {
         self.restricts.store(changed.restricts(), Relaxed);
         let epoch = changed.epoch;
         let before = std::mem::replace(&mut *users, Arc::new(changed));
-        // Who sees it sees the users, too.
+        // A thread that reads this epoch sees the users of it, too.
         self.epoch.store(epoch, Release);
         drop(users);
         // Logins do not wait for what goes with those before.
@@ -328,7 +328,7 @@ impl Access {
             });
             match done {
                 Ok(()) => return Ok((before, user)),
-                // Somebody else has changed it meanwhile.
+                // Another client has changed the user meanwhile.
                 Err(Unchanged::Raced) => {}
                 Err(unchanged) => return Err(unchanged),
             }
@@ -396,8 +396,8 @@ impl Access {
         });
     }
 
-    /// Sets the default user's password, or takes it away; those who are in stay in. Where there were other users at the
-    /// start, or in a file since, nobody is the default one without a password.
+    /// Sets the default user's password, or takes it away; connections that are logged in stay so. Where there were other users
+    /// at the start, or in a file since, no client is the default user without a password.
     pub(crate) fn set_password(&self, password: Option<Digest>) {
         let _ = self.change(|users| {
             if let Some(default) = users.all.get_mut(DEFAULT_USER) {
@@ -413,12 +413,12 @@ impl Access {
         });
     }
 
-    /// Whether this user has this password. The default user has any while nobody is asked for one.
+    /// Whether this user has this password. The default user has any password while clients need not log in.
     pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
         self.log_in(user, password).is_some()
     }
 
-    /// The user who has this name and this password, and when that was so.
+    /// The user of this name and password, and the epoch at which that was so.
     pub(crate) fn log_in(&self, user: &[u8], password: &[u8]) -> Option<(Arc<User>, u64)> {
         if user.len() > SECRET_BYTES_MAX || password.len() > SECRET_BYTES_MAX {
             return None;
@@ -438,7 +438,7 @@ impl Access {
         LOOK_NS + self.said_ns(bytes) + LOOK_ROW_NS * self.users().rows() as u64
     }
 
-    /// What of it goes by the bytes.
+    /// The part of that which grows with the bytes of name and password.
     pub(crate) fn said_ns(&self, bytes: usize) -> u64 {
         LOOK_BYTE_NS * bytes.min(2 * SECRET_BYTES_MAX) as u64
     }

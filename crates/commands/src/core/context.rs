@@ -183,7 +183,7 @@ impl Context<'_, '_> {
         true
     }
 
-    /// Where and when something happens, for those who watch.
+    /// Where and when something happens, for memcached's watchers.
     pub(crate) fn watched(&self) -> Scene<'_> {
         Scene { host: self.host, store: self.guard.store(), now: self.now() }
     }
@@ -205,7 +205,7 @@ impl Context<'_, '_> {
         self.end_turn_if_due(out);
     }
 
-    /// Spends what the store has done beside what it was asked for: a flush has left that for whoever comes by.
+    /// Spends what the store has done beside what it was asked for: a flush leaves work to the commands that come by.
     #[inline(always)]
     pub(crate) fn spend_beside(&mut self, out: &mut Output) {
         let ns = self.guard.take_beside_ns();

@@ -1,8 +1,8 @@
 //! What is kept of a password, and of a user's name: its SHA-256, as in Redis's files of users.
 //!
-//! Nothing here gives a text back. Digests are compared in a time that says nothing of where they differ, and a longer
-//! or shorter text is no other work to compare with. They have no salt: a password that a dictionary has is found by who
-//! has read the digest, so that strength comes from long random passwords.
+//! A digest does not give its text back. Digests are compared in a time that does not depend on where they differ, and a longer
+//! or shorter text is no other work to compare with. They have no salt: a reader of the digest can find a password that is in a
+//! dictionary, so that strength comes from long random passwords.
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// First words that are told apart; DEBUG ERROR can make any.
+/// First words that are counted apart; DEBUG ERROR can make any.
 const WORDS_MAX: usize = 128;
 /// Bytes of a first word.
 const WORD_BYTES_MAX: usize = 32;

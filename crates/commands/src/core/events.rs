@@ -5,10 +5,9 @@
 //! __keyevent@0__:del     mykey        (E)
 //! ```
 //!
-//! While any class is wanted, a writing command's keys are looked at before and after it, of either
-//! protocol: what changed says what happened, and [`Change`] how it is called, as Redis names it. What the store does
-//! by itself (expire, evict) it notes, and the next worker that ends a batch tells it. With nothing wanted it costs a look at
-//! one word for each receive.
+//! While any class is wanted, a writing command's keys are looked at before and after it, of either protocol: what changed says
+//! what happened, and [`Change`] how it is called, as Redis names it. What the store does by itself (expire, evict) it notes, and
+//! the next worker that ends a batch publishes it. With nothing wanted it costs a look at one word for each receive.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +30,7 @@ const KEYEVENT: u32 = 1 << 17;
 const MISS: u32 = 1 << 18;
 const NEW: u32 = 1 << 19;
 
-/// The class of an event that a command tells.
+/// The class of an event that a command publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Class {
@@ -65,9 +64,9 @@ pub struct Change {
     pub name: &'static str,
     /// Class and name of the event that the key is gone.
     pub gone: (Class, &'static str),
-    /// That the key has another expiry is told besides.
+    /// A changed expiry of the key is published as an event of its own.
     pub tells_expiry: bool,
-    /// A key that is gone was changed until nothing was left of it: that is told first.
+    /// A key that is gone was changed until nothing was left of it: that change is published first.
     pub empties: bool,
 }
 
@@ -104,7 +103,7 @@ impl Change {
     }
 }
 
-/// Keys are looked at for those who watch.
+/// Keys are looked at for memcached's watchers.
 const WATCHED: u32 = 1 << 31;
 
 /// Which events are wanted.
@@ -117,7 +116,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Some event is wanted, and a way to tell it, or somebody watches.
+    /// Some event is wanted, and a kind of channel to publish it on, or a watcher wants lines.
     #[inline]
     pub fn any(&self) -> bool {
         self.mask.load(Relaxed) != 0
@@ -188,11 +187,11 @@ impl Events {
     }
 }
 
-/// What is told at once of what the store did by itself, where it is matched against patterns.
+/// Of what the store did by itself, so much is matched against patterns and published at once.
 const TOLD_NS_MAX: u64 = 200_000;
 
 impl Shared {
-    /// Tells that something of this class and name has happened to a key; what that took.
+    /// Publishes that something of this class and name has happened to a key; what that took.
     fn tell_of(
         &self,
         host: &dyn Host,
@@ -209,7 +208,7 @@ impl Shared {
         self.telling.tell(&self.topics, host, store, happened, some_time)
     }
 
-    /// Tells what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
+    /// Publishes what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
     /// upkeep has to.
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
@@ -250,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Somebody watches keys. Where nobody does any more, they are looked at for that no longer.
+    /// A watcher watches keys. When the last of them has gone, this ends the looks at keys for them.
     pub(crate) fn watches_keys(&self, store: &Store) -> bool {
         let watched = self.watchers.wants(stream::KEYS);
         if !watched && self.events.wants(WATCHED) {
@@ -265,7 +264,7 @@ impl Shared {
         self.events.apply(store, &self.watchers);
     }
 
-    /// As [`Context::tell_change`], where nobody's slice is at hand: it is told by the worker that goes on telling.
+    /// As [`Context::tell_change`], where no slice is at hand: the worker that goes on publishing does it.
     pub(crate) fn tell_change_later(
         &self,
         (host, store): (&dyn Host, &Store),
@@ -343,7 +342,7 @@ fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'
 }
 
 impl Context<'_, '_> {
-    /// Tells that something of this class and name has happened to a key.
+    /// Publishes that something of this class and name has happened to a key.
     pub(crate) fn tell(&self, class: Class, event: &'static str, db: u8, key: &[u8]) {
         self.tell_of(class as u32, event, db, key);
     }
@@ -354,22 +353,22 @@ impl Context<'_, '_> {
         work.spend(self.shared.tell_of(self.host, store, class, (event, db, key), some_time));
     }
 
-    /// Tells what has happened to a key, by what it was like before.
+    /// Publishes what has happened to a key, by what it was like before.
     pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
         each_event(change, was, is, &mut |class, event| self.tell_of(class, event, db, key));
     }
 
-    /// Tells that a key has come to be.
+    /// Publishes that a key has come to be.
     pub(crate) fn tell_new(&self, db: u8, key: &[u8]) {
         self.tell_of(NEW, "new", db, key);
     }
 
-    /// Tells that a key was asked for and is not there.
+    /// Publishes that a key was asked for and is not there.
     pub(crate) fn tell_miss(&self, db: u8, key: &[u8]) {
         self.tell_of(MISS, "keymiss", db, key);
     }
 
-    /// The same of one of very many keys: it is told behind what waits, by the worker that goes on telling.
+    /// The same of one of very many keys: it is published behind what waits, by the worker that goes on publishing.
     pub(crate) fn tell_miss_later(&self, db: u8, key: &[u8]) {
         let events = &self.shared.events;
         if events.wants(MISS) {

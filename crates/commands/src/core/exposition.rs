@@ -40,11 +40,11 @@ impl LastValues {
 pub enum Sample {
     /// A number.
     Whole(u64),
-    /// A number that is told as it is, of a metric that is called a counter and is none.
+    /// A number that is written as it is, of a metric that is called a counter and is none.
     Exact(u64),
-    /// Microseconds, told as seconds.
+    /// Microseconds, written as seconds.
     Micros(u64),
-    /// A share, told with two decimals.
+    /// A share, written with two decimals.
     Ratio(f64),
 }
 
@@ -74,7 +74,7 @@ impl<'a> Exposition<'a> {
         Exposition { told, text: String::new(), series: 0, series_max: SERIES_MAX, truncated: false }
     }
 
-    /// A family, whose series `fill` puts; one without series is not told.
+    /// A family, whose series `fill` puts; one without series is left out.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str, fill: impl FnOnce(&mut Family<'_>)) {
         let (start, series) = (self.text.len(), self.series);
         self.text.push_str("# HELP ");

@@ -1,7 +1,7 @@
 //! Figures of the process, of all workers and of the store, as they are now.
 //!
-//! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); what is told to clients is what came
-//! since, and what scrapers are told knows of no reset: to them a count that falls is a server that was started anew.
+//! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); clients are shown what came since. Scrapers are
+//! shown the whole counts, since to them a count that falls is a server that was started anew.
 
 pub mod series;
 pub mod table;
@@ -38,7 +38,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What figures are told from.
+/// What figures are made from.
 #[derive(Debug)]
 pub struct Figures {
     /// Of the process.
@@ -51,11 +51,11 @@ pub struct Figures {
     pub now_s: u64,
     /// Keyspace events that were not sent to subscribers, because too many waited.
     pub events_lost: u64,
-    /// Requests of prefixes that are not told apart.
+    /// Requests whose prefixes have no row of their own.
     pub prefixes_missed: u64,
     /// Times that one command had the store for itself.
     pub whole_holds: u64,
-    /// Channels, patterns and sharded channels that somebody listens to.
+    /// Channels, patterns and sharded channels that have subscribers.
     pub topics: [u64; 3],
     /// Memory of the process.
     pub resident_bytes: u64,
@@ -175,8 +175,8 @@ pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
     classes
 }
 
-/// Counts anew: workers, commands, errors, connections, the store, prefixes. Those who count own their counters, so
-/// what they are now is remembered and taken away. Spends what that takes.
+/// Counts anew: workers, commands, errors, connections, the store, prefixes. The threads that count own their counters, so what
+/// these are now is remembered and taken away. Spends what that takes.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
     spend_each(cx, FIGURES_NS + CLASSES_NS, COUNTERS_NS + CALLS_NS + MEMCACHED_CALLS_NS);
     let Place { shared, host, store, now } = Place::of(cx);

@@ -37,7 +37,7 @@ impl Severity {
 pub enum About {
     /// Memory, and what is kept in it.
     Memory,
-    /// Time, and who waits.
+    /// Time, and what waits.
     Latency,
     /// Anything else.
     Server,
@@ -52,7 +52,7 @@ pub struct Rule {
     pub severity: Severity,
     /// What it is about.
     pub about: About,
-    /// When it is found, for people who read about it.
+    /// When it is found, in words for readers of the documentation.
     pub when: &'static str,
     /// What to do.
     pub advice: &'static str,
@@ -69,7 +69,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What is told of it beside the name of its rule, in every protocol.
+    /// What is shown of it beside the name of its rule, in every protocol.
     pub(crate) fn parts(&self) -> [(&'static str, &str); 3] {
         let Rule { severity, advice, .. } = self.rule;
         [("severity", severity.name()), ("evidence", &self.evidence), ("advice", advice)]

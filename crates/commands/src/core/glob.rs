@@ -255,7 +255,7 @@ impl<'p> Pattern<'p> {
 
     /// True if the whole `text` is as it says.
     pub fn matches(&self, text: &[u8]) -> bool {
-        // In Redis not even `**` matches nothing; that `*` does is for those who ask to know.
+        // In Redis not even `**` matches an empty text: callers that want `*` to match it check that themselves.
         if text.is_empty() {
             return self.pattern.is_empty();
         }

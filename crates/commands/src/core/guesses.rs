@@ -7,19 +7,18 @@
 //!                         100  200    400    800   1000 ms
 //! ```
 //!
-//! What waits is the request, whoever asks, also one who is let in unasked: it is looked at when its time has come, right or
-//! wrong, so that nobody learns anything by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one
-//! try, and looks at nothing behind the first that is wrong. No thread sleeps: the connection is called again by the
-//! server's timers. Who has said a password wrong and asks again a while later, as people do, does not wait.
+//! Every login waits, also one of a client that need not log in: it is looked at when its time has come, right or wrong, so that
+//! a client learns nothing by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one try, and looks at
+//! nothing behind the first that is wrong. No thread sleeps: the server's timers call the connection again. A person who mistypes
+//! a password and tries again a while later does not wait.
 //!
-//! Who is behind the same address as one that guesses waits a second at most, once for each connection, and only for
-//! AUTH. What one address is, `origin` says. There is room for 4,096 addresses; the one that
-//! has not failed for longest goes. A failure is forgotten in every five seconds
-//! without another.
+//! A client behind the same address as one that guesses waits a second at most, once for each connection, and only for AUTH. What
+//! one address is, `origin` says. There is room for 4,096 addresses; the one that has not failed for longest goes. A failure is
+//! forgotten in every five seconds without another.
 //!
-//! Together with the quarter of `-c` that may be open without having said who they are, an address tries some hundred
-//! passwords a second at most; where the default user is let in unasked, as many as it may have connections. A dictionary is
-//! too much for that only if the password is in none: strength is the password's.
+//! Together with the quarter of `-c` that may be open without having logged in, an address tries some hundred passwords a second
+//! at most; where the default user need not log in, as many as it may have connections. A dictionary is too much for that only if
+//! the password is in none: strength is the password's.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,7 +36,7 @@ const FIRST_MS: Millis = 100;
 const OWN_MS_MAX: Millis = 3_000;
 /// … and to this, for those of one address: clients give up connecting after three seconds and more.
 const SHARED_MS_MAX: Millis = 1_000;
-/// So many failures of an address cost others nothing: somebody has mistyped.
+/// So many failures of an address cost others nothing: a person has mistyped.
 const SHARED_FREE: u32 = 3;
 /// No more failures of an address are remembered: some 80 s after the last they are forgotten.
 const FAILURES_MAX: u32 = 16;
@@ -106,7 +105,7 @@ impl Guesses {
     }
 }
 
-/// A connection's tries to say who it is.
+/// A connection's tries to log in.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     failed: u32,

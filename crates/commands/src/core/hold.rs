@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! the keys are noted ─► said to all ─► every request of before is over ─► written, step by step ─► said no more
-//!   nobody waits          who names one of them waits, whatever its worker and protocol
+//!   no request waits      a request that names one of them waits, whatever its worker and protocol
 //! ```
 //!
 //! Requests look whether one of their keys is held before they begin, and wait in their connection if it is: no worker
@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larder_store::Millis;
 
-/// Who waits for keys that are held looks this often.
+/// A request that waits for keys that are held looks this often.
 pub(crate) const LOOK_MS: Millis = 2;
-/// Between two that hold keys is so much time, if somebody has waited: everybody who did has looked, and begun.
+/// Between two commands that hold keys is so much time, if others have waited: each of these has looked by then, and begun.
 const BETWEEN_MS: Millis = 3 * LOOK_MS;
 
-/// One that waits to hold keys and was not seen for so long lets others go before it: its client may have to read first.
+/// A command that waits to hold keys and was not seen for so long lets others go before it: its client may have to read first.
 const ABSENT_MS: Millis = 8 * LOOK_MS;
 
 /// The hashes of keys, as a table that is filled step by step.
@@ -76,7 +76,7 @@ impl Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     any: AtomicBool,
-    /// Somebody waits for what is held now, or to hold some.
+    /// A command waits for what is held now, or to hold some.
     waited: AtomicBool,
     now: Mutex<Now>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Holds {
 #[derive(Debug, Default)]
 struct Now {
     keys: Option<Arc<Keys>>,
-    /// Nobody begins before.
+    /// No command holds keys before.
     free_at: Millis,
     /// The time when it was looked at last.
     seen_at: Millis,
@@ -105,7 +105,7 @@ struct First {
 }
 
 impl First {
-    /// It is in front of whoever asks for this turn.
+    /// It is in front of the command that asks for this turn.
     fn comes_before(&self, turn: u64, at: Millis) -> bool {
         self.turn < turn && at.abs_diff(self.seen_at) <= ABSENT_MS && self.keys.strong_count() > 0
     }
@@ -134,7 +134,7 @@ impl Holds {
         self.any.load(Relaxed)
     }
 
-    /// Somebody waits until what is held is free: others have their turn before the next command holds some.
+    /// A command waits until what is held is free: others have their turn before the next command holds some.
     pub fn note_waiter(&self) {
         self.waited.store(true, Relaxed);
     }
@@ -149,8 +149,8 @@ impl Holds {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds these keys, unless others are held or were a moment ago, or somebody has waited for longer to hold some. Who was
-    /// refused asks again every [`LOOK_MS`].
+    /// Holds these keys, unless others are held or were a moment ago, or another command has waited for longer to hold some. A
+    /// command that was refused asks again every [`LOOK_MS`].
     pub fn take(self: &Arc<Self>, keys: &Arc<Keys>, at: Millis) -> Option<Hold> {
         let mut now = self.now();
         let is_next = now.is_next(keys, at);
@@ -234,7 +234,7 @@ mod tests {
         assert!(holds.take(&keys, 101 + BETWEEN_MS).is_some());
     }
 
-    /// However many ask behind it, and however often, whoever has waited for longest is the next.
+    /// However many ask behind it, and however often, the command that has waited for longest is the next.
     #[test]
     fn those_that_wait_hold_their_keys_in_the_order_in_which_they_came() {
         let holds = Arc::new(Holds::default());

@@ -154,7 +154,7 @@ pub struct StageTimes {
 }
 
 impl StageTimes {
-    /// Names and parts of what is told.
+    /// Names of the quantiles that are shown, and which they are.
     pub const QUANTILES: [(&'static str, f64); 3] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)];
 
     /// Calls `visit` with each quantile's name and value.
@@ -268,7 +268,7 @@ pub trait Host: Sync {
     /// ([`crate::Session::turn_out`]).
     fn users_removed(&self) {}
 
-    /// Leaves deliveries for clients of a worker, in order; a client for whom there is no room is closed.
+    /// Leaves deliveries for clients of a worker, in order; a client is closed if there is no room for its delivery.
     fn post(&self, worker: usize, deliveries: Vec<Delivery>);
 
     /// Takes the deliveries that wait for a client of the calling worker, in order.
@@ -277,7 +277,7 @@ pub trait Host: Sync {
     /// A clock that only goes on, microseconds; for measuring commands that may take long.
     fn clock_us(&self) -> u64;
 
-    /// What tells how long a script has worked.
+    /// What says how long a script has worked.
     fn script_pace(&self) -> Pace {
         Pace::Machine
     }

@@ -121,7 +121,7 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Input {
     store: Arc<larder_store::Store>,
-    /// It is of one that has not said who it is.
+    /// Set: the request is of a client that has not logged in.
     unauthenticated: Option<Arc<Unauthenticated>>,
     bytes: u64,
     /// The request is whole: it is held, and on its way in no more.
@@ -166,7 +166,8 @@ impl Input {
         true
     }
 
-    /// The request is whole, and kept until it is answered: nobody goes for its memory as for one that stands.
+    /// The request is whole, and kept until it is answered: it is no longer among the unfinished ones, which others may have
+    /// closed for their memory.
     pub fn arrived(&mut self) {
         if !self.whole {
             self.whole = true;

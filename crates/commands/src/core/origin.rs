@@ -1,4 +1,4 @@
-//! Where a client connects from, as far as clients can be told apart: what is counted together.
+//! Where a client connects from, as far as clients can be distinguished: what is counted together.
 //!
 //! Of an IPv6 address the first 64 bits count: a machine usually has the other 64 bits for itself. An IPv4 address that is
 //! written as IPv6 is the IPv4 address. The clients of Unix sockets are one.

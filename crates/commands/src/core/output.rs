@@ -64,13 +64,13 @@ pub struct Output {
     account: Option<Account>,
 }
 
-/// The store is told what a buffer takes, as it grows and before it is written to.
+/// The store counts what a buffer takes, as it grows and before it is written to.
 #[derive(Debug)]
 struct Account {
     store: Arc<Store>,
     /// What is counted otherwise.
     free: usize,
-    /// What the store was told.
+    /// What the store has counted.
     bytes: usize,
 }
 
@@ -142,7 +142,7 @@ impl Output {
         output
     }
 
-    /// An output of these replies that is charged to nobody. It is full until it is given a limit.
+    /// An output of these replies that is charged to no account. It is full until it is given a limit.
     pub fn of(replies: &[u8]) -> Output {
         Output::default().beside(replies)
     }
@@ -184,8 +184,8 @@ impl Output {
         self.next_limit_bytes = None;
     }
 
-    /// Ends the turn of the session that writes: until [`Output::take_end`] the output is full, whatever it
-    /// holds. So who looks whether it is full looks for both at once.
+    /// Ends the turn of the session that writes: until [`Output::take_end`] the output is full, whatever it holds. So a session
+    /// that looks whether it is full looks for both at once.
     #[cold]
     pub(crate) fn end_turn(&mut self) {
         if self.next_limit_bytes.is_none() {

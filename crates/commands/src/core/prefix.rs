@@ -5,9 +5,9 @@
 //! worker ── its table, its lock ──┴─► dump: some rows at a time, the same prefix of all tables together
 //! ```
 //!
-//! Off by default; while off it costs one relaxed load per batch. While on, each worker counts in a table of its own:
-//! its lock is waited for only while somebody has rows of this table told. What is forgotten is given up whole, and freed by
-//! upkeep, some at a time.
+//! Off by default; while off it costs one relaxed load per batch. While on, each worker counts in a table of its own: it waits
+//! for its lock only while a dump reads rows of this table. What is forgotten is given up whole, and freed by upkeep, some at a
+//! time.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Store;
 
-/// Most prefixes that a worker tells apart; keys of further ones are not counted. memcached's limit.
+/// Most prefixes that a worker counts apart; keys of further ones are not counted. memcached's limit.
 pub const PREFIXES_MAX: usize = 65_536;
 /// What all of them take is at most one part in this many of the memory limit, to which it is charged.
 const SHARE: u64 = 32;

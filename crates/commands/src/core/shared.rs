@@ -1,5 +1,5 @@
-//! What conversations of every protocol share beside the store: settings, the clock, which clients may speak, what waits,
-//! which are told of what.
+//! What conversations of every protocol share beside the store: settings, the clock, which clients may send commands, what waits,
+//! which clients listen to what.
 //!
 //! Read on the data path (settings, one atomic each for flush, events and prefix statistics), written by
 //! administrative commands only.
@@ -32,11 +32,11 @@ pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 /// Which clients may use DEBUG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
-    /// Nobody.
+    /// No client.
     No,
     /// Clients of this machine.
     Local,
-    /// Everybody.
+    /// Every client.
     Yes,
 }
 
@@ -92,7 +92,7 @@ pub struct Settings {
     pub slab_sizes: Vec<u32>,
     /// Some listener speaks TLS.
     pub speaks_tls: bool,
-    /// `-Z`: counts of TLS are told.
+    /// `-Z`: counts of TLS are shown.
     pub tls: bool,
     /// `-Z` with `-o ssl_session_cache`: new sessions, too.
     pub tls_sessions: bool,
@@ -117,11 +117,11 @@ pub struct Settings {
     pub ruled: RuledUsers,
     /// `--acl-pubsub-default allchannels`: a new user may use all channels.
     pub all_channels: bool,
-    /// `--strict-framing`: text whose end nobody can be sure of ends its connection.
+    /// `--strict-framing`: text whose end is uncertain ends its connection.
     pub strict_framing: bool,
-    /// Not `--text-auth no`: where passwords are asked for, memcached's text clients have to say one, too.
+    /// Not `--text-auth no`: where clients must log in, memcached's text clients must, too.
     pub text_auth: bool,
-    /// `--enable-debug-command`: who may use DEBUG.
+    /// `--enable-debug-command`: which clients may use DEBUG.
     pub debug: DebugCommand,
     /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
     pub protected: bool,
@@ -253,7 +253,7 @@ pub struct Shared {
     looking: Mutex<u64>,
     /// Held while parameters are set: all of one CONFIG SET, or what was before it.
     pub(crate) setting: Mutex<()>,
-    /// When the server started, in its own time, once somebody has asked for it.
+    /// When the server started, in its own time, once a client has asked for it.
     started_s: OnceLock<u64>,
     /// What was counted before the last `stats reset`.
     pub(crate) base: Mutex<Base>,
@@ -274,7 +274,7 @@ pub struct Shared {
     pub(crate) pause: Pause,
     /// Which keyspace events are wanted.
     pub(crate) events: Events,
-    /// What was not told yet.
+    /// Events that are not published yet.
     pub(crate) telling: Telling,
     /// Which clients listen to what.
     pub(crate) topics: Arc<Topics>,
@@ -390,8 +390,8 @@ impl Shared {
         self.flush_at.store(at, Relaxed);
     }
 
-    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for everybody who asks,
-    /// at whatever part of a second.
+    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for every client, at whatever
+    /// part of a second it asks.
     pub(crate) fn started_s(&self, now_s: u64, uptime_s: u64) -> u64 {
         *self.started_s.get_or_init(|| now_s.saturating_sub(uptime_s))
     }

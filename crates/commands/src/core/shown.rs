@@ -3,7 +3,7 @@
 /// A command that took long, or had a large request or reply.
 #[derive(Clone, Debug)]
 pub struct Logged {
-    /// Its number, as COMMANDLOG tells it.
+    /// Its number, as COMMANDLOG shows it.
     pub id: u64,
     /// When it was, seconds since 1970.
     pub at_s: u64,
@@ -48,7 +48,7 @@ pub struct RespClient {
     pub commands: u64,
     /// Bytes of its requests.
     pub received_bytes: u64,
-    /// Bytes of what it was answered and told.
+    /// Bytes of the replies and messages that it was sent.
     pub replied_bytes: u64,
     /// Bytes that hold replies which it has not taken.
     pub waiting_bytes: u64,

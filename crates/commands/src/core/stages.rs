@@ -120,7 +120,7 @@ impl<'w, S: Ahead<'w>> Group<S> {
         input: &mut I,
         mut next: impl FnMut(&mut I, &mut ArrayVec<S, GROUP>) -> bool,
     ) {
-        // A copy that nobody else can see stays in registers.
+        // A copy that no other thread can see stays in registers.
         let mut from = input.clone();
         while !self.keys.is_full() && next(&mut from, &mut self.keys) {}
         *input = from;

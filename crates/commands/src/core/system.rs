@@ -1,10 +1,10 @@
-//! What the system says of the process: read when somebody asks, and not again for a tenth of a second. However often it is
-//! asked for, by however many workers, that costs the reading of four small files ten times a second.
+//! What the system says of the process: read when a client asks, and not again for a tenth of a second. However often it is asked
+//! for, by however many workers, that costs the reading of four small files ten times a second.
 
 use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
 
-/// What was read is told for so long.
+/// What was read is used for so long.
 const KEPT_US: u64 = 100_000;
 
 /// What the system says.

@@ -1,13 +1,13 @@
-//! Keyspace events that wait to be told: those of channels that are matched against so many patterns that others should
-//! not wait for it, and most of those that one step makes very many of.
+//! Keyspace events that wait to be published: those of channels that are matched against so many patterns that others should not
+//! wait for it, and most of those that one step makes very many of.
 //!
 //! ```text
 //! a change ─► cheap, few, and nothing waits? ─► posted at once
 //!                └── no: the queue ─► matched in steps, by workers at work and by upkeep ─► posted, one after another
 //! ```
 //!
-//! While something waits everything does, so that events are told in order. What waits is charged; what comes while as
-//! much waits as may is counted and lost, as the store's own events are.
+//! While some events wait, all do, so that events are published in order. What waits is charged; what comes while as much waits
+//! as may is counted and lost, as the store's own events are.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use larder_store::Store;
 use super::host::Host;
 use super::topics::{Matching, Topics};
 
-/// An event is told at once if its channel is matched in less, and the slice of work is not used up.
+/// An event is published at once if its channel is matched in less, and the slice of work is not used up.
 const AT_ONCE_NS: u64 = 2_000;
 /// What waits takes one part in so many of the memory limit at most, …
 const SHARE: u64 = 16;
@@ -26,7 +26,7 @@ const SHARE: u64 = 16;
 const BYTES_LEAST: u64 = 2 << 20;
 /// What an event takes in the queue, beside its key.
 const HAPPENED_BYTES: usize = 64;
-/// What it takes to post to those who are told an event, beside matching.
+/// What it takes to post an event to its subscribers, beside matching.
 const POST_NS: u64 = 500;
 
 /// Something that has happened to a key.
@@ -46,7 +46,7 @@ impl<K: AsRef<[u8]>> Happened<K> {
         HAPPENED_BYTES + self.key.as_ref().len()
     }
 
-    /// The next channel that it is told on.
+    /// The next channel that it is published on.
     fn channel(&self) -> Option<Vec<u8>> {
         let db = self.db;
         if self.by_key {
@@ -55,7 +55,7 @@ impl<K: AsRef<[u8]>> Happened<K> {
         self.by_event.then(|| format!("__keyevent@{db}__:{}", self.event).into_bytes())
     }
 
-    /// What is said on it. It is told on that channel no more.
+    /// The text that it has on that channel, on which it is published no more.
     fn text(&mut self) -> &[u8] {
         if std::mem::take(&mut self.by_key) {
             return self.event.as_bytes();
@@ -104,7 +104,7 @@ impl Telling {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells an event: at once if that takes no time, or little and there is `some_time`; what it took.
+    /// Publishes an event: at once if that takes no time, or little and there is `some_time`; what it took.
     pub fn tell(
         &self,
         topics: &Topics,
@@ -128,7 +128,7 @@ impl Telling {
         ns
     }
 
-    /// Leaves an event to be told behind what waits, where there is a way to tell it still.
+    /// Leaves an event to be published behind what waits, if a channel is left that it is to be published on.
     pub fn tell_later(&self, store: &Store, happened: Happened<&[u8]>) {
         if happened.by_key || happened.by_event {
             self.add(store, happened);
@@ -164,7 +164,7 @@ impl Telling {
         Some(UnderWay { happened, matching: Matching::default() })
     }
 
-    /// Matches and posts what waits, for so long or a little longer, unless somebody else does; what that took.
+    /// Matches and posts what waits, for so long or a little longer, unless another worker does; what that took.
     pub fn go_on(&self, topics: &Topics, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
         let Ok(mut under_way) = self.under_way.try_lock() else { return 0 };
         let mut ns = 0;
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((telling.lost(), store.held_bytes() - before), (0, BYTES_LEAST));
         telling.tell_later(&store, miss(b"k"));
         assert_eq!((telling.lost(), store.held_bytes() - before), (1, BYTES_LEAST));
-        // What is told in no way does not wait.
+        // An event that is to be published on no channel does not wait.
         telling.tell_later(&store, Happened { by_key: false, by_event: false, ..miss(b"k") });
         assert_eq!(telling.lost(), 1);
     }

@@ -10,7 +10,7 @@
 //! the order of its outbox: so each subscriber has each publisher's messages in order. Deliveries of one
 //! channel are posted under its lock, those to patterns under the lock of all patterns: all subscribers of a
 //! channel agree on the order. Nothing is matched nor copied under these locks: a text is kept once for all
-//! subscribers that are told it, and written where it is delivered.
+//! subscribers that receive it, and written where it is delivered.
 
 mod matching;
 mod names;
@@ -35,7 +35,7 @@ const CLOCK_SET_US: u64 = 1_000_000;
 /// Parts of a table of channels, each under its lock.
 const SHARDS: usize = 16;
 
-/// Bytes of deliveries that wait for one worker at most; who would miss one is closed.
+/// Bytes of deliveries that wait for one worker at most; a client that would miss one is closed.
 pub const OUTBOX_BYTES_MAX: usize = 16 << 20;
 
 /// A subscriber: the connection's place in the server, and its client.
@@ -69,7 +69,7 @@ pub(crate) enum Topic {
     Commands,
 }
 
-/// What a subscriber is told.
+/// What a subscriber is sent.
 #[derive(Debug)]
 pub struct Message {
     pub(crate) topic: Topic,
@@ -88,7 +88,7 @@ impl Message {
         MESSAGE_BYTES + pattern + self.words_bytes()
     }
 
-    /// Bytes of what is kept once for all who are told it: a pattern is kept by who listens to it.
+    /// Bytes of what is kept once for all that receive it: a pattern is kept by its subscribers.
     fn words_bytes(&self) -> usize {
         self.channel.len() + self.text.len()
     }
@@ -107,9 +107,9 @@ impl Message {
 /// A message on its way to one subscriber.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// For whom.
+    /// The client that receives it.
     pub target: Target,
-    /// What.
+    /// What it receives.
     pub message: Arc<Message>,
 }
 
@@ -294,7 +294,7 @@ impl Topics {
         self.pattern_targets.load(Relaxed)
     }
 
-    /// Names of a kind that somebody listens to, of one part of them; none if there are no more parts.
+    /// Names of a kind that have subscribers, of one part of them; none if there are no more parts.
     pub fn names_in(&self, kind: Kind, part: usize) -> Option<Vec<Arc<[u8]>>> {
         match kind {
             Kind::Channel => self.channels.part(part),
@@ -303,7 +303,7 @@ impl Topics {
         }
     }
 
-    /// Those who listen to a name.
+    /// The subscribers of a name.
     pub fn targets(&self, kind: Kind, name: &[u8]) -> Vec<Target> {
         match kind {
             Kind::Channel => self.channels.targets(name),
@@ -321,7 +321,7 @@ impl Topics {
         }
     }
 
-    /// Patterns that somebody has subscribed to.
+    /// Patterns that have subscribers.
     pub fn pattern_count(&self) -> usize {
         self.pattern_count.load(Relaxed)
     }
@@ -335,7 +335,7 @@ impl Topics {
         })
     }
 
-    /// Somebody wants to see every command.
+    /// A MONITOR wants to see every command.
     #[inline]
     pub fn monitored(&self) -> bool {
         self.monitor_count.load(Relaxed) > 0
@@ -353,8 +353,8 @@ impl Topics {
         self.monitor_count.store(monitors.len(), Relaxed);
     }
 
-    /// Sends a line, which begins with the time `at_us`, to all who want to see every command. They are shown lines
-    /// of all workers in one order, and no time is before the one above it, unless the clock was set.
+    /// Sends a line, which begins with the time `at_us`, to all monitors. These are shown lines of all workers in one order, and
+    /// no time is before the one above it, unless the clock was set.
     pub fn show(&self, host: &dyn Host, at_us: u64, mut line: Vec<u8>) {
         let monitors = self.monitors();
         let last_us = self.shown_us.load(Relaxed);

@@ -6,8 +6,8 @@
 //!                                                          └──► session          HOTKEYS
 //! ```
 //!
-//! Beside the sample keys are followed, all of whose requests are told, for a forecast of other memory limits
-//! ([`spatial`]); and what is there is looked at, some items at a time ([`items`]).
+//! Beside the sample keys are followed, all of whose requests are recorded, for a forecast of other memory limits ([`spatial`]);
+//! and what is there is looked at, some items at a time ([`items`]).
 //!
 //! Workers write samples and do nothing else. The thread that shows figures counts them, some at a time: that of the HTTP
 //! port, or, while that is off and HOTKEYS is at work, upkeep of one worker. While no client wants to know, nothing is
@@ -77,7 +77,7 @@ const ENTRIES_MIN: usize = 128;
 const MEMORY_OF_AN_ENTRY: u64 = 256 << 10;
 /// A reply of more bytes is large.
 const LARGE_BYTES: u32 = 100 << 10;
-/// How many standard errors of sampling an error is told to be.
+/// How many standard errors of sampling an error is reported as.
 const SIGMAS: f64 = 2.5;
 
 /// What was done with a key.
@@ -114,7 +114,7 @@ impl Verb {
 
 /// Says of [`Traffic::asked`] that samples are wanted, …
 const WANTED: u32 = 1 << 31;
-/// … and that somebody shows them, who counts them.
+/// … and that a client is shown them, by which they are counted.
 const SHOWN: u32 = 1 << 30;
 
 /// The smallest shift that is wanted, and how many workers there are; none: no samples are.
@@ -254,7 +254,7 @@ struct Tables {
     rounds: Option<Rounds>,
     spatial: Option<Box<Spatial>>,
     session: Option<Session>,
-    /// What they take, as the store was told.
+    /// What they take, as it is charged to the store.
     bytes: u64,
 }
 
@@ -380,7 +380,7 @@ fn entries_of(store: &Store) -> usize {
 }
 
 impl Tables {
-    /// Tells the store what tables take.
+    /// Charges to the store what tables take.
     fn charge(&mut self, store: &Store, all: &AtomicU64) {
         let rounds = self.rounds.iter().flat_map(|rounds| &rounds.all);
         let bytes = rounds.map(Round::bytes).sum::<u64>()
@@ -465,13 +465,13 @@ impl Traffic {
         self.asked.load(Relaxed) != 0
     }
 
-    /// Somebody shows them.
+    /// A client is shown them.
     #[inline]
     pub fn is_shown(&self) -> bool {
         self.asked.load(Relaxed) & SHOWN != 0
     }
 
-    /// Samples are wanted, and nobody shows them: upkeep counts them.
+    /// Samples are wanted, and no client is shown them: upkeep counts them.
     pub fn is_left_to_upkeep(&self) -> bool {
         self.asked.load(Relaxed) & (WANTED | SHOWN) == WANTED
     }
@@ -507,8 +507,8 @@ impl Traffic {
         rings.iter().for_each(visit);
     }
 
-    /// Counts samples that wait and what happened to keys that are followed, some of each worker, at a time of the server's
-    /// own clock; how many of both. One thread at a time: who comes meanwhile waits.
+    /// Counts samples that wait and what happened to keys that are followed, some of each worker, at a time of the server's own
+    /// clock; how many of both. One thread at a time: another that comes meanwhile waits.
     pub fn count(&self, store: &Store, now: Millis) -> usize {
         let mut tables = self.tables();
         let Tables { rounds, session, spatial, .. } = &mut *tables;
@@ -641,7 +641,7 @@ pub(crate) fn sample_of(tap: &Tap, key: &Key<'_>, seen: Seen, value_bytes: Optio
     });
 }
 
-/// Tells what happened to a key that is followed, behind it: what is there now says that.
+/// Records what happened to a key that is followed, behind it: what is there now says that.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(tap: &Tap, guard: &mut Guard<'_>, key: &Key<'_>, verb: Verb) {

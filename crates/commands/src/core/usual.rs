@@ -27,8 +27,8 @@ impl AsRef<[u8]> for Text {
     }
 }
 
-/// Adds to the number that the hint names, if it is digits without a leading zero and stays so, its item
-/// has neither flags nor expiry, and nobody changed it meanwhile. None, and nothing done, if it is not so.
+/// Adds to the number that the hint names, if it is digits without a leading zero and stays so, its item has neither flags nor
+/// expiry, and no other worker changed it meanwhile. None, and nothing done, if it is not so.
 #[inline(always)]
 pub(crate) fn add(guard: &mut Guard<'_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Option<Sum> {
     let mut sum = None;

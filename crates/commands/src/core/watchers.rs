@@ -1,4 +1,4 @@
-//! Watchers, connections that are told what happens (memcached's `watch`), and the lines that wait for them. WATCH is
+//! Watchers, connections that are sent lines about what happens (memcached's `watch`), and the lines that wait for them. WATCH is
 //! something else.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! A worker that does something writes a line of it for each watcher of its stream, into memory that is bounded: what finds
 //! no room is skipped and counted, and no worker waits. A watcher's connection takes lines as its socket does.
 //!
-//! While somebody watches keys (fetchers, mutations, deletions), requests of both protocols run one by one, as they do
+//! While a watcher wants lines about keys (fetchers, mutations, deletions), requests of both protocols run one by one, as they do
 //! while keyspace events are wanted: the same word says so (`events`), and without watchers nothing is looked at.
 
 use std::fmt;
@@ -40,13 +40,13 @@ pub(crate) mod stream {
     pub const KEYS: u32 = FETCHERS | MUTATIONS | DELETIONS;
 }
 
-/// All who watch.
+/// All watchers.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
-    /// What somebody watches.
+    /// The streams that some watcher watches.
     streams: AtomicU32,
     all: Mutex<Vec<Arc<Watcher>>>,
-    /// Lines that were ever told.
+    /// Lines that were numbered so far.
     told: AtomicU64,
     sent: AtomicU64,
     skipped: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct Watchers {
 /// Numbers of watchers are from here on: others are not.
 const FIRST: u64 = 1 << 63;
 
-/// One who watches.
+/// A watcher.
 #[derive(Debug)]
 struct Watcher {
     number: u64,
@@ -132,7 +132,7 @@ impl Looked {
     }
 }
 
-/// A store of a key, as it is told.
+/// A store of a key, as a line shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'a> {
     pub status: &'static str,
@@ -168,7 +168,7 @@ impl Watchers {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody watches one of these.
+    /// Some watcher watches one of these.
     #[inline]
     pub fn wants(&self, streams: u32) -> bool {
         self.streams.load(Relaxed) & streams != 0
@@ -203,7 +203,7 @@ impl Watchers {
         self.streams.store(all.iter().fold(0, |streams, watcher| streams | watcher.streams), Relaxed);
     }
 
-    /// Tells a line, which `write` writes behind its time and number, to those who watch the stream.
+    /// Sends a line, which `write` writes behind its time and number, to the watchers of the stream.
     #[cold]
     fn tell(&self, scene: Scene<'_>, stream: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let all = self.all();
@@ -276,7 +276,7 @@ impl Watchers {
         });
     }
 
-    /// A class gives a span to another, or to none. Of classes that memcached shows as one nothing is told.
+    /// A class gives a span to another, or to none. There is no line for classes that memcached shows as one.
     pub fn tell_given(&self, scene: Scene<'_>, giving: Giving) {
         let (from, to) = (self.class(Some(giving.from)), self.class(giving.to));
         if from == to {
@@ -341,8 +341,8 @@ impl Watching {
         self.watcher.number
     }
 
-    /// Takes what waits, and gives it to `put`; behind it how many lines were skipped since, so that a client that has read all is
-    /// told without another line.
+    /// Takes what waits, and gives it to `put`; behind it how many lines were skipped since, so that a client that has read all
+    /// learns it without another line.
     pub fn take(&self, put: impl FnOnce(&[u8])) {
         let Lines { mut text, skipped } = std::mem::take(&mut *self.watcher.lines());
         let held_bytes = text.capacity() as i64;

@@ -72,7 +72,7 @@ pub struct Work {
     lane: Arc<Taken>,
 }
 
-/// Whether somebody works at large values ([`Work::take_lane`]), and whether it only waits.
+/// Whether a connection works at large values ([`Work::take_lane`]), and whether it only waits.
 #[derive(Debug, Default)]
 struct Taken {
     is_taken: AtomicBool,
@@ -80,7 +80,7 @@ struct Taken {
 }
 
 impl Work {
-    /// The worker has looked who has something to say: a new slice.
+    /// The worker has looked which connections have something to say: a new slice.
     #[inline]
     pub fn begin_slice(&self) {
         self.done_ns.set(0);
@@ -134,12 +134,12 @@ impl Work {
         (!self.lane.is_taken.swap(true, Relaxed)).then(|| Lane(Some(Arc::clone(&self.lane))))
     }
 
-    /// Nobody has it.
+    /// No connection has it.
     pub(crate) fn lane_is_free(&self) -> bool {
         !self.lane.is_taken.load(Relaxed)
     }
 
-    /// Who has it waits itself, and looks some milliseconds later: others need not look before.
+    /// The connection that has it waits itself, and looks some milliseconds later: others need not look before.
     pub(crate) fn lane_rests(&self) -> bool {
         self.lane.rests.load(Relaxed)
     }

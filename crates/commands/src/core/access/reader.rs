@@ -1,5 +1,5 @@
-//! What is shown of the server to somebody who speaks no protocol of its clients, but is one of their users: as much as the
-//! user's rules let it ask for with these.
+//! What of the server is shown to a client that speaks none of its protocols (it comes by HTTP), but is one of their users: as
+//! much as the user's rules let it ask for in these.
 
 use super::{Access, DEFAULT_USER};
 use crate::core::acl::user::User;
@@ -18,16 +18,15 @@ pub enum Rights {
 }
 
 impl Access {
-    /// What may be shown to a client that does not say who it is: as much as the default user may see, if that needs no
-    /// password.
+    /// What may be shown to a client that does not log in: as much as the default user may see, if that needs no password.
     pub fn unasked(&self) -> Rights {
         let users = self.users();
         let default = users.get(DEFAULT_USER).filter(|_| !users.asks());
         default.map_or(Rights::None, |user| self.rights(user))
     }
 
-    /// What may be shown to the user of this name and password. None if there is no such user, or if it needs no password:
-    /// what was said tells nothing then of the one who has said it. It takes the same time whoever is asked for.
+    /// What may be shown to the user of this name and password. None if there is no such user, or if it needs no password: then
+    /// the password proves nothing of the client. It takes the same time for every name.
     pub fn reader(&self, user: &[u8], password: &[u8]) -> Option<Rights> {
         let (user, _) = self.log_in(user, password)?;
         (!user.no_password).then(|| self.rights(&user))

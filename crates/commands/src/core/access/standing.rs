@@ -1,4 +1,4 @@
-//! Whether a connection has said who it is, and which user it is: as that was when it was looked at last.
+//! Whether a connection has logged in, and as which user: as that was when it was looked at last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,19 +9,18 @@ use crate::core::context::Context;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::{Work, copying_ns};
 
-/// Whether a connection has said who it is, and which user it is then.
+/// Whether a connection has logged in, and as which user.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// Nothing need be asked before it does what it asks for: it has said who it is, or need not, and its user may do
-    /// everything.
+    /// Nothing is checked before its commands run: it has logged in, or need not, and its user may do everything.
     free: bool,
-    /// It has said who it is, or need not.
+    /// It has logged in, or need not.
     admitted: bool,
     /// [`Access::epoch`] when its user was looked at.
     epoch: u64,
     /// Its user; none: the default one, which may do everything, or none yet.
     user: Option<Arc<User>>,
-    /// It has to, and did not.
+    /// It must log in, and has not.
     unauthenticated: Option<UnauthenticatedClient>,
 }
 
@@ -47,7 +46,7 @@ impl Standing {
         Standing { free: false, admitted: false, epoch: 0, user: None, unauthenticated: None }
     }
 
-    /// It is the default user where nobody is asked, and else nobody.
+    /// The connection is the default user where clients need not log in, and otherwise no user.
     fn begin(&mut self, access: &Access) {
         // Read first: what has changed since is looked at again.
         self.epoch = access.epoch();
@@ -59,19 +58,19 @@ impl Standing {
         self.free = self.admitted && self.user.as_ref().is_none_or(|user| user.may_everything());
     }
 
-    /// It has said who it is, or need not, and may do everything.
+    /// It has logged in, or need not, and may do everything.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.free
     }
 
-    /// It has said who it is, or need not.
+    /// It has logged in, or need not.
     #[inline]
     pub fn is_admitted(&self) -> bool {
         self.admitted
     }
 
-    /// Its user, where that is not one who may do everything, or has said who it is.
+    /// Its user, where that is one which may not do everything, or the client has logged in.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
@@ -122,13 +121,13 @@ impl Standing {
         self.unauthenticated.as_ref()
     }
 
-    /// It has said who it is: a user, as it was at this epoch.
+    /// The client has logged in: as this user, as it was at this epoch.
     pub fn admit(&mut self, user: Arc<User>, epoch: u64) {
         let free = user.may_everything();
         *self = Standing { free, admitted: true, epoch, user: Some(user), unauthenticated: None };
     }
 
-    /// It is not asked any more: it is the default user, if it has not said otherwise.
+    /// Clients need not log in any more: this one is the default user, if it has not logged in as another.
     pub fn admit_unasked(&mut self, access: &Access) {
         if !self.admitted && !access.asks() {
             self.begin(access);
@@ -151,7 +150,7 @@ impl Standing {
         }
         let (name, id) = self.user.as_ref().map_or((DEFAULT_USER, DEFAULT_ID), |user| (user.name(), user.id));
         let Some(user) = users.get(name).filter(|user| user.id == id) else {
-            // Whatever it does before it is closed, it does as nobody.
+            // Whatever it does before it is closed, it does as no user.
             *self = Standing { epoch: users.epoch, ..Standing::of_nobody() };
             return false;
         };

@@ -53,7 +53,7 @@ pub(crate) fn read(
     Err(errors + "WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
 }
 
-/// More errors are not told.
+/// Errors beyond these bytes are not reported.
 const ERRORS_BYTES_MAX: usize = 4 << 10;
 
 fn read_line(line: &[u8], catalog: &Catalog, new_user: impl Fn(&str) -> User) -> Result<User, String> {

@@ -100,7 +100,7 @@ pub(crate) struct Refusal<'a> {
     pub whence: Whence,
     pub object: &'a [u8],
     pub user: &'a [u8],
-    /// As `CLIENT INFO` tells it.
+    /// As `CLIENT INFO` describes it.
     pub client: String,
 }
 

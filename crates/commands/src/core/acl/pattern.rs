@@ -2,7 +2,7 @@
 
 use crate::core::glob::{Weight, is_bounded, matches};
 
-/// What a command does with a key, as far as rules tell it apart: a bit each for reading and writing.
+/// What a command does with a key, as far as rules distinguish it: a bit each for reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need(u8);
 
@@ -21,7 +21,7 @@ impl Need {
         Need(self.0 | other.0)
     }
 
-    /// Whoever may do this may do `other`.
+    /// A user that may do this may do `other`.
     #[inline]
     pub const fn covers(self, other: Need) -> bool {
         self.0 & other.0 == other.0

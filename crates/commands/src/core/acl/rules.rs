@@ -63,7 +63,7 @@ pub(crate) type EachOf<'v, 'a, T> = dyn Fn(&mut dyn FnMut(&'a [u8], T)) + 'v;
 /// What a request asks for.
 pub(crate) struct Asked<'v, 'a> {
     pub command: CommandId,
-    /// The command is for everybody, logged in or not.
+    /// Every client may send the command, logged in or not.
     pub is_free: bool,
     /// The word behind the command's name.
     pub first: Option<&'a [u8]>,
@@ -73,7 +73,7 @@ pub(crate) struct Asked<'v, 'a> {
     pub channels: &'v EachOf<'v, 'a, bool>,
 }
 
-/// Why a request is refused. Of several reasons the greatest is told.
+/// Why a request is refused. Of several reasons the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied<'a> {
     Command,
@@ -84,7 +84,7 @@ pub(crate) enum Denied<'a> {
 }
 
 impl Denied<'_> {
-    /// It is told rather than another: a channel before a key before a command, and what is further behind in the request.
+    /// It is reported rather than another: a channel before a key before a command, and what is further behind in the request.
     pub fn outweighs(&self, other: &Denied<'_>) -> bool {
         let weight = |denied: &Denied<'_>| match denied {
             Denied::Command => (0, 0),

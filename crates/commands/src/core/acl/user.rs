@@ -30,7 +30,7 @@ const LOOKS_EVERY: usize = 64;
 /// A user.
 #[derive(Clone)]
 pub(crate) struct User {
-    /// Tells a user from another that had its name before.
+    /// Distinguishes a user from another that had its name before.
     pub id: u64,
     name: Arc<str>,
     name_digest: Digest,
@@ -168,7 +168,7 @@ impl User {
         &self.passwords
     }
 
-    /// Sets its only password, or none at all: then nobody logs in, unless `no_password`.
+    /// Sets its only password, or none at all: then no client can log in as this user, unless `no_password`.
     pub fn set_password(&mut self, password: Option<Digest>, no_password: bool) {
         self.passwords = password.into_iter().collect();
         self.no_password = no_password;
@@ -320,7 +320,7 @@ impl User {
                     return Err(Fault::TooMany);
                 }
                 let mut rules = Rules::none(all_channels);
-                // Of words that are not told apart for want of a quote Redis takes none.
+                // Where a quote is missing, so that words cannot be separated, Redis takes none of them.
                 if let Some(words) = split(inner) {
                     words.args().try_for_each(|word| {
                         count()?;
@@ -371,7 +371,7 @@ impl User {
         self.id == then.id && self.root == then.root && self.selectors == then.selectors
     }
 
-    /// Whatever it might hear as `before` it may hear.
+    /// It may receive every message that `before` may receive.
     pub fn hears_as_much(&self, before: &User) -> bool {
         before.rules().all(|old| self.rules().any(|new| old.hear_no_more_than(new)))
     }

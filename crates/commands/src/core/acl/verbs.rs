@@ -19,12 +19,12 @@
 //! | `verbosity`, `cache_memlimit`, `slabs`, `lru`, other `lru_crawler`, `refresh_certs` | `config|set` | |
 //! | `debugtime` | `debug` | |
 //! | `shutdown` | `shutdown` | |
-//! | `version`, `mn`, `quit`, frames by which a client says who it is | | |
+//! | `version`, `mn`, `quit`, frames by which a client logs in | | |
 
 use super::catalog::{Catalog, CommandId};
 use super::pattern::Need;
 
-/// What a request of memcached's does, as far as rules tell it apart.
+/// What a request of memcached's does, as far as rules distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -86,7 +86,7 @@ impl Verb {
 pub(crate) struct Verbs([CommandId; ROWS.len()]);
 
 impl Verbs {
-    /// By their names. What a catalog does not have nobody may do who may not do everything.
+    /// By their names. A command that is not in the catalog is refused to each user that may not do everything.
     pub fn of(catalog: &Catalog) -> Verbs {
         Verbs(ROWS.map(|(_, name, _)| catalog.find(name.as_bytes()).unwrap_or(CommandId::MAX)))
     }

@@ -11,7 +11,7 @@ use crate::core::counters::Counter;
 pub struct Series {
     /// Its name.
     pub name: &'static str,
-    /// Of a counter a history tells how much it grew a second, of a gauge what it was on the mean.
+    /// For a counter a history shows how much it grew a second, for a gauge what it was on the mean.
     pub kind: Kind,
     /// What it is counted in; of a counter, a second.
     pub unit: Unit,

@@ -38,7 +38,7 @@ pub(crate) fn subscription_bytes(name: &[u8]) -> u64 {
 }
 
 impl Topics {
-    /// Somebody listens to a name.
+    /// Adds a subscriber of a name.
     pub fn add(&self, store: &Store, kind: Kind, name: &[u8], target: Target) {
         let bytes = subscription_bytes(name);
         self.bytes.fetch_add(bytes, Relaxed);

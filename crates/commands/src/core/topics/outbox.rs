@@ -8,9 +8,9 @@
 //!                                            waits counts for them
 //! ```
 //!
-//! The worker takes from the front. A client takes its own when it publishes to itself, or before it listens no more:
-//! in one EXEC thousands of times, beside other clients that do the same and others for whom thousands wait. So each
-//! slot is looked at a few times in all, however many clients look how often.
+//! The worker takes from the front. A client takes its own when it publishes to itself, or before it unsubscribes: in one EXEC
+//! thousands of times, beside other clients that do the same and others for which thousands wait. So each slot is looked at a few
+//! times in all, however many clients look how often.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -61,9 +61,9 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// Adds deliveries, `bytes_max` waiting at most; true if there were none, so that the worker is to be
-    /// woken. Those for which there is no room go to `missed`. What it holds more is told to `held` before anybody can
-    /// take it and count it out.
+    /// Adds deliveries, `bytes_max` waiting at most; true if there were none, so that the worker is to be woken. Deliveries for
+    /// which there is no room go to `missed`. `held` is called with the bytes that it holds more, before another thread can take
+    /// them and count them out.
     pub fn add(
         &self,
         deliveries: Vec<Delivery>,
@@ -74,7 +74,7 @@ impl Outbox {
         let waiting = &mut *self.waiting();
         let (first, before) = (waiting.count == 0, waiting.bytes);
         for Delivery { target, message } in deliveries {
-            // Who waits last counts for the words that it waits for.
+            // The last delivery of some with the same words counts for these.
             let last = waiting.slots.back_mut();
             let last = last.filter(|last| last.message.as_ref().is_some_and(|last| last.shares(&message)));
             let more = SLOT_BYTES + if last.is_some() { 0 } else { message.words_bytes() };
@@ -99,8 +99,8 @@ impl Outbox {
         (all, bytes)
     }
 
-    /// Takes the first deliveries, in order, one at least, and those behind it until `enough` says so of the last; the
-    /// bytes that they held, and whether more are left, for which nobody wakes the worker.
+    /// Takes the first deliveries, in order, one at least, and those behind it until `enough` says so of the last; the bytes that
+    /// they held, and whether more are left, for which the worker is not woken again.
     pub fn take_until(&self, mut enough: impl FnMut(&Delivery) -> bool) -> (Vec<Delivery>, usize, bool) {
         let waiting = &mut *self.waiting();
         let (mut some, mut bytes) = (Vec::new(), 0);
@@ -156,7 +156,7 @@ impl Outbox {
     }
 }
 
-/// Numbers of clients are spread by a multiplication: nobody chooses them.
+/// Numbers of clients are spread by a multiplication: no client chooses its own.
 #[derive(Debug, Default)]
 struct ClientHasher(u64);
 
@@ -309,7 +309,7 @@ mod tests {
         add(&[1, 2, 3]);
         assert_eq!((taken(2), taken(1)), (1, 1));
         add(&[1, 1]);
-        // What the worker has taken meanwhile is nobody's any more.
+        // What the worker has taken meanwhile does not come again.
         assert_eq!(outbox.take_until(|delivery| delivery.target.client == 1).0.len(), 2);
         add(&[1, 4]);
         assert_eq!((taken(1), taken(4), outbox.take().0.len()), (2, 1, 0));
@@ -412,7 +412,7 @@ mod tests {
                 let letter = delivery(0, 60).message;
                 let listeners = (0..listening).map(|nth| 1_000 + nth);
                 add(&outbox, listeners.chain([client]).map(|client| to(client, &letter)).collect());
-                // As EXEC of PUBLISH and UNSUBSCRIBE looks, twice, and as others do for whom there is nothing.
+                // As EXEC of PUBLISH and UNSUBSCRIBE looks, twice, and as other clients do that have no deliveries.
                 assert_eq!(outbox.take_for(client).0.len(), 1);
                 assert!(outbox.take_for(client).0.is_empty() && outbox.take_for(9_999).0.is_empty());
             }

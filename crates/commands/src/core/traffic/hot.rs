@@ -109,16 +109,16 @@ impl fmt::Display for Escaped<'_> {
 }
 
 impl Context<'_, '_> {
-    /// The hot keys, as they are told to clients; none if nobody samples. Spends what that takes.
+    /// The hot keys, as clients are shown them; none if there is no sampling. Spends what that takes.
     pub(crate) fn hot_keys(&self) -> Option<HotKeys> {
         self.room.work().spend(HOT_KEYS_NS);
         self.shared.traffic.hot_keys(self.guard.store(), TOLD)
     }
 }
 
-/// Hot keys that are told to clients.
+/// Hot keys that clients are shown.
 const TOLD: usize = 50;
-/// What it takes to find them, and to tell them.
+/// What it takes to find them, and to write them.
 const HOT_KEYS_NS: u64 = 300_000;
 
 impl HotKeys {
@@ -131,8 +131,8 @@ impl HotKeys {
 }
 
 impl Traffic {
-    /// The hot keys of the last rounds, so many at most; none if nobody wanted to know. What that takes meanwhile is
-    /// charged as what connections hold.
+    /// The hot keys of the last rounds, so many at most; none if samples were not wanted. What that takes meanwhile is charged as
+    /// what connections hold.
     pub fn hot_keys(&self, store: &Store, most: usize) -> Option<HotKeys> {
         let (sampled, keys) = self.listed(store, most, |round| &round.keys, shown)?;
         Some(sampled.shares(keys))

@@ -7,7 +7,7 @@
 //!
 //! A place is a hash, and items lie evenly over the hashes: each has the same chance. So a part `p` of the bytes is known with
 //! a standard error of `sqrt(sum of b² (x - p)²) / sum of b` over items of `b` bytes, where `x` is whether one is of that part;
-//! [`SIGMAS`] of them are told. Where there are few items all of them are looked at, and there is no error. While nobody wants to know
+//! [`SIGMAS`] of them are reported. Where there are few items all of them are looked at, and there is no error. Without a reader
 //! nothing is looked at.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -229,7 +229,7 @@ impl Looked {
 pub(crate) struct ItemSampler {
     wanted: AtomicBool,
     looked: Mutex<Looked>,
-    /// What it takes, as the store was told.
+    /// What it takes, as it is charged to the store.
     bytes: AtomicU64,
 }
 
@@ -250,7 +250,7 @@ impl ItemSampler {
         }
     }
 
-    /// Somebody wants to know.
+    /// A reader wants to know.
     pub(super) fn begin(&self, store: &Store, delimiters: Delimiters) {
         let mut looked = self.looked();
         *looked = Looked {
@@ -262,7 +262,7 @@ impl ItemSampler {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Nobody does any more.
+    /// The last reader has gone.
     pub(super) fn end(&self, store: &Store) {
         let mut looked = self.looked();
         self.wanted.store(false, Relaxed);
@@ -280,7 +280,7 @@ impl ItemSampler {
 
     #[cold]
     fn look(&self, guard: &mut Guard<'_>, now: Millis) {
-        // A worker waits for nobody who reads this: it looks the next time.
+        // A worker does not wait for a reader of this: it looks the next time.
         let Ok(mut looked) = self.looked.try_lock() else { return };
         let is_early = now < looked.due && looked.due - now <= PAUSE_MS;
         if is_early || !self.wanted.load(Relaxed) {
@@ -328,7 +328,7 @@ impl ItemSampler {
         ranked(store, prefixes.tops.iter(), most, share, |name, sums| (name.clone(), share(sums)))
     }
 
-    /// What is there; none if nobody wants to know, or nothing was seen.
+    /// What is there; none if there is no reader, or nothing was seen.
     pub fn ages(&self) -> Option<Ages> {
         if !self.wanted.load(Relaxed) {
             return None;

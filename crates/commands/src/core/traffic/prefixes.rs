@@ -8,8 +8,8 @@
 //! `stats detail`; else `:`, in keys without it `/`, then `.`, then `_`. So a key's prefix is always the same, whatever other
 //! keys there are. Keys that have none are counted together. Of long keys the beginning is looked at that is kept of them.
 //!
-//! What part of the memory a prefix takes is told of the items that were looked at ([`super::items`]), and so those that are hardly asked
-//! for.
+//! What part of the memory a prefix takes is estimated by the items that were looked at ([`super::items`]), and so for prefixes
+//! that are hardly asked for, too.
 //!
 //! Shares and their errors are as those of keys. The hit ratio of a prefix is that of the reads in its samples; each of `n`
 //! keys that were read and whose samples stand for `w` make it uncertain by `sqrt(h (1 - h) (w - 1) / n)`. Bytes are uncertain
@@ -136,13 +136,13 @@ impl Parts for PrefixShare {
     }
 }
 
-/// Prefixes that are told to clients.
+/// Prefixes that clients are shown.
 const TOLD: usize = 50;
-/// What it takes to find them, and to tell them.
+/// What it takes to find them, and to write them.
 const PREFIXES_NS: u64 = 200_000;
 
 impl Context<'_, '_> {
-    /// The prefixes, as they are told to clients; none if nobody samples. Spends what that takes.
+    /// The prefixes, as clients are shown them; none if there is no sampling. Spends what that takes.
     pub(crate) fn prefix_shares(&self) -> Option<PrefixShares> {
         self.room.work().spend(PREFIXES_NS);
         self.shared.traffic.prefix_shares(self.guard.store(), TOLD)
@@ -218,7 +218,7 @@ fn shown(name: &Name, sums: &Sums, sampled: &Sampled) -> PrefixShare {
     let counted = sums.keys.max(1) as f64;
     let part = |of: u64| of as f64 / counted;
     let per_second = sampled.per_second(share);
-    // What was counted of it, as it is told: with half of what it may have been before it had its entry.
+    // What was counted of it, as it is shown: with half of what it may have been before it had its entry.
     let scale = per_second / counted;
     let unseen = sampled.per_second(sums.error as f64 / 2.0 / sampled.keys.max(1) as f64) * part(sums.bytes);
     let misses = sums.reads - sums.hits;

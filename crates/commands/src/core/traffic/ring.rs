@@ -27,7 +27,7 @@ const _: () = assert!(WORDS_MIN >= 4 * SAMPLE_WORDS_MAX);
 const FOLLOWED_WORDS: u64 = 3;
 /// Says of a head that it is that of such a one.
 const FOLLOWED: u64 = 1 << 7;
-/// What an item has left is told in so many milliseconds.
+/// What an item has left is recorded in so many milliseconds.
 const LEFT_MS: Millis = 10;
 
 /// A key that was asked for, one of so many.
@@ -51,7 +51,7 @@ pub(crate) struct Sample<'k> {
     pub cost_ns: u32,
 }
 
-/// What happened to a key that is followed: all that happens to it is told.
+/// What happened to a key that is followed: all that happens to it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     pub hash: u64,
@@ -87,7 +87,7 @@ impl Followed {
     }
 }
 
-/// What a worker tells.
+/// What a worker records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'k> {
     Sample(Sample<'k>),
@@ -177,7 +177,7 @@ impl Ring {
         true
     }
 
-    /// Takes what was told, so many at most; how many. One thread at a time.
+    /// Takes what was recorded, so many at most; how many. One thread at a time.
     pub fn take(&self, most: usize, mut visit: impl FnMut(&Record<'_>)) -> usize {
         let head = self.head.0.load(Acquire);
         let mut at = self.tail.0.load(Relaxed);
@@ -271,7 +271,7 @@ mod tests {
         let followed = Followed { hash: 1, db: 0, happened: Happened::Missed };
         let fits = (0..WORDS_MIN).take_while(|_| ring.follow(&followed)).count();
         assert_eq!((fits, ring.dropped()), (WORDS_MIN / FOLLOWED_WORDS as usize, 1));
-        // For ever is more than can be told, and so is what is about as long.
+        // For ever is more than can be recorded, and so is what is about as long.
         assert!(ring.take(usize::MAX, |_| {}) == fits);
         let long = Followed { happened: Happened::Hit(kept(Some(Millis::MAX))), ..followed };
         assert!(ring.follow(&long));

@@ -20,7 +20,7 @@ pub(crate) struct Metrics {
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub metrics: Metrics,
-    /// Keys that are told.
+    /// Keys that are shown.
     pub count: usize,
     /// It ends by itself.
     pub ends_after_ms: Option<Millis>,

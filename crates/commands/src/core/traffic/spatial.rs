@@ -1,4 +1,4 @@
-//! Keys that are followed, and the forecast that is made of them: which they are, and what is told.
+//! Keys that are followed, and the forecast that is made of them: which they are, and what is shown.
 //!
 //! ```text
 //! items ──▶ how many bits of a hash are to be 0: some 400 to 800 keys ───┐
@@ -25,12 +25,12 @@ const EVENTS_MAX: u64 = 5_000;
 /// A store with fewer items does not say yet how long they are, and they are taken to be so long.
 const ITEMS_FEW: u64 = 1_000;
 const ITEM_BYTES: u64 = 256;
-/// Not more often than this are fewer bits tried, and only where there would be so many fewer; sooner while nothing is
-/// told yet, as long as it is being found out how long items are.
+/// Not more often than this are fewer bits tried, and only where there would be so many fewer; sooner while nothing is shown yet,
+/// as long as it is being found out how long items are.
 const ANEW_MS: Millis = 10 * 60 * 1000;
 const ANEW_BITS: u32 = 2;
 const ANEW_EARLY_MS: Millis = 20 * 1000;
-/// Keys that are there at a time below which nothing is told.
+/// Keys that are there at a time below which nothing is shown.
 const KEYS_MIN: u64 = 48;
 /// Reads and misses a second are those of so many seconds, about.
 const SMOOTH_S: f64 = 30.0;
@@ -95,7 +95,7 @@ impl Outlook {
         Some(Gain { found_more, error: point.error, missed_less: found_more * self.reads_per_second })
     }
 
-    /// Calls `visit` with each thing that is told, by its name.
+    /// Calls `visit` with each thing that is shown, by its name.
     pub fn each(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
         let curve = &self.curve;
         visit("ready", &u8::from(curve.points.is_some()));

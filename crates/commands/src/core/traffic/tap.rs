@@ -9,10 +9,10 @@
 //! worker raises its shift as soon as it writes more than its share of samples, and lowers it when it writes fewer;
 //! each sample says how many keys it stands for, so that estimates are right whatever the shift was.
 //!
-//! While nobody wants samples the countdown does not end: it takes a subtraction and a jump for a group of keys.
+//! While samples are not wanted the countdown does not end: it takes a subtraction and a jump for a group of keys.
 //!
-//! Beside that some keys are **followed**: those of whose hashes some bits are 0 ([`super::spatial`]). All that happens to
-//! them is told: a comparison a key, and nothing else where it is another's. While nobody is followed all bits have to be 0.
+//! Beside that some keys are **followed**: those of whose hashes some bits are 0 ([`super::spatial`]). All that happens to them
+//! is recorded: a comparison a key, and nothing else where it is another's. While no key is followed all bits have to be 0.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const TICK_SAMPLES: u32 = 300;
 const TICK_SAMPLES_MIN: u32 = 16;
 /// The tick that these are for.
 const TICK_MS: Millis = 100;
-/// What a worker tells in a tick of keys that are followed; the rest of it nobody hears. So much is twice what all are to
-/// tell: whoever chooses the keys follows fewer then.
+/// What a worker records in a tick of keys that are followed; the rest of it is lost. So much is twice what all workers are to
+/// record: fewer keys are followed then.
 const TICK_FOLLOWED: u32 = 1000;
 /// Bits that are 0 in the hash of no key that is followed.
 const NOBODY: u64 = u64::MAX;
@@ -72,7 +72,7 @@ struct Open {
     written: u32,
     /// … of so many keys, …
     passed: u64,
-    /// … and what was told of keys that are followed, …
+    /// … and what was recorded of keys that are followed, …
     told: u32,
     /// … which was then.
     ticked_at: Millis,
@@ -108,7 +108,7 @@ impl Tap {
         self.mask.get()
     }
 
-    /// This key is followed: what happens to it is to be told ([`Tap::tell`]).
+    /// This key is followed: what happens to it is to be recorded ([`Tap::tell`]).
     #[inline(always)]
     pub fn follows(&self, key: &Key<'_>) -> bool {
         key.hash() & self.mask.get() == 0
@@ -128,7 +128,7 @@ impl Tap {
         self.is_marked.replace(false)
     }
 
-    /// Tells what happened to a key that is followed.
+    /// Records what happened to a key that is followed.
     pub fn tell(&self, followed: &Followed) {
         if let Some(open) = self.at.borrow_mut().as_mut() {
             open.ring.follow(followed);
@@ -260,8 +260,8 @@ impl Open {
         let may = u64::from(self.share) * ms / TICK_MS;
         let written = u64::from(self.written);
         if let Some(from) = self.full_from.take() {
-            // It rose with each sample for which there was no room. One of the next that stood for so much would make all
-            // that is told unsure for as long as it is counted: as many keys as have passed need no more than this.
+            // It rose with each sample for which there was no room. One of the next that stood for so much would make all figures
+            // unsure for as long as it is counted: as many keys as have passed need no more than this.
             let fits = |shift: &u8| self.passed >> shift <= may;
             self.shift = (from + 1..self.shift).find(fits).unwrap_or(self.shift);
         } else if written > may {

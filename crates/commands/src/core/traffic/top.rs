@@ -274,7 +274,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a key weighs lies between `count - error` and `count`, and whoever weighs much is there.
+        /// What a key weighs lies between `count - error` and `count`, and each key that weighs much is there.
         #[test]
         fn weights_are_within_their_bounds(
             stream in proptest::collection::vec((0u8..60, 0u8..4), 0..800),
