@@ -4,14 +4,14 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`; which
-//!   listen: `topics`, `glob`; what is told of keys: `events`, `telling`
-//! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `last_minute`,
+//! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`;
+//!   which listen: `topics`, `glob`; events of keys: `events`, `telling`
+//! - what is asked for, and what is there: `traffic`; the clients of `watch`: `watchers`
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; shown: `figures`, `exposition`, `last_minute`,
 //!   `findings`, `shown`, `system`
 //!
-//! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What is
-//! told in one protocol's words of what both do is here: names of keyspace events, and the lines of `watch`.
+//! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What one
+//! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`.
 
 pub(crate) mod access;
 pub(crate) mod acl;

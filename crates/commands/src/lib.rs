@@ -13,12 +13,12 @@
 //!
 //! Requests on items allocate nothing (`testkit/tests/allocations.rs` says which are counted). What keeps something
 //! for its client does (MULTI and its queue, WATCH, SUBSCRIBE, names), so do commands in steps, those of very many keys,
-//! what is told to others (PUBLISH, MONITOR, keyspace events), and what people ask for: KEYS, SCAN, INFO, `stats` and
+//! what is sent to other clients (PUBLISH, MONITOR, keyspace events), and what people ask for: KEYS, SCAN, INFO, `stats` and
 //! all else of administration.
 //!
 //! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text and
 //! the binary protocol are in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every
-//! protocol are made of is in `core`, which knows none of them. What is told to scrapers of all of it is in [`metrics`].
+//! protocol are made of is in `core`, which knows none of them. What scrapers read of all of it is in [`metrics`].
 #![forbid(unsafe_code)]
 
 mod core;

@@ -1,10 +1,11 @@
 //! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
-//! - `login`: who speaks; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
-//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
-//!   commands; `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
-//! - `told`: keyspace events; `times`: how long commands take; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
-//!   `metrics`: what scrapers are told
+//! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
+//!   `batch`: what it reads ahead; `upload`: values that are not whole yet
+//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other commands;
+//!   `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
+//! - `told`: keyspace events; `times`: how long commands take; `text`: what they answer; `stats`, `class_stats`, `slabs`,
+//!   `tuning`: what they show; `metrics`: what scrapers read
 
 mod admin;
 mod batch;

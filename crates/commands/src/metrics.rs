@@ -1,4 +1,4 @@
-//! What scrapers are told: one gathering, in three families, and the same figures by their own names.
+//! What scrapers read: one gathering, in three families, and the same figures by their own names.
 //!
 //! - `memcached_*`, as memcached_exporter names them, and `redis_*`, as redis_exporter does: boards that are made for
 //!   these work without one;
@@ -25,7 +25,7 @@ use crate::redis;
 use crate::redis::figures::RedisFigure;
 use crate::shared::Shared;
 
-/// Which classes are told of.
+/// Which classes are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Classes {
     /// memcached's, as `stats slabs` shows them.
@@ -56,7 +56,7 @@ impl Default for Wanted {
     }
 }
 
-/// The server as who scrapes finds it.
+/// The server as a scraper finds it.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// The server.
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Scene<'_> {
 /// How a value is read.
 type Read = fn(&figures::Figures) -> u64;
 
-/// What a series is told from.
+/// What a series is made from.
 enum Source {
     Figure(Figure),
     Counter(Counter),
@@ -567,7 +567,7 @@ impl Shared {
         findings::find(self.place(scene))
     }
 
-    /// Looks how many keys expire, a little at a time, if somebody wants to know. From one worker's upkeep.
+    /// Looks how many keys expire, a little at a time, while it is asked for. From one worker's upkeep.
     pub fn take_census(&self, guard: &mut larder_store::Guard<'_>) {
         self.redis.census.step(guard);
     }

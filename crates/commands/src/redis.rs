@@ -3,9 +3,9 @@
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `help`: what it says of a container;
-//!   `secret`: which words nobody is shown; `permissions`: what a client's user may do
+//!   `secret`: which words are shown to no client; `permissions`: what a client's user may do
 //! - `client`: what a connection keeps between two commands; `facts`: what others see of it; `shared`: what all RESP clients
-//!   share; `limits`: of these; `figures`, `metrics`: what is told of it
+//!   share; `limits`: of these; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `clock`,
 //!   `decimal`: times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,

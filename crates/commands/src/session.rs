@@ -5,7 +5,7 @@
 //! New ──► first byte ┬─ `*`  ──► Redis       for good
 //!                    ├─ 0x80 ──► Binary      for good
 //!                    └─ else ──► Memcached   for good
-//! Login ─► first byte as above, but that Memcached begins when the client has said who it is
+//! Login ─► first byte as above, but that Memcached begins when the client has logged in
 //! ```
 //!
 //! Login is in the place of New where text clients are asked for a password. What the settings do not have spoken is Closed.
@@ -48,7 +48,7 @@ impl Speaks {
         self == Speaks::Redis || common.settings.text_auth && common.access.asks()
     }
 
-    /// What a connection hears that is one more than may be open.
+    /// The reply to a connection that is one more than may be open.
     pub fn refusal(self) -> &'static [u8] {
         match self {
             Speaks::Any => memcached::TOO_MANY_CONNECTIONS,
@@ -129,7 +129,7 @@ enum Conversation {
     Redis(Box<redis::Conversation>),
     /// memcached's binary protocol.
     Binary(Box<memcached::Binary>),
-    /// Nothing but who it is, in memcached's text.
+    /// Nothing but a login, in memcached's text.
     Login(Box<memcached::Login>),
     /// Nothing more.
     Closed,
@@ -196,7 +196,7 @@ impl Session {
             self.0 = Conversation::Login(Box::new(login));
         }
         if let Conversation::Login(login) = &mut self.0 {
-            // Whoever is one too many is told so, whatever it speaks.
+            // A connection that is one too many is refused in these words, whatever it speaks.
             let is_of_text = input.first().is_none_or(|&first| begins(first, cx) == Begins::Text);
             if login.is_turned_away() || !login.is_new() || is_of_text {
                 return self.log_in(cx, input, out);
@@ -234,7 +234,7 @@ impl Session {
         self.receive(cx, input, out)
     }
 
-    /// Takes what says who it is; what comes behind that is a conversation like any other.
+    /// Takes a login; what comes behind that is a conversation like any other.
     fn log_in(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         let Conversation::Login(login) = &mut self.0 else {
             return Progress { consumed: 0, next: Next::Close };
@@ -255,7 +255,7 @@ impl Session {
         }
     }
 
-    /// The number by which others know who may wait here: a RESP client, or one who watches.
+    /// The number by which others know the client that may wait here: a RESP client, or a watcher.
     pub fn waiter(&self) -> Option<u64> {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.watcher(),
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    /// Writes a message that was sent to this client, if it is still to be told.
+    /// Writes a message that was sent to this client, if it still listens.
     pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
         if let Conversation::Redis(conversation) = &mut self.0 {
             conversation.deliver(delivery, out);
@@ -395,7 +395,7 @@ impl Session {
         }
     }
 
-    /// It has to say who it is, and did not.
+    /// It must log in, and has not.
     #[inline]
     pub fn is_unauthenticated(&self) -> bool {
         self.unauthenticated_since().is_some()
@@ -412,8 +412,8 @@ impl Session {
         }
     }
 
-    /// Whether it is a client of memcached whose user is not among these, who are read after it was received last: it is
-    /// counted as closed for that, and to be closed. Redis clients are closed by who removes their users.
+    /// Whether it is a client of memcached whose user is not among these, which are read after it was received last: it is
+    /// counted as closed for that, and to be closed. Redis clients are closed by the command that removes their users.
     pub fn turn_out(&self, users: &UsersNow, shared: &Shared) -> bool {
         let is_gone = match &self.0 {
             Conversation::Memcached(conversation) => conversation.has_lost_user(&users.0),
@@ -428,7 +428,7 @@ impl Session {
         is_gone
     }
 
-    /// It is told to go without having been asked anything.
+    /// It is refused before it was asked anything.
     pub fn is_turned_away(&self) -> bool {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.is_turned_away(),

@@ -105,14 +105,14 @@ impl Shared {
         self.common.flush_if_due(guard);
     }
 
-    /// Tells what the store did by itself: a conversation does it at the end of a receive, upkeep has to.
+    /// Publishes what the store did by itself: a conversation does it at the end of a receive, upkeep has to.
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         self.common.tell_events(guard, host);
     }
 
-    /// Ends the scripts that go on in later turns of their workers, which may be for ever; they have changed nothing. For who
-    /// stops the server.
+    /// Ends the scripts that go on in later turns of their workers, which may be for ever; they have changed nothing. For the end
+    /// of the server.
     pub fn end_scripts(&self) {
         self.redis.scripts.each_running(|running| {
             if running.is_paused() {
@@ -121,7 +121,7 @@ impl Shared {
         });
     }
 
-    /// Goes on telling keyspace events that wait, for so many nanoseconds or a little longer. True if there are more.
+    /// Goes on publishing keyspace events that wait, for so many nanoseconds or a little longer. True if there are more.
     pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> bool {
         if !self.common.telling.waits() {
             return false;
@@ -135,9 +135,9 @@ impl Shared {
         self.common.topics.forget_left(store)
     }
 
-    /// Does what clients have left that waited, and whose connections have ended: what was popped for one of them is put
-    /// back. And tells those who wait for a stream of what happened to it without a command of Redis's: a text client's,
-    /// expiry, eviction. Whoever ends connections asks for it behind that, and upkeep now and then.
+    /// Finishes what is left of clients that waited and whose connections have ended: what was popped for one of them is put
+    /// back. And wakes clients that wait for a stream to which something happened without a command of Redis's: a text client's,
+    /// expiry, eviction. The server calls it after it has ended connections, and in upkeep now and then.
     #[inline]
     pub fn serve_left(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         let (left, called) = (self.redis.waiters.has_left(), guard.has_called());
@@ -200,13 +200,13 @@ impl Shared {
         room.tap().tend(&self.common.traffic, store, now);
     }
 
-    /// Somebody shows what is sampled.
+    /// A client is shown what is sampled.
     #[inline]
     pub fn shows_traffic(&self) -> bool {
         self.common.traffic.is_shown()
     }
 
-    /// Samples are taken which nobody counts but upkeep.
+    /// Samples are taken which upkeep alone counts.
     pub fn counts_samples(&self) -> bool {
         self.common.traffic.is_left_to_upkeep()
     }
@@ -232,7 +232,7 @@ impl Shared {
         self.redis.rare.step(guard, now);
     }
 
-    /// How long what is there has left, and how long it was not read; none if nobody looks, or nothing was seen.
+    /// How long what is there has left, and how long it was not read; none without a reader, or if nothing was seen.
     pub fn ages(&self) -> Option<Ages> {
         self.common.traffic.items.ages()
     }
@@ -242,13 +242,13 @@ impl Shared {
         of_types(&self.common, store)
     }
 
-    /// Somebody watches connections.
+    /// A watcher watches connections.
     #[inline]
     pub fn watches_connections(&self) -> bool {
         self.common.watchers.wants(stream::CONNEVENTS)
     }
 
-    /// Tells those who watch that this connection was opened, or, for this reason, closed.
+    /// Sends watchers a line: this connection was opened, or, for this reason, closed.
     #[cold]
     pub fn watch_connection(
         &self,

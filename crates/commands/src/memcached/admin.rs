@@ -32,7 +32,7 @@ pub(crate) struct Line<'x, 'a, 'c, 'w> {
     pub out: &'x mut Output,
     /// The tokens behind its name, a `noreply` at the end not among them.
     pub tokens: Vec<&'a [u8]>,
-    /// Nobody waits for a reply: what is said before the command ends is taken back.
+    /// The client wants no reply: what is written before the command ends is taken back.
     pub noreply: bool,
     /// In what form it is answered.
     pub form: Form,

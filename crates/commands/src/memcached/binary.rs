@@ -11,7 +11,7 @@
 //!
 //! The verbs are those of the text (`verbs`), and so are uploads, additions and long replies; what is here is how frames ask
 //! for them and are answered: `read` (what is read ahead), `execute` (one frame), `store` (values that are stored), `value`
-//! (those that are not simply at hand), `admin` (what names no item), `reply`, `sasl` (who the client is).
+//! (those that are not simply at hand), `admin` (what names no item), `reply`, `sasl` (how the client logs in).
 //!
 //! What a header announces belongs to its frame: it is taken, or skipped, to the byte. A frame whose lengths contradict each
 //! other, or whose shape is not its opcode's, is answered and ends the connection.
@@ -92,12 +92,12 @@ struct Turn<'x, 'a, 'c, 'w> {
 }
 
 impl Conversation {
-    /// A conversation of a client that has to say who it is.
+    /// A conversation of a client that must log in.
     pub fn of_unauthenticated(unauthenticated: UnauthenticatedClient) -> Conversation {
         Conversation { sasl: Sasl::of_unauthenticated(unauthenticated), ..Conversation::default() }
     }
 
-    /// A conversation of a client that is not asked who it is.
+    /// A conversation of a client that need not log in.
     pub fn unasked(cx: &Context<'_, '_>) -> Conversation {
         Conversation { sasl: Sasl::unasked(cx), ..Conversation::default() }
     }
@@ -112,7 +112,7 @@ impl Conversation {
     ) -> Progress {
         let mut left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         if cx.shared.is_to_look(cx.guard.now()) {
-            // One that has to say who it is is not held up, and can do nothing else.
+            // A client that must log in first is not held up, and can do nothing else.
             let is_known = self.sasl.is_admitted(cx);
             let mut standing = self.sasl.take_standing();
             let names = |held: &dyn Fn(&[u8]) -> bool| is_known && self.names_one(input, held);
@@ -366,7 +366,7 @@ impl Conversation {
         }
     }
 
-    /// Since when it has to say who it is, on the server's own clock; none: it has, or need not.
+    /// Since when it is unauthenticated, on the server's own clock; none: it has logged in, or need not.
     pub fn unauthenticated_since(&self) -> Option<Millis> {
         self.sasl.since()
     }

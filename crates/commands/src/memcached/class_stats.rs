@@ -11,7 +11,7 @@ use crate::core::figures::table::ClassFigure;
 pub enum ClassSource {
     /// A figure of the class.
     Figure(ClassFigure),
-    /// What no other protocol tells.
+    /// What no other protocol shows.
     Own(fn(&Slab) -> u64),
     /// Commands on items of the class.
     Counter(ClassCounter),

@@ -12,7 +12,7 @@ pub(crate) enum Flow {
     Dump(Dump),
     /// With a context entered anew.
     Yield,
-    /// With nothing but what it is told.
+    /// With lines of what happens, and nothing else.
     Watch(Watching),
     /// Not at all.
     Close,

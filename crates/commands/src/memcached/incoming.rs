@@ -44,7 +44,7 @@ impl Purpose {
         }
     }
 
-    /// What it asks to store, for those who watch.
+    /// What it asks to store, for watchers.
     pub fn asked(&self, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
         match self {
             Purpose::Classic(store) => Asked::of_store(store, now, key, value_bytes),

@@ -62,9 +62,9 @@ pub(crate) fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
         && cx.room.may_go_on_later()
 }
 
-/// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing
-/// is replied yet. `append` adds at once; told that it may be in steps, it gives none where it should be. `purpose`: what
-/// the steps keep of the command.
+/// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing is
+/// replied yet. `append` adds at once; its flag allows steps: then it gives none where there should be some. `purpose`: what the
+/// steps keep of the command.
 #[inline]
 pub(crate) fn add(
     cx: &mut Context<'_, '_>,

@@ -1,4 +1,4 @@
-//! How memcached's text clients say who they are, where passwords are asked for: as memcached has it with `-Y`.
+//! How memcached's text clients log in, where passwords are asked for: as memcached has it with `-Y`.
 //!
 //! ```text
 //! set <any key> <any flags> <any exptime> <bytes>\r\n
@@ -18,8 +18,8 @@
 //! With `--strict-framing` the connection is closed behind a line that is no login, and behind a block that does not end where
 //! its line says.
 //!
-//! Whether a connection is asked is known when it is made, and it is a conversation of its own until it has said who it is:
-//! one that need not, or has, does no step more for it.
+//! Whether a client must log in is known when its connection is made, and the connection is a conversation of its own until then:
+//! one that need not, or has logged in, does no step more for it.
 
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Tokens, last_token};
@@ -48,13 +48,13 @@ const NO_SPACE: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
 const TOO_LONG: &[u8] = b"CLIENT_ERROR auth token too long\r\n";
 
-/// A connection that has to say who it is.
+/// A connection that must log in.
 #[derive(Debug)]
 pub(crate) struct Login {
-    /// None: too many others have to.
+    /// None: there are too many unauthenticated clients.
     unauthenticated: Option<UnauthenticatedClient>,
     tries: Tries,
-    /// Bytes of a block that nobody wants.
+    /// Bytes of a block that is skipped.
     skips: u64,
     /// Some of what it has sent was taken.
     begun: bool,
@@ -63,14 +63,14 @@ pub(crate) struct Login {
 /// What becomes of it.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It has not said who it is.
+    /// It has not logged in.
     Waits(Next),
-    /// It has, or is not asked any more: it goes on as this user.
+    /// It has, or need not any more: it goes on as this user.
     In(Standing),
 }
 
 impl Login {
-    /// What a connection of text clients begins with; none where it is asked nothing.
+    /// What a connection of text clients begins with; none where it need not log in.
     pub fn asked(cx: &Context<'_, '_>) -> Option<Login> {
         let settings = &cx.shared.settings;
         let asks = settings.text_auth && cx.shared.access.asks();
@@ -82,17 +82,17 @@ impl Login {
         })
     }
 
-    /// It is told to go: too many others have to say who they are.
+    /// It is refused: there are too many unauthenticated clients.
     pub fn is_turned_away(&self) -> bool {
         self.unauthenticated.is_none()
     }
 
-    /// Since when it is asked.
+    /// Since when it must log in.
     pub fn since(&self) -> Option<Millis> {
         self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }
 
-    /// Who it is to be, where it speaks something else.
+    /// Its place among the unauthenticated clients, for the conversation of another protocol that it speaks.
     pub fn into_unauthenticated(self) -> Option<UnauthenticatedClient> {
         self.unauthenticated
     }
@@ -107,7 +107,7 @@ impl Login {
         self.skips > 0
     }
 
-    /// Takes lines until it has said who it is: how many bytes, and what becomes of it.
+    /// Takes lines until it has logged in: how many bytes, and what becomes of it.
     pub fn receive(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
         let (taken, step) = self.lines(cx, input, out);
         let ended = out.take_end() && matches!(step, Step::Waits(Next::Flush));

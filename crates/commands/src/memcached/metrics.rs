@@ -12,7 +12,7 @@ use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::table::{ClassFigure, Figure, Kind};
 use crate::core::shared::VERSION;
 
-/// What a series is told from.
+/// What a series is made from.
 enum Source {
     Figure(Figure),
     Counter(Counter),
@@ -168,7 +168,7 @@ pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static
     METRICS.iter().map(|metric| (metric.name, metric.kind, metric.labels(), metric.help()))
 }
 
-/// Tells them, of the classes too if that is wanted.
+/// Writes them, of the classes too if that is wanted.
 pub(crate) fn expose(
     shared: &Shared,
     figures: &Figures,

@@ -82,7 +82,7 @@ pub(crate) fn names_one(input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
 }
 
 /// The request in front, in text, is none of those that only read. One whose line is not whole is not: nothing of it is carried
-/// out, and who waited would not receive the rest.
+/// out, and a connection that waited would not receive the rest.
 pub(crate) fn may_write(input: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', input) else { return false };
     let line = &input[..end];

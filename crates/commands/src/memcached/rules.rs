@@ -1,4 +1,4 @@
-//! Whether the rules of the client's user allow what it asks for: looked at before each request of one who may not do
+//! Whether the rules of the client's user allow what it asks for: looked at before each request of a user that may not do
 //! everything. As which command of Redis a request is asked for is in `core/acl/verbs.rs`.
 //!
 //! | what is refused | is answered |
@@ -22,7 +22,7 @@ use crate::core::acl::verbs::Verb;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
-/// What a classic or meta request is asked for as; none of those that anybody may send.
+/// What a classic or meta request is asked for as; none of those that every client may send.
 pub(super) fn verb_of(request: &Request<'_>) -> Option<Verb> {
     Some(match request {
         Request::Fetch(Fetch { touch: None, .. }) => Verb::Get,
@@ -62,7 +62,7 @@ pub(super) fn verb_of_meta(verb: meta::Verb, flags: &Flags<'_>) -> Option<Verb> 
     })
 }
 
-/// The same of a line that names no item. What nobody knows anybody may send.
+/// The same of a line that names no item. Every client may send what is no command.
 pub(super) fn verb_of_line(name: &[u8], mut tokens: Tokens<'_>) -> Option<Verb> {
     let first = tokens.next();
     Some(match name {
@@ -155,7 +155,7 @@ pub(super) fn note_login(cx: &Context<'_, '_>, out: &mut Output, word: &str, use
     cx.shared.access.log.note(&refusal, cx.now());
 }
 
-/// As `CLIENT INFO` tells what a client is like. No client has the number 0: `CLIENT KILL ID` of it closes nobody else's.
+/// The client, in the words of `CLIENT INFO`. No client has the number 0: `CLIENT KILL ID` of it closes no other connection.
 fn described(cx: &Context<'_, '_>, user: &str) -> String {
     let (address, own) = (cx.peer.address(), cx.peer.listen_address());
     format!("id=0 addr={address} laddr={own} name= db=0 user={user}")

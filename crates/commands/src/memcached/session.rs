@@ -8,7 +8,7 @@
 //!   Skip: the rest of a bad one    │  └───────► Gather    value to be added to another
 //!                                  ├──────────► Swallow   block of a store that failed
 //!                                  ├──────────► Join      value that is added to a large one, in steps
-//!                                  └──────────► Watch     it is told what happens, and asks nothing more
+//!                                  └──────────► Watch     lines of what happens; no further request is read
 //! ```
 //!
 //! Work per turn is bounded by the input, by the output's limit, and by the worker's slice (`core/work.rs`). Nothing
@@ -61,7 +61,7 @@ const RUN_BYTES_MIN: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Conversation {
     state: State,
-    /// Its user; none: whoever it is, it is not asked.
+    /// Its user; none with `--text-auth no`.
     standing: Option<Standing>,
     /// How often its next request was asked again.
     asked: Asked,
@@ -77,7 +77,7 @@ enum State {
     Keys(Keys),
     /// The rest of a line that failed.
     Skip,
-    /// A block that nobody wants, and what is said after it.
+    /// A block that is skipped, and what is said after it.
     Swallow { left: u64, reply: Option<&'static [u8]> },
     /// A value for its item, of which so many bytes were announced.
     Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
@@ -87,7 +87,7 @@ enum State {
     Join(Box<Joining>),
     /// A request, after a long reply.
     Dump(Dump),
-    /// Nothing that is listened to: it is told what happens.
+    /// No request is read any more: it is sent lines of what happens.
     Watch(Watching),
     /// Nothing more.
     Closed,
@@ -159,13 +159,13 @@ fn verb_of_meta(verb: MetaVerb) -> Verb {
 }
 
 impl Conversation {
-    /// A conversation of a client that is not asked who it is.
+    /// A conversation of a client that need not log in.
     pub fn unasked(cx: &Context<'_, '_>) -> Conversation {
         let standing = cx.shared.settings.text_auth.then(|| Standing::unasked(&cx.shared.access));
         Conversation { state: State::Ready, standing, asked: Asked::default() }
     }
 
-    /// A conversation of a client that has said who it is.
+    /// A conversation of a client that has logged in.
     pub fn of(standing: Standing) -> Conversation {
         Conversation { state: State::Ready, standing: Some(standing), asked: Asked::default() }
     }
@@ -409,7 +409,7 @@ impl Conversation {
         !matches!(self.state, State::Closed) && self.standing.as_ref().is_some_and(is_gone)
     }
 
-    /// The number by which who watches is woken.
+    /// The number by which a watcher is woken.
     pub fn watcher(&self) -> Option<u64> {
         match &self.state {
             State::Watch(watching) => Some(watching.number()),

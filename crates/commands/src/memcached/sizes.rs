@@ -28,7 +28,7 @@ pub(crate) struct Sizes {
     /// All items were seen. The counts that are left are still to be written.
     counted: bool,
     counts: BTreeMap<u64, u64>,
-    /// To whom so many bytes are charged.
+    /// The store that so many bytes are charged to.
     store: Arc<Store>,
     charged: i64,
     form: Form,

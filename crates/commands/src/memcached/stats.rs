@@ -15,7 +15,7 @@ use crate::core::shared::{Settings, VERSION};
 /// Everything `stats` reports from.
 #[derive(Debug)]
 pub struct Figures {
-    /// What every protocol tells.
+    /// What every protocol shows.
     pub common: figures::Figures,
     /// Crawls started.
     pub crawls: u64,
@@ -78,7 +78,7 @@ pub enum Source {
     Figure(Figure),
     /// The same, of microseconds that are printed as seconds.
     Seconds(Figure),
-    /// What no other protocol tells.
+    /// What no other protocol shows.
     Own(fn(&Figures) -> Value),
     /// A counter of the workers.
     Counter(Counter),

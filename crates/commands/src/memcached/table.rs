@@ -59,12 +59,12 @@ pub struct Command {
     pub run: Run,
 }
 
-/// What a command does to what there is: what waits while writes are paused, and what is told of keys.
+/// What a command does to what there is: what waits while writes are paused, and which events it causes.
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// It changes nothing.
     Reads,
-    /// It changes nothing; that a key is not there is told.
+    /// It changes nothing; a key that is not there is an event.
     Asks,
     /// It changes keys, and a change is called so.
     Writes(Change),
@@ -109,7 +109,7 @@ impl Command {
         }
     }
 
-    /// That a key is not there is told.
+    /// A key that is not there is an event.
     pub(crate) fn asks(&self) -> bool {
         matches!(self.effect, Effect::Asks | Effect::AsksAndWrites(..))
     }

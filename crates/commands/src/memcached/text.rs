@@ -24,7 +24,7 @@ pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 pub const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 /// No memory in the middle of a value.
 pub const NO_MEMORY_DURING_READ: &[u8] = b"SERVER_ERROR Out of memory during read\r\n";
-/// Connections hold as much memory as they may; the value goes to nobody more.
+/// Connections hold as much memory as they may: no further value is sent.
 pub const NO_MEMORY_FOR_REPLY: &[u8] = b"SERVER_ERROR out of memory writing get response\r\n";
 /// The counter is no number.
 pub const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";

@@ -8,7 +8,7 @@ use crate::memcached::table::{Command, Effect};
 use crate::memcached::time::seconds_left;
 use crate::memcached::watch::Asked;
 
-/// What a key of the first database was like before a command, where somebody listens or watches.
+/// What a key of the first database was like before a command, where events or a watcher want to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before(Option<(Seen, Looked)>);
 
@@ -26,7 +26,7 @@ impl Before {
         Before(cx.shared.events.any().then(|| look(cx, key)))
     }
 
-    /// Looks again, and tells what the command of this row has done to the key.
+    /// Looks again, and publishes what the command of this row has done to the key.
     pub fn tell(self, cx: &mut Context<'_, '_>, row: &Command, key: &[u8]) {
         self.tell_stored(cx, row, key, None);
     }

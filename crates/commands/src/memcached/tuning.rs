@@ -1,4 +1,4 @@
-//! What memcached's tuning commands set: kept, told by `stats settings`, and without effect here.
+//! What memcached's tuning commands set: kept, shown by `stats settings`, and without effect here.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +32,7 @@ impl Kept {
     }
 }
 
-/// memcached's LRU, crawler and slab mover as they were told to be.
+/// memcached's LRU, crawler and slab mover as commands have set them.
 #[derive(Debug)]
 pub struct Tuning {
     /// `slabs automove ratio`: ages that differ by more move memory.

@@ -1,4 +1,4 @@
-//! watch: a connection that is told what happens, line by line, and asks nothing more.
+//! watch: a connection that is sent what happens, line by line, and sends no further request.
 
 use larder_protocol::classic::Store;
 use larder_store::{Key, Millis};
@@ -19,7 +19,7 @@ const SENT_BYTES: u64 = 64 << 10;
 const LOOK_MS: Millis = 50;
 
 /// What can be watched. Larder accepts the last four, as memcached does, and writes no line of them: it has no proxy, and it
-/// tells commands by what they do (memcached writes no line of `rawcmds` either).
+/// counts commands by what they do (memcached writes no line of `rawcmds` either).
 const STREAMS: &[(&[u8], u32)] = &[
     (b"fetchers", stream::FETCHERS),
     (b"mutations", stream::MUTATIONS),
@@ -72,7 +72,7 @@ pub(crate) fn step(watching: &Watching, out: &mut Output) -> Next {
 /// What a command is asked to store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// As it is told.
+    /// The command's name in the line.
     pub cmd: &'static str,
     pub expires_at: u64,
     /// The store's class of what would be stored.

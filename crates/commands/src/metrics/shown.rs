@@ -17,7 +17,7 @@ impl Shared {
         &self.common.access
     }
 
-    /// RESP clients have to say who they are.
+    /// RESP clients must log in.
     pub fn asks_who(&self) -> bool {
         self.common.access.asks()
     }

@@ -81,7 +81,7 @@ impl Drop for Running {
 }
 
 impl PageMove {
-    /// Moves a span, or those that nobody owns; what is in it stays as far as there is room for it.
+    /// Moves a span of a class, or of those that no class has; what is in it stays as far as there is room for it.
     pub(crate) fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         if let Some(&giver) = self.givers.last() {
             let moved = match (giver, self.into) {

@@ -66,7 +66,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// What keys are called is not told (`-X`).
+/// Names of keys are not shown (`-X`).
 fn refuse(line: &mut Line<'_, '_, '_, '_>, text: &[u8]) -> Flow {
     line.form.say(line.out, text, Status::Auth);
     Flow::Next

@@ -99,7 +99,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// The item is not there: told by its key, if the reply would have it.
+    /// The item is not there: the reply has its key, where a hit would have it.
     fn miss(&mut self, staged: &Staged<'_, '_>) {
         let (frame, out) = (&staged.frame, &mut *self.out);
         if frame.opcode.quiet {
@@ -110,7 +110,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// gat, or touch, which tells of the flags alone.
+    /// gat, or touch, whose reply has the flags alone.
     fn get_and_touch(&mut self, staged: &Staged<'_, '_>, exptime: u32, with_value: bool) {
         let Turn { cx, out, .. } = self;
         let (settings, frame) = (&cx.shared.settings, &staged.frame);

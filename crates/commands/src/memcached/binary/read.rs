@@ -67,8 +67,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads ahead into `batch`. `is_known`: the client has said who it is, or need not; otherwise it may say so, and ask for
-    /// nothing else.
+    /// Reads ahead into `batch`. `is_known`: the client has logged in, or need not; otherwise it may log in, and ask for nothing
+    /// else.
     pub fn fill<'w>(
         &mut self,
         guard: &Guard<'w>,
@@ -175,7 +175,7 @@ impl<'a, 'w> Staged<'a, 'w> {
     }
 }
 
-/// What the text calls the command of a verb; none of those by which a client says who it is.
+/// What the text calls the command of a verb; none of those by which a client logs in.
 pub(super) fn row_of(verb: Verb) -> Option<&'static Command> {
     find(match verb {
         Verb::Get => b"get",

@@ -7,7 +7,7 @@ use larder_store::{Item, Value};
 use crate::core::output::Output;
 use crate::memcached::form::put_frame;
 
-/// Bytes of an item's flags, the extras of a reply that tells of it.
+/// Bytes of an item's flags, the extras of a reply with an item.
 const FLAGS_BYTES: usize = 4;
 
 /// A status and its text.
@@ -33,7 +33,7 @@ pub(super) fn put_number(out: &mut Output, head: Head, number: u64, cas: u64) {
     out.put(&number);
 }
 
-/// Why an item is not told.
+/// Why an item is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Untold {
     /// There is no memory to keep its value in while it is sent.

@@ -1,4 +1,4 @@
-//! How clients of the binary protocol say who they are: SASL's mechanism PLAIN (RFC 4616), with the users of every protocol.
+//! How clients of the binary protocol log in: SASL's mechanism PLAIN (RFC 4616), with the users of every protocol.
 //!
 //! | frame | reply |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | a mechanism of more than 32 bytes | status 4 |
 //! | a value of more than 32 KiB | status 0x20; it is passed over |
 //! | the version | as ever |
-//! | anything else, of a client that has to say who it is | status 0x20, and the connection is closed |
+//! | anything else, of a client that must log in | status 0x20, and the connection is closed |
 //!
-//! Where nobody is asked for a password, and the default user may do everything, the three opcodes are unknown. A try that fails leaves what was said before.
+//! Where no password is asked for, and the default user may do everything, the three opcodes are unknown. After a try that fails
+//! the client is the user that it was before.
 
 use larder_protocol::binary::{Frame, Request, Status};
 use larder_store::Millis;
@@ -29,25 +30,24 @@ use crate::memcached::rules::note_login;
 const PLAIN: &[u8] = b"PLAIN";
 /// Bytes of a mechanism's name.
 const MECHANISM_BYTES_MAX: usize = 32;
-/// Bytes of a value: a user, who may be named twice, and a password of the longest; together no more than is kept of a
-/// request.
+/// Bytes of a value: a user, which may be named twice, and a password of the longest; together no more than is kept of a request.
 pub(super) const SASL_BYTES_MAX: usize = 2 * SECRET_BYTES_MAX;
-/// 0x0b, 0x20 to 0x22: what clients may send that have to say who they are.
+/// 0x0b, 0x20 to 0x22: what clients may send that must log in.
 const VERSION: u8 = 0x0b;
 const SASL_LIST: u8 = 0x20;
 const SASL_STEP: u8 = 0x22;
 
-/// A client that has to say who it is may send this opcode.
+/// A client that must log in may send this opcode.
 pub(super) fn is_for_unauthenticated(code: u8) -> bool {
     code == VERSION || (SASL_LIST..=SASL_STEP).contains(&code)
 }
 
-/// Whether the client has said who it is.
+/// Whether the client has logged in.
 #[derive(Debug, Default)]
 pub(super) struct Sasl {
-    /// It has to, and did not.
+    /// It must log in, and has not.
     unauthenticated: Option<UnauthenticatedClient>,
-    /// Its user; none: it is not known, or whoever it is, it is not asked.
+    /// Its user; none: it has not logged in, or its user does not matter, since it need not.
     standing: Option<Standing>,
     tries: Tries,
     /// PLAIN was begun without a value.
@@ -55,12 +55,12 @@ pub(super) struct Sasl {
 }
 
 impl Sasl {
-    /// Of a client that has to say who it is.
+    /// Of a client that must log in.
     pub fn of_unauthenticated(unauthenticated: UnauthenticatedClient) -> Sasl {
         Sasl { unauthenticated: Some(unauthenticated), ..Sasl::default() }
     }
 
-    /// Of a client that is not asked.
+    /// Of a client that need not log in.
     pub fn unasked(cx: &Context<'_, '_>) -> Sasl {
         let standing = cx.shared.settings.text_auth.then(|| Standing::unasked(&cx.shared.access));
         Sasl { standing, ..Sasl::default() }
@@ -80,7 +80,7 @@ impl Sasl {
         self.standing = standing;
     }
 
-    /// It has said who it is, or need not.
+    /// It has logged in, or need not.
     #[inline]
     pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
         if self.unauthenticated.is_some() && !cx.shared.access.asks() {
@@ -90,7 +90,7 @@ impl Sasl {
         self.unauthenticated.is_none()
     }
 
-    /// Since when it is asked; none: it has said so, or need not.
+    /// Since when it is unauthenticated; none: it has logged in, or need not.
     pub fn since(&self) -> Option<Millis> {
         self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }

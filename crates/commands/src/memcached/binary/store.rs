@@ -89,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// What it asks to store, for those who watch.
+    /// What it asks to store, for watchers.
     pub fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
         let (class, expires_at) = (self.attributes.class(key, value_bytes), self.attributes.expires_at);
         Asked { cmd: self.row().name, expires_at, class, value_bytes }

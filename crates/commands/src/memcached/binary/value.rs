@@ -24,8 +24,8 @@ impl Conversation {
         }
         let State::Upload { upload, looks, .. } = &mut self.state else { return None };
         if cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err() {
-            // Others are told that memory is wanted. Whether it is waited for, or the client told that there is none, is said
-            // when the session is given the next bytes, or none.
+            // This announces that memory is wanted. Whether this session waits for it, or its client gets the error, is decided
+            // when it is given the next bytes, or none.
             let _ = looks.for_upload(cx, upload);
             return None;
         }

@@ -109,7 +109,7 @@ fn seed(
     Ok((stored.cas, attributes.expires_at))
 }
 
-/// HD, or with v the number. The expiry is told as it was before T, and as it is behind it.
+/// HD, or with v the number. The reply has the expiry as it was before T, or as it is behind it.
 fn put_done(
     cx: &Context<'_, '_>,
     out: &mut Output,

@@ -43,11 +43,11 @@ impl Given {
 struct Marks {
     /// The token, as it is shown.
     cas: u64,
-    /// Z: another was told to recache.
+    /// Z: another client was asked to recache.
     sent: bool,
     /// X: the item is stale.
     stale: bool,
-    /// W: this one is told to recache.
+    /// W: this one is asked to recache.
     won: bool,
 }
 
@@ -143,7 +143,7 @@ fn get_with_flags(
     loop {
         let lookup = if flags.has(b'u') { cx.guard.peek(key) } else { cx.guard.get(key) };
         let why = match lookup {
-            // To who asks for a string it is not there; nor is it made one.
+            // For a client that asks for a string it is not there; nor is it made one.
             Lookup::Hit(item) if item.is_collection() => Some(Counter::TypeMisses),
             Lookup::Hit(item) => {
                 let seen = item.seen();
@@ -226,7 +226,7 @@ fn count_touch(cx: &Context<'_, '_>, class: u8) {
     cx.counters.count_in(class, ClassCounter::TouchHits);
 }
 
-/// Stale items and those about to expire are recached by the first who asks.
+/// Stale items and those about to expire are recached by the first client that asks.
 fn marks(settings: &Settings, item: &Item<'_>, given: &Given, now: Millis) -> Marks {
     let sent = item.token_sent();
     let stale = item.stale();
@@ -278,7 +278,7 @@ fn put_hit(
     !value || put_data(out, item)
 }
 
-/// A miss with N: an empty item is made, and this one is told to fill it. Its slab class.
+/// A miss with N: an empty item is made, and this client is asked to fill it. Its slab class.
 fn vivify(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -297,7 +297,7 @@ fn vivify(
     };
     let stored = cx.guard.store_value(key, b"", &attributes, Expect::Absent)?;
     if !flags.has(b'u') {
-        // It is an access like any other: the next one hears that the item was fetched.
+        // It is an access like any other: the next client's reply says that the item was fetched.
         let _ = cx.guard.get(key);
     }
     let value = flags.has(b'v');

@@ -70,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// What it asks to store, for those who watch.
+    /// What it asks to store, for watchers.
     pub(crate) fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
         let cmd = match self.mode {
             _ if self.compares() => "cas",

@@ -7,8 +7,8 @@ use super::string;
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 
-/// A counter shorter than before keeps its length, filled with spaces, up to this many bytes;
-/// memcached does so whenever nobody else holds the item.
+/// A counter shorter than before keeps its length, filled with spaces, up to this many bytes; memcached does so whenever no other
+/// client's reply holds the item.
 const PADDED_BYTES_MAX: usize = 64;
 
 /// A longer text is no number, whatever it says, as in memcached, where it is in pieces.

@@ -21,7 +21,7 @@ pub fn fetch<'r>(
     // The guard is the item's.
     let store: Option<Arc<Store>> = shared.prefixes.is_on().then(|| Arc::clone(cx.guard.store()));
     let why = match cx.guard.get_hinted(key, hint) {
-        // To who asks for a string it is not there.
+        // For a client that asks for a string it is not there.
         Lookup::Hit(item) if item.is_collection() => Some(Counter::TypeMisses),
         Lookup::Hit(item) => {
             tally.get_hits += 1;
@@ -59,8 +59,8 @@ pub enum Fetched {
     NoMemory,
 }
 
-/// gat, gats: `tell` tells of the item, which then ceases to be when `at` says of now; false if there is no memory to do
-/// so. Counts as a touch, not as a get.
+/// gat, gats: `tell` writes the item into the reply; false if there is no memory to do so. The item then expires at the time that
+/// `at` makes of now. Counts as a touch, not as a get.
 pub fn fetch_and_touch(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,
@@ -90,7 +90,7 @@ pub fn fetch_and_touch(
         cx.counters.add(Counter::TouchMisses, 1);
         return Fetched::Absent;
     };
-    // An item that another worker removed since was still read before: what was told holds.
+    // An item that another worker removed since was still read before: the reply stays right.
     if let Err(Refusal::NoMemory) = cx.guard.touch(key, at(now)) {
         cx.counters.add(Counter::StoreNoMemory, 1);
         return Fetched::NoMemory;
