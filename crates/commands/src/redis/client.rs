@@ -59,9 +59,9 @@ pub(crate) struct Client {
     pub db: u8,
     /// It speaks RESP3.
     pub resp3: bool,
-    /// Whether it has said who it is.
+    /// Whether it has logged in, and as which user.
     pub standing: Standing,
-    /// The passwords that it has said.
+    /// Its tries to log in.
     pub logins: Tries,
     pub replies: Replies,
     /// Its reads leave no trace in what is evicted first.
@@ -82,7 +82,7 @@ pub(crate) struct Client {
     pub closing: Option<Box<Closing>>,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
+    /// Messages from before it unsubscribed in EXEC: they are sent behind the reply of that.
     pub late: Option<Box<Output>>,
     /// What others may see.
     pub facts: Arc<ClientFacts>,

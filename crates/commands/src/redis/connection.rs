@@ -182,7 +182,7 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// The commands by which a password may be looked at.
 const LOGINS: [&str; 3] = ["auth", "exec", "hello"];
 
-/// A command of this name may say who its client is, at once or as what was queued.
+/// A command of this name may log its client in, at once or as what was queued.
 #[inline]
 pub(crate) fn may_log_in(name: &[u8]) -> bool {
     LOGINS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
@@ -194,7 +194,7 @@ pub(crate) fn named(mut args: Args<'_>) -> Option<(&'static Command, Args<'_>)> 
     Some((row, args))
 }
 
-/// A command says who its client is by a password; `args` are behind its name.
+/// A command logs its client in by a password; `args` are behind its name.
 pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
     row.weighs == Weighs::Login
         && match row.secret {
@@ -214,10 +214,10 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     let shared = call.cx.shared;
     let access = &shared.access;
     call.spend(access.look_ns(user.len() + password.len()));
-    // The request has waited, if it had to, whoever is told. A long one has not: no user and password have so many bytes.
+    // The request has waited, if it had to, right or wrong. A long one has not: no user and password have so many bytes.
     let found = if call.client.gathers { None } else { access.log_in(user, password) };
     let admits = found.is_some();
-    // Where nobody is asked, a named user's password may be guessed.
+    // Where clients need not log in, a named user's password may be guessed.
     if access.asks() || access.has_passwords() {
         call.client.logins.record_attempt(call.cx, admits);
     }
@@ -229,7 +229,7 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     };
     call.client.rename(|names| (names.user, names.user_id) = (found.name().into(), found.id));
     call.client.standing.admit(found, epoch);
-    // Who removes the user closes those that are seen to be it.
+    // A command that removes the user closes the clients that are seen to be it.
     fence(SeqCst);
     if !call.client.standing.look_again(access) {
         call.flow = Flow::Close;

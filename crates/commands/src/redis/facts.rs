@@ -48,7 +48,7 @@ pub(crate) struct ClientFacts {
     pub(crate) query_bytes: AtomicU64,
     /// Bytes that hold replies which it has not taken.
     pub(crate) output_bytes: AtomicU64,
-    /// Bytes of its requests, of what it was answered and told, and its commands; written by its worker alone.
+    /// Bytes of its requests, and of its replies and messages; and its commands. Written by its worker alone.
     pub(crate) received_bytes: AtomicU64,
     pub(crate) replied_bytes: AtomicU64,
     pub(crate) commands: AtomicU64,
@@ -169,7 +169,7 @@ impl ClientFacts {
             self.received_bytes.load(Relaxed),
             self.replied_bytes.load(Relaxed),
             self.commands.load(Relaxed),
-            // Redis tells nothing of it: lines of plain connections are as there.
+            // Redis shows nothing of it: lines of plain connections are as there.
             if self.speaks_tls { " tls=yes" } else { "" },
         )
     }

@@ -1,4 +1,4 @@
-//! What INFO and the metrics tell beside what every protocol does: clients, waiters, the process's memory.
+//! What INFO and the metrics show beside what every protocol does: clients, waiters, the process's memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,13 +11,13 @@ use crate::core::figures::table::figures;
 use crate::core::work::CLIENT_NS;
 use crate::redis::facts::ClientFacts;
 
-/// Everything that INFO's numbers are told from.
+/// Everything that INFO's numbers are made from.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// What every protocol tells.
+    /// What every protocol shows.
     pub common: figures::Figures,
     clients: Clients,
-    /// Keys that somebody waits for.
+    /// Keys that a client waits for.
     awaited_keys: u64,
     /// The most memory that was seen to be used.
     used_peak: u64,
@@ -89,7 +89,7 @@ impl Figures {
 }
 
 figures! {
-    /// A figure that Redis's clients are told.
+    /// A figure that Redis's clients are shown.
     RedisFigure of Figures {
         /// Connections, or RESP clients that have not left yet.
         Clients = "redis_clients": Gauge, Count, |f| f.common.process.connections.max(f.clients.all);

@@ -24,7 +24,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Of what is not refused, whoever holds how much: it is told to many, and those who do not read are closed.
+    /// Of what is not refused, however much connections hold: it goes to many clients, and those that do not read are closed.
     pub fn charge(call: &mut Call<'_, '_, '_>, bytes: usize) -> Heap {
         let store = Arc::clone(call.cx.guard.store());
         let bytes = if bytes <= Room::BYTES_KEPT { 0 } else { bytes as i64 };
@@ -57,9 +57,9 @@ impl Heap {
         Heap::take_however_short(call, bytes)
     }
 
-    /// As [`Heap::take`], of what may be kept from one step to the next: many clients may have it at once, so that it is
-    /// counted however short it is. What is very short is not refused: who looks for those that hold all the memory, and
-    /// has them closed, needs some.
+    /// As [`Heap::take`], of what may be kept from one step to the next: many clients may have it at once, so that it is counted
+    /// however short it is. What is very short is not refused: an administrator that looks for the clients which hold all the
+    /// memory, and has them closed, needs some.
     ///
     /// # Errors
     /// Connections hold as much as they may.

@@ -20,9 +20,9 @@ const QUERY_BYTES_MAX: u64 = 1 << 30;
 /// Kinds of clients by what may wait for them, as Redis names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Those that ask.
+    /// Those that send commands.
     Normal,
-    /// Those that are told: subscribers and monitors.
+    /// Those that receive messages: subscribers and monitors.
     Pubsub,
 }
 
@@ -113,7 +113,7 @@ impl Limits {
         }
     }
 
-    /// `client-output-buffer-limit` as CONFIG GET tells it.
+    /// `client-output-buffer-limit` as CONFIG GET shows it.
     pub fn output_text(&self) -> String {
         let [normal, replica, pubsub] = &self.output;
         format!("normal {} slave {} pubsub {}", normal.text(), replica.text(), pubsub.text())

@@ -13,7 +13,7 @@ use crate::core::exposition::{Exposition, Family, Sample};
 use crate::core::figures::table::{Figure, Kind};
 use crate::core::shared;
 
-/// What a series is told from.
+/// What a series is made from.
 enum Source {
     Figure(Figure),
     Redis(RedisFigure),
@@ -30,7 +30,7 @@ struct Metric {
     from: Source,
 }
 
-/// Everything that is told.
+/// Everything that is shown.
 pub(crate) struct Seen<'a> {
     pub figures: Figures,
     pub shared: &'a Shared,
@@ -313,7 +313,7 @@ pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static
     METRICS.iter().map(|metric| (metric.name, metric.kind, metric.labels(), metric.help()))
 }
 
-/// Tells them.
+/// Writes them.
 pub(crate) fn expose(seen: &Seen<'_>, page: &mut Exposition<'_>) {
     let common = &seen.figures.common;
     for metric in METRICS {

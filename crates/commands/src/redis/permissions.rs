@@ -9,7 +9,7 @@
 //! A request is asked for where it is queued, where it runs, in scripts before each command, and again where the user or its
 //! rules are others than they were: in EXEC, before one that waits is given something, before a value that was on its way in
 //! is stored, and for each channel that is listened to. What a command does with its keys is what its row says, as `COMMAND
-//! GETKEYSANDFLAGS` tells it.
+//! GETKEYSANDFLAGS` shows it.
 
 mod categories;
 
@@ -50,7 +50,7 @@ pub(crate) struct Looked {
     refused: usize,
 }
 
-/// What ACL LOG tells of a client: its line of CLIENT LIST.
+/// What ACL LOG shows of a client: its line of CLIENT LIST.
 fn line(facts: &ClientFacts, now: Millis) -> String {
     facts.line(table::name_of(facts.row.load(Relaxed)), now)
 }
@@ -143,7 +143,7 @@ pub(crate) fn check<'a>(
     with_asked(row, id, args, |asked| user.check(asked, ns))
 }
 
-/// Whether a user may still be given something of these keys, for which a command of its waits; and write to `target`, if
+/// Whether a user may still be given something of these keys, for which a command of its client waits; and write to `target`, if
 /// there is one. What it takes is added to `ns`.
 ///
 /// # Errors
@@ -194,7 +194,7 @@ fn with_asked<'a, R>(
     })
 }
 
-/// Most bytes of a name that is told why it was refused.
+/// Most bytes of a refused name that its client is shown.
 const SHOWN_BYTES_MAX: usize = 512;
 
 /// In Redis's words, without the first; `tells` also which key or channel it is.
@@ -227,7 +227,7 @@ fn told_late(denied: &Denied<'_>) -> &'static str {
 }
 
 impl Call<'_, '_, '_> {
-    /// The client may run a command, as far as it is up to its user: for those who may not do everything.
+    /// The client may run a command, as far as it is up to its user: for users that may not do everything.
     ///
     /// # Errors
     /// It may not; it is noted.
@@ -264,7 +264,7 @@ impl Call<'_, '_, '_> {
         })
     }
 
-    /// Looks whether a queued command may run, and tells nobody; false if all looks have taken too long by then.
+    /// Looks whether a queued command may run, and notes no refusal; false if all looks have taken too long by then.
     pub fn looks_at_queued(
         &self,
         row: &'static Command,
@@ -320,8 +320,9 @@ impl Call<'_, '_, '_> {
         self.cx.shared.access.log.note(&refusal, self.cx.now());
     }
 
-    /// The client's user may still listen to a name that it listens to from now on: asked behind that, for who takes channels
-    /// away looks for those that listen.
+    /// The client's user may still listen to a name that it listens to from now on. It is checked after the subscription: a
+    /// command that takes channels away looks for subscriptions after it has changed the rules, so that one of the two sees the
+    /// other.
     ///
     /// # Errors
     /// It may not, or is gone: the connection is closed.

@@ -203,7 +203,7 @@ impl Subscriptions {
         self.monitors
     }
 
-    /// It listens to something that somebody publishes.
+    /// It has subscriptions.
     pub fn listens(&self) -> bool {
         self.count() > 0
     }
@@ -228,7 +228,7 @@ impl Subscriptions {
         }
     }
 
-    /// Nothing more is sent by a name; whether the client listened to it. It is still told what was sent before, until it
+    /// Nothing more is sent by a name; whether the client listened to it. What was sent before is still delivered, until it
     /// forgets the name.
     fn leave(&self, kind: Kind, name: &[u8]) -> bool {
         let listens = self.names_of(kind).contains(name);
@@ -292,14 +292,14 @@ impl Call<'_, '_, '_> {
 
 /// What it takes to look how many listen to a channel.
 const LOOK_NS: u64 = 50;
-/// What it takes to post a message to one who listens, …
+/// What it takes to post a message to a subscriber, …
 const POST_NS: u64 = 50;
 /// … and to pass one in looking for another.
 const PASS_NS: u64 = 1;
 
-/// What it takes to send a message to all who listen to a channel, at most, beside looking for the patterns that match when
-/// it is sent: it is copied once for all, and once for who sends it and listens itself. What takes longer than `ns_max` with
-/// that is not sent.
+/// What it takes to send a message to all subscribers of a channel, at most, beside looking for the patterns that match when it
+/// is sent: it is copied once for all, and once for a publisher that listens itself. What takes longer than `ns_max` with that is
+/// not sent.
 pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: bool, ns_max: u64) -> u64 {
     let topics = &call.cx.shared.topics;
     let (channel, bytes) = (args.at(0).unwrap_or_default(), args.encoded().len() as u64);
@@ -307,7 +307,7 @@ pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: 
         (topics.shards.count(channel), 0)
     } else {
         let (all, matching_ns) = (topics.pattern_targets(), topics.matching_ns(channel.len()));
-        // Which of them match is looked for where that takes less than to tell all, and for as long as there is time for it
+        // Which of them match is looked for where that takes less than to post to all, and for as long as there is time for it
         // beside looking once more.
         let looks = all as u64 * POST_NS > matching_ns;
         let look_ns = ns_max.saturating_sub(matching_ns);
@@ -326,7 +326,7 @@ pub(crate) fn counting_ns(names: Args<'_>) -> u64 {
 /// What is answered for each name, beside the name.
 const ANSWER_BYTES: usize = 64;
 
-/// What is answered at most, if each name is told.
+/// What is answered at most, if each name is in the reply.
 fn answers_bytes(names: Args<'_>) -> usize {
     names.encoded().len() + names.len() * ANSWER_BYTES
 }
@@ -348,7 +348,7 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
     }
 }
 
-/// Names of which one step tells how many listen to them, where there are no more.
+/// Names of which one step counts the subscribers, where there are no more.
 const COUNTED_AT_ONCE: usize = 1 << 10;
 
 /// PUBSUB NUMSUB, SHARDNUMSUB
@@ -379,7 +379,7 @@ fn count_shards(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     count_some(call, args, Kind::Shard);
 }
 
-/// Tells of as many names as a step is for, one at least.
+/// Answers as many names as a step is for, one at least.
 fn count_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, kind: Kind) {
     let (piece, ns_max, mut ns) = (call.piece(), call.step_ns(), 0);
     while (ns == 0 || ns < ns_max && call.goes_on(piece))

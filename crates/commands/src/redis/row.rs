@@ -1,4 +1,5 @@
-//! What a row of the table of commands is: what a command is called, takes, does with its keys, tells, weighs, and how it is run.
+//! What a row of the table of commands is: what a command is called, takes, does with its keys, which events it causes, what it
+//! weighs, and how it is run.
 //!
 //! It knows no command: those are in the modules of their groups, and [`table`](super::table) lists them.
 
@@ -31,7 +32,7 @@ pub(crate) enum Channels {
     Patterns,
 }
 
-/// What a writing command tells of the keys that it has changed.
+/// Which events a writing command publishes of the keys that it has changed.
 #[derive(Clone, Copy, Debug)]
 pub enum Tells {
     /// It changes no key of its own.
@@ -54,7 +55,7 @@ impl std::fmt::Debug for ChangeOf {
     }
 }
 
-/// A function that tells something of a command that was carried out.
+/// A function that publishes an event of a command that was carried out.
 #[derive(Clone, Copy)]
 pub struct ArgsTold(pub(crate) fn(&mut Call<'_, '_, '_>, Args<'_>));
 
@@ -155,7 +156,7 @@ pub struct Command {
     pub access: &'static [Access],
     /// What these arguments, which begin behind the name, have it do with its keys, where it is not always that.
     pub(crate) uses: Option<fn(Args<'_>) -> Access>,
-    /// What it tells of those that it changes; a command that writes says so, or does not compile.
+    /// The events of its changes; a command that writes says so, or does not compile.
     pub tells: Option<Tells>,
     /// Arguments with which it [takes all](flag::TAKES_ALL).
     pub(crate) takes_all_if: fn(Args<'_>) -> bool,
@@ -165,7 +166,7 @@ pub struct Command {
     pub(crate) weighs: Weighs,
     /// Whether its keys may have another value behind it, if it writes.
     pub(crate) replaces: Replaces,
-    /// Which of its words nobody is shown.
+    /// Which of its words are shown to no client.
     pub(crate) secret: Secret,
     /// Its value is received straight into its item, if it is long.
     pub(crate) uploads: Option<Uploads>,
@@ -278,7 +279,7 @@ impl Command {
         Command { uses: Some(uses), ..self }
     }
 
-    /// With what it tells of the keys that it changes.
+    /// With the events of the keys that it changes.
     pub(crate) const fn tells(self, tells: Tells) -> Command {
         Command { tells: Some(tells), ..self }
     }
@@ -298,7 +299,7 @@ impl Command {
         Command { replaces, ..self }
     }
 
-    /// With words that nobody is shown.
+    /// With words that are shown to no client.
     pub(crate) const fn secret(self, secret: Secret) -> Command {
         Command { secret, ..self }
     }
@@ -313,7 +314,7 @@ impl Command {
         Command { categories: Some(categories), ..self }
     }
 
-    /// With what COMMAND DOCS and people are told.
+    /// With what COMMAND DOCS and the documentation say.
     pub(crate) const fn doc(
         self,
         since: &'static str,
@@ -421,7 +422,7 @@ impl Command {
         keys.is_some_and(|keys| keys > 0 && keys.saturating_mul(step.max(1) as usize) <= words)
     }
 
-    /// It may write, or is told to others: it waits while writes are paused.
+    /// It may write, or Redis would replicate it: it waits while writes are paused.
     pub(crate) fn changes(&self) -> bool {
         self.has(flag::WRITE | flag::IS_TOLD)
     }

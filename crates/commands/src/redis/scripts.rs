@@ -2,7 +2,7 @@
 //! one moment.
 //!
 //! ```text
-//! EVAL ─► cache: who it is ─► worker: its Lua state, the script compiled ─► run: its keys taken, begun, ended ─► reply
+//! EVAL ─► cache: which it is ─► worker: its Lua state, the script compiled ─► run: its keys taken, begun, ended ─► reply
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;

@@ -1,4 +1,4 @@
-//! Passwords among a command's words: nobody is shown them, neither in SLOWLOG nor by MONITOR.
+//! Passwords among a command's words: no client is shown them, neither in SLOWLOG nor by MONITOR.
 
 use larder_protocol::resp::Args;
 

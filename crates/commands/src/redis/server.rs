@@ -26,10 +26,10 @@ use super::row::{Command, NO_KEYS, Tells, Weighs};
 use crate::core::work::CLEANING_NS;
 use crate::redis::steps::job::{Job, Step};
 
-/// At any time, for those who look after the server.
+/// At any time, for administrators.
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-/// What it takes to ask for figures of the process, the system among those who are asked.
+/// What it takes to ask for figures of the process, the system's among them.
 pub(crate) const PROCESS_NS: u64 = 13_000;
 
 pub(crate) const ROWS: &[Command] = &[

@@ -11,8 +11,8 @@
 //!   └─────► Closed
 //! ```
 //!
-//! What each request has to pass before it runs (known, arity, who is it, may it reply) is in
-//! `dispatch.rs`; a client for whom all of it holds by itself is read ahead.
+//! What each request has to pass before it runs (known, arity, logged in, may it reply) is in `dispatch.rs`; a client for which
+//! all of it holds by itself is read ahead.
 
 mod dispatch;
 mod events;
@@ -97,14 +97,13 @@ pub(crate) enum State {
     Gather(Gathering),
     /// More of a large value.
     Upload(Incoming),
-    /// More of a long request that nobody wants.
+    /// More of a long request that is skipped.
     Discard(Discard),
     /// The rest of a command that is done in steps.
     Job(UnderWay),
     /// When this time has come, a request, and before it the reply to DEBUG SLEEP if it is not said yet.
     Asleep { until: Millis, says: bool },
-    /// Nothing: it is on another machine, and there is no password; or there are too many that have not said who
-    /// they are.
+    /// Nothing: it is on another machine, and there is no password; or there are too many unauthenticated clients.
     TurnedAway(&'static Fail),
     /// Nothing more.
     Closed,
@@ -131,8 +130,9 @@ impl Conversation {
         Conversation { client, state, asked: Asked::default() }
     }
 
-    /// The client has proven by a certificate that it is this user: it is in, if there is one. A client of another machine that
-    /// protected mode refuses is refused all the same, as in Redis; one that was too many of the unauthenticated is not any more.
+    /// The client has proven by a certificate that it is this user: it is logged in, if there is such a user. A client of another
+    /// machine that protected mode refuses is refused all the same, as in Redis; one that was too many of the unauthenticated is
+    /// served from now on.
     pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
         let was_too_many = match &self.state {
             State::TurnedAway(why) if std::ptr::eq(*why, &TOO_MANY) => true,
@@ -194,7 +194,7 @@ impl Conversation {
         matches!(&self.state, State::Job(under_way) if under_way.job.holds())
     }
 
-    /// What it does is one moment for others, and is to be brought to its end, whoever hears of it.
+    /// What it does is one moment for others, and is to be brought to its end, also if the client has gone.
     pub fn must_end(&self) -> bool {
         matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
     }
@@ -222,13 +222,13 @@ impl Conversation {
         }
     }
 
-    /// Since when it has to say who it is, and did not.
+    /// Since when it is unauthenticated; none if it has logged in, or need not.
     #[inline]
     pub fn unauthenticated_since(&self) -> Option<Millis> {
         self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
     }
 
-    /// It is told to go without having been asked anything.
+    /// It is refused before it was asked anything.
     pub fn is_turned_away(&self) -> bool {
         matches!(self.state, State::TurnedAway(_))
     }
@@ -485,8 +485,8 @@ impl Conversation {
     /// For how long a request waits before it is looked at again: clients are paused, or its keys are held.
     #[cold]
     pub(crate) fn waits_ms(&self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
-        // A client that has to say who it is may do nothing else, and is told so at once. What nobody knows, or has too
-        // few words, is refused at once.
+        // A client that must log in first may do nothing else, and gets that error at once. A request that is no command, or has
+        // too few words, is refused at once.
         let is_known = self.client.standing.is_admitted() || !turn.cx.shared.access.asks();
         let row =
             row_of(args).filter(|row| is_known && row.takes(args.len()) && !self.is_refused(turn, args))?;
@@ -505,7 +505,7 @@ impl Conversation {
         turn.cx.shared.pause.left_ms(turn.cx.now()).min(PAUSE_LOOK_MS)
     }
 
-    /// A request says who its client is, at once or as what was queued.
+    /// A request logs its client in, at once or by what was queued.
     pub(crate) fn logs_in(&self, args: Args<'_>) -> bool {
         // What others ask for is not looked up for this.
         if !args.at(0).is_some_and(connection::may_log_in) {
@@ -519,8 +519,7 @@ impl Conversation {
         }
     }
 
-    /// For how long a request that says who it is waits, since passwords were wrong lately: whoever asks, also one that is let
-    /// in unasked.
+    /// For how long a login waits, since passwords were wrong lately: that of any client, also of one that need not log in.
     fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
         if !self.logs_in(args) {
             return None;
@@ -647,7 +646,7 @@ impl Conversation {
         self.alone(turn, args, asks_again)
     }
 
-    /// Nobody is told that a request was tried which found no memory.
+    /// A request that finds no memory may be asked again: no monitor and no watcher sees both tries.
     fn may_ask_again(turn: &Turn<'_, '_, '_, '_>) -> bool {
         turn.shared.starved_bytes.load(Relaxed) == 0
             && !turn.cx.shared.topics.monitored()

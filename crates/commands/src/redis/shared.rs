@@ -42,9 +42,9 @@ pub struct Shared {
     pub(crate) used_peak: AtomicU64,
     /// What `maxmemory` was set to, if that is less than there can be: what may need memory is refused. Else 0.
     pub(crate) starved_bytes: AtomicU64,
-    /// What INFO tells apart one run of the server from another by.
+    /// By what INFO distinguishes one run of the server from another.
     pub(crate) run_id: u128,
-    /// How many keys expire, found out a little at a time while somebody scrapes.
+    /// How many keys expire, found out a little at a time while a scraper asks.
     pub(crate) census: Census,
     /// Keys of databases of few, which upkeep looks for.
     pub(crate) rare: Rare,
@@ -59,12 +59,12 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Somebody wants to know.
+    /// A scraper wants to know.
     pub fn want(&self) {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Looks at some items, if somebody wants to know. From one worker's upkeep.
+    /// Looks at some items, if a scraper wants to know. From one worker's upkeep.
     pub fn step(&self, guard: &mut Guard<'_>) {
         if !self.wanted.load(Relaxed) {
             return;

@@ -267,7 +267,7 @@ pub(crate) fn row(id: RowId) -> Option<&'static Command> {
     NUMBERED.get(id as usize).map(|numbered| numbered.row)
 }
 
-/// The name of the row with this number, as CLIENT LIST tells it.
+/// The name of the row with this number, as CLIENT LIST shows it.
 pub(crate) fn name_of(id: RowId) -> &'static str {
     row(id).map_or("NULL", |row| row.name)
 }

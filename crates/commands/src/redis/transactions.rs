@@ -45,7 +45,7 @@ use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
 /// Queues of all clients together take at most one part in this many of the memory limit …
 const QUEUE_SHARE: u64 = 16;
-/// … and those of up to so many bytes as much again: whoever fills the share leaves them room.
+/// … and those of up to so many bytes as much again: queues that fill the share leave them room.
 const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
@@ -101,9 +101,9 @@ struct Queue {
     bytes: Vec<u8>,
     /// A command could not be queued: EXEC will refuse.
     spoilt: bool,
-    /// A command says by a password who the client is.
+    /// A command logs the client in by a password.
     logs_in: bool,
-    /// All of them may go in steps: they concern no keys but those that they name, and leave the client who it is.
+    /// All of them may go in steps: they concern no keys but those that they name, and leave the client its user.
     in_steps: bool,
     /// Bytes of the longest item that one of them allocates first, and of all that they write, about; 0 if none needs memory.
     longest_item: usize,
@@ -237,7 +237,7 @@ impl Transaction {
             || self.watches.iter().flat_map(|all| &all.keys).any(|watched| held(watched.db, &watched.key))
     }
 
-    /// Of what is queued something says by a password who the client is.
+    /// A command that is queued logs the client in by a password.
     pub fn logs_in(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.logs_in)
     }
@@ -404,7 +404,7 @@ impl Call<'_, '_, '_> {
         if starved || !self.cx.guard.has_room(longest) { Err(Fail::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
-    /// A command was refused before it could run or be queued: what EXEC and its client are told.
+    /// A command was refused before it could run or be queued: the error that its client gets, which EXEC words in its own way.
     #[cold]
     pub fn refuse(&mut self, row: Option<&Command>, fail: Fail) -> Fail {
         if row.is_some_and(|row| row.has(RUNS_QUEUE)) {
@@ -616,7 +616,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     Ok(())
 }
 
-/// EXEC of one step that has to wait before it begins: until no keys are held, where nobody has looked whether they are its own;
+/// EXEC of one step that has to wait before it begins: until no keys are held, since it is not looked whether they are its own;
 /// and, with flushes behind very many others, until what these left is cleaned up.
 #[derive(Debug)]
 struct Waiting {
@@ -643,7 +643,7 @@ impl Job for Waiting {
         Ok(Step::Done)
     }
 
-    /// Who sends EXEC and goes has it carried out.
+    /// EXEC is carried out also if its client has gone.
     fn must_end(&self) -> bool {
         true
     }
@@ -678,7 +678,7 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     let mut bytes: usize = asked;
     for row in commands.iter().map(|queued| queued.row) {
         if !row.keys.any() && !row.has(FAST | REPLIES_A_WORD) {
-            // Who knows.
+            // It is not known.
             bytes += if row.has(REPLIES_A_PAGE) { PAGE_BYTES } else { unknown };
         }
     }
@@ -692,7 +692,7 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     });
     if elements {
         let mut scale = Scale::new(call, 0);
-        // Who is told a message takes no room, and is looked for when it is weighed.
+        // Messages to subscribers take no room in the reply; a command that sends some looks for these when it is weighed.
         let tells = |queued: &Queued| matches!(queued.row.weighs, Weighs::Topics | Weighs::Shard);
         let judged = commands.iter().filter(|queued| !tells(queued)).try_for_each(|queued| {
             scale.add(call, queued.row, queued.words(&queue.bytes).1);

@@ -137,12 +137,12 @@ const LINE_NS: u64 = 1_500;
 /// CLIENT LIST: of each client what holds when its line is written.
 #[derive(Debug)]
 struct Lines {
-    /// Of whom the next is.
+    /// Which client is next.
     clients: Cursor,
     filter: Filter,
     text: String,
-    /// What the text takes, if it is long or is kept from one step to the next: who looks for those that hold all the
-    /// memory is not refused.
+    /// What the text takes, if it is long or is kept from one step to the next: an administrator that looks for the clients which
+    /// hold all the memory is not refused.
     held: Heap,
 }
 
@@ -213,8 +213,8 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 /// What it takes to have a client closed.
 const KILL_NS: u64 = 300;
 
-/// CLIENT KILL: of the clients that were there when it began. It takes no memory, of which those may hold all whom it
-/// is to close.
+/// CLIENT KILL: of the clients that were there when it began. It takes no memory, since the clients that it is to close may hold
+/// all of it.
 #[derive(Debug)]
 struct Killing {
     /// The client that is next.
@@ -250,7 +250,7 @@ impl Job for Killing {
                 if me {
                     (self.me, self.killed) = (true, self.killed + 1);
                 } else if !facts.killed.swap(true, Relaxed) {
-                    // One that somebody else has closed since is not there.
+                    // One that another client has closed since is not counted.
                     self.killed += 1;
                     call.cx.host.kill(facts.place, facts.id);
                     ns += KILL_NS;
@@ -360,7 +360,7 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.cx.shared.pause.begin(now, until as u64, writes_only);
     call.cx.shared.look_in_time(now);
     if !call.cx.guard.in_transaction() {
-        // What others had begun before they could know of it is over when this one's client is told.
+        // What others had begun before they could know of it is over when this client gets its reply.
         call.cx.guard.begin_whole();
         call.cx.guard.finish();
     }

@@ -70,7 +70,7 @@ enum Test {
     LibraryVersion(Box<[u8]>),
     /// Those of [`FLAGS`] that it has, one bit each.
     Flags(u32),
-    /// It can be sent elsewhere: nobody can.
+    /// It can be sent elsewhere: no client can.
     Redirects,
     Db(u32),
     /// Connected for so long, and silent for so long.
@@ -162,7 +162,7 @@ impl Filter {
                 let mut ids = Vec::new();
                 while let Some(id) = args.clone().next().and_then(parse_integer) {
                     args.next();
-                    // Nobody has a number below 1: CLIENT LIST finds nobody by it.
+                    // No client has a number below 1: CLIENT LIST finds none by it.
                     ids.push(u64::try_from(id).ok().filter(|&id| id > 0).map_or_else(|| asked.nobody(), Ok)?);
                 }
                 if ids.is_empty() {
@@ -204,7 +204,7 @@ impl Filter {
     }
 }
 
-/// What it takes to look at a client of whom so much is asked.
+/// What it takes to look at a client with so many tests.
 fn clients_ns(tests: usize) -> u64 {
     CLIENT_NS + TEST_NS * tests as u64
 }

@@ -80,15 +80,15 @@ fn copy_pinned(
     guard.publish(upload, expect)
 }
 
-/// What RENAME tells of both keys.
+/// The events of RENAME, of both keys.
 pub(crate) const RENAMED: Tells =
     Tells::Each(Change { gone: (Class::Generic, "rename_from"), ..Change::made("rename_to") });
 
-/// What MOVE tells of the key, where it was and where it is.
+/// The events of MOVE, of the key where it was and where it is.
 pub(crate) const MOVED: Tells =
     Tells::EachAnd(Change { gone: (Class::Generic, "move_from"), ..Change::SET }, ArgsTold(tell_arrival));
 
-/// Tells that a key has come to the database that MOVE names.
+/// Publishes that a key has come to the database that MOVE names.
 fn tell_arrival(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
     let (Some(name), Some(to)) = (args.at(0), args.at(1).and_then(|word| database(word).ok())) else {
         return;

@@ -14,8 +14,8 @@
 //! 22   how many │ field, value, time 8, −1 for never …                                                     Valkey
 //! ```
 //!
-//! Nothing is believed: of lengths, counts, ends and names that come twice each is looked at as it comes. No more is
-//! allocated than was charged before; what is made lies in the store, where nobody sees it until it is whole.
+//! The payload is not trusted: each of its lengths, counts, ends and names that come twice is checked as it comes. No more is
+//! allocated than was charged before; what is made lies in the store, where no client sees it until it is whole.
 
 use larder_protocol::resp::{parse_double, write_integer};
 use larder_store::{BulkLoad, Key, Made, Millis, Type};

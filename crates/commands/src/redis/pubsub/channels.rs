@@ -1,4 +1,4 @@
-//! PUBSUB CHANNELS and SHARDCHANNELS: the names that somebody listens to, matched in steps, and replied in pieces.
+//! PUBSUB CHANNELS and SHARDCHANNELS: the names that have subscribers, matched in steps, and replied in pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

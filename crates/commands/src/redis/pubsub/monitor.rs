@@ -20,14 +20,14 @@ const WORD_BYTES_MAX: usize = 16 << 10;
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 impl Call<'_, '_, '_> {
-    /// Shows a command to those who want to see all, in the words of the client.
+    /// Shows a command to monitors, in the words of the client.
     #[cold]
     pub fn show(&mut self, row: &'static Command, words: Args<'_>) {
         let client = std::sync::Arc::clone(&self.client.facts);
         self.show_as(row, words, &client.address);
     }
 
-    /// Shows a command as somebody's.
+    /// Shows a command as that of an address, or of scripts (`lua`).
     #[cold]
     pub fn show_as(&mut self, row: &'static Command, words: Args<'_>, who: &str) {
         if row.has(SKIP_MONITOR) && !row.runs_script() || row.has(ADMIN) {

@@ -44,7 +44,7 @@ pub(super) fn publish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             return Ok(());
         }
     }
-    // Until it is posted; then it is charged for each who is told.
+    // Until it is posted; then it is charged for each subscriber that gets it.
     let _held = Heap::charge(call, channel.len() + text.len());
     let told = topics.publish_to(host, channel, text, matching);
     call.length(told)

@@ -130,7 +130,7 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// Subscriptions hold their share of the memory, or the user may not hear it any more.
     fn listen(&mut self, user: &Snapshot, kind: Kind, name: &[u8]) -> Done {
-        // Who takes channels away looks at those that are seen to listen.
+        // A command that takes channels away looks at clients that are seen to listen.
         self.client.facts.listens[0].fetch_max(1, Relaxed);
         if !self.subscriptions().add(kind, name) {
             return Err(Fail::of("ERR too many subscriptions"));
@@ -149,7 +149,7 @@ impl Call<'_, '_, '_> {
     /// Listens to a name no more, and answers that.
     fn listen_no_more(&mut self, kind: Kind, name: &[u8]) {
         if self.subscriptions().leave(kind, name) {
-            // Whoever published before has counted this client.
+            // A client that published before has counted this one.
             self.tell_published();
             self.subscriptions().forget(kind, name);
         }

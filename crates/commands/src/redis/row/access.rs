@@ -19,7 +19,7 @@ pub enum Access {
     Update,
     /// Changes its value, and says what it is or was.
     Change,
-    /// Says what it has, and notes to whom: for Redis its value is as it was.
+    /// Says what it has, and notes the consumer that got it: for Redis its value is as it was.
     Deliver,
     /// Takes something out of its value.
     Reduce,

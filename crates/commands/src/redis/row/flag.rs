@@ -27,7 +27,7 @@ pub const SKIP_MONITOR: u64 = 1 << 9;
 pub const SKIP_SLOWLOG: u64 = 1 << 10;
 /// It takes a short time, whatever the data.
 pub const FAST: u64 = 1 << 11;
-/// Before a client has said who it is.
+/// A client that has not logged in may send it.
 pub const NO_AUTH: u64 = 1 << 12;
 /// Its keys are not at fixed places.
 pub const MOVABLEKEYS: u64 = 1 << 13;
@@ -37,21 +37,21 @@ pub const NO_MULTI: u64 = 1 << 14;
 pub const ALLOW_BUSY: u64 = 1 << 15;
 
 // What Larder alone says of a command, and COMMAND does not show.
-/// It shows keys that nobody named: not with `-X`.
+/// It shows keys that its words do not name: not with `-X`.
 pub const SHOWS_KEYS: u64 = own(0);
 /// It takes all keys of a database away: not with `-F`.
 pub const FLUSHES: u64 = own(1);
 /// Only with `--enable-debug-command`.
 pub const GUARDED: u64 = own(2);
-/// It is told to others: it waits while writes are paused, as those do.
+/// Redis would replicate it (messages, scripts, PFCOUNT): it waits while writes are paused, as those do.
 pub const IS_TOLD: u64 = own(3);
 /// It is carried out while all are paused.
 pub const WHILE_PAUSED: u64 = own(4);
 /// Clients that speak RESP2 and listen to channels may say it.
 pub const WHILE_LISTENING: u64 = own(5);
-/// It tells of subscriptions, whether replies are sent or not.
+/// Its reply is about subscriptions, and is sent whether replies are or not.
 pub const SUBSCRIBES: u64 = own(6);
-/// Behind it, messages may be for nobody any more.
+/// Behind it, messages may have no receiver any more.
 pub const ENDS_LISTENING: u64 = own(7);
 /// It may have sent something to the client itself.
 pub const PUBLISHES: u64 = own(8);
@@ -65,9 +65,9 @@ pub const SELECTS: u64 = own(11);
 pub const TAKES_ALL: u64 = own(12);
 /// It leaves a database empty, of which there may be so many together.
 pub const EMPTIES: u64 = own(13);
-/// It says what a key had, though it writes: that the key is not there is told.
+/// It says what a key had, though it writes: a key that is not there is an event.
 pub const ASKS: u64 = own(14);
-/// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and tells of each itself.
+/// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and publishes the events of each itself.
 pub const MOMENTS: u64 = own(15);
 /// In EXEC it weighs nothing beside what each command does: it takes as long whatever its keys have, but for the
 /// elements that it names.
@@ -82,8 +82,8 @@ pub const REPLIES_A_PAGE: u64 = own(19);
 /// What it does to the keys or elements that it names goes in steps that need nothing but these, and its reply is short:
 /// an EXEC in steps has it go through its own.
 pub const IN_PARTS: u64 = own(20);
-/// One step looks what each of its keys has: where these are too many it is refused before any is looked at, to be told or
-/// for itself.
+/// One step looks what each of its keys has: where these are too many, for its events or for itself, it is refused before any is
+/// looked at.
 pub const AS_ONE: u64 = own(21);
 
 /// Redis's names, in the order of the bits.

@@ -73,12 +73,12 @@ impl Keys {
         }
     }
 
-    /// The first, the last and the step, as COMMAND tells them.
+    /// The first, the last and the step, as COMMAND shows them.
     pub(crate) fn range(&self) -> [i32; 3] {
         match *self {
             // Clients ask where they are.
             Keys::None | Keys::Counted { .. } | Keys::Behind { .. } => [0; 3],
-            // The first is told; for the others clients ask.
+            // The first is shown; for the others clients ask.
             Keys::By(_) => [1; 3],
             Keys::Range { first, last, step } => [first, last, step],
         }

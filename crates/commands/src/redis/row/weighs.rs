@@ -36,15 +36,15 @@ pub(crate) enum Weighs {
     Match,
     /// The names of parameters, compared with patterns.
     Parameters,
-    /// All patterns that are subscribed to, and who is told.
+    /// All patterns that are subscribed to, and the subscribers that get a message.
     Topics,
-    /// Who is told by a sharded channel.
+    /// The subscribers that get a message of a sharded channel.
     Shard,
     /// The names that it listens to.
     Listen,
     /// The names of this kind that it listens to no more, or all of them.
     ListenNoMore(Kind),
-    /// Who listens to names.
+    /// How many subscribers names have.
     Counts,
     /// All channels, compared with a pattern.
     Channels,

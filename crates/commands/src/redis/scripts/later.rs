@@ -114,8 +114,8 @@ impl Job for Paused {
             }
             None => {
                 self.at.put(at);
-                // A client that has said all it has to say is told what comes in time. Behind that it ends with its client,
-                // which is looked for where a command waits.
+                // A client that has closed its sending side still gets a reply that comes in time. Behind that the script ends
+                // with its client, whose end is looked for where a command waits.
                 let limit_us =
                     call.shared.scripts.limit().map_or(UNHEARD_US, |limit| limit.as_micros() as u64);
                 let is_late = call.cx.host.clock_us().saturating_sub(self.long.since_us) >= limit_us;

@@ -1,4 +1,4 @@
-//! Libraries of functions: known by their names, to all workers, until somebody says otherwise.
+//! Libraries of functions: known by their names, to all workers, until a client deletes or replaces them.
 //!
 //! ```text
 //! #!lua name=mylib                                              the first line says what the library is called
@@ -364,7 +364,7 @@ fn function(registered: &Registered) -> Function {
 /// A library that was loaded into a state.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// It goes when it is known no more, whoever has loaded it.
+    /// The library goes when it is known no more, though a worker has loaded it.
     library: Weak<Library>,
     functions: Functions,
 }

@@ -1,11 +1,11 @@
-//! A run of a script, which is one moment: nobody sees what it does before it has ended, and nobody else does anything
-//! to its keys meanwhile.
+//! A run of a script, which is one moment: no client sees what it does before it has ended, and no other client does anything to
+//! its keys meanwhile.
 //!
 //! ```text
 //! nothing held ─► its first command: keys taken ─► begun ─► reads an undeclared key ─► begun anew with it, too
 //!      │                                              └───► writes, and is not known to name its keys ─► begun anew
 //!      │                                                                         with the store to itself
-//!      └─► works for long before it writes ─► lets go of its keys, and goes on in later turns
+//!      └─► works for long before it writes ─► gives up its keys, and goes on in later turns
 //! ```
 //!
 //! 1. From its first command on it holds the keys that it declares.
@@ -15,8 +15,8 @@
 //!    has the store to itself, unless it has named all of its keys in many runs before: then it holds only these.
 //! 4. Where such a script names another key all the same, behind its first write, that is an error, and it is trusted no
 //!    more.
-//! 5. A run that has worked for a millisecond and has not written lets go of what it holds, and its worker serves others
-//!    between its steps. If it has asked for something before, and asks again, it is begun anew, and then may hold its keys
+//! 5. A run that has worked for a millisecond and has not written gives up what it holds, and its worker serves others
+//!    between its steps. If it has called a command before, and calls another, it is begun anew, and then may hold its keys
 //!    for eight times as long. So a command that wants them, or to end it, waits eight times as long as it has worked already, at
 //!    most, and what was worked in vain is little more than what was not.
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
@@ -62,7 +62,7 @@ pub(crate) const TICK_NS: u64 = 100_000;
 const TICKS: u32 = 10;
 /// The clock is looked at behind each command that may take long, and behind so many that do not.
 const CALLS: u32 = 16;
-/// A run that is begun anew, for it had let go of its keys, may hold them so many times as long.
+/// A run that is begun anew, for it had given up its keys, may hold them so many times as long.
 const LONGER: u32 = 8;
 
 /// Words of a function's command that are shown, and bytes of each.
@@ -103,7 +103,7 @@ pub(crate) struct Run {
     begins: bool,
     /// When it did.
     began_us: u64,
-    /// It has asked for something, and let go of its keys since.
+    /// It has called a command, and given up its keys since.
     lost: bool,
     plan: Plan,
 }
@@ -117,7 +117,7 @@ struct Plan {
     runs: usize,
     /// Keys that it did not declare, with their databases.
     keys: Vec<(u8, Box<[u8]>)>,
-    /// What it may do while it holds what it needs, before it lets go.
+    /// What it may do while it holds what it needs, before it gives that up.
     ticks: u32,
 }
 
@@ -309,7 +309,7 @@ struct Runner<'r, 'x, 'c, 'w> {
     /// The database that its declared keys are of.
     own_db: u8,
     plan: &'r mut Plan,
-    /// It has asked for something, and let go of its keys since.
+    /// It has called a command, and given up its keys since.
     lost: bool,
     /// In EXEC.
     held_before: bool,
@@ -474,7 +474,7 @@ fn find(words: Args<'_>) -> Option<(&'static Command, RowId, usize)> {
 }
 
 impl Runner<'_, '_, '_, '_> {
-    /// Nobody but its own end, or its time, ends its step.
+    /// Only its own end, or its time, ends its step.
     fn is_held_to_its_end(&self) -> bool {
         self.held_before || self.running.has_written()
     }

@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub running: Arc<Running>,
     /// Replies of the commands that a script calls.
     pub out: Output,
-    /// Scripts go when they are known no more, whoever has compiled them.
+    /// Scripts go when they are known no more, though a worker has compiled them.
     compiled: HashMap<Id, (Weak<Script>, Compiled)>,
     /// Libraries of functions, by name.
     pub libraries: HashMap<Box<str>, Loaded>,

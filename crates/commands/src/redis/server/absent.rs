@@ -1,5 +1,5 @@
-//! What there is none of here: a cluster, modules, tracking, persistence. Clients ask about them before they do
-//! anything else, and are told so in the words of a server that was started without.
+//! What there is none of here: a cluster, modules, tracking, persistence. Clients ask about them before they do anything else,
+//! and get the replies of a server that was started without.
 
 use larder_protocol::resp::Args;
 

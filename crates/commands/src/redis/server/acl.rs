@@ -1,5 +1,5 @@
-//! ACL: users, what they may do, and what they were refused. The rules are in `core/acl`, the table of users in
-//! `core/access.rs`; here is what clients say and are told of both.
+//! ACL: users, what they may do, and what they were refused. The rules are in `core/acl`, the table of users in `core/access.rs`;
+//! here are the commands about both, with their replies.
 
 mod close;
 mod filing;
@@ -268,7 +268,7 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     let names = args.filter_map(|name| std::str::from_utf8(name).ok());
     let removed = call.cx.shared.access.remove_users(names);
-    // Where there was none of them nobody is looked for.
+    // Where none was removed no connection is looked for.
     if !removed.is_empty() {
         call.users_changed();
         call.close_those(&|id| removed.contains(&id));
@@ -362,11 +362,11 @@ fn generate(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.bulk(&text.as_bytes()[..digits])
 }
 
-/// What it takes to tell an entry.
+/// What it takes to write an entry.
 const ENTRY_NS: u64 = 1_500;
-/// Bytes of a told entry, at most: an object, a name and a client, and what is said around them.
+/// Bytes of a written entry, at most: an object, a name and a client, and what is said around them.
 const ENTRY_BYTES: usize = CLIENT_BYTES_MAX + 2 * OBJECT_BYTES_MAX + 384;
-/// Entries that are told unasked.
+/// Entries that are shown where no number is given.
 const ENTRIES: i64 = 10;
 
 fn log(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

@@ -516,7 +516,7 @@ fn reset(call: &mut Call<'_, '_, '_>, kind: Kind) -> Done {
 
 fn get(call: &mut Call<'_, '_, '_>, kind: Kind, count: usize) -> Done {
     let log = call.shared.commandlog.log(kind);
-    // The copies, and what is told of them.
+    // The copies, and the reply that is made of them.
     let bytes = log.entries().bytes as usize;
     let _held = Heap::take(call, bytes)?;
     call.make_room(2 * bytes)?;

@@ -1,5 +1,5 @@
-//! CONFIG: parameters by Redis's names. Some mean something here, the others are kept and told, so
-//! that tools which set them go on.
+//! CONFIG: parameters by Redis's names. Some mean something here, the others are kept and shown, so that tools which set them go
+//! on.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -169,7 +169,7 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         ));
     }
     call.spend(ns);
-    // Who names a parameter is told its name as it was written.
+    // A client that names a parameter gets its name as it was written.
     let mut wanted: Vec<Option<&[u8]>> = vec![None; PARAMETERS.len()];
     for pattern in args {
         let _held = Heap::of_pattern(call, pattern, true);
@@ -246,7 +246,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         let text = String::from_utf8_lossy(text);
         if secret::is_password(parameter.name) && text == REDACTED {
-            // Who writes back what CONFIG GET has told does not make it the password.
+            // A client that writes back what CONFIG GET has shown does not make it the password.
             return Err(failed(parameter.name, "(redacted) stands for a password, and cannot be one"));
         }
         let checked = parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?;
@@ -292,7 +292,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// What a parameter was set to.
 enum Was<'h> {
     Text(String),
-    /// Of `requirepass`, which tells nobody what it is: by what the default user logged in.
+    /// Of `requirepass`, whose text is not kept: by what the default user logged in.
     Login(Option<Arc<User>>),
     /// Of those that the host sets together: what takes them back.
     Tls(Box<dyn FnOnce() + 'h>),

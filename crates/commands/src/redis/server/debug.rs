@@ -20,7 +20,7 @@ use crate::redis::row::{Command, Keys, NO_KEYS, Weighs};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// Bytes of a message of DEBUG ERROR that are told.
+/// Bytes of a message of DEBUG ERROR that are replied.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
@@ -114,7 +114,7 @@ fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         call.flow = Flow::Sleep { ms, says: !call.client.replies.is_silent() };
         return Ok(());
     }
-    // Nobody sleeps while keys are held: the client's next command waits for all that EXEC was to sleep.
+    // No command sleeps while keys are held: the client's next command waits for all that EXEC was to sleep.
     call.flow = Flow::Sleep { ms: call.flow.sleep_ms() + ms, says: false };
     call.ok()
 }

@@ -1,8 +1,8 @@
 //! HOTKEYS: which keys take most, from START to STOP, by Redis's names.
 //!
-//! Keys are counted by a sample of all traffic, of both protocols (`core/traffic.rs`): as long as it is little, each is,
-//! else as many as workers have time for, and what is told is estimated. `SAMPLE ratio` lets them do with less; as
-//! Redis does, what is told is then that part of all.
+//! Keys are counted by a sample of all traffic, of both protocols (`core/traffic.rs`): as long as it is little, each is, else as
+//! many as workers have time for, and what is reported is estimated. `SAMPLE ratio` lets them do with less; as Redis does, what
+//! is reported is then that part of all.
 
 use larder_protocol::resp::Args;
 
@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("8.6.0", "", "What HOTKEYS can do."),
 ];
 
-/// Keys that are told unless asked otherwise, and at most.
+/// Keys that are shown where the client gives no number, and at most.
 const COUNT: usize = 10;
 const COUNT_MAX: i64 = 64;
 /// The longest session, seconds.
@@ -183,7 +183,7 @@ struct Report {
     by_net: Listed,
 }
 
-/// What it takes to look through a table of keys, and to tell one.
+/// What it takes to look through a table of keys, and to write one.
 const TABLE_NS: u64 = 20_000;
 const KEY_REPLY_BYTES: usize = 320;
 

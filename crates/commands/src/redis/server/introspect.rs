@@ -1,4 +1,4 @@
-//! COMMAND: the table, told to clients.
+//! COMMAND: the table, as clients read it.
 
 use larder_protocol::resp::Args;
 
@@ -113,7 +113,7 @@ enum Range {
     Counted { step: i32 },
 }
 
-/// Where the keys are. Of keys that a function finds the first is told.
+/// Where the keys are. Of keys that a function finds the first is shown.
 fn specs(row: &Command) -> Vec<Spec> {
     let spec = |access, from, range| Spec { access, from, word: None, range };
     let one = Range::To { last: 0, step: 1, limit: 0 };
@@ -125,7 +125,7 @@ fn specs(row: &Command) -> Vec<Spec> {
             let range = Range::To { last: -1, step: 1, limit: 2 };
             vec![Spec { access: row.access_of(0), from, word: Some(word), range }]
         }
-        // Each key of which something of its own is done is told by itself, the others together.
+        // Each key with an access of its own has an entry of its own, the others have one together.
         Keys::Range { first, last, step } => (0..row.access.len().max(1))
             .map(|nth| {
                 let from = first + nth as i32 * step;
@@ -271,7 +271,7 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.in_pieces(mark, args, put_some_docs)
 }
 
-/// Tells what some commands do.
+/// Writes what some commands do.
 fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let piece = call.piece();
     for name in args {
@@ -284,7 +284,7 @@ fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     }
 }
 
-/// COMMAND DOCS of very many names: those that are commands are counted before the first is told.
+/// COMMAND DOCS of very many names: those that are commands are counted before the first is written.
 #[derive(Debug)]
 struct Counting {
     /// All names, until they are counted.
@@ -378,7 +378,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// What is told of a key beside its name, at most.
+/// What is written of a key beside its name, at most.
 const ACCESS_BYTES: usize = 64;
 
 fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

@@ -151,7 +151,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-prefer-server-ciphers", Kind::YesNo, "no"),
     at("tls-session-caching", Kind::YesNo, "yes"),
     at("tls-session-cache-timeout", Kind::Number(0, INT_MAX), "300"),
-    // Of TLS, and nothing here: clients keep the sessions, and this server is nobody's client.
+    // Of TLS, and nothing here: clients keep the sessions, and this server is no client.
     at("tls-session-cache-size", Kind::Number(0, INT_MAX), "20480"),
     at("tls-dh-params-file", Kind::Text, ""),
     at("tls-client-cert-file", Kind::Text, ""),
@@ -227,7 +227,7 @@ fn percentiles(text: &str) -> Result<String, String> {
         Ok(_) | Err(_) => Err(format!("Invalid {NAME} parameters")),
     };
     let numbers = text.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?;
-    // Each is told of each command.
+    // INFO shows each of them for each command.
     if numbers.len() > PERCENTILES_MAX {
         return Err(format!("{NAME} takes {PERCENTILES_MAX} numbers at most"));
     }
@@ -290,7 +290,7 @@ impl Parameter {
 }
 
 impl Kind {
-    /// The text in the form in which it is told.
+    /// The text in the form in which it is shown.
     pub fn check(self, text: &str) -> Result<String, String> {
         match self {
             Kind::Number(least, most) => match parse_integer(text.as_bytes()) {

@@ -132,7 +132,7 @@ fn words(usage: &'static str) -> Vec<(Word, bool)> {
     words
 }
 
-/// The arguments that a usage tells of; none if it is not written as it should be.
+/// The arguments that a usage names; none if it is not written as it should be.
 pub(crate) fn arguments(usage: &'static str) -> Option<Vec<Argument>> {
     let words = words(usage);
     let mut reader = Reader { words: &words };

@@ -1,5 +1,5 @@
-//! What each request has to pass before it runs: known, arity, has the client said who it is, may it be said now, is it queued;
-//! and what happens when it has run: its time, its counts, may it reply, what it is told besides.
+//! What each request has to pass before it runs: known, arity, has the client logged in, may it be said now, is it queued; and
+//! what happens when it has run: its time, its counts, may it reply, which messages come behind it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,7 +52,7 @@ impl Turn<'_, '_, '_, '_> {
             self.tally.commands -= 1;
             return Flow::Again;
         }
-        // What it is told of its subscriptions is a push, which comes whatever the replies.
+        // The answer to a change of subscriptions is a push, which is sent whatever becomes of replies.
         let told = done.is_ok()
             && found.is_some_and(|row| row.has(flag::SUBSCRIBES))
             && call.client.transaction.queued().is_none();
@@ -93,7 +93,7 @@ impl Turn<'_, '_, '_, '_> {
             self.out.rewind(mark);
             if let Some(under_way) = &mut client.job {
                 under_way.silent = true;
-                // Nobody asks what it finds.
+                // Its reply would not be sent.
                 if under_way.job.only_reads() {
                     client.job = None;
                     flow = Flow::Next;
@@ -109,8 +109,8 @@ impl Turn<'_, '_, '_, '_> {
     }
 
     /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the items
-    /// that it writes, each as long as the longest, and some is on its way. What is refused whatever it says, since it has too few
-    /// words or its client has to say who it is, takes no memory of others and does not wait.
+    /// that it writes, each as long as the longest, and some is on its way. What is refused whatever it says, since it has too
+    /// few words or its client must log in first, takes no memory of others and does not wait.
     pub(crate) fn finds_none_ahead(&mut self, client: &Client, row: &Command, args: Args<'_>) -> bool {
         if !row.takes(args.len()) || !client.standing.is_admitted() && self.cx.shared.access.asks() {
             return false;
@@ -125,7 +125,7 @@ impl Turn<'_, '_, '_, '_> {
         wanted.is_some_and(|(bytes, count)| !self.cx.guard.finds_memory(bytes, count))
     }
 
-    /// Behind a command's reply comes what was kept for then, and what its client is told of what it published.
+    /// Behind a command's reply comes what was kept for then, and what its client has published to itself.
     pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
         if client.job.is_some() {
             // Of its reply there may be more to come.
@@ -141,8 +141,8 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply
-    /// that says so, and what came before it listens no more it is still told.
+    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply that says so, and what
+    /// was published before it unsubscribes it still gets.
     #[cold]
     fn fetch_deliveries(&mut self, client: &Client) {
         let Some(subscriptions) = &client.subscriptions else { return };
@@ -180,10 +180,10 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// The server was not started so that nobody may say this.
+    /// The options of the server allow this command.
     ///
     /// # Errors
-    /// It was.
+    /// They do not.
     pub fn is_allowed(&self, row: &Command) -> Done {
         if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
             return Err(Fail::with(format!(
@@ -200,7 +200,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// The client's user may run this: for clients that have to say who they are, or may not do everything.
+    /// The client's user may run this: for clients that must log in, or whose user may not do everything.
     #[cold]
     fn admit_user(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         // The password may have been taken away since.

@@ -8,11 +8,11 @@ use crate::redis::call::Call;
 use crate::redis::fail::Done;
 use crate::redis::row::{ArgsTold, ChangeOf, Command, Tells, flag};
 
-/// Keys of one command that those who watch are told of.
+/// Keys of one command that watchers get lines about.
 const KEYS_WATCHED: usize = 1024;
 /// What each line takes, about.
 const LINE_NS: u64 = 1_000;
-/// Misses that a command which looks at its keys as one tells at once: some 0.5 ms. It may have very many, and is one step.
+/// Misses that a command which looks at its keys as one publishes at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
 
 /// How what a command of one key does to it is called, where its words do not say that.
@@ -29,7 +29,7 @@ impl Call<'_, '_, '_> {
         seen(&mut self.cx.guard, self.client.db, key)
     }
 
-    /// Runs what says what keys have, and tells which of them are not there.
+    /// Runs what says what keys have, and publishes which of them are not there.
     fn tell_misses_of(
         &mut self,
         row: &'static Command,
@@ -54,7 +54,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Events are wanted: runs a command, and tells what there is to tell.
+    /// Events are wanted: runs a command, and publishes what it did.
     #[cold]
     pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if !self.cx.shared.watches_keys(self.cx.guard.store()) {
@@ -79,7 +79,7 @@ impl Call<'_, '_, '_> {
             if !row.access_of(nth).writes() {
                 watchers.tell_get(scene, peer, key, &before);
             } else if is_later {
-                // It is told behind the last write.
+                // Its line comes behind the last write.
             } else if after.is_there() {
                 self.tell_stored(row, key, &after, done.is_ok());
             } else if before.is_there() {
@@ -89,7 +89,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Tells those who watch what a command has stored, or has not.
+    /// Sends watchers a line about what a command has stored, or has not.
     fn tell_stored(&self, row: &Command, key: &[u8], after: &Looked, is_stored: bool) {
         let scene = self.cx.watched();
         let Looked { class, value_bytes, expires_at, .. } = *after;
@@ -99,7 +99,7 @@ impl Call<'_, '_, '_> {
         self.cx.shared.watchers.tell_store(scene, self.cx.peer, key, stored);
     }
 
-    /// What a key has, for those who watch.
+    /// What a key has, for watchers.
     fn looked(&mut self, key: &[u8]) -> Looked {
         let key = self.key(key);
         Looked::at(&self.cx.guard.peek(&key))
@@ -112,15 +112,14 @@ impl Call<'_, '_, '_> {
         self.tell_of(row, args, |call| call.execute_row(row, args))
     }
 
-    /// Runs what carries out a command of these keys, or a moment of one, and tells what there is to tell if events are
-    /// wanted.
+    /// Runs what carries out a command of these keys, or a moment of one, and publishes what that did if events are wanted.
     pub fn tell_of(
         &mut self,
         row: &'static Command,
         args: Args<'_>,
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        // What a script asks for is told of what it calls.
+        // The commands that a script calls publish what it asks for.
         let asks = row.has(flag::READONLY | flag::ASKS) && !row.runs_script();
         let done = if asks && self.cx.shared.tells_misses() {
             self.tell_misses_of(row, args, run)
@@ -133,8 +132,8 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Runs what carries out a writing command, and tells what that did to its keys, if events are wanted. Of a
-    /// command in steps that is its last one.
+    /// Runs what carries out a writing command, and publishes what that did to its keys, if events are wanted. Of a command in
+    /// steps that is its last one.
     pub fn tell_around(
         &mut self,
         row: &'static Command,
@@ -148,7 +147,7 @@ impl Call<'_, '_, '_> {
         if !self.cx.shared.events.any() {
             return run(self);
         }
-        // Those that it only reads stay as they are, unless others write to them: which is not told of this command.
+        // Those that it only reads stay as they are, unless others write to them: that is no event of this command.
         let mut keys: Vec<(usize, &[u8])> = Vec::new();
         let mut nth = 0;
         row.each_key(args, &mut |key| {
@@ -193,14 +192,14 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// What a key is like before the first step of such a command; none if nobody is told of events.
+    /// What a key is like before the first step of such a command; none if no events are wanted.
     pub fn look_before(&mut self, key: &[u8]) -> Option<Before> {
         let tells = self.cx.shared.events.any();
         tells.then(|| Before { seen: self.seen(key), looked: self.looked(key) })
     }
 
-    /// Tells what a command of one key has done to it in several steps, which are one moment: all that it was to do, or, where it
-    /// was refused in its midst, a part.
+    /// Publishes what a command of one key has done to it in several steps, which are one moment: all that it was to do, or,
+    /// where it was refused in its midst, a part.
     pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], before: &Before, is_done: bool) {
         let (true, Some(change)) = (self.cx.shared.events.any(), change_of_key(row)) else { return };
         let (was, is) = (before.seen, self.seen(key));
@@ -218,7 +217,7 @@ impl Call<'_, '_, '_> {
         self.cx.go_on_telling();
     }
 
-    /// Tells that a command of one key has changed it, which has gone by itself since: that is told as such.
+    /// Publishes that a command of one key has changed it, which has gone by itself since: its end is an event of its own.
     pub fn tell_key_changed(&mut self, row: &'static Command, key: &[u8]) {
         if let Some(change) = change_of_key(row) {
             self.cx.tell(change.class, change.name, self.client.db, key);

@@ -70,7 +70,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// As [`Call::execute`], and shows it to nobody.
+    /// As [`Call::execute`], and shows it to no monitor.
     pub fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if row.keys.any() && self.cx.shared.traffic.is_wanted() {
             return self.execute_sampled(row, args);
@@ -97,12 +97,12 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// It found no memory, and is tried once more where that is on its way: then it is told, and not before.
+    /// It found no memory, and is tried once more where some is on its way: then it is recorded, and not before.
     fn comes_again(&self, done: &Done) -> bool {
         done.as_ref().is_err_and(Fail::is_no_memory) && self.cx.guard.memory_comes()
     }
 
-    /// One of its keys is followed, or was looked at beside them. What has several tries tells of each.
+    /// One of its keys is followed, or was looked at beside them. Of a command with several tries each is recorded.
     #[cold]
     #[inline(never)]
     fn follow_keys(&mut self, row: &'static Command, args: Args<'_>) {

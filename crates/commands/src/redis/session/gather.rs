@@ -32,7 +32,7 @@ impl std::fmt::Debug for Gathering {
     }
 }
 
-/// The rest of a request that nobody wants.
+/// The rest of a request that is skipped.
 #[derive(Debug)]
 pub(crate) struct Discard {
     /// Arguments that have not begun.

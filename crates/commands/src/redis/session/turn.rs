@@ -89,8 +89,8 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
     }
 
-    /// Spends what the store has done beside a command of a batch, and serves those who wait for what it has left: who
-    /// writes to a key that is awaited has done something beside it.
+    /// Charges the store's side work beside a command of a batch, then serves clients that wait for keys which this command
+    /// wrote: a write to a key that is awaited is side work.
     #[inline(always)]
     pub(crate) fn beside(&mut self) {
         let ns = self.cx.guard.take_beside_ns();
@@ -106,7 +106,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         self.serve_called();
     }
 
-    /// Serves those who wait for what a command has left, which has ended.
+    /// Serves clients that wait for what a command has left, which has ended.
     #[inline]
     pub(crate) fn serve_called(&mut self) {
         if self.cx.guard.has_called() {
@@ -121,7 +121,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
     }
 
-    /// Serves those who wait, and spends what that takes.
+    /// Serves clients that wait, and spends what that takes.
     #[cold]
     fn serve(&mut self, serve: impl FnOnce(&mut Serving<'_, 'w>) -> usize) {
         let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);

@@ -31,7 +31,7 @@ use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table;
 
-/// The longest key of which it is told at once that it was stored, where it is followed.
+/// The longest key whose store is recorded at once, where the key is followed.
 const FOLLOWED_KEY_BYTES_MAX: usize = 250;
 
 /// A value on its way in, for a key that is overwritten whatever it has.

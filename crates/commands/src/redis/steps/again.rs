@@ -1,6 +1,5 @@
-//! Commands that are begun again: those that wait until nobody else works at large values, and those that found
-//! what they work at changed when they were done. Where that happens again and again they go on with their keys held
-//! ([`held`](super::held)).
+//! Commands that are begun again: those that wait until no other works at large values, and those that found what they work at
+//! changed when they were done. Where that happens again and again they go on with their keys held ([`held`](super::held)).
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
 use larder_store::Key;
@@ -18,7 +17,7 @@ use crate::redis::table;
 
 /// So often what a command works at may change meanwhile; then it goes on with its keys held, …
 pub(super) const TRIES_MAX: u8 = 3;
-/// … and may find it changed so often all the same, though nobody writes to it: a key expires, an item gives way. The next
+/// … and may find it changed so often all the same, though no client writes to it: a key expires, an item gives way. The next
 /// time it is done in one step.
 pub(super) const HELD_TRIES_MAX: u8 = 3;
 
@@ -155,7 +154,7 @@ impl Call<'_, '_, '_> {
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(Leave::No) };
         let room = words_bytes(key, args);
-        // While its keys are held who holds them keeps the lane: it waits for nobody.
+        // While its keys are held the command that holds them keeps the lane: it does not wait for another.
         let is_held = tries >= TRIES_MAX;
         let lane = if is_held { Some(Lane::kept_by_another()) } else { self.cx.room.work().take_lane() };
         // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The lane is taken before the keys, and kept until they are free: while keys are held their command waits for no other
-//! client. Once it has only to reply it holds nothing, so that a client that does not read keeps nobody from the keys; and
+//! client. Once it has only to reply it holds nothing, so that a client that does not read keeps no other from the keys; and
 //! it ends with its client, in the midst as well.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) const NOTE_NS: u64 = 100;
 /// Keys of one database that are noted, on their way to be held.
 #[derive(Debug)]
 pub(crate) enum Taking {
-    /// Waits until no others are held. With what tells whether the database was swapped since they were noted.
+    /// Waits until no others are held. With the mark by which a swap of the database since they were noted is seen.
     Announces(Arc<Keys>, u64),
     /// Waits until each request is over that was begun before others could know.
     Waits(Hold, u64, u64),
@@ -42,11 +42,11 @@ pub(crate) enum Taken {
     NotYet(Taking, Step),
     /// The database was swapped: they are to be noted anew.
     Swapped,
-    /// Nobody else is at them.
+    /// No other command is at them.
     Held(Hold),
 }
 
-/// What tells whether the selected database has been swapped since: the hash of a name in it.
+/// The mark by which a later swap of the selected database is seen: the hash of a name in it.
 pub(crate) fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
     call.cx.guard.key_in(call.client.db, b"").hash()
 }
@@ -209,7 +209,7 @@ impl What {
         }
     }
 
-    /// Says whether it only waits: who looks for its lane need not look before it does.
+    /// Notes in the lane whether it only waits: connections that look for its lane need not look before it does.
     fn rest(&self, rests: bool) {
         match self {
             What::Begins(_, lane) => lane.rest(rests),

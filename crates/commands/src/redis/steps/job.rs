@@ -64,7 +64,7 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     /// What is replied; it is over then.
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail>;
 
-    /// It changes nothing, so that it may be dropped when nobody hears what it finds.
+    /// It changes nothing, so that it may be dropped when its client does not get what it finds.
     fn only_reads(&self) -> bool {
         false
     }
@@ -74,13 +74,13 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// What it does is done to its end, whoever hears of it: it holds keys, and what it does to them is one moment for others; or
-    /// nobody would do what it leaves.
+    /// What it does is done to its end, also if its client has gone: it holds keys, and what it does to them is one moment for
+    /// others; or nothing else would do what it leaves.
     fn must_end(&self) -> bool {
         false
     }
 
-    /// It waits for something, and its client may go on waiting: it holds up nobody.
+    /// It waits for something, and its client may go on waiting: it holds up no other.
     fn waits(&self) -> bool {
         false
     }
@@ -97,7 +97,7 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// It tells those who watch mutations what it has stored, behind its last write: nothing is stored when it begins.
+    /// It sends watchers of mutations the lines of what it has stored, behind its last write: nothing is stored when it begins.
     fn tells_watchers(&self) -> bool {
         false
     }
@@ -107,8 +107,8 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much,
-    /// those that stand are closed.
+    /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much, those
+    /// whose clients take nothing are closed.
     fn held_bytes(&self) -> u64 {
         0
     }
@@ -204,7 +204,7 @@ impl Call<'_, '_, '_> {
                 Ok(_) if !whole => break,
                 Ok(Step::More) => {}
                 Ok(Step::Full) if self.out.len() > before => {}
-                // Nobody takes what is written meanwhile: to go on would be in vain for ever.
+                // What is written meanwhile is not taken in a transaction: to go on would be in vain for ever.
                 ended => {
                     self.out.rewind(mark);
                     return Err(ended.err().unwrap_or(Fail::HELD));
@@ -219,7 +219,7 @@ impl Call<'_, '_, '_> {
     pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
         self.client.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
-        // In a batch nobody looks at the flow, but at this.
+        // In a batch the flow is not looked at, but this is.
         self.out.end_turn();
     }
 
@@ -366,7 +366,7 @@ impl Conversation {
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
         if held && !under_way.job.holds() || execs && !under_way.job.must_end() {
-            // Those who waited for what it held: it is through, or holds its keys anew where databases were swapped.
+            // Clients that waited for what it held: it is through, or holds its keys anew where databases were swapped.
             turn.serve_left();
         }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);

@@ -5,8 +5,8 @@
 //! DEL k1 … k4096 k4097 … ─► one moment │ one moment │ …  ─► the sum of all
 //! ```
 //!
-//! A command of no more than [`KEYS_AT_ONCE`] keys is one moment, and in EXEC all are. Keyspace events of a moment are
-//! told with it.
+//! A command of no more than [`KEYS_AT_ONCE`] keys is one moment, and in EXEC all are. Keyspace events of a moment are published
+//! with it.
 
 use larder_protocol::resp::Args;
 
@@ -79,7 +79,7 @@ impl Call<'_, '_, '_> {
         ((self.step_ns() / KEY_NS) as usize).clamp(BATCH_KEYS, KEYS_AT_ONCE)
     }
 
-    /// One moment, and what there is to tell of it.
+    /// One moment, and the events of it.
     fn moment(&mut self, row: &'static Command, args: Args<'_>, count: CountSome) -> usize {
         let mut found = 0;
         // It fails at nothing.

@@ -1,6 +1,6 @@
 //! HyperLogLog: how many different elements there were, about, in 12 KiB: strings as Redis has them (`sketch.rs`).
 //!
-//! What counts the registers of one key notes the cardinality in it, as Redis does: PFCOUNT may write, and is told to others.
+//! What counts the registers of one key notes the cardinality in it, as Redis does: PFCOUNT may write, and waits where writes do.
 //! Of many keys some are gathered a step; then all are looked at together, and if one of them has changed it is begun anew.
 
 mod sketch;
@@ -107,8 +107,8 @@ fn read(item: &Item<'_>, into: &mut Vec<u8>) -> Done {
     Ok(())
 }
 
-/// Lets `change` change a HyperLogLog, or a fresh one, which it is told, and stores it if it says so, as one step: if another
-/// client was faster, all over again. Expiry and flags stay. What it has said last.
+/// Lets `change` change a HyperLogLog, or a fresh one (then the flag is true), and stores it if `change` returns true, as one
+/// step: if another client was faster, all over again. Expiry and flags stay. Returns what `change` returned last.
 fn rewrite(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,

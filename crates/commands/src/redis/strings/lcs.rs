@@ -14,7 +14,7 @@ type Run = (usize, usize, usize);
 
 /// What a run takes in the list of them, which grows by doubling.
 const RUN_BYTES: u64 = 2 * size_of::<Run>() as u64;
-/// What is told of a run, at most.
+/// What is replied of a run, at most.
 const ANSWER_BYTES: usize = 128;
 
 /// What it takes to fill a cell of the table.

@@ -36,7 +36,7 @@ pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
 const BYTES_AT_ONCE: usize = 8 << 20;
 /// What it takes to write a pair, most of which is waiting for memory.
 pub(crate) const PAIR_NS: u64 = 2_000;
-/// What it takes to tell keyspace events of one, which is spent where they are told.
+/// What it takes to publish keyspace events of one, which is spent where they are published.
 const EVENTS_NS: u64 = 2_000;
 
 /// Whether a command of so many pairs, and with these arguments, is done in steps, outside of a transaction.
@@ -88,7 +88,7 @@ pub(crate) fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     })
 }
 
-/// Runs what writes the pairs of a command with these arguments, and tells of it where that is wanted.
+/// Runs what writes the pairs of a command with these arguments, and publishes that where it is wanted.
 pub(super) fn telling(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -126,7 +126,7 @@ fn store_counted(
 const GONE: u64 = u64::MAX;
 
 /// As [`telling`], of some pairs of a command: of those that `run` has written, which it counts. Their keys are held, but others
-/// of the command may have given way to them, and the first of them to those behind: that is told where it is done.
+/// of the command may have given way to them, and the first of them to those behind: events of that come from the store.
 fn telling_some(
     call: &mut Call<'_, '_, '_>,
     expiry: Expiry,

@@ -35,8 +35,8 @@ pub(crate) struct Set<'a> {
     pub expiry: Expiry,
 }
 
-/// What SET and MSETEX tell of a key. They remove one only where the time that is given has passed. Only an absolute time can
-/// have: without one, a key that is gone was removed by another client.
+/// The events of SET and MSETEX, of a key. They remove one only where the time that is given has passed. Only an absolute time
+/// can have: without one, a key that is gone was removed by another client.
 pub(crate) const TOLD: Tells = Tells::By(ChangeOf(|mut args, _| {
     let is_absolute =
         |word| matches!(Clock::of_option(word), Some(Clock::UnixSeconds | Clock::UnixMilliseconds));

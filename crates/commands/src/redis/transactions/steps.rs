@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A slice of commands is a transaction of the store as EXEC of one step is; between two slices items give way, and the worker
-//! serves others. What alone takes longer than a slice goes through its own steps ([`IN_PARTS`]), or is refused with all
-//! others before the first is run. Who sends EXEC and goes has it carried out.
+//! serves others. What alone takes longer than a slice goes through its own steps ([`IN_PARTS`]), or is refused with all others
+//! before the first is run. EXEC is carried out also if its client has gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -89,7 +89,7 @@ struct Denied {
     fail: u32,
 }
 
-/// What tells whether databases have been swapped since: the hash of a name in each.
+/// The marks by which later swaps of databases are seen: the hash of a name in each.
 type Marks = [u64; DATABASES as usize];
 
 #[derive(Debug)]
@@ -122,7 +122,7 @@ struct Noting {
     db: u8,
     /// Of a command with many keys: what is left.
     rest: Option<Rest>,
-    /// What tells whether databases have been swapped since the first was noted.
+    /// The marks of when the first was noted: databases that were swapped since have others.
     made: Marks,
 }
 
@@ -224,7 +224,7 @@ impl Executing {
                 self.note_some(call, noting)?
             }
             Stage::Announces(_, made) if made != marks(call) => Stage::Notes(None),
-            // What is said before goes out first: nobody waits for a client that does not read.
+            // What is said before goes out first: no other waits for a client that does not read.
             Stage::Announces(keys, made) if !call.out.is_empty() => {
                 return Ok((Stage::Announces(keys, made), Step::Full));
             }

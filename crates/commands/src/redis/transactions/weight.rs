@@ -187,7 +187,7 @@ pub(crate) struct Scale {
     changed: HashMap<u64, Changed>,
     /// One of them is changed again: EXEC may go through all clients at its end.
     changes_again: bool,
-    /// Bytes of what these tell, at most.
+    /// Bytes of what these reply, at most.
     told_bytes: u64,
 }
 
@@ -243,7 +243,7 @@ impl Scale {
         self.db
     }
 
-    /// Bytes of what commands on collections tell, at most, as far as it follows from what is there now.
+    /// Bytes of what commands on collections reply, at most, as far as it follows from what is there now.
     pub fn told_bytes(&self) -> u64 {
         self.told_bytes
     }
@@ -401,8 +401,8 @@ impl Scale {
         self.note_replaced(call, row, args);
     }
 
-    /// What a command takes that changes a user. Its first change goes through all clients, for those who listen and for those
-    /// who are shown commands; for any that are changed again the end of EXEC does so once.
+    /// What a command takes that changes a user. Its first change goes through all clients, for those that listen and for those
+    /// that are shown commands; for any that are changed again the end of EXEC does so once.
     fn change_users(&mut self, call: &Call<'_, '_, '_>, args: Args<'_>) -> u64 {
         let name = args.at(0).unwrap_or_default();
         let hash = self.hash_of_user(name);
@@ -519,7 +519,7 @@ impl Scale {
             let (elements, longest) = match item.value() {
                 Value::Collection(there) => {
                     let there = there.elements();
-                    // Nobody keeps how long the longest entry of a stream is.
+                    // How long the longest entry of a stream is, is not kept.
                     let is_long = there.stream().is_some_and(|stream| stream.has_parts());
                     let entry_bytes = entry_bytes_max.min(item.value_bytes());
                     let longest = if is_long { entry_bytes } else { there.longest_apart() as u64 };

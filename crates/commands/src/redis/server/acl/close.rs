@@ -1,11 +1,12 @@
-//! Whom a change of users closes: connections of users that are gone, and those that listen to what they may not hear any more,
-//! or are shown commands by a MONITOR that they may not run any more.
+//! Which connections a change of users closes: those of users that are gone, those that listen to what they may not hear any
+//! more, and those that are shown commands by a MONITOR that they may not run any more.
 //!
-//! The new rules are seen first, then it is looked who listens. Who begins to listen meanwhile looks at the rules behind
-//! that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
+//! The new rules are in force first, then the connections that listen are looked for. A connection that begins to listen
+//! meanwhile looks at the rules behind that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
 //!
-//! EXEC may change users many times. The first change of each closes at once, so that what EXEC publishes behind it is not
-//! heard; further ones of the same user are noted ([`Closing`]), and the end goes through all clients once for all of these.
+//! EXEC may change users many times. The first change of each closes at once, so that what EXEC publishes behind it does not
+//! reach them; further changes of the same user are noted ([`Closing`]), and the end goes through all clients once for all of
+//! these.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::redis::steps::job::{Job, Step};
 
 /// What it takes to look at the client of a connection, and as which user it is there.
 const CLIENT_NS: u64 = 100;
-/// What it takes to look at a name that somebody listens to, and at each who does.
+/// What it takes to look at a name that has subscribers, and at each of these.
 const TOPIC_NS: u64 = 100;
 const TARGET_NS: u64 = 30;
 
@@ -89,7 +90,7 @@ impl Call<'_, '_, '_> {
         Some(self.client.closing.get_or_insert_default())
     }
 
-    /// EXEC has run its commands: closes whom further changes of a user have turned out.
+    /// EXEC has run its commands: closes connections that further changes of a user concern.
     pub(crate) fn close_noted(&mut self) {
         let Some(closing) = self.client.closing.take() else { return };
         let (deaf, blind) = (closing.deaf.again, closing.blind.again);
@@ -139,8 +140,8 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of
-    /// all names a step; in EXEC, which has no steps, whoever listens to anything is closed.
+    /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of all
+    /// names a step; in EXEC, which has no steps, each of their connections that listens to anything is closed.
     pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
         if users.is_empty() {
             return self.ok();
@@ -171,11 +172,11 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// All names that are listened to, gone through for some of those who listen.
+/// All names that are listened to, gone through for some of the clients that listen.
 #[derive(Debug)]
 struct Deafening {
     users: Vec<Arc<User>>,
-    /// By their numbers: who listens, and as which of the users.
+    /// The clients that listen, by their numbers, and as which of the users.
     listening: HashMap<u64, (Arc<ClientFacts>, usize)>,
     /// Which names are next, and those that are left of the part before.
     kind: Kind,

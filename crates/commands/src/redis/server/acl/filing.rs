@@ -92,7 +92,7 @@ fn begin<T: std::fmt::Debug + Send + 'static>(
 struct Filing<T> {
     /// None: it has begun.
     work: Option<Work<T>>,
-    /// Somebody works the file.
+    /// A thread works at the file.
     filing: Arc<AtomicBool>,
     done: Arc<Mutex<Option<T>>>,
     then: Then<T>,
@@ -114,10 +114,10 @@ impl Drop for Turn {
 }
 
 impl<T: std::fmt::Debug + Send + 'static> Filing<T> {
-    /// Begins the thread if nobody else works the file.
+    /// Begins the thread if no other works at the file.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// No thread can be had.
     fn begin(&mut self) -> Done {
         if self.work.is_none() || self.filing.swap(true, AcqRel) {
             return Ok(());

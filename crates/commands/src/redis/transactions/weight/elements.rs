@@ -28,9 +28,9 @@ use crate::redis::row::{By, Command, Elements};
 
 /// What an element takes beside its bytes, at most.
 const ELEMENT_MORE_BYTES: u64 = 8;
-/// Bytes of what is told of a place, at most.
+/// Bytes of what is replied of a place, at most.
 const PLACE_BYTES: u64 = 160;
-/// Bytes of what is told of a group, of a consumer or of what is pending, beside its name, at most.
+/// Bytes of what is replied of a group, of a consumer or of what is pending, beside its name, at most.
 const SURVEYED_BYTES: u64 = 320;
 /// Bytes of the names of an entry that are in a leaf once for all that have them, at most.
 const NAMES_BYTES_MAX: u64 = 1 << 10;
@@ -371,7 +371,7 @@ impl Scale {
             Elements::Places | Elements::StorePlaces => {
                 let from = args.at(usize::from(which == Elements::StorePlaces)).unwrap_or_default();
                 let from = self.size(call, db, from);
-                // All that lie in cells are looked at, sorted, and told with all that there is of them.
+                // All that lie in cells are looked at, sorted, and replied with all that there is of them.
                 let each_ns = PLACE_NS + SORTED_NS + 8 * SCORE_NS;
                 let mut keys = 0;
                 row.each_key(args, &mut |_| keys += 1);
@@ -561,7 +561,7 @@ impl Scale {
         in_leaves * DUE_NS_A_BYTE + dropping_ns(apart)
     }
 
-    /// What DUMP takes: of a collection it is told, its bytes are looked at twice.
+    /// What DUMP takes: it replies a collection, whose bytes it looks at twice.
     pub(super) fn dumped(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8]) -> u64 {
         let there = self.size(call, self.db, key);
         if there.elements == 0 {
@@ -574,7 +574,7 @@ impl Scale {
     }
 
     /// What it takes to look at what a stream has beside its entries, groups, consumers and what is pending, or to take it out.
-    /// XINFO tells it, and XINFO STREAM some entries.
+    /// XINFO replies it, and XINFO STREAM some entries.
     pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> u64 {
         let there = self.size(call, self.db, args.at(0).unwrap_or_default());
         let count = number_behind("COUNT", args.skip(1)).unwrap_or(FULL_ENTRIES as u64);
@@ -596,7 +596,7 @@ impl Scale {
         entries.entries_ns(there).saturating_add(copies_ns).saturating_add(others_ns)
     }
 
-    /// What XINFO tells of a stream beside its entries, `most` of what is pending in a group or with a consumer; and what it
+    /// What XINFO replies of a stream beside its entries, `most` of what is pending in a group or with a consumer; and what it
     /// takes to look at it, or to take it out, with looks at names, here and where room is made, which are spent.
     fn beside_entries(
         &self,
@@ -652,7 +652,7 @@ impl Scale {
 
     /// How many members of a range are taken out: those that are there now, and those that come before it. With what it takes to
     /// look for long bounds, here and where room is made, which is spent: where it takes no longer to take out all of the set
-    /// nobody looks.
+    /// there is no look.
     fn removed(
         &self,
         call: &mut Call<'_, '_, '_>,
