@@ -9,8 +9,8 @@
 //!
 //! Every login waits, also one of a client that need not log in: it is looked at when its time has come, right or wrong, so that
 //! a client learns nothing by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one try, and looks at
-//! nothing behind the first that is wrong. No thread sleeps: the server's timers call the connection again. A person who mistypes
-//! a password and tries again a while later does not wait.
+//! nothing behind the first that is wrong. No thread sleeps: the server's timers call the connection again. People that mistype
+//! a password and try again a while later do not wait.
 //!
 //! A client behind the same address as one that guesses waits a second at most, once for each connection, and only for AUTH. What
 //! one address is, `origin` says. There is room for 4,096 addresses; the one that has not failed for longest goes. A failure is

@@ -158,7 +158,7 @@ fn shown_bytes_max(entry: &Entry<'_>, (kind, shown): (Type, Shown)) -> usize {
     match kind {
         Type::Hash if shown == Shown::Names => name,
         Type::Hash if shown == Shown::Values => entry.value.len() + ELEMENT_FRAME,
-        // What tells pairs apart is no longer than the frame.
+        // What separates pairs is no longer than the frame.
         Type::Hash => name + entry.value.len() + 2 * ELEMENT_FRAME,
         Type::SortedSet => name + SCORE_ROOM,
         Type::Set | Type::List | Type::Stream => name,

@@ -1,14 +1,14 @@
 //! BLPOP and its kin: commands that wait for something to be there.
 //!
 //! ```text
-//! BLPOP k1 k2 ─▶ something there, nobody in line? ─▶ it is taken
+//! BLPOP k1 k2 ─▶ something there, none in line? ─▶ it is taken
 //!                 └── no ─▶ in line at each key ─▶ the keys are awaited ─▶ looked at ─▶ its connection sleeps
 //! RPUSH k1    ─▶ its reply ─▶ k1 was awaited ─▶ first in line: claimed, popped, replied for ─▶ its worker is woken
 //! ```
 //!
 //! - `want`: what is wanted, how it is given and put back; `waiters`: which client stands in line where; `serve`: which is
 //!   served when a key was written; `blocked`: the command as its client has it, until it ends.
-//! - **Nobody is missed.** A waiter stands in line first, has the store note each write to its keys then
+//! - **No waiter is missed.** A waiter stands in line first, has the store note each write to its keys then
 //!   ([`larder_store::Guard::await_key`]), and looks at the keys last. A write comes before that note is made, under the
 //!   lock of the key's bucket, and is seen by the look; or behind it, and is noted by its worker, which serves those
 //!   in line behind each command that may fill a key, however it did that.
@@ -22,10 +22,11 @@
 //! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
 //!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
 //!   what has just been pushed, and those in line go on waiting in their order.
-//! - **Many are given some at a time.** Who wants more than is taken in one step (`LMPOP` and its kin with COUNT) is served with the
-//!   first of them, which holds up nobody who pushes, and takes the others as one that did not wait (`taking`).
-//! - **Who may not have it any more gets an error.** Before a waiter is claimed it is asked whether its user may still do what
-//!   it asked for, as Redis asks again when it runs the command again: rules may have changed since it joined.
+//! - **Many are given some at a time.** A waiter that wants more than is taken in one step (`LMPOP` and its kin with COUNT) is
+//!   served with the first of them, which holds up no client that pushes, and takes the others as one that did not wait
+//!   (`taking`).
+//! - **A waiter whose rules forbid it by then gets an error.** Before a waiter is claimed it is asked whether its user may still
+//!   do what it asked for, as Redis asks again when it runs the command again: rules may have changed since it joined.
 //! - A push serves 64 at most; the next in line is woken then, and goes on with it.
 
 mod blocked;
@@ -228,7 +229,7 @@ fn beyond_double(word: &[u8]) -> Option<f64> {
 /// The time that Redis knows less the time that it is, about.
 pub(crate) const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (2 << 40);
 
-/// Takes what is wanted of the first of the keys that has it, or waits for it; in a transaction nobody waits.
+/// Takes what is wanted of the first of the keys that has it, or waits for it; in a transaction it does not wait.
 fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Option<u64>) -> Done {
     if take(call, &want, keys)? {
         return Ok(());

@@ -41,9 +41,9 @@ const NEGATIVE: Fail = Fail::of("ERR invalid expire time, must be >= 0");
 /// What is done with the fields that words name.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// They are told, and taken out.
+    /// Their values are replied, and they are taken out.
     Take,
-    /// They are told, and last as long as is said.
+    /// Their values are replied, and they last as long as is said.
     Get(Lasting),
     /// They expire at this time, if that holds of when they did.
     Expire(Millis, When),
@@ -51,7 +51,7 @@ enum Deed {
     Persist,
 }
 
-/// What has become of a hash, as keyspace events tell it.
+/// What has become of a hash, for keyspace events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Become {
     timed: bool,
@@ -230,8 +230,8 @@ fn begin(
     Ok(())
 }
 
-/// Fields with which something is done in one moment, at most, from the first on: of those whose values are told, or given back,
-/// as many as have no more bytes of them than are.
+/// Fields with which something is done in one moment, at most, from the first on: of those whose values are replied, or given
+/// back, as many as have so many bytes together.
 fn told_at_once(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -264,7 +264,7 @@ fn keep(call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> Result<
     Ok((Name::kept(call, key.bytes())?, kept))
 }
 
-/// Does something with fields, no more than [`WRITES_AT_ONCE`], as one moment: an answer for each, and what it was is told.
+/// Does something with fields, no more than [`WRITES_AT_ONCE`], as one moment: an answer for each, and events of the key.
 fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
     let was = look(call, name);
     let mut become_ = Become::default();
@@ -304,13 +304,13 @@ fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Dee
     Ok(())
 }
 
-/// What a key was like, if somebody is told of events.
+/// What a key was like, if events are wanted.
 fn look(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Option<Seen> {
     let wanted = call.cx.shared.events.any();
     wanted.then(|| seen(&mut call.cx.guard, call.client.db, name))
 }
 
-/// Tells what has become of a hash.
+/// Publishes what has become of a hash.
 fn tell(call: &mut Call<'_, '_, '_>, name: &[u8], was: Option<Seen>, become_: Become) {
     let (Some(was), db) = (was, call.client.db) else { return };
     let is = seen(&mut call.cx.guard, db, name);
@@ -446,7 +446,7 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
     Ok(())
 }
 
-/// Sets fields as one moment, and tells of it; whether they were set.
+/// Sets fields as one moment, and publishes that; whether they were set.
 fn set_some(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
@@ -630,7 +630,7 @@ impl Job for Settling {
     }
 }
 
-/// A field's time, as HTTL and its kin tell it: seconds are rounded up.
+/// A field's time, as HTTL and its kin reply it: seconds are rounded up.
 pub(super) fn shown_time(at: Millis, now: Millis, clock: Clock) -> i64 {
     let (at, now) = (at as i64, now as i64);
     match clock {

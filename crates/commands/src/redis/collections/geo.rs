@@ -231,9 +231,9 @@ enum Form {
     Place,
 }
 
-/// Bytes of what is told of a member, at most.
+/// Bytes of what is replied of a member, at most.
 const TOLD_BYTES: usize = 2 * ELEMENT_FRAME + 64;
-/// Members that are told of in one moment, at most.
+/// Members that are replied in one moment, at most.
 const TOLD_AT_ONCE: usize = 512;
 
 /// GEOHASH, GEOPOS
@@ -260,7 +260,7 @@ fn tell(
     Ok(())
 }
 
-/// Tells of some members, as they are at one moment, and takes them out.
+/// Replies some members, as they are at one moment, and takes them out of the words.
 fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, form: Form, most: usize) {
     let all_bytes = words.encoded().len();
     let some = first(words, most);
@@ -281,7 +281,7 @@ fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, f
     call.spend_on_bytes(some_bytes);
 }
 
-/// A command that has told of some members.
+/// A command that has replied some members.
 #[derive(Debug)]
 struct Telling {
     name: Name,

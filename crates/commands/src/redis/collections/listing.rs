@@ -102,7 +102,7 @@ impl Listed {
         *self = self.of(there, choose);
     }
 
-    /// What is told of each entry: in a payload all.
+    /// What is written of each entry: in a payload all.
     fn told(&self) -> Shown {
         if self.form == Form::Payload { Shown::Fields } else { self.shown }
     }
@@ -391,7 +391,7 @@ impl Sink<'_> {
         if !matches!((entry.name, entry.value), (Element::Apart(_), _) | (_, Element::Apart(_))) {
             return true;
         }
-        // With a time, and what tells pairs apart.
+        // With a time, and what separates pairs.
         let bytes = shown_bytes_max(entry, (self.listed.kind, self.listed.told())) + 3 * ELEMENT_ROOM;
         let fits = bytes <= self.kept.free_bytes();
         if !fits {
@@ -597,7 +597,7 @@ impl Copying {
                             && listed.told() == Shown::Names
                             && there.longest_apart() > 0
                         {
-                            // Values, which may be most of it, are not told.
+                            // Values, which may be most of it, are not shown.
                             bytes = shown_places_bytes_max(there, 0..there.len(), (0, Shown::Names));
                         }
                     }
@@ -733,7 +733,7 @@ pub(crate) fn send(call: &mut Call<'_, '_, '_>, kept: &Output, sent: &mut u64) -
     step
 }
 
-/// As [`send`]; in a transaction, in which nobody takes it meanwhile, all of it at once.
+/// As [`send`]; in a transaction, in which the client takes nothing meanwhile, all of it at once.
 ///
 /// # Errors
 /// In a transaction: connections hold as much as they may.

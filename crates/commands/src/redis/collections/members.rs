@@ -196,7 +196,7 @@ impl Members {
     }
 }
 
-/// Members in some order: sorted some at a time, in runs, which are merged when they are asked for. Who asks says each time
+/// Members in some order: sorted some at a time, in runs, which are merged when they are asked for. The caller says each time
 /// which of two comes first, and always the same.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {

@@ -71,7 +71,7 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
         {
             let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-            // Its first step, too, tells what it did itself.
+            // Its first step, too, publishes its own events.
             call.go_on_with(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl Job for Popping {
         if self.left > 0 {
             let (taken, bytes) = match self.take_some(call) {
                 Ok(taken) => taken,
-                // It tells of those that are gone by then.
+                // Its reply has those that are gone by then.
                 Err(_) if self.popped > 0 => (0, 0),
                 Err(fail) => return Err(fail),
             };

@@ -54,7 +54,7 @@ pub(super) enum Scanned {
     TooLong(Vec<u8>, Option<Heap>),
 }
 
-/// Elements that are looked at, if nobody says how many.
+/// Elements that are looked at where the client does not say how many.
 const COUNT: usize = 10;
 /// What looking at elements takes before the rest is left for another call, however many are asked for.
 pub(crate) const SCAN_NS: u64 = 400_000;

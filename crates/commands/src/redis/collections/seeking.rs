@@ -1,4 +1,4 @@
-//! LPOS, LINSERT: a list is looked through for elements that are one, and told where, or added to there.
+//! LPOS, LINSERT: a list is looked through for elements that are one, and their places are replied, or one is added there.
 //!
 //! ```text
 //! a short list, or in a transaction ─▶ one step
@@ -69,7 +69,7 @@ struct Search {
     back: bool,
     /// Of those that are found so many are left out.
     skip: u64,
-    /// So many are told; 0: all.
+    /// So many places are replied; 0: all.
     count: Option<u64>,
     /// So many elements are looked at; 0: all.
     looks_max: u64,
@@ -81,7 +81,7 @@ struct Found {
     /// Elements that were looked at.
     looked: usize,
     skipped: u64,
-    /// Where those are that are told, that which was found first in front.
+    /// The places to be replied, the one that was found first in front.
     places: Vec<usize>,
 }
 
@@ -118,7 +118,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Places that are told, at most.
+    /// Places that are replied, at most.
     fn most(&self) -> usize {
         self.count.map_or(1, or_all)
     }
@@ -156,7 +156,7 @@ impl Search {
         all_found || found.looked >= end
     }
 
-    /// All places of an element that are told.
+    /// All places of an element that are replied.
     fn places(&self, list: &Collection<'_>, element: &Element<'_>) -> Vec<usize> {
         let mut found = Found::default();
         self.go_on(list, element, &mut found, usize::MAX);
@@ -268,7 +268,7 @@ pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, a
 /// What is done when it is found.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// It is told where.
+    /// Their places are replied.
     Tell,
     /// An element is put in front of it, or behind it.
     Insert(End),

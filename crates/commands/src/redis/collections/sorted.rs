@@ -496,7 +496,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
     let free = free_room(call.out);
     call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set), free))?;
-    // In RESP3 pairs are told apart where there may be several.
+    // In RESP3 pairs are nested where there may be several.
     let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
     let popped = take(&mut call.cx.guard, key, which, count.unwrap_or(1))?;
     Shown::Scores.put_head(call.out, nested, popped.as_ref().map_or(0, Removed::len));

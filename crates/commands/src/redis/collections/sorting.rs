@@ -166,7 +166,7 @@ fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> 
     }
 }
 
-/// What SORT names by patterns is for users who may read every key.
+/// What SORT names by patterns is for users that may read every key.
 ///
 /// # Errors
 /// The client's may not.

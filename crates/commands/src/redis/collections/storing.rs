@@ -64,7 +64,7 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                 held: Heap::none(call),
                 again: Some((again, lane)),
             };
-            // Its own steps tell of it, so that none of them is of the command that begins it.
+            // Its own steps publish events, so that none of these is of the command that begins it.
             call.go_on_with(storing);
             Ok(())
         }

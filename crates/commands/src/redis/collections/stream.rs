@@ -36,7 +36,7 @@ pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 /// Of so many that are trimmed with one that is put, and have so many bytes, nothing is said of what they take.
 const FEW_TRIMMED: u64 = 100;
 const FEW_TRIMMED_BYTES: u64 = 128 << 10;
-/// Entries that are trimmed about, where nobody says how many: a hundred nodes of Redis's.
+/// Entries that are trimmed about, where the client does not say how many: a hundred nodes of Redis's.
 const LIMIT_ABOUT: u64 = 10_000;
 
 /// So often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
@@ -373,7 +373,7 @@ impl<'a> Iterator for FieldPairs<'a> {
 impl ExactSizeIterator for FieldPairs<'_> {}
 
 impl Call<'_, '_, '_> {
-    /// Puts an entry, and tells of it and of what is trimmed for it.
+    /// Puts an entry, and publishes that and what is trimmed for it.
     fn add_entry(&mut self, key: &Key<'_>, adding: &Adding<'_>) -> Done {
         let tells = self.cx.shared.events.any();
         let db = self.client.db;
@@ -483,7 +483,7 @@ fn info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             match (args.next(), args.next(), args.next()) {
                 (None, ..) => {}
                 (Some(word), Some(count), None) if is(word, "COUNT") => {
-                    // Less than none is as many as are told unless it is said; none are all.
+                    // Less than none is as many as are shown unless it is said; none are all.
                     most = match integer(count)? {
                         0 => usize::MAX,
                         count => usize::try_from(count).unwrap_or(FULL_ENTRIES),

@@ -63,7 +63,7 @@ impl Form {
     /// Those that were taken, that which was there first.
     pub fn put_all(self, out: &mut Output, popped: &Removed<'_>) {
         let (shown, list) = (self.shown(), popped.collection());
-        // In RESP3 pairs are told apart in any case.
+        // In RESP3 pairs are nested in any case.
         let apart = self.named && self.kind == Type::SortedSet && !self.resp3;
         let mut put = |entry: Entry<'_>| {
             if apart {
@@ -341,7 +341,7 @@ impl Job for Taking {
         if self.left > 0 {
             let (taken, ns) = match self.take_some(call) {
                 Ok(taken) => taken,
-                // It tells of those that are gone by then.
+                // Its reply has those that are gone by then.
                 Err(_) if self.taken > 0 => (0, 0),
                 Err(fail) => return Err(fail),
             };

@@ -36,7 +36,7 @@ pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
 /// … and bytes of them, about, of a command that has more in all than are one step: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
-/// Bytes of fields that are set or told in one moment, and of members that are put in, taken out or asked for, at most, of a
+/// Bytes of fields that are set or replied in one moment, and of members that are put in, taken out or asked for, at most, of a
 /// command that has more in all: as many as 512 of the longest have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
 /// As often a byte of a long member of a sorted set counts where it is looked for or taken out: it is compared with others of its
@@ -50,7 +50,7 @@ pub(crate) const MOVED_TIMES: usize = 2 * COMPARED_TIMES;
 const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// What it takes to come to a leaf that has something due.
 pub(crate) const DUE_LEAF_NS: u64 = 100;
-/// Fields that are set or told in one moment, however long their values are, and members, however long they are, but for those
+/// Fields that are set or replied in one moment, however long their values are, and members, however long they are, but for those
 /// that are put into a sorted set: of these one is.
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
@@ -420,7 +420,7 @@ impl Call<'_, '_, '_> {
         let Some(bytes_max) = DROPPED_BYTES_MAX.checked_sub(self.due_bytes_max(key, count)) else {
             return FEW_ELEMENTS;
         };
-        // What is of another type is refused by whoever writes.
+        // What is of another type is refused when it is written to.
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
         values_at_once(hash.as_ref(), (fields, count), bytes_max).max(FEW_ELEMENTS)
     }
@@ -471,7 +471,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// What is told of each of the elements that words name.
+/// What is replied of each of the elements that words name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// A field's value.

@@ -1,4 +1,4 @@
-//! Commands that write many elements of one collection: as one moment for others, of whom those that name another key are served
+//! Commands that write many elements of one collection: as one moment for others, of which those that name another key are served
 //! meanwhile.
 //!
 //! ```text
@@ -10,8 +10,7 @@
 //!
 //! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
 //! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
-//! waited for 2 s in all while its key is held, it lets go of the key and goes on as with more than 65,536: others may see a
-//! part.
+//! waited for 2 s in all while its key is held, it frees the key and goes on as with more than 65,536: others may see a part.
 //!
 //! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say.
 //! What has begun to hold its key is done to its end, also where its client has gone. Before the first write it ends where the
@@ -171,7 +170,7 @@ struct Whole {
     was_there: bool,
     /// … and is since the last step, as far as this command knows.
     is_there: bool,
-    /// What the key was like before, if somebody is told of events.
+    /// What the key was like before, if events are wanted.
     before: Option<Before>,
     restarts: u8,
 }
@@ -247,7 +246,7 @@ impl Writing {
     /// There is no memory for the first element, and some is on its way: the others of the worker are served meanwhile.
     ///
     /// # Errors
-    /// The key has another type of value: nobody waits for it.
+    /// The key has another type of value: it does not wait for memory.
     fn finds_none(&self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let key = self.name.key(call);
         peek_as(&mut call.cx.guard, &key, self.write.kind())?;
@@ -359,7 +358,7 @@ impl Writing {
             return;
         }
         let key = self.name.key(call);
-        // Of what is put a look would not tell whether the key has gone behind it.
+        // Of what is put a look would not show whether the key has gone behind it.
         let is_there = if puts { found || self.write.makes() } else { call.is_there(&key) };
         if let Some(whole) = &mut self.whole {
             (whole.begun, whole.is_there) = (true, is_there);
@@ -405,13 +404,13 @@ impl Writing {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
             };
-            // One moment is told when it is over.
+            // One moment is published when it is over.
             if whole.is_some() { run(call) } else { call.tell_around_key(row, key.bytes(), run) }
         });
         done.inspect_err(|_| kept.go_back(place))
     }
 
-    /// Tells what one moment has done to its key: all of it, or a part.
+    /// Publishes what one moment has done to its key: all of it, or a part.
     fn tell(&self, call: &mut Call<'_, '_, '_>, is_done: bool) {
         if let Some(Whole { before: Some(before), .. }) = &self.whole {
             let key = self.name.key(call);
@@ -440,7 +439,7 @@ impl Job for Writing {
         }
     }
 
-    /// Of one moment it is told when that is over.
+    /// Watchers get the lines of one moment when that is over.
     fn tells_watchers(&self) -> bool {
         self.whole.is_some()
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Items give way to keys that are awaited when so many have come.
 const KEYS_AT_ONCE: usize = 1 << 10;
-/// How often one that waits in a group looks whether that is there: a key that expires, gives way or is flushed tells nobody.
+/// How often a waiter of a group looks whether that is there: a key that expires, gives way or is flushed wakes no waiter.
 const LOOK_US: u64 = 1_000_000;
 /// What it takes to stand in line at a key.
 const KEY_NS: u64 = 1_000;
@@ -89,7 +89,7 @@ impl Blocked {
         Ok(())
     }
 
-    /// Serves those who stand in line at its keys, of whom it is one.
+    /// Serves the waiters in line at its keys, of which it is one.
     fn look(&self, call: &mut Call<'_, '_, '_>) {
         let (common, host) = (call.cx.shared, call.cx.host);
         let served = Serving { guard: &mut call.cx.guard, common, waiters: &self.waiters, host }

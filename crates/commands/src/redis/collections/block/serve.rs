@@ -19,12 +19,12 @@ use crate::redis::reply::put_null_array;
 
 /// So many are served at a time, fewer where they stand in many lines, or are given much.
 const SERVED_AT_ONCE: isize = 64;
-/// So often upkeep looks at as many of what is left while it serves nobody: the lines of most are gone with their clients' others.
+/// So many rounds upkeep looks at what is left while it serves no waiter: the lines of most are gone with their clients' others.
 pub(crate) const LEFT_ROUNDS: usize = 16;
 /// Lines that are left, of keys that are looked at, in the time in which one is served.
 const LINES_AS_ONE: usize = 16;
-/// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
-/// a client that has gone.
+/// So often it is tried to put back what was popped, where a full store that evicts nothing has no room. Then it is lost, as what
+/// was sent to a client that has gone.
 const TRIES_MAX: u16 = 20;
 /// The same of what is longer than a leaf, and so needs many chunks of the longest class: for a minute.
 const TRIES_MAX_LONG: u16 = 600;
@@ -32,7 +32,7 @@ const TRIES_MAX_LONG: u16 = 600;
 const AGAIN_US: u64 = 100_000;
 /// And of what is to come back to a key that is held.
 const HELD_US: u64 = LOOK_MS * 1_000;
-/// So many of those who wait for a stream are looked at, at a time, whether there is something for them.
+/// So many waiters for a stream are looked at, at a time, whether there is something for them.
 const LOOKS_AT_ONCE: usize = 1 << 10;
 /// What it takes to serve one, beside the bytes that it is given.
 pub(crate) const SERVE_NS: u64 = 4_000;
@@ -74,8 +74,8 @@ enum First {
 }
 
 impl Serving<'_, '_> {
-    /// Serves those who stand in line at the keys that this worker has written; how many that were. Not in a
-    /// transaction. What is moved for one of them to a list calls those in line there.
+    /// Serves the waiters in line at the keys that this worker has written; how many these were. Not in a transaction. What is
+    /// moved for one of them to a list calls the waiters in line there.
     pub fn called(&mut self) -> usize {
         let mut left = SERVED_AT_ONCE;
         self.at_called(&mut left);
@@ -95,7 +95,7 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// Serves those who stand in line at a key, `left` at most; the next one is called then.
+    /// Serves the waiters in line at a key, `left` at most; the next one is called then.
     fn at_key(&mut self, db: u8, name: &[u8], left: &mut isize) {
         // What was written to it may be the half of a transaction.
         if self.is_held(db, name) && self.leave_held(db, name) {
@@ -133,7 +133,7 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// As [`Serving::at_key`], at the keys of one of those who wait, and at those that are called by that.
+    /// As [`Serving::at_key`], at the keys of one of the waiters, and at those that are called by that.
     pub(super) fn at_keys_of(&mut self, waiter: &Waiter) -> usize {
         let mut left = SERVED_AT_ONCE;
         for key in &waiter.keys {
@@ -148,8 +148,8 @@ impl Serving<'_, '_> {
         done_of(left)
     }
 
-    /// As [`Serving::at_key`], of those who wait for a stream, and come in line behind the one with a number. For whom there
-    /// is nothing stays in line, and hides nobody: another may wait behind another ID, or in another group.
+    /// As [`Serving::at_key`], of waiters for a stream, in line behind the one with a number. A waiter for which there is nothing
+    /// stays in line, and hides no other: the next may wait behind another ID, or in another group.
     fn at_stream(&mut self, db: u8, name: &[u8], left: &mut isize, number: u64) {
         let (mut number, mut looks) = (number, LOOKS_AT_ONCE);
         while let Some(waiter) = self.waiters.behind(db, Type::Stream, name, number) {
@@ -201,7 +201,7 @@ impl Serving<'_, '_> {
         (ns, may)
     }
 
-    /// Whether there is something at a key for one who waits for a stream.
+    /// Whether there is something at a key for a waiter for a stream.
     fn ready(&mut self, key: &Key<'_>, waiter: &Waiter) -> bool {
         let there = peek_as(self.guard, key, Type::Stream);
         waiter.want.ready(key.bytes(), there.as_ref().map(Option::as_ref).map_err(Clone::clone))
@@ -284,12 +284,12 @@ impl Serving<'_, '_> {
         holds.any() && holds.keys().is_some_and(|keys| keys.has(self.guard.key_in(db, name).hash()))
     }
 
-    /// Leaves those who stand in line at a key to whoever holds keys, for behind that. False if nobody holds any by then, and has
-    /// perhaps looked before this was left: they are to be served now.
+    /// Leaves the waiters in line at a key to the command that holds the key, for behind its end. False if no keys are held any
+    /// more, and their command has perhaps looked before this was left: they are to be served now.
     fn leave_held(&self, db: u8, name: &[u8]) -> bool {
         self.waiters.leave_held(db, name);
         self.common.pause.holds.note_waiter();
-        // Under the lock: who lets go behind this look sees what is left.
+        // Under the lock: a command that frees its keys behind this look sees what is left.
         self.common.pause.holds.keys().is_some()
     }
 
@@ -324,7 +324,7 @@ impl Serving<'_, '_> {
         if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
     }
 
-    /// The key and the target are held: gives the waiter what it waits for, lets them go, and tells of that.
+    /// The key and the target are held: gives the waiter what it waits for, frees them, and publishes that.
     fn first_of(&mut self, name: &[u8], target: Option<&[u8]>, waiter: &Waiter, moment: Moment) -> First {
         let db = waiter.db;
         let key = self.guard.key_in(db, name);
@@ -375,7 +375,7 @@ impl Serving<'_, '_> {
         let begun = (matches!(given, Ok(true)) && portion.left > 0).then_some(portion);
         let done = match given {
             Ok(true) => Ok(()),
-            // The key is held, and it was there a moment ago. Who is claimed has a reply in any case.
+            // The key is held, and it was there a moment ago. A claimed waiter has a reply in any case.
             Ok(false) => {
                 put_null_array(&mut reply, waiter.resp3);
                 Ok(())
@@ -387,7 +387,7 @@ impl Serving<'_, '_> {
         match waiter.serve(Served { reply, done, begun, taken, key: key.bytes().into(), moment }) {
             None => First::Served(given),
             Some(Served { taken, key: name, .. }) => {
-                // Nobody has seen that it was not there.
+                // No client has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {
                     self.waiters.leave_behind(Left::Taken {
                         moment,
@@ -409,7 +409,7 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// Puts back what was popped for one who has gone, unless it was flushed since; what is to be tried again.
+    /// Puts back what was popped for a client that has gone, unless it was flushed since; what is to be tried again.
     fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u16), now_us: u64) -> Option<Left> {
         let (moment, name, taken, tries) = left;
         // Of two names that were swapped it is the other's.
@@ -432,7 +432,7 @@ impl Serving<'_, '_> {
         self.guard.finish();
         match done {
             Ok(()) => self.tell(&taken.change(), db, &name, (was, is)),
-            // Somebody has put something else in its place.
+            // Another client has put something else in its place.
             Err(fail) if fail == Fail::WRONG_TYPE => {}
             Err(_) if tries >= tries_max(&taken) => {}
             Err(_) => {
@@ -443,7 +443,7 @@ impl Serving<'_, '_> {
         None
     }
 
-    /// Does what those have left who have gone, in so many rounds at most; how much that was.
+    /// Does what is left of clients that have gone, in so many rounds at most; how much that was.
     #[cold]
     pub fn left(&mut self, rounds: usize) -> usize {
         let (mut at_once, mut done, mut clears) = (SERVED_AT_ONCE, 0, false);
@@ -478,7 +478,7 @@ impl Serving<'_, '_> {
                     let key = self.guard.key_in(db, &name);
                     let again_us = match trimming::clear_some(self.guard, &key) {
                         Ok(Removal { more: true, .. }) => now_us,
-                        // What is left of a group is seen by nobody, and would be there for ever.
+                        // What is left of a group is seen by no client, and would be there for ever.
                         Err(Declined::NoMemory) => now_us + AGAIN_US,
                         _ => continue,
                     };

@@ -35,7 +35,7 @@ use crate::redis::table;
 
 /// Parts of the table, each under its lock.
 const SHARDS: usize = 16;
-/// What one that waits takes beside its keys, about, …
+/// What a waiter takes beside its keys, about, …
 const WAITER_BYTES: usize = 512;
 /// … and each key beside its bytes, which are there twice: its place in a line, and the line's.
 const KEY_BYTES: usize = 256;
@@ -63,7 +63,7 @@ const STANDS: [Stands; 7] = [
     Stands::Gone,
 ];
 
-/// What one that waited is given.
+/// What a waiter is given.
 #[derive(Debug)]
 pub(super) struct Served {
     pub reply: Output,
@@ -77,7 +77,7 @@ pub(super) struct Served {
     pub moment: Moment,
 }
 
-/// One that waits.
+/// A waiter: a client that waits, as all workers see it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(super) want: Want,
@@ -92,7 +92,7 @@ pub(crate) struct Waiter {
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
-    /// It is to look at its keys: who served those before it has left that to it.
+    /// It is to look at its keys: the worker that served those before it has left that to it.
     called: AtomicBool,
     served: Mutex<Option<Served>>,
 }
@@ -167,7 +167,7 @@ impl Waiter {
         })
     }
 
-    /// It is given something, if it still waits and is to stay: nobody else is to.
+    /// It is given something, if it still waits and is to stay: no other worker gives it anything.
     pub(super) fn claim(&self) -> bool {
         !self.facts.killed.load(Relaxed) && self.change(Stands::Waiting, Stands::Claimed)
     }
@@ -197,7 +197,7 @@ impl Waiter {
         host.wake(self.facts.place, self.facts.id);
     }
 
-    /// Has it look at its keys when its worker comes to it. False if it waits no more: somebody else is to.
+    /// Has it look at its keys when its worker comes to it. False if it waits no more: the next in line is called.
     pub(super) fn call(&self, host: &dyn Host) -> bool {
         turn();
         if !self.called.swap(true, SeqCst) {
@@ -218,7 +218,7 @@ impl Waiter {
     }
 }
 
-/// Those who wait for a key to be of a type, by their numbers: the first is served first.
+/// The waiters for a key to be of a type, by their numbers: the first is served first.
 #[derive(Debug)]
 struct Line {
     db: u8,
@@ -231,7 +231,7 @@ struct Line {
 /// The lines at the keys of each name.
 type Lines = HashMap<Box<[u8]>, Vec<Line>>;
 
-/// What somebody has left who has gone.
+/// What a client has left that has gone.
 #[derive(Debug)]
 pub(super) enum Left {
     /// What was popped for it, from a database at that moment; how often it could not be put back, and when that is
@@ -253,7 +253,7 @@ impl Left {
     }
 }
 
-/// All who wait.
+/// All waiters.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     shards: Box<[Mutex<Lines>]>,
@@ -349,7 +349,7 @@ impl Waiters {
         line.waiting.range(number.checked_add(1)?..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
-    /// Somebody who still waits stands in line at a key before this waiter.
+    /// A waiter that still waits stands in line at a key before this one.
     pub(super) fn has_before(&self, waiter: &Waiter, key: &[u8]) -> bool {
         let shard = self.shard(key);
         let here = (waiter.db, waiter.want.kind());
@@ -359,7 +359,7 @@ impl Waiters {
         })
     }
 
-    /// Somebody stands in line at a key.
+    /// A waiter stands in line at a key.
     pub(in crate::redis) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
         self.keys() > 0 && self.first(db, kind, key).is_some()
     }
@@ -377,7 +377,7 @@ impl Waiters {
         ended
     }
 
-    /// Somebody has gone, and has left something to be done.
+    /// A client has gone, and has left something to be done.
     pub(super) fn leave_behind(&self, left: Left) {
         let mut all = lock(&self.left);
         all.push_back(left);
@@ -391,7 +391,7 @@ impl Waiters {
         lines.fold(false, |is_new, line| is_new | (std::mem::replace(&mut line.is_left, is_left) != is_left))
     }
 
-    /// Those who stand in line at a key that is held have to wait for that; nothing if none does.
+    /// Waiters in line at a key that is held have to wait for its command; nothing if there is none.
     pub(super) fn leave_held(&self, db: u8, key: &[u8]) {
         turn();
         if self.mark_left(db, key, true) {
@@ -404,7 +404,7 @@ impl Waiters {
         self.leave_behind(Left::Groups { moment, key: key.into(), again_us: 0 });
     }
 
-    /// There is something to be done that somebody has left who has gone.
+    /// There is something to be done that a client has left.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.left_count.load(Relaxed) > 0

@@ -27,7 +27,7 @@ pub(crate) enum Want {
     Move { from: End, to: End, target: Box<[u8]> },
     /// Entries of streams, each behind an ID, as they were named: a stream may be there more than once.
     Entries { after: Box<[(Box<[u8]>, StreamId)]>, most: Option<usize> },
-    /// Entries of streams that nobody of a group has had, for a consumer; `pends`: they are pending with it.
+    /// Entries of streams that no consumer of a group has had, for a consumer; `pends`: they are pending with it.
     Delivery { group: Box<[u8]>, consumer: Box<[u8]>, most: Option<usize>, pends: bool },
 }
 
@@ -89,7 +89,7 @@ impl Want {
         }
     }
 
-    /// It may be that there will be nothing, which nobody who goes by tells it.
+    /// Its group may go, and no write wakes it then: it has to look itself.
     pub fn is_to_look(&self) -> bool {
         match self {
             Want::Delivery { .. } => true,
@@ -113,7 +113,7 @@ impl Want {
             Want::Move { to, .. } if nth > 0 => list::pushed(*to),
             Want::Move { from: end, .. } | Want::Elements { end, .. } => list::popped(*end),
             Want::Members { which, .. } => sorted::popped(*which),
-            // That is told of nobody.
+            // Streams are read without an event.
             Want::Entries { .. } | Want::Delivery { .. } => stream::change("xreadgroup"),
         }
     }

@@ -394,7 +394,7 @@ fn pending_at_once(mut each: impl Iterator<Item = usize>, most: usize) -> (usize
 }
 
 impl Claiming {
-    /// Something is claimed, or not pending any more: that is told, whatever comes.
+    /// Something is claimed, or not pending any more: it is replied, whatever comes.
     fn has_done(&self) -> bool {
         let deletes = match &self.what {
             What::Ids(..) => false,
@@ -411,7 +411,7 @@ impl Claiming {
         self.held.set(call, bytes)
     }
 
-    /// Claims some as soon as there is room for what is told of it; true if there are more.
+    /// Claims some as soon as there is room for their reply; true if there are more.
     fn claim_some(&mut self, call: &mut Call<'_, '_, '_>, most: usize) -> Result<bool, Fail> {
         self.hold_deleted(call, most)?;
         loop {
@@ -457,7 +457,7 @@ impl Claiming {
                 let pending = there.into_iter().flat_map(|(stream, group)| stream.pending(&group, *from));
                 let each = pending.map(|there| told_bytes_max(stream, there.id, terms.silent).unwrap_or(0));
                 let (some, mut bytes) = pending_at_once(each, most.min(*left));
-                // With those that are deleted, which are told behind all others.
+                // With those that are deleted, which are replied behind all others.
                 bytes += (deleted.len() + 1) * ID_BYTES;
                 if bytes > kept.free_bytes() {
                     return Ok(Came::Needs(bytes));
@@ -511,7 +511,7 @@ impl Job for Claiming {
         let most = ((steps / each_ns) as usize).clamp(FEW_ELEMENTS, CLAIMED_AT_ONCE);
         let more = match self.claim_some(call, most) {
             Ok(more) => more,
-            // What is claimed is told.
+            // What is claimed is replied.
             Err(_) if self.has_done() => false,
             Err(fail) => return Err(fail),
         };
@@ -529,7 +529,7 @@ impl Job for Claiming {
         send_whole(call, &self.kept, self.sent.insert(0))
     }
 
-    /// What was claimed is told.
+    /// What was claimed is replied.
     fn asks_itself(&self) -> bool {
         self.has_done()
     }

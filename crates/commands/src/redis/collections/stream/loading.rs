@@ -23,7 +23,7 @@ const BYTES_AT_ONCE: usize = 64 << 10;
 const READ_AT_ONCE_NS: u64 = 20_000;
 /// Pending entries that are.
 const PENDING_AT_ONCE: usize = 64;
-/// What it takes to put an entry in, and a pending one, or to say with whom it is.
+/// What it takes to put an entry in, and a pending one, or to say with which consumer it is.
 const ENTRY_NS: u64 = 400;
 const PENDING_NS: u64 = 600;
 /// What it takes to look at a string, however short: one that is a name of a node, or of an entry.
@@ -142,7 +142,7 @@ fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
 /// The next string of a listpack, which is added to some: they have so many bytes at most.
 fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) -> Result<(), Fail> {
     match cursor.next(bytes) {
-        // It is not copied: nobody has made room for it.
+        // It is not copied: no room was made for it.
         Some(Element::Entry(Packed::Text(text))) if to.bytes() + text.len() > most => {
             return Err(Fail::COLLECTION_TOO_LARGE);
         }

@@ -369,7 +369,7 @@ fn meaningless(sign: char) -> Fail {
 #[derive(Debug)]
 struct Reading {
     name: Name,
-    /// What is pending with it from here on; none: what nobody has had.
+    /// What is pending with it from here on; none: what no consumer has had.
     from: Option<StreamId>,
     /// The last ID that there was when the command began: what comes meanwhile is not asked for.
     to: StreamId,
@@ -436,7 +436,7 @@ impl Delivering {
                 came => came,
             };
             match came {
-                // It tells of those that are delivered by then.
+                // Its reply has those that are delivered by then.
                 Err(_) if self.count > 0 => return Ok(false),
                 Err(fail) => return Err(fail),
                 Ok(Came::Needs(_)) => {}
@@ -459,7 +459,7 @@ impl Delivering {
         if self.found == 0 { head } else { head + self.some.len() as usize + bytes }
     }
 
-    /// The same in the reply, where nobody takes any of it before all is there.
+    /// The same in the reply, where the client takes nothing of it before all is there.
     fn reply_bytes(&self, key: &Key<'_>, bytes: usize) -> usize {
         let before = self.first.len() + self.kept.len() + self.some.len();
         before as usize + self.whole_bytes(key, 0) + bytes + ELEMENT_BYTES
@@ -585,7 +585,7 @@ impl Delivering {
             let more = if self.moved > 0 { Ok(false) } else { self.deliver_some(call, &mut part) };
             let more = match more {
                 Ok(more) => more,
-                // What was delivered of others is told, and of this one nothing was.
+                // What was delivered of others is replied, and of this one nothing was.
                 Err(_) if self.found > 0 => continue,
                 Err(fail) => return Err(fail),
             };
@@ -677,7 +677,7 @@ impl Job for Delivering {
         self.kept.capacity_bytes() as u64
     }
 
-    /// What was delivered to a group is told: who did not hear of it would have to claim it.
+    /// What was delivered to a group is replied: a consumer that does not get it would have to claim it.
     fn asks_itself(&self) -> bool {
         self.sent.is_some() || self.found > 0 || self.count > 0
     }
@@ -815,7 +815,7 @@ pub(crate) fn give_delivery(
         let key = guard.key_in(db, name);
         match guard.group_read(&key, who, now, count, pends) {
             Ok(_) => {}
-            // What is delivered is told.
+            // What is delivered is replied.
             Err(_) if nth > 0 => {
                 shares.truncate(nth);
                 break;

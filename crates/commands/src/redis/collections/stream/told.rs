@@ -37,10 +37,10 @@ const ID_BYTES: usize = 48;
 const NAMED_BYTES: usize = 512;
 /// Entries of one node of Redis's: what is said of its tree goes by that.
 const NODE_ENTRIES: u64 = 100;
-/// Entries that XINFO STREAM FULL tells, unless it is told how many.
+/// Entries that XINFO STREAM FULL shows, unless the client says how many.
 pub(crate) const FULL_ENTRIES: usize = 10;
 
-/// What is told.
+/// What is replied.
 #[derive(Clone, Debug)]
 pub(super) enum Tale {
     /// Entries from one ID to another, so many at most; from the last one on with `back`.
@@ -67,7 +67,7 @@ pub(super) enum Tale {
     },
 }
 
-/// What there is still to tell.
+/// What there is still to reply.
 #[derive(Clone, Debug)]
 enum Task {
     /// Entries at these places.
@@ -84,7 +84,7 @@ enum Task {
     /// How many there are, and then each of them with what is pending with it.
     AllConsumers(Box<[u8]>, usize),
     FullConsumers(Box<[u8]>, usize, usize),
-    /// The same, who have something pending.
+    /// The same, of consumers that have something pending.
     Loads(Box<[u8]>, usize),
     /// What is pending in a group from an ID on: so much of it.
     GroupPending(Box<[u8]>, StreamId, usize),
@@ -155,7 +155,7 @@ fn entry_ns(bytes: usize) -> u64 {
     2 * ELEMENT_NS + copying_ns(bytes as u64)
 }
 
-/// Which places a range of entries has, of which so many are told.
+/// Which places a range of entries has, of which so many are replied.
 fn range_places(
     stream: &Stream<'_>,
     (from, to): (StreamId, StreamId),
@@ -204,8 +204,7 @@ impl Tale {
         Ok(())
     }
 
-    /// Writes the head, and says what there is to do behind it; whether that is an array of which nobody knows yet how long
-    /// it is.
+    /// Writes the head, and says what there is to do behind it; whether that is an array whose length is not known yet.
     fn begin(
         &self,
         stream: &Stream<'_>,
@@ -585,7 +584,7 @@ fn put_pending(out: &mut Output, there: &PendingEntry, consumer: &[u8], time: u6
     put_integer(out, there.count as i64);
 }
 
-/// What is told of one stream.
+/// What is replied of one stream.
 #[derive(Debug)]
 struct Part {
     tale: Tale,
@@ -600,10 +599,10 @@ struct Part {
     count: usize,
 }
 
-/// What is told of a stream, or of several.
+/// What is replied of a stream, or of several.
 #[derive(Debug)]
 struct Telling {
-    /// That which is told now comes last.
+    /// The one that is replied now comes last.
     parts: Vec<Part>,
     /// They are several, each with its key, if it has entries: so many have.
     reads: Option<usize>,

@@ -1,5 +1,5 @@
-//! What is taken out of a stream, or done to what is pending in it, some at a time: each is one moment, between which
-//! others are served, and events of a moment are told with it.
+//! What is taken out of a stream, or done to what is pending in it, some at a time: each is one moment, between which others are
+//! served, and events of a moment are published with it.
 //!
 //! ```text
 //! XTRIM s MAXLEN 0    some thousand leaves │ … ─▶ how many went, of all
@@ -105,7 +105,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Runs what changes a key, and tells of that as one change.
+    /// Runs what changes a key, and publishes that as one change.
     fn tell_moment<R>(&mut self, told: Option<&Change>, key: &[u8], run: impl FnOnce(&mut Self) -> R) -> R {
         let Some(told) = told.filter(|_| self.cx.shared.events.any()) else { return run(self) };
         let db = self.client.db;
@@ -323,7 +323,7 @@ impl Job for Removing {
             return Ok(Step::More);
         }
         call.cx.tell(told.class, told.name, db, key.bytes());
-        // Somebody may have been faster with the last of it.
+        // Another client may have been faster with the last of it.
         call.length(*pending)?;
         Ok(Step::Done)
     }
