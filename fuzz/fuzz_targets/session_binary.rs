@@ -1,6 +1,6 @@
 //! Frames of any kind, given to a session in one piece and in small ones: the replies are the same, and each is a frame. What a
 //! last frame announces and the input has not is made up, so that a short input is a long value, too. Once for a client that
-//! may ask, once for one that has to say who it is.
+//! may ask, once for one that must log in.
 #![no_main]
 
 use larder_testkit::local::Local;

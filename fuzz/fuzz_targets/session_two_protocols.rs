@@ -1,5 +1,5 @@
 //! Sessions of three RESP clients and one of memcached's protocol on one store, against the model of
-//! Redis: every byte is a choice of who asks, what, with which arguments.
+//! Redis: every byte is a choice of the client that asks, the command, or its arguments.
 #![no_main]
 
 use larder_testkit::redis::check::check;

@@ -16,7 +16,7 @@
 //! A key's share is what its table says (Space-Saving, [`top`]) of all that was counted, in the middle between the least
 //! and the most that it can be. Its error is half of what lies between these, and the error of sampling: samples that
 //! stand for `w` keys each make a share `p` of `n` keys uncertain by `sqrt(p (1 - p) (w - 1) / n)`, of which
-//! [`SIGMAS`] are told. As `w` changes, it is each key's own samples that say this: the sum of `w (w - 1)` over them is the
+//! [`SIGMAS`] are reported. As `w` changes, it is each key's own samples that say this: the sum of `w (w - 1)` over them is the
 //! variance of what they stand for. Where each key was counted there is none.
 
 mod hot;

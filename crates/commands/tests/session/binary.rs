@@ -355,7 +355,7 @@ fn what_names_no_item_is_answered() {
     talk(&mut bench, &[&get(0x17, ""), &get(NOOP, "")], &["closed"]);
     let mut kept = Bench::new(Settings { flush: false, ..Settings::default() });
     talk(&mut kept, &[&get(0x08, ""), &get(0x18, "")], &["08 32 Auth failure.", "18 32 Auth failure."]);
-    // Nobody is asked who it is.
+    // Clients need not log in.
     let plain = frame(0x21, b"", "PLAIN", b"\0u\0p");
     talk(
         &mut bench,

@@ -38,7 +38,7 @@ impl Bench {
         self.serve_left();
     }
 
-    /// What upkeep does for those who wait.
+    /// What upkeep does for waiters.
     pub fn serve_left(&mut self) {
         let mut guard = self.worker.enter(START);
         self.shared.serve_left(&mut guard, &self.host);
@@ -325,7 +325,7 @@ fn of_keys_that_are_filled_at_once_the_first_that_a_client_named_serves() {
     exec(&mut bench, &lists);
     assert_eq!(bench.looks(&mut first), list(&["high", "b"]));
     assert_eq!(bench.looks(&mut second), list(&["low", "a"]));
-    // But not what those have waited for who have gone.
+    // But not what waiters have waited for whose clients have gone.
     let gone = bench.blocked("BLPOP high 0");
     let mut second = bench.blocked("BLPOP high low 0");
     drop(gone);
@@ -339,7 +339,7 @@ fn of_keys_that_are_filled_at_once_the_first_that_a_client_named_serves() {
     }
 }
 
-/// All who wait for several keys are served when enough comes at once, of one key or of several, each in its turn.
+/// All waiters for several keys are served when enough comes at once, of one key or of several, each in its turn.
 #[test]
 fn those_who_wait_for_several_keys_are_all_served_when_enough_comes_at_once() {
     for commands in [

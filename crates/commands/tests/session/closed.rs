@@ -1,4 +1,4 @@
-//! What is not answered, not shown, or not to everybody.
+//! What is not answered, not shown, or not to every client.
 
 use crate::survey::command;
 use crate::{Bench, bench};
@@ -42,7 +42,7 @@ fn keys_that_no_text_can_say_end_no_line() {
     let long = [b'k'; 300];
     let keys: Vec<&[u8]> = HOSTILE.into_iter().chain([&long[..], b"plain"]).collect();
     bench.set_all(&keys, "0");
-    // The long one is nobody's to ask for in text.
+    // No client can ask for the long one in text.
     let named = keys.len() - 1;
     let lines = |dump: &str, head: &str, end: &str| {
         assert!(dump.ends_with(end) && dump.matches(end).count() == 1, "{dump:?}");
@@ -67,7 +67,7 @@ fn keys_that_no_text_can_say_end_no_line() {
         dumped += lines(&bench.ask(&format!("stats cachedump {class} 0\r\n")), "ITEM ", "END\r\n");
     }
     assert_eq!(dumped, named);
-    // What asks for such a key in base64 is answered in base64, whoever stored it.
+    // What asks for such a key in base64 is answered in base64, however it was stored.
     assert_eq!(bench.ask("mg YSBi b k v\r\n"), "VA 1 kYSBi b\r\nv\r\n");
     assert!(bench.ask("me YSBi b\r\n").starts_with("ME YSBi exp=-1 "));
     assert_eq!(bench.ask("mg cHJlOg0KRU4NCg== b v\r\n"), "VA 1\r\nv\r\n");
@@ -76,7 +76,7 @@ fn keys_that_no_text_can_say_end_no_line() {
     assert!(lines(&dump, "PREFIX ", "END\r\n") >= 1 && dump.contains("PREFIX p%07%0D get "), "{dump:?}");
 }
 
-/// Nor where it is told what was asked for: hot keys, their prefixes, and what watchers are shown.
+/// Nor where it is shown what was asked for: hot keys, their prefixes, and lines of watchers.
 #[test]
 fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
     let mut bench = bench();
@@ -231,7 +231,7 @@ fn what_forbids_text_clients_forbids_the_others_too() {
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
 
-/// Whoever calls them: a script, one that only reads, or a function.
+/// However they are called: by a script, by one that only reads, or by a function.
 #[test]
 fn what_is_forbidden_outside_of_scripts_is_forbidden_in_them() {
     let mut bench = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
@@ -303,7 +303,7 @@ fn nobody_is_shown_a_password() {
         let reply = bench.says(&mut session, words);
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
-    // A client that says it in the place of something else is told what it has said, and no other client is.
+    // A client that says it in the place of something else gets back what it has said, and no other client does.
     for words in [&["AUTHX", CANARY][..], &["AUTH CANARY", CANARY], &["ACL", "NOTHING", CANARY]] {
         assert!(bench.says(&mut session, words).starts_with("-ERR "), "{words:?}");
     }
@@ -332,7 +332,7 @@ fn nobody_is_shown_a_password() {
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
     assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
-    // Who may change a password is told that there is one.
+    // A client that may change a password sees that there is one.
     for words in [&["CONFIG", "GET", "requirepass"][..], &["CONFIG", "GET", "*"]] {
         let reply = bench.says(&mut session, words);
         assert!(reply.contains("requirepass\r\n$10\r\n(redacted)\r\n") && !reply.contains(CANARY), "{reply}");
@@ -570,7 +570,7 @@ fn a_login_that_waits_is_shown_as_waiting() {
     assert!(!bench.says(&mut admin, &["CLIENT", "LIST"]).contains(" flags=b "));
 }
 
-/// Where the default user is let in unasked, others' passwords may be guessed by whoever connects.
+/// Where the default user need not log in, any client that connects may guess others' passwords.
 #[test]
 fn who_is_let_in_unasked_guesses_no_faster_from_new_connections_or_in_exec() {
     let mut bench = bench();
@@ -643,7 +643,7 @@ fn text_clients_are_asked_for_a_password_and_are_unauthenticated_until_they_give
     let (_, reply) = said(&mut bench, &mut four, "*1\r\n$4\r\nPING\r\n");
     assert_eq!(reply, "-NOAUTH Authentication required.\r\n");
     assert!(four.is_unauthenticated() && bench.turns(&mut one, b"get k\r\n").0 == b"END\r\n");
-    // A token that nobody wants is taken and not kept; whoever is asked no more goes on.
+    // A token that is refused is taken and not kept; a client that need not log in any more goes on.
     let (next, reply) = said(&mut bench, &mut two, "set k 0 0 99999999\r\nabc");
     assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR auth token too long\r\n"));
     assert!(two.awaits_rest() && two.input_bytes() == 1);
@@ -889,7 +889,7 @@ fn a_transaction_that_is_to_sleep_replies_as_one() {
     assert!(matches!(next, Next::Sleep(50)), "{next:?}");
     bench.system += 60;
     assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
-    // A client that wants no replies hears nothing later either.
+    // A client that wants no replies gets none later either.
     let input = [command(&["CLIENT", "REPLY", "OFF"]), command(&["DEBUG", "SLEEP", "0.05"])].concat();
     bench.wait_for(&mut session, &input);
     bench.system += 60;
@@ -938,7 +938,7 @@ fn config_get_looks_through_its_parameters_for_some_dozens_of_patterns_and_no_mo
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
 
-/// Somebody who guesses on a port of memcached's is seen by whoever looks at the log of refusals.
+/// An administrator sees clients that guess on a port of memcached's in the log of refusals.
 #[test]
 fn wrong_passwords_of_memcached_clients_are_noted() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });

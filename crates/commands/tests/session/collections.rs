@@ -1,5 +1,5 @@
-//! Commands on collections that ask for much: others have their turn meanwhile, what is told is of one moment, and what
-//! is held is bounded.
+//! Commands on collections that ask for much: others have their turn meanwhile, what is replied is of one moment, and what is
+//! held is bounded.
 
 use crate::slices::turns;
 use crate::{Bench, START, bench};
@@ -77,7 +77,7 @@ fn sets_that_change_while_they_are_read_are_read_anew() {
     let mut session = Session::new();
     let (next, reply) = bench.turn(&mut session, &sent);
     assert_eq!((next, reply.len()), (Next::Yield, 0));
-    // One that is read by then, and one that is not: what is told has both changes or none of them.
+    // One that is read by then, and one that is not: the reply has both changes or none of them.
     bench.set("s0", ["first".to_owned()].into_iter());
     bench.set(&format!("s{}", SETS - 1), ["last".to_owned()].into_iter());
     let (reply, _) = bench.turns(&mut session, b"");

@@ -180,7 +180,7 @@ fn what_is_done_in_steps_is_listed_once_with_what_all_of_them_took() {
     }
 }
 
-/// A command that waits is listed when it has its reply, by what it worked: for as long as it waits nobody is told of it.
+/// A command that waits is listed when it has its reply, by what it worked: for as long as it waits it is shown nowhere.
 #[test]
 fn a_command_that_waited_is_listed_when_it_is_served_by_the_time_that_it_worked() {
     use larder_commands::Next;

@@ -175,7 +175,7 @@ fn a_command_spends_what_its_reply_does_not_show() {
     assert!(ns >= 200_000, "{ns} ns");
 }
 
-/// What `latency-tracking-info-percentiles` says is told of each command.
+/// INFO shows what `latency-tracking-info-percentiles` says for each command.
 #[test]
 fn percentiles_are_few() {
     let (mut bench, mut session) = (bench(), Session::new());

@@ -48,7 +48,7 @@ fn begun(bench: &mut Bench, session: &mut Session, key: &str) {
     begun_as(bench, session, key, &mut Session::new());
 }
 
-/// The same, with one who may look whether it is.
+/// The same, with a session that may look whether it is.
 fn begun_as(bench: &mut Bench, session: &mut Session, key: &str, asks: &mut Session) {
     let exec = command(&["EXEC"]);
     let (next, said, consumed) = bench.call(session, &exec);
@@ -216,7 +216,7 @@ fn a_watched_key_that_was_touched_before_has_none_of_them_run() {
         bench.system += 50;
         begun(&mut bench, &mut session, "k0");
         if runs {
-            // Who would touch it now waits.
+            // A command that would touch it now waits.
             assert!(is_held(&mut bench, "w") && is_held(&mut bench, "absent"));
         }
         let (said, _) = executed(&mut bench, &mut session);
@@ -241,7 +241,7 @@ fn a_client_that_is_killed_has_all_of_them_run() {
     assert_eq!(asked(&mut bench, &["DBSIZE"]), format!(":{MANY}\r\n"));
 }
 
-/// Who waits is served behind all of it, of the first of its keys.
+/// A waiter is served behind all of it, of the first of its keys.
 #[test]
 fn who_waits_for_a_key_has_nothing_of_the_half_of_them() {
     let mut bench = bench();
@@ -261,7 +261,7 @@ fn who_waits_for_a_key_has_nothing_of_the_half_of_them() {
     while session.must_end() {
         assert_eq!(bench.call(&mut waiter, b"").1, b"", "not before all is done");
         assert_eq!(bench.call(&mut stream, b"").1, b"");
-        // What others push wakes nobody to what is held.
+        // What others push wakes no waiter while its key is held.
         asked(&mut bench, &["PING"]);
         said.extend(turn(&mut bench, &mut session, b"").1);
     }
@@ -582,7 +582,7 @@ fn what_is_one_step_holds_no_keys_where_others_hold_some() {
     assert_eq!(bench.turns(&mut long, b"").0, b"*1\r\n:0\r\n");
 }
 
-/// Those who wait in very many lines are all served soon behind a hold: the lines of one who is served are gone.
+/// Waiters in very many lines are all served soon behind a hold: the lines of one that is served are gone.
 #[test]
 fn behind_a_hold_lines_that_have_gone_keep_nobody_from_being_served() {
     const NAMES: usize = 1_000;
@@ -732,7 +732,7 @@ fn what_nobody_weighs_ends_its_slice() {
     assert!(!said.contains("\r\n-") && said.matches("+OK\r\n").count() == MANY, "{turns} turns");
 }
 
-/// Whoever fills what queues have together leaves short ones their room.
+/// Clients that fill what queues have together leave short queues their room.
 #[test]
 fn short_queues_have_room_beside_long_ones() {
     let mut bench = bench();

@@ -105,7 +105,7 @@ fn what_lists_counts_and_draws_sees_none_that_has_passed() {
     }
 }
 
-/// The last field takes the key with it, whether somebody asks or nobody does.
+/// The last field takes the key with it, whether a client asks or none does.
 #[test]
 fn the_key_goes_with_its_last_field() {
     let mut bench = bench();
@@ -123,7 +123,7 @@ fn the_key_goes_with_its_last_field() {
     bench.each(&[("EXISTS h", ":0\r\n"), ("DBSIZE", ":0\r\n")]);
     bench.each(&[("HSET h a 1 b 2", ":2\r\n"), ("HPEXPIRE h 10 FIELDS 1 a", "*1\r\n:1\r\n")]);
     bench.system += 10;
-    // What is left goes by another's hand: with it what is due.
+    // Another command takes out what is left: with it goes what is due.
     bench.each(&[("HDEL h b", ":1\r\n"), ("EXISTS h", ":0\r\n")]);
     let info = bench.answer("INFO stats");
     assert!(info.contains("expired_subkeys:3\r\n"), "{info}");
@@ -155,7 +155,7 @@ fn what_is_due_of_a_large_hash_goes_in_steps() {
         assert!(!reply.starts_with(b"-"), "{words}");
         assert_eq!(bench.answer("HLEN h"), format!(":{}\r\n", FIELDS / 2), "{words}");
     }
-    // Many fields that words name, too: all of it is told.
+    // Many fields that words name, too: all of them are replied.
     let mut bench = bench();
     bench.half_timed("h", 3_000);
     let all: String = (0..3_000).map(|n| format!(" f{n}")).collect();
@@ -193,7 +193,7 @@ fn what_is_due_of_a_large_hash_goes_in_steps() {
     bench.each(&[("EXISTS h", ":0\r\n")]);
 }
 
-/// While what is due goes, others write: what is told in the end is so.
+/// While what is due goes, others write: what is replied in the end is so.
 #[test]
 fn others_write_while_what_is_due_goes() {
     let mut bench = bench();
@@ -206,7 +206,7 @@ fn others_write_while_what_is_due_goes() {
     bench.each(&[("HSET h f1 again new 1", ":2\r\n"), ("HDEL h f0", ":1\r\n")]);
     let (reply, _) = bench.turns(&mut session, b"");
     assert_eq!(reply, b":20001\r\n");
-    // And when the key is another's by then, or nobody's.
+    // And when the key is of another type by then, or gone.
     for (words, expected) in [("SET h x", WRONG_TYPE), ("DEL h", ":0\r\n")] {
         bench.answer("DEL h");
         bench.half_timed("h", 40_000);

@@ -1,4 +1,4 @@
-//! What is counted and told: stats, dumps, slab classes.
+//! What is counted and shown: stats, dumps, slab classes.
 
 use crate::binary::{NOOP, frame, get, set};
 use crate::{Bench, bench, talk};

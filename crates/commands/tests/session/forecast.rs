@@ -26,7 +26,7 @@ impl Watched {
         Watched { bench, now: 0 }
     }
 
-    /// Asks, so many bytes at a time, and counts what was told.
+    /// Asks, so many bytes at a time, and counts what was recorded.
     fn ask(&mut self, session: &mut Session, input: &[u8], step: usize) {
         self.bench.run(session, input, step);
         self.tick();

@@ -145,7 +145,7 @@ fn a_second_wrong_password_is_answered_late_and_what_is_behind_it_waits() {
     assert_eq!(told(&mut bench, &mut session, left), expected);
 }
 
-/// Each line and each frame does the same, so listeners and watchers are told the same.
+/// Each line and each frame does the same, so listeners and watchers get the same.
 #[test]
 fn listeners_and_watchers_are_told_of_frames_as_of_lines() {
     let mut sides = [(); 2].map(|()| {

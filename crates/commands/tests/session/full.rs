@@ -1,4 +1,4 @@
-//! Collections in a full store: what may be done there is done, and what is told takes the room that it needs.
+//! Collections in a full store: what may be done there is done, and what is replied takes the room that it needs.
 
 use crate::slices::set;
 use crate::survey::command;
@@ -10,7 +10,7 @@ use larder_testkit::host::LocalHost;
 use larder_testkit::timing::{at_most, timed};
 use std::time::Duration;
 
-/// Fields of the hash that is told in EXEC.
+/// Fields of the hash that is read in EXEC.
 const FIELDS: usize = 8_000;
 
 /// Strings of 1000 bytes for each MiB: more than there is room for.
@@ -135,7 +135,7 @@ fn pressed() -> (Bench, Worker) {
     (bench, other)
 }
 
-/// Requests that are each looked at alone, since keyspace events are told: for memory that is on its way the worker does not
+/// Requests that are each looked at alone, since keyspace events are published: for memory that is on its way the worker does not
 /// sleep either.
 #[test]
 fn a_write_that_is_told_is_asked_again_while_others_are_served() {
@@ -171,7 +171,7 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
     assert_eq!(String::from_utf8(said).unwrap(), "+OK\r\n".repeat(SETS));
 }
 
-/// For those who count what is asked for it is asked for once.
+/// Where requests are sampled it is counted once.
 #[test]
 fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
     let (mut bench, mut stuck) = pressed();
@@ -214,7 +214,8 @@ fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
 }
 
 /// So does a command in steps: each step is made once more as often as a write is asked again, however often those before it
-/// were, and what they have written is counted once. What holds its key meanwhile lets go of it, and is answered all the same.
+/// were, and what they have written is counted once. A command that holds its key meanwhile gives it up, and is answered all the
+/// same.
 #[test]
 fn a_step_is_made_once_more_while_others_are_served() {
     const MEMBERS: usize = 16_000;
@@ -235,7 +236,7 @@ fn a_step_is_made_once_more_while_others_are_served() {
             (next, session.holds())
         };
         let (mut next, mut holds, mut waits) = (Next::Yield, true, 0);
-        // What waits until others have heard that its key is held waits for the other worker.
+        // What waits until others know that its key is held waits for the other worker.
         while !go_on(&mut bench).1 {}
         go_on(&mut bench);
         while next != Next::Receive {
@@ -485,7 +486,7 @@ fn what_is_read_in_exec_takes_the_room_that_it_needs() {
     let mut bench = full(false, false);
     let mut session = Session::new();
     let store = std::sync::Arc::clone(bench.worker.store());
-    // Others hold nearly all that connections may: what is told finds room, what it might be at most would not.
+    // Others hold nearly all that connections may: what is replied finds room, what it might be at most would not.
     let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - (400 << 10);
     store.hold(taken);
     for words in ["MULTI", "HGETALL hash", "ZRANGE z 0 -1 WITHSCORES", "SUNION s t", "LRANGE l 0 -1"] {
@@ -498,7 +499,7 @@ fn what_is_read_in_exec_takes_the_room_that_it_needs() {
     store.hold(-taken);
 }
 
-/// What a store has that evicts is all in use: what is told in EXEC has room made for it before its keys are taken.
+/// What a store has that evicts is all in use: what is replied in EXEC has room made for it before its keys are taken.
 #[test]
 fn what_is_read_in_exec_has_room_made_for_it() {
     let mut bench = full(true, false);

@@ -67,7 +67,7 @@ fn many_places_are_searched_in_steps() {
         bench.frames(&format!("GEOSEARCH s FROMMEMBER {} BYBOX 10 10 km", text(&all[0].inside[0])));
     assert!(boxed.len() > 10 && boxed.len() < expected);
     assert_eq!(bench.worker.store().held_bytes(), held);
-    // Members by the thousand are told of in pieces.
+    // Members by the thousand are replied in pieces.
     let names: String = (0..5_000).map(|n| format!(" m{n:05}")).collect();
     for name in ["GEOPOS", "GEOHASH"] {
         let (told, turns) = bench.frames(&format!("{name} s{names} nosuch"));
@@ -130,7 +130,7 @@ fn a_sorted_set_that_changes_is_searched_anew() {
     assert_eq!((reply, writes), (format!(":{PLACES}\r\n").into_bytes(), 5));
     assert!(waited > 2, "{waited}");
     assert_eq!(bench.reply("ZCARD d"), format!(":{PLACES}\r\n").as_bytes());
-    // What is told is in order when its key is free.
+    // The reply is in order when its key is free.
     let words = format!("GEOSEARCH s {AROUND} 500 km ASC");
     assert_eq!(until_held(&mut bench, &mut session, &words, "ZADD s # other"), 5);
     while session.holds() {

@@ -238,7 +238,7 @@ fn a_random_key_that_is_kept_is_counted() {
     assert_eq!(bench.held(), held);
 }
 
-/// So that those who do not take them are closed where connections hold too much.
+/// So that clients that do not take them are closed where connections hold too much.
 #[test]
 fn elements_that_were_taken_out_count_with_who_does_not_take_them() {
     const COUNT: usize = 20_000;
@@ -257,7 +257,7 @@ fn elements_that_were_taken_out_count_with_who_does_not_take_them() {
         while next == Next::Yield {
             next = bench.call(&mut session, b"").0;
         }
-        // The first of them are replied, and nobody takes the others.
+        // The first of them are replied, and the client does not take the others.
         assert_eq!(next, Next::Flush);
         let held = session.held_bytes();
         assert!(held >= 40 * COUNT as u64, "{held} bytes count of {COUNT} elements");

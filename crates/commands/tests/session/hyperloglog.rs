@@ -50,7 +50,7 @@ fn many_elements_are_added_in_steps() {
     assert_eq!(bench.reply("GET exec"), bench.reply("GET many"));
 }
 
-/// What is noted is a change of the key, of which no event tells.
+/// What is noted is a change of the key, and no event.
 #[test]
 fn a_cardinality_is_noted_once() {
     let mut bench = bench();
@@ -74,7 +74,7 @@ fn a_cardinality_is_noted_once() {
     let ping = bench.asked("PING");
     let told = [bench.turns(&mut listens, &ping).0, bench.turns(&mut listens, &ping).0].concat();
     assert!(!String::from_utf8_lossy(&told).contains("keyspace@"), "{}", String::from_utf8_lossy(&told));
-    // What was changed is counted anew, and told.
+    // What was changed is counted anew, and published.
     assert_eq!(bench.reply("PFADD k new"), b":1\r\n");
     assert_eq!(bench.reply("PFADD k new"), b":0\r\n");
     let told = [bench.turns(&mut listens, &ping).0, bench.turns(&mut listens, &ping).0].concat();

@@ -16,7 +16,7 @@ const KEYS: u32 = 20_000;
 /// Most turns take no longer that sleep for nothing: it is some 50 ms otherwise, and the machine does other things.
 const TURN: Duration = Duration::from_millis(20);
 
-/// A full store, and a worker for whom others wait.
+/// A full store, and a worker for which others wait.
 fn full() -> (Bench, Arc<Store>) {
     full_of(true)
 }
@@ -401,8 +401,8 @@ fn is_there(bench: &mut Bench, name: &str) -> bool {
     guard.peek(&key).hit().is_some()
 }
 
-/// The keys of an MSET that others of it have taken the memory of were not deleted: each pair is told as set, once, whether its
-/// key was there still, was evicted before it was written, or went to one behind it.
+/// The keys of an MSET that others of it have taken the memory of were not deleted: each pair is published as set, once, whether
+/// its key was there still, was evicted before it was written, or went to one behind it.
 #[test]
 fn keys_of_pairs_that_give_way_to_others_of_them_are_not_told_as_deleted() {
     const PAIRS: usize = 3_000;

@@ -1,4 +1,4 @@
-//! Users with rules who speak memcached's text or its frames.
+//! Users with rules that speak memcached's text or its frames.
 
 use larder_commands::{Next, Session};
 
@@ -7,8 +7,7 @@ use crate::survey::command;
 use crate::users::{redis, say};
 use crate::{Bench, bench};
 
-/// A bench where clients are asked who they are, with a session that may do everything; `root` may, too, and `app` has these
-/// rules.
+/// A bench where clients must log in, with a session that may do everything; `root` may, too, and `app` has these rules.
 fn asked(rules: &str) -> (Bench, Session) {
     let mut bench = bench();
     let mut admin = redis(&mut bench);
@@ -211,7 +210,7 @@ fn clients_that_are_not_asked_have_the_rules_of_the_default_user() {
     assert_eq!(say(&mut bench, &mut text, "get x"), UNAUTHORIZED);
     assert_eq!(told(&mut bench, &mut frames, &get(0x00, "pub:1")), ["00 0 0 1*"]);
     assert_eq!(told(&mut bench, &mut frames, &get(0x00, "x")), ["00 32 Auth failure."]);
-    // Frames may say who they are where that makes a difference.
+    // Frames may log in where that makes a difference.
     assert_eq!(told(&mut bench, &mut frames, &plain(b"\0root\0pw")), ["21 0 Authenticated"]);
     assert_eq!(told(&mut bench, &mut frames, &get(0x00, "x")), ["00 1 Not found"]);
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default ~*"), "+OK");

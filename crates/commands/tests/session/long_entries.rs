@@ -15,7 +15,7 @@ fn told(id: &str, words: &[&str]) -> String {
     format!("*2\r\n{}{}", apart::bulk(id), array(words))
 }
 
-/// What is replied of some entries of a stream with a name of one letter, by those who read several.
+/// What is replied of some entries of a stream with a name of one letter, by commands that read several.
 fn read_of(name: &str, entries: &[&str]) -> String {
     format!("*1\r\n*2\r\n{}*{}\r\n{}", apart::bulk(name), entries.len(), entries.concat())
 }
@@ -508,7 +508,7 @@ fn exec_weighs_a_payload_of_a_stream_as_it_is_unpacked() {
     }
 }
 
-/// Each moment of XDEL is told as one change: one takes as many out as begin within 8 MiB.
+/// Each moment of XDEL is published as one change: one takes as many out as begin within 8 MiB.
 #[test]
 fn long_entries_are_deleted_some_at_a_time() {
     let mut bench = large_bench();

@@ -192,7 +192,7 @@ fn a_range_of_many_behind_a_long_bound_is_taken_out_in_steps() {
     check(bench);
 }
 
-/// What is put into a sorted set, or looked for in one, is compared with others of its score, whoever asks for it.
+/// What is put into a sorted set, or looked for in one, is compared with others of its score, whichever command asks for it.
 #[test]
 fn what_long_members_are_compared_with_is_reckoned() {
     let mut bench = large_bench();

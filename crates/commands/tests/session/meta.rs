@@ -80,7 +80,7 @@ fn a_hot_item_that_is_stale_says_so_in_a_pipeline() {
     );
 }
 
-/// What a client does that gives an item the time that it was told: docs/clients.md says what comes of it.
+/// What a client does that gives an item the time that a reply had: docs/clients.md says what comes of it.
 #[test]
 fn a_time_left_that_is_stored_again_at_most_half_a_second_later_does_not_get_less() {
     let mut bench = bench();

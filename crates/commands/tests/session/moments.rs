@@ -54,7 +54,7 @@ fn said(bench: &mut Bench, words: &str) -> String {
     String::from_utf8(bench.reply(words)).expect("text")
 }
 
-/// Begins a command, and goes on until some of its elements are written, which nobody sees.
+/// Begins a command, and goes on until some of its elements are written, which no other client sees.
 fn written(bench: &mut Bench, input: &[u8]) -> Session {
     let mut session = begun(bench, input);
     // It finds its key held, and writes.
@@ -97,7 +97,7 @@ fn some_elements_are_written_in_one_step_and_more_in_turns() {
     let many: String = (0..1_000).map(|n| format!(" m{n}")).collect();
     let sent = of(&format!("SADD {}{many}", "k".repeat(20_000)));
     assert_eq!(bench.call(&mut Session::new(), &sent).1, b":1000\r\n");
-    // What is of another type is refused before anybody waits.
+    // What is of another type is refused before it waits.
     assert_eq!(said(&mut bench, "SET k x"), "+OK\r\n");
     for kind in KINDS {
         let mut session = Session::new();
@@ -251,7 +251,7 @@ fn what_is_taken_out_is_one_moment_too() {
     }
 }
 
-/// Whoever waits for a list is served behind the whole push.
+/// A waiter for a list is served behind the whole push.
 #[test]
 fn one_that_waits_for_a_list_is_served_when_all_is_pushed() {
     for (kind, element) in [(KINDS[4], "m0".to_owned()), (KINDS[5], format!("m{}", KINDS[5].many() - 1))] {
@@ -287,7 +287,7 @@ fn a_watched_key_is_touched_and_changes_once() {
     assert_eq!(bench.turns(&mut late, &all).0, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:4000\r\n");
 }
 
-/// The events that one has heard of who listens to those of database 0.
+/// The events that were sent to a session which listens to those of database 0.
 fn heard(bench: &mut Bench, listens: &mut Session) -> Vec<String> {
     let ping = of("PING");
     let heard = [bench.turns(listens, &ping).0, bench.turns(listens, &ping).0].concat();
@@ -315,7 +315,7 @@ fn keyspace_events_of_one_moment_are_told_once() {
     }
 }
 
-/// What goes by itself amid it is told as that: what is put in is a new key then, and what was taken out was before that.
+/// What goes by itself amid it is published as that: what is put in is a new key then, and what was taken out was before that.
 #[test]
 fn a_key_that_goes_meanwhile_is_told_as_one_that_goes_by_itself() {
     let names: String = (0..4_000).map(|n| format!(" m{n}")).collect();
@@ -344,7 +344,7 @@ fn a_watcher_of_mutations_is_told_of_one_moment_behind_it() {
     let mut bench = bench();
     let mut watcher = watch::watcher(&mut bench, "mutations deletions");
     let stored = "type=item_store key=k status=stored cmd=sadd ttl=0 ";
-    // The last changes nothing, which is told as of few.
+    // The last changes nothing, which has the events that few elements have.
     let names: String = (0..8_000).map(|n| format!(" m{n}")).collect();
     for (input, reply, line) in [
         (KINDS[0].put(0..4_000), ":4000\r\n", stored),
@@ -361,7 +361,7 @@ fn a_watcher_of_mutations_is_told_of_one_moment_behind_it() {
     }
 }
 
-/// Its client is told to go, or has gone: what is begun is done all the same. Before its key is held it is not.
+/// Its client is to be closed, or has gone: what is begun is done all the same. Before its key is held it is not.
 #[test]
 fn a_client_that_goes_has_all_of_its_elements_written_or_none() {
     let mut bench = bench();
@@ -496,7 +496,7 @@ fn databases_that_are_swapped_before_its_key_is_held_are_what_they_are_then() {
     while first.must_end() {
         turn(&mut bench, &mut first, b"");
     }
-    // The next holds its key some milliseconds later, since somebody has waited.
+    // The next holds its key some milliseconds later, since another has waited.
     let mut session = Session::new();
     let (mut next, ..) = bench.call(&mut session, &KINDS[0].put(0..4_000));
     while next == Next::Yield {

@@ -314,7 +314,7 @@ fn what_is_added_to_a_value_waits_for_keys_that_are_held() {
     assert_eq!(get(&mut bench, "k1"), b"$4\r\nnewx\r\n");
 }
 
-/// Its client is told to go: it is done all the same, and then it ends.
+/// Its client is to be closed: it is done all the same, and then it ends.
 #[test]
 fn a_client_that_is_killed_has_its_pairs_written() {
     let mut bench = bench();

@@ -247,7 +247,7 @@ fn of_databases_that_are_swapped_meanwhile_one_is_popped_from() {
     }
 }
 
-/// The same of one that was served by whoever pushed, before it had its own turn.
+/// The same of a waiter that was served by the command that pushed, before it had its own turn.
 #[test]
 fn of_databases_that_are_swapped_before_one_that_was_served_goes_on_one_is_popped_from() {
     for case in &CASES[2..] {
@@ -278,7 +278,7 @@ fn in_a_transaction_all_are_one_moment() {
     }
 }
 
-/// Who pushes is held up by the first of them only, and the waiter takes the others.
+/// A client that pushes is held up by the first of them only, and the waiter takes the others.
 #[test]
 fn one_that_waits_is_served_with_the_first_of_many_and_takes_the_others() {
     for case in &CASES[2..] {
@@ -323,7 +323,7 @@ fn the_next_in_line_is_served_beside_one_that_takes_many() {
     assert!(said.ends_with("$6\r\ne00001\r\n"));
 }
 
-/// Members count by what they take, however short they are: who pushes serves one who wants a hundred, and calls the next.
+/// Members count by what they take, however short they are: a push serves one waiter that wants a hundred, and calls the next.
 #[test]
 fn those_who_are_given_many_are_served_in_their_own_turns() {
     let case = CASES[3];

@@ -206,7 +206,7 @@ fn a_password_turns_on_no_default_user_that_a_rule_has_turned_off() {
         assert_eq!(say(&mut bench, &mut new, "*1\r\n$4\r\nPING"), "-NOAUTH Authentication required.");
         assert!(say(&mut bench, &mut new, "AUTH default x").starts_with("-WRONGPASS"));
     }
-    // Where others were named at the start, the default user is one who has a password.
+    // Where others were named at the start, the default user is one that has a password.
     let users = vec![("app".into(), Digest::from("pw"))];
     let mut bench = Bench::new(Settings { users, ..Settings::default() });
     let mut admin = Session::new();
@@ -335,7 +335,7 @@ fn pairs_of_which_none_is_written_are_not_by_rules_that_were_taken_away() {
     }
 }
 
-/// Who does not read the reply of a stream holds up nobody who works at large values.
+/// A client that does not read the reply of a stream holds up no other that works at large values.
 #[test]
 fn a_reply_that_is_copied_gives_the_lane_back() {
     for line in ["XRANGE s - +", "XREAD STREAMS s 0", "DUMP s"] {
@@ -425,7 +425,7 @@ fn what_was_taken_out_is_sent_whatever_the_rules_are_by_then() {
     }
 }
 
-/// What was delivered to a group is pending, and told, of the first stream as of others.
+/// What was delivered to a group is pending, and replied, of the first stream as of others.
 #[test]
 fn what_was_delivered_is_told_whatever_the_rules_are_by_then() {
     let (mut bench, mut admin, mut user) = with_user("~* +@all");

@@ -235,7 +235,7 @@ fn errors_say_where_they_were() {
     );
 }
 
-/// What Redis 8.0.6 says of each: its functions are C's, which know who has called them also where what they return is returned.
+/// What Redis 8.0.6 says of each: its functions are C's, which know their caller also where what they return is returned.
 #[test]
 fn errors_of_returned_calls_say_where_they_were() {
     let mut bench = bench();
@@ -524,7 +524,7 @@ fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
     }
 }
 
-/// What the server refuses anybody, a script is told that it may not call.
+/// A script gets the answer that it may not call what the server refuses every client.
 #[test]
 fn what_nobody_may_call_a_script_is_told_it_may_not() {
     let may = "local may = {} for i, name in ipairs(ARGV) do may[i] = redis.acl_check_cmd(name, 'x') and 1 or 0 end return may";
@@ -590,7 +590,7 @@ fn scripts_that_only_read_do_not_write() {
     }
 }
 
-/// What a script may not reach, name by name: as it is told, or as it finds nothing there.
+/// What a script may not reach, name by name: the error that it gets, or what it finds instead.
 #[test]
 fn the_sandbox_is_closed() {
     let mut bench = bench();
@@ -658,7 +658,7 @@ fn the_sandbox_is_closed() {
         let got = bench.eval(script);
         assert!(got.starts_with(reply.trim_end()) || got.contains("wrong mode"), "{script}: {got}");
     }
-    // What would show or change another function's globals is told as Redis tells it.
+    // What would show or change another function's globals has Redis's error.
     for name in ["getfenv", "setfenv"] {
         assert_eq!(
             bench.error(&format!("return {name}(1)")),
@@ -811,7 +811,7 @@ fn a_script_without_end_that_holds_nothing_delays_nobody() {
             assert_eq!(bench.eval("return redis.call('GET', 'k')"), "$1\r\nv\r\n");
             assert_eq!(bench.ask("get k\r\n"), "VALUE k 0 1\r\nv\r\nEND\r\n");
         }
-        // Another that takes long is told so, when the first has done so for longer than a script may.
+        // Another that takes long gets that error, when the first has done so for longer than a script may.
         bench.host.clock_us.store(before + 6_000_000, Relaxed);
         let busy = bench.eval("while true do end");
         assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
@@ -827,7 +827,7 @@ fn a_script_without_end_that_holds_nothing_delays_nobody() {
     }
 }
 
-/// Where a script has changed nothing it never holds what it has read for so long that nobody could end it.
+/// Where a script has changed nothing it never holds what it has read for so long that no client could end it.
 #[test]
 fn a_script_that_reads_for_ever_lets_others_in_and_is_killed() {
     let mut bench = bench();
@@ -995,8 +995,8 @@ fn a_script_goes_with_its_connection_if_it_holds_nothing() {
     assert_eq!(bench.eval("return 1"), ":1\r\n");
 }
 
-/// A client may have said all that it has to say, and is told what comes of it in time; behind that nobody waits for a script
-/// whose client is gone.
+/// A client may have closed its sending side, and gets a reply that comes in time; behind that a script whose client is gone is
+/// ended.
 #[test]
 fn a_script_that_goes_on_for_longer_than_its_time_ends_with_its_client() {
     for threshold in ["5000", "0"] {
@@ -1441,7 +1441,7 @@ fn functions_are_found_in_either_case_and_libraries_are_not() {
     assert!(bench.words(&["COMMAND", "INFO", "function|load"]).contains("+denyoom\r\n"));
 }
 
-/// Where there is room for no other call nobody can look at a script.
+/// Where there is room for no other call a script cannot be looked at.
 #[test]
 fn a_script_that_stays_as_deep_as_calls_may_be_is_ended() {
     let mut bench = bench();
@@ -1514,7 +1514,7 @@ fn a_script_without_room_that_asks_while_errors_are_handled_ends_no_other_stack(
     }
 }
 
-/// What ends a script as deep in calls as may be is told with its own text.
+/// What ends a script as deep in calls as may be has its own text.
 #[test]
 fn an_error_as_deep_as_calls_may_be_says_what_it_is() {
     let mut bench = bench();
@@ -1853,7 +1853,7 @@ fn a_script_is_killed_before_it_writes_and_not_behind() {
     let mut local = Local::new(&["-t".to_owned(), "2".to_owned()]).expect("a server");
     let mut other = local.sibling().expect("another worker");
     for (script, killed) in [
-        // It holds its keys, so that it is at work until somebody ends it.
+        // It holds its keys, so that it is at work until a client ends it.
         ("while true do redis.call('GET', KEYS[1]) end", true),
         ("redis.call('SET', KEYS[1], 1) while ARGV[1] do end", false),
     ] {
@@ -1862,7 +1862,7 @@ fn a_script_is_killed_before_it_writes_and_not_behind() {
         for _ in 0..if killed { 0 } else { 64 } {
             local.exchange(&mut client, &encode(&[b"EVAL", script.as_bytes(), b"1", b"a"]));
         }
-        // Its time passes when it was heard that it is not killed.
+        // Its time passes when it is known that it is not killed.
         let look_us = other.look_us();
         look_us.store(0, Relaxed);
         let other = &mut other;
@@ -1956,7 +1956,7 @@ fn libraries_are_those_that_scripts_know() {
     }
 }
 
-/// What speaks of clients and of the server is not for scripts, and least of all who somebody is.
+/// Commands about clients and about the server are not for scripts, and least of all those that log in.
 #[test]
 fn scripts_call_commands_on_keys_and_few_others() {
     use larder_commands::redis::row::flag;

@@ -1,5 +1,5 @@
-//! Turns: what a connection does before others have theirs, whatever it asks for; and that commands in steps are one
-//! step for all who look.
+//! Turns: what a connection does before others have theirs, whatever it asks for; and that commands in steps are one step for all
+//! observers.
 
 use crate::survey::command;
 use crate::{Bench, bench};
@@ -285,7 +285,7 @@ fn no_pipeline_of_messages_beside_many_patterns_has_a_turn_longer_than_a_slice()
     assert!(String::from_utf8_lossy(&reply).contains("-EXECABORT"));
     let group = [command(&["MULTI"]), command(&["PUBLISH", "c", "m"]), command(&["EXEC"])].concat();
     assert!(bench.turns(&mut session, &group).0.ends_with(b"*1\r\n:1\r\n"));
-    // A client that listens no more when all is matched is not told.
+    // A client that has unsubscribed when all is matched gets nothing.
     assert_eq!(bench.turn(&mut session, &input).0, Next::Yield);
     drop(listener);
     assert_eq!(bench.turns(&mut session, b"").0, b":0\r\n");
@@ -295,7 +295,7 @@ fn no_pipeline_of_messages_beside_many_patterns_has_a_turn_longer_than_a_slice()
 #[test]
 fn a_message_for_which_too_much_is_to_be_matched_in_a_transaction_is_refused_without_a_look() {
     let mut bench = Bench::of(Settings::default(), 1 << 30);
-    // To match all of them takes 10.5 ms at worst, and 11.1 to tell all who listen.
+    // To match all of them takes 10.5 ms at worst, and 11.1 to post to all subscribers.
     let _listeners: Vec<Session> =
         (0..60).map(|_| listens(&mut bench, (0..3_700).map(|n| format!("p{n}*")))).collect();
     let mut session = Session::new();
@@ -320,7 +320,7 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     assert_eq!(replies, b":400\r\n");
     let mut told = bench.host.outbox.take().0;
     assert!(told.len() < 50, "{} events in a turn", told.len());
-    // What comes meanwhile is told behind it, what expires, too.
+    // What comes meanwhile is published behind it, what expires, too.
     set(&mut bench, "last", b"value");
     turns(&mut bench, &mut session, &command(&["DEL", "last"]));
     let store = std::sync::Arc::clone(bench.worker.store());
@@ -346,11 +346,11 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     let lost: u64 = lost.parse().expect("a number");
     let most = store.memory_bytes() / 16;
     assert!(lost >= 10_000 && store.held_bytes() - held <= most + (64 << 10), "{lost} lost");
-    // Of a command in steps some are told while it goes on.
+    // Of a command in steps some are published while it goes on.
     assert!((70_000 - lost) * 72 <= most, "{lost} lost");
 }
 
-/// An event for which there is time is told behind those for which there was none.
+/// An event for which there is time is published behind those for which there was none.
 #[test]
 fn keyspace_events_for_which_a_slice_had_no_time_are_told_before_later_ones() {
     let mut bench = bench();
@@ -705,8 +705,8 @@ fn sorted(bench: &mut Bench, key: &str, members: usize) {
     }
 }
 
-/// What nobody weighs is counted while it runs: beyond ten milliseconds what only looks is refused in its place, and
-/// what writes is done.
+/// What is not weighed is counted while it runs: beyond ten milliseconds what only looks is refused in its place, and what writes
+/// is done.
 #[test]
 fn a_transaction_does_not_look_for_longer_than_others_wait_whatever_it_asks() {
     let mut bench = bench();
@@ -719,7 +719,7 @@ fn a_transaction_does_not_look_for_longer_than_others_wait_whatever_it_asks() {
     let refused = reply.matches("-ERR this EXEC has looked through or replied as much").count();
     assert!((100..300).contains(&refused), "{refused}");
     assert!(reply.ends_with("\r\n+OK\r\n+OK\r\n"));
-    // Nor where nobody is told.
+    // Nor where replies are not sent.
     let keys: Vec<String> = (0..50).map(|n| n.to_string()).collect();
     keys.iter().for_each(|key| set(&mut bench, key, &[b'v'; 16_000]));
     let mget: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
@@ -920,7 +920,7 @@ fn a_transaction_that_waits_for_flushes_ends_as_any_other() {
             replies.extend(more);
             input.drain(..consumed);
             turns += 1;
-            // Who sends EXEC and goes has it carried out, also where it waits.
+            // EXEC is carried out also if its client has gone, also where it waits.
             assert!(turns > 1 || session.must_end() == delayed);
             if turns == 1 && delayed {
                 bench.turns(&mut other, &command(&["PUBLISH", "ch", "second"]));

@@ -115,7 +115,7 @@ fn names_of_a_request_that_comes_in_parts_are_listened_to() {
     }
 }
 
-/// Who is counted by a PUBLISH is told, also between two steps in which it leaves very many names.
+/// A client that a PUBLISH counts gets its message, also between two steps in which it leaves very many names.
 #[test]
 fn what_is_published_to_a_name_is_told_before_it_is_left() {
     for kind in ["", "P"] {
@@ -191,7 +191,7 @@ fn keyspace_events_of_many_keys_are_told() {
     }
 }
 
-/// A command of more keys than are looked at as one is refused before any of them is looked at to be told.
+/// A command of more keys than are looked at as one, for its events, is refused before any of them is looked at.
 #[test]
 fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
     const MOST: usize = 16 << 10;
@@ -244,7 +244,8 @@ fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
     assert!(reply.starts_with(format!("*{}\r\n$2\r\nto\r\n", MOST + 2).as_bytes()));
 }
 
-/// A command that looks at its keys as one tells some of its misses at once, and leaves the others, which are told in order.
+/// A command that looks at its keys as one publishes some of its misses at once, and leaves the others, which are published in
+/// order.
 #[test]
 fn misses_of_a_command_of_very_many_keys_are_told_in_slices() {
     const MOST: usize = 16 << 10;
@@ -273,7 +274,7 @@ fn misses_of_a_command_of_very_many_keys_are_told_in_slices() {
         most_ns
     };
     let (silent_ns, telling_ns) = (most_ns(&mut bench, ""), most_ns(&mut bench, "KEm"));
-    // To tell all of them is 16 ms.
+    // To publish all of them is 16 ms.
     assert!(telling_ns < silent_ns + 2_000_000, "{telling_ns} ns in a turn, and {silent_ns} of silence");
     let mut told = bench.host.outbox.take().0;
     assert!((512..2_048).contains(&told.len()), "{} misses are told at once", told.len());
@@ -366,7 +367,7 @@ fn large_payloads_are_restored_in_steps() {
     let left = bench.turns(&mut session, &command(&["PTTL", "new"])).0;
     assert_eq!(left, b":100000\r\n");
     assert_eq!(bench.turns(&mut session, &command(&["OBJECT", "IDLETIME", "new"])).0, b":30\r\n");
-    // Somebody else stores it meanwhile; the database is swapped for another.
+    // Another client stores it meanwhile; the database is swapped for another.
     let request = command_of(&[b"RESTORE", b"late", b"0", payload]);
     let begin = |bench: &mut Bench, session: &mut Session| {
         let (next, _, consumed) = bench.call(session, &request);

@@ -83,7 +83,7 @@ fn entries_are_replied_in_steps_and_of_one_moment() {
     assert!(reply.len() > 20_000 * 40);
     assert_eq!(bench.worker.store().held_bytes(), held);
 
-    // What changes meanwhile is told as it was or as it is.
+    // What changes meanwhile is replied as it was or as it is.
     let sent = bench.asked("XRANGE s - +");
     let mut session = Session::new();
     let (next, reply) = bench.turn(&mut session, &sent);
@@ -175,8 +175,8 @@ fn what_is_told_of_a_group_that_goes_in_steps_is_told_once() {
     }
 }
 
-/// What XINFO and XGROUP do not look at weighs nothing in EXEC: entries, but for those that are told, and of what is pending all
-/// but ten each.
+/// What XINFO and XGROUP do not look at weighs nothing in EXEC: entries, but for those that are replied, and of what is pending
+/// all but ten each.
 #[test]
 fn what_is_said_of_a_large_stream_is_no_long_queue() {
     let mut bench = bench();
@@ -380,7 +380,7 @@ fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
     assert_eq!(restore(&mut bench, &payload), b"+OK\r\n");
     let told = |bench: &mut Bench, key: &str| {
         let told = bench.text_of(&format!("XINFO STREAM {key} FULL COUNT 0"));
-        // When a consumer was active is not told by a payload of this version.
+        // When a consumer was active is not in a payload of this version.
         let parts: Vec<&str> = told.split("active-time\r\n").collect();
         parts
             .iter()
@@ -475,7 +475,7 @@ fn a_stream_in_a_store_that_is_full_gives_way_and_a_group_reads_on() {
     store.check();
 }
 
-/// In scripts and in EXEC, whose replies nobody takes meanwhile, long ones are whole, or refused, and nothing is waited for.
+/// In scripts and in EXEC, whose replies are not taken meanwhile, long ones are whole, or refused, and nothing is waited for.
 #[test]
 fn long_replies_are_whole_in_scripts_and_in_transactions() {
     let streams = || {
@@ -608,13 +608,13 @@ fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
     exec(&mut bench, &many);
     let given = read(&mut bench, &mut reader);
     assert_eq!((&given[1..], given[0].1 > 500), (&of(&[("b", 1)])[..], true), "{given:?}");
-    // A group that is not there is told of before anything is delivered.
+    // A group that is not there is replied before anything is delivered.
     bench.bounded("XREADGROUP GROUP g alice NOACK STREAMS a b > >");
     let mut of_group = bench.waiter_of("XREADGROUP GROUP g bob BLOCK 0 STREAMS a b > >");
     exec(&mut bench, &["XADD a 9-1 f v", "DEL b"]);
     assert!(bench.looked(&mut of_group).1.starts_with("-NOGROUP No such key 'b'"));
     assert_eq!(bench.text_of("XPENDING a g - + 9 bob"), "*0\r\n");
-    // Nor is there anything of one who names something else.
+    // Nor is there anything of a command that names something else.
     let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS b a $ $");
     bench.reply("SET b x");
     assert_eq!(bench.looked(&mut reader), (Next::Await(None), String::new()));
@@ -629,7 +629,7 @@ fn a_delivery_that_is_refused_while_connections_hold_all_memory_has_done_nothing
         let after = text.split(name).skip(1).map(|rest| rest.split("\r\n:").nth(1).unwrap_or("0"));
         after.map(|rest| rest.split("\r\n").next().and_then(|n| n.parse().ok()).unwrap_or(0)).collect()
     };
-    // In EXEC nobody takes anything of a reply before all of it is there.
+    // In EXEC no part of a reply is taken before all of it is there.
     for (in_exec, bytes, count, free_max) in [(false, 3_000, 9, 90_000), (true, 12_000, 40, 3_000_000)] {
         let read = format!("XREADGROUP GROUP g c NOACK COUNT {count} STREAMS a b c > > >");
         let (mut refused, mut done) = (0, 0);
@@ -665,7 +665,7 @@ fn a_delivery_that_is_refused_while_connections_hold_all_memory_has_done_nothing
     }
 }
 
-/// Nor has it claimed anything, or taken what is deleted out of what is pending: that is told by nobody else.
+/// Nor has it claimed anything, or taken what is deleted out of what is pending: no other reply would have that.
 #[test]
 fn a_claim_that_is_refused_while_connections_hold_all_memory_has_done_nothing() {
     let (mut refused, mut done) = (0, 0);
@@ -697,7 +697,7 @@ fn a_claim_that_is_refused_while_connections_hold_all_memory_has_done_nothing() 
     assert!(refused > 3 && done > 3, "{refused} {done}");
 }
 
-/// XGROUP DESTROY of a group with much that is pending goes on in steps, of which nobody sees anything.
+/// XGROUP DESTROY of a group with much that is pending goes on in steps, of which no client sees anything.
 #[test]
 fn a_group_that_is_removed_in_steps_is_gone_at_once() {
     let rows = |bench: &mut Bench, name: &str| {

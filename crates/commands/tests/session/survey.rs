@@ -91,7 +91,7 @@ impl Bench {
             let key = guard.key_in(name, text.as_bytes());
             guard.store_value(&key, b"value", &Attributes::default(), Expect::Any).unwrap();
         }
-        // That the index grew is nobody's turn.
+        // That the index grew is not spent in a turn.
         guard.take_beside_ns();
     }
 
@@ -247,7 +247,7 @@ fn what_is_found_has_the_room_that_others_have_left() {
         assert!(!reply.starts_with(b"-"), "{asked:?}: {}", shown(&reply));
         assert_eq!(bench.held_bytes(), before);
     }
-    // What is short is told, whoever holds how much.
+    // What is short is replied, however much others hold.
     let [names, _] = &mut benches;
     names.worker.store().hold(16 << 20);
     let (reply, _) = names.turns(&mut Session::new(), &command(&["KEYS", "00000*19999"]));

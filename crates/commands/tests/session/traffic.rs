@@ -421,7 +421,7 @@ fn what_prefixes_take_is_within_its_errors() {
             (told - ratio).abs() <= 2.0 * row.hit_ratio_error && row.hit_ratio_error < 0.25,
             "{name}: {ratio}: {row:?}"
         );
-        // What is told is of ten seconds, as all of it was; the bytes of requests and replies are about.
+        // What is shown is of ten seconds, as all of it was; the bytes of requests and replies are about.
         let bytes = replied[kind] as f64 / 10.0;
         let off = (row.bytes_per_second - bytes).abs();
         assert!(

@@ -208,7 +208,7 @@ fn a_command_of_keys_takes_a_collection_as_any_value() {
     }
 }
 
-/// What text clients say, what they hear, what is there then.
+/// What text clients send, what they are answered, what is there then.
 const TEXT: &[(&str, &str, Then)] = &[
     ("get K\r\n", "END\r\n", Stays),
     ("gets S K\r\n", "VALUE S 0 6 _\r\nstring\r\nEND\r\n", Stays),
@@ -265,7 +265,7 @@ fn a_text_client_does_not_see_a_collection_but_may_take_its_place() {
             assert_eq!(bench.is_there(kind), then, "{words:?} of a {name}");
         }
     }
-    // `me` tells of any item, `mn` of none.
+    // `me` describes any item, `mn` none.
     let others = ["me", "mn"];
     let rows = CLASSIC.iter().chain(META).filter(|row| matches!(row.run, Run::Item));
     for row in rows.filter(|row| !others.contains(&row.name)) {

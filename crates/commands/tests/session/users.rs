@@ -1,4 +1,4 @@
-//! Users with rules: what is refused, in which words, and what becomes of those who were in when rules change.
+//! Users with rules: what is refused, in which words, and what becomes of connections that are open when rules change.
 
 use crate::survey::command;
 use crate::{Bench, bench};
@@ -45,7 +45,7 @@ fn as_much_is_shown_beside_the_protocols_as_the_rules_of_a_user_allow() {
         ("+@all", Some(Rights::Keys)),
         ("off", None),
         ("on", Some(Rights::Keys)),
-        // Whoever asks has its password then.
+        // Any password is right then.
         ("nopass", None),
     ] {
         assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
@@ -197,7 +197,7 @@ fn sort_reads_by_patterns_for_those_who_may_read_every_key() {
 fn who_is_in_feels_the_change_of_rules_at_its_next_request() {
     let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
     assert_eq!(say(&mut bench, &mut user, "SET k v"), "+OK");
-    // Off is for those who come; rules are for those who are in.
+    // Off concerns logins to come; rules concern connections that are logged in.
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app off -set"), "+OK");
     assert_eq!(say(&mut bench, &mut user, "SET k v"), no_command("set"));
     assert_eq!(say(&mut bench, &mut user, "GET k"), "$1\r\nv");
@@ -299,7 +299,7 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
             "user app >secret <other",
             "x:1: The password you are trying to remove from the user does not exist.",
         ),
-        // What may be a password whose sign was forgotten is not told.
+        // What may be a password whose sign was forgotten is not shown.
         ("user app on hunter2", "x:1: Syntax error."),
         ("user app (>hunter2 ~x)", "x:1: Syntax error."),
         ("user app (+get", "x:1: Unmatched parenthesis in selector definition."),
@@ -507,7 +507,7 @@ fn a_line_of_a_file_has_the_default_users_passwords_and_the_options_password_is_
     }
 }
 
-/// What has looked through much by then is refused more looks; whom it may not be refused to turn out is turned out.
+/// What has looked through much by then is refused more looks; a change that closes connections is not refused, and closes them.
 #[test]
 fn exec_changes_users_however_much_it_has_looked_through() {
     let (mut bench, mut admin, mut user) = with_user("~* +@all");
@@ -525,7 +525,7 @@ fn exec_changes_users_however_much_it_has_looked_through() {
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
 }
 
-/// What EXEC publishes behind a change is heard by nobody who may not hear it any more.
+/// What EXEC publishes behind a change reaches no client that may not listen to it any more.
 #[test]
 fn exec_closes_at_once_whom_a_change_turns_out() {
     for (begins, change) in [

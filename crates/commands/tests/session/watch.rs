@@ -12,7 +12,7 @@ pub fn watcher(bench: &mut Bench, streams: &str) -> Session {
     session
 }
 
-/// The lines that it is told now, without their times and numbers.
+/// The lines that it is sent now, without their times and numbers.
 pub fn told(bench: &mut Bench, watcher: &mut Session) -> Vec<String> {
     // What is said on it is not listened to.
     let (lines, closed) = bench.run(watcher, b"get a\r\n", 1000);
@@ -275,7 +275,7 @@ fn evictions_are_noted_no_longer_when_their_watcher_has_gone_though_another_watc
     fill(&mut bench, "a");
     assert!(told(&mut bench, &mut evictions).len() > 100);
     drop(evictions);
-    // The first that is noted for nobody is the last.
+    // The first that is noted without a watcher is the last.
     fill(&mut bench, "b");
     let now = bench.shared.now(bench.system);
     let mut noted = 0;

@@ -78,7 +78,7 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
     // Whether they run in a transaction.
     let mut runs = |session: &mut Session, commands: &[Vec<u8>]| {
         let input = [command(&["MULTI"]), commands.concat(), command(&["EXEC"])].concat();
-        // Who listens may say all in RESP3 alone.
+        // A subscriber may send all commands in RESP3 alone.
         bench.turns(session, &command(&["HELLO", "3"]));
         let reply = bench.run(session, &input, usize::MAX).0;
         let queued = b"+OK\r\n".len() + commands.len() * b"+QUEUED\r\n".len();
@@ -104,7 +104,7 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
         assert!(runs(&mut listener, &[of(&unsubscribe, &names(5_000))]), "{kind}");
         assert!(runs(&mut listener, &vec![of(&unsubscribe, &[]); 100]), "{kind}");
     }
-    // To 500 who listen.
+    // To 500 subscribers.
     for kind in ["", "P", "S"] {
         let mut listeners: Vec<Session> = (0..500).map(|_| Session::new()).collect();
         for listener in &mut listeners {
@@ -116,7 +116,7 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
         assert!(!runs(&mut Session::new(), &vec![sent.clone(); 500]), "{kind}");
         drop(listeners);
     }
-    // Beside a thousand who listen to something else by a pattern.
+    // Beside a thousand that listen to something else by a pattern.
     let mut listeners: Vec<Session> = (0..1_000).map(|_| Session::new()).collect();
     for listener in &mut listeners {
         assert!(runs(listener, &[command(&["PSUBSCRIBE", "other*"])]));
@@ -140,7 +140,7 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
     }
 }
 
-/// Who is told a message is looked for when it is weighed, and not to make room for replies of what has elements, too.
+/// Subscribers that get a message are looked for when it is weighed, and not to make room for replies of what has elements, too.
 #[test]
 fn exec_looks_once_for_who_is_told_before_it_runs() {
     let mut bench = bench();

@@ -1,5 +1,5 @@
 //! Large collections that others write to all the time: what looks at all of one begins anew a few times, and goes on with its
-//! key held then, in steps as before. Who writes to that waits, and nobody else.
+//! key held then, in steps as before. Writers of that key wait, and no others.
 
 use std::collections::HashMap;
 
@@ -117,7 +117,7 @@ fn what_is_written_to_all_the_time_is_answered_with_its_key_held() {
     ] {
         let Beside { reply, writes, waited } = beside_writes(&mut bench, words, write);
         assert!(writes >= 3 && waited >= 2, "{words}: {writes} writes, {waited} times it waited");
-        // Nobody has written since it was held.
+        // No client has written since it was held.
         let sent = bench.asked(words);
         let (expected, _) = bench.turns(&mut Session::new(), &sent);
         assert!(reply == expected, "{words}");

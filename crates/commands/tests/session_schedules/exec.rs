@@ -107,7 +107,7 @@ fn many_commands_that_are_run_in_turns_are_of_one_moment() {
 }
 
 /// One waits for what is pushed among commands that are run in turns, and another worker looks again and again at what is left
-/// for behind them: however its looks and their end meet, the one that waits is served without anybody coming by later.
+/// for behind them: however its looks and their end meet, the waiter is served without a command that comes by later.
 fn served_behind(seed: u64) {
     let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
     let [mut waiter, mut other] = [0; 2].map(|_| local.sibling().expect("another worker"));

@@ -1,5 +1,5 @@
-//! Scripts under the scheduler: money that they move between accounts is all there whenever somebody looks, by a script, by
-//! MGET or by EXEC, and whether they name their accounts or not.
+//! Scripts under the scheduler: money that they move between accounts is all there whenever a client looks, by a script, by MGET
+//! or by EXEC, and whether they name their accounts or not.
 
 use crate::{answer, disturb, seeds};
 use larder_store::schedule::{Random, Schedule, progress};
@@ -13,11 +13,11 @@ const EACH: u64 = 100;
 const MOVES: usize = 40;
 const LOOKS: usize = 40;
 
-/// Those who are declared, or, where nobody is, those who are named.
+/// Moves between the accounts that are declared, or, where none is, those that are named.
 const MOVE: &str = "local from, to = KEYS[1] or ARGV[2], KEYS[2] or ARGV[3] \
     if tonumber(redis.call('GET', from)) < tonumber(ARGV[1]) then return 0 end \
     redis.call('DECRBY', from, ARGV[1]) redis.call('INCRBY', to, ARGV[1]) return 1";
-/// Reads for so long that it lets go of what it has read, and is begun anew.
+/// Reads for so long that it gives up what it has read, and is begun anew.
 const SLOW_SUM: &str = "local sum = 0 \
     for _, key in ipairs(KEYS) do sum = sum + redis.call('GET', key) for i = 1, 150000 do end end return sum";
 const SUM: &str =

@@ -1,4 +1,4 @@
-//! Commands that wait, under the scheduler: nobody is missed, and each element goes to one.
+//! Commands that wait, under the scheduler: no waiter is missed, and each element goes to one.
 
 use crate::{answer, disturb, seeds};
 use larder_store::schedule::{Random, Schedule, pass, progress};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Two clients wait for elements that a third pushes to one of two lists: nobody is missed, and each element goes to one.
+/// Two clients wait for elements that a third pushes to one of two lists: no waiter is missed, and each element goes to one.
 fn waiting(seed: u64) {
     const PUSHES: usize = 40;
     let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
@@ -52,7 +52,7 @@ fn waiting(seed: u64) {
         let mut connection = pusher.resp_connection();
         for (n, choice) in choices.into_iter().enumerate() {
             let element = if n < PUSHES { n.to_string() } else { "end".to_owned() };
-            // Nobody is to take the end before all else is taken.
+            // No client is to take the end before all else is taken.
             while n == PUSHES && seen.borrow().len() < PUSHES {
                 pass();
             }
@@ -86,7 +86,7 @@ fn nobody_who_waits_is_missed_and_each_element_goes_to_one() {
 
 /// Lists that are waited for; what is moved goes to the last.
 const LISTS: [&str; 3] = ["a", "b", "c"];
-/// Turns in which everybody who was called looks, and who is not is missed.
+/// Turns in which each waiter that was called looks: one that was not is missed.
 const QUIET_PASSES: usize = 3_000;
 
 /// The client of a waiter that waits now, and for which lists.
@@ -97,7 +97,7 @@ type Waiting = Option<(u64, [&'static str; 2])>;
 struct Hall {
     /// Clients that are to look again.
     awake: RefCell<Vec<u64>>,
-    /// Elements that were given to somebody.
+    /// Elements that were given to a waiter.
     given: RefCell<BTreeSet<String>>,
     /// By waiter.
     waiting: RefCell<Vec<Waiting>>,
@@ -111,7 +111,7 @@ struct Hall {
 }
 
 impl Hall {
-    /// Has those look whom a worker has woken.
+    /// Has the clients look that a worker has woken.
     fn wake(&self, local: &Local) {
         self.awake.borrow_mut().extend(local.awake());
     }
@@ -233,7 +233,7 @@ fn push_often(local: &mut Local, hall: &Hall, random: &mut Random) {
         let missed = |(_, lists): &(u64, [&str; 2])| lists.iter().any(|list| there.contains(list));
         waiting.into_iter().filter(missed).collect::<Vec<_>>()
     };
-    // Whoever waits for a list that is there, and does so for long, was missed.
+    // A waiter that waits for a list that is there, and does so for long, was missed.
     let first = missed(local, &mut connection);
     (0..QUIET_PASSES).for_each(|_| pass());
     let still: Vec<_> =
@@ -250,7 +250,7 @@ fn push_often(local: &mut Local, hall: &Hall, random: &mut Random) {
     }
 }
 
-/// Every element is somebody's, or in one of the lists of either database.
+/// Every element was given to a waiter, or is in one of the lists of either database.
 fn count_all(local: &mut Local, hall: &Hall) {
     let mut connection = local.resp_connection();
     for db in ["0", "1"] {

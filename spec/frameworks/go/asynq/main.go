@@ -207,7 +207,7 @@ func main() {
 		}, asynq.Config{Queues: map[string]int{"long": 1}})
 		info := enqueue("long", "", asynq.Queue("long"))
 		Until(func() bool { return Store.Get(context.Background(), "long").Val() == "1" })
-		// Who listens is not told of: it is said until it is heard.
+		// Whether the server listens already is not known: the message is sent until it arrives.
 		for len(stopped) == 0 {
 			Works(inspector.CancelProcessing(info.ID))
 			time.Sleep(50 * time.Millisecond)

@@ -1,4 +1,4 @@
-// Redsync: locks that are let go and kept longer by scripts that compare who holds them.
+// Redsync: locks that are released and extended by scripts that compare their holders.
 package main
 
 import (

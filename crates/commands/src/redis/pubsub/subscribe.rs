@@ -125,10 +125,10 @@ fn takes_steps(call: &Call<'_, '_, '_>, names: usize) -> bool {
 }
 
 impl Call<'_, '_, '_> {
-    /// Listens to a name, which the user might hear when it was as in `user`, and answers that.
+    /// Listens to a name, to which the user might listen when it was as in `user`, and answers that.
     ///
     /// # Errors
-    /// Subscriptions hold their share of the memory, or the user may not hear it any more.
+    /// Subscriptions hold their share of the memory, or the user may not listen to it any more.
     fn listen(&mut self, user: &Snapshot, kind: Kind, name: &[u8]) -> Done {
         // A command that takes channels away looks at clients that are seen to listen.
         self.client.facts.listens[0].fetch_max(1, Relaxed);

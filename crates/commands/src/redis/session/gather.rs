@@ -39,7 +39,7 @@ pub(crate) struct Discard {
     args: u32,
     /// Bytes left of the one under way.
     bytes: u64,
-    /// The command that is refused, if one can tell.
+    /// The row of the command that is refused, if its name is known.
     row: Option<RowId>,
 }
 

@@ -33,7 +33,7 @@ const TARGET_NS: u64 = 30;
 /// Users that an EXEC has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
-    /// Users that may hear less than before: connections that listen to anything.
+    /// Users that may listen to less than before: connections that listen to anything.
     deaf: Changed,
     /// Users that may not run MONITOR: connections that are shown commands.
     blind: Changed,
@@ -140,8 +140,8 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of all
-    /// names a step; in EXEC, which has no steps, each of their connections that listens to anything is closed.
+    /// Closes the connections of these users that listen to what they may not listen to any more, and says OK. It looks at some
+    /// of all names a step; in EXEC, which has no steps, each of their connections that listens to anything is closed.
     pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
         if users.is_empty() {
             return self.ok();
