@@ -29,7 +29,7 @@ pub use ruled::RuledUsers;
 pub use standing::UsersNow;
 pub(crate) use standing::{Since, Snapshot, Standing, unauthenticated};
 
-/// The user that a client is that names none.
+/// The user of a client that names none.
 pub(crate) const DEFAULT_USER: &str = "default";
 /// Its number: it is never removed.
 pub(crate) const DEFAULT_ID: u64 = 0;
@@ -49,7 +49,7 @@ const LOOK_NS: u64 = 1_000;
 const LOOK_BYTE_NS: u64 = 4;
 const LOOK_ROW_NS: u64 = 100;
 
-/// Which clients may speak.
+/// Which clients may send commands.
 #[derive(Debug)]
 pub struct Access {
     users: Mutex<Arc<Users>>,
@@ -288,12 +288,12 @@ impl Access {
         // A thread that reads this epoch sees the users of it, too.
         self.epoch.store(epoch, Release);
         drop(users);
-        // Logins do not wait for what goes with those before.
+        // What goes with the users before is freed without the lock, for which logins wait.
         drop(before);
         Ok(done)
     }
 
-    /// Applies rules to a user, which is made if there is none: the user before, if there was one, and as it is now.
+    /// Applies rules to a user, which is made if there is none. Returns the user before, if there was one, and as it is now.
     ///
     /// # Errors
     /// A rule cannot be applied, and none is; or there is no room for it.
@@ -322,7 +322,7 @@ impl Access {
                     return Err(Unchanged::Raced);
                 }
                 users.insert(Arc::clone(&user));
-                // Files of users may name as many beside others, whose rights a client takes away all the same.
+                // A file may have made more users than the bound allows: a change that adds nothing is made all the same.
                 let takes_no_more = before.as_ref().is_some_and(|before| user.takes_no_more_than(before));
                 if takes_no_more || users.is_bounded() { Ok(()) } else { Err(Unchanged::TooMany) }
             });
@@ -345,7 +345,7 @@ impl Access {
         User::new(id, name, self.all_channels())
     }
 
-    /// Removes users; the numbers of those that there were. The default user stays.
+    /// Removes users; returns the numbers of those that there were. The default user stays.
     pub(crate) fn remove_users<'n>(&self, names: impl Iterator<Item = &'n str>) -> HashSet<u64> {
         let removed = self.change(|users| {
             let names = names.filter(|name| *name != DEFAULT_USER);
@@ -354,8 +354,8 @@ impl Access {
         removed.unwrap_or_default()
     }
 
-    /// These users and no others, but the default one, which is as it was where it is not among them. Connections whose
-    /// user is among them stay. Those before, and those that there are now.
+    /// Makes these the only users, beside the default one, which stays as it is where it is not among them. Connections whose
+    /// user is among them stay. Returns the users before, and those that there are now.
     ///
     /// # Errors
     /// They are too many.
@@ -381,12 +381,12 @@ impl Access {
         self.users().get(DEFAULT_USER).and_then(|user| user.passwords().first().cloned())
     }
 
-    /// By what the default user logs in, to be put back.
+    /// How the default user logs in, to be put back.
     pub(crate) fn default_login(&self) -> Option<Arc<User>> {
         self.users().get(DEFAULT_USER).cloned()
     }
 
-    /// Puts back by what the default user logs in; what it may do stays as it is.
+    /// Puts back how the default user logs in; what it may do stays as it is.
     pub(crate) fn put_back_login(&self, then: &User) {
         let _ = self.change(|users| {
             if let Some(default) = users.all.get_mut(DEFAULT_USER) {
@@ -433,7 +433,7 @@ impl Access {
         users.get(name).filter(|user| user.enabled).map(|user| (Arc::clone(user), users.epoch))
     }
 
-    /// What [`Access::admits`] takes, of a name and a password that have so many bytes together.
+    /// What [`Access::admits`] takes for a name and a password that have so many bytes together.
     pub(crate) fn look_ns(&self, bytes: usize) -> u64 {
         LOOK_NS + self.said_ns(bytes) + LOOK_ROW_NS * self.users().rows() as u64
     }

@@ -90,7 +90,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// So many rows, of which nothing is counted.
+    /// Counts for so many rows, all of them 0.
     pub fn new(rows_max: usize) -> Rows {
         let rows = (0..rows_max).map(|_| Row::default()).collect();
         Rows { rows, receives: AtomicU64::new(0) }
@@ -100,12 +100,12 @@ impl Rows {
         &self.rows[id as usize]
     }
 
-    /// So many calls, without a time.
+    /// Counts so many calls, without a time.
     pub fn called(&self, id: RowId, calls: u32) {
         raise(&self.row(id).calls, u64::from(calls));
     }
 
-    /// How long so many calls took together.
+    /// Counts how long so many calls took together.
     pub fn took(&self, id: RowId, calls: u32, us: u64) {
         let row = self.row(id);
         raise(&row.measured, u64::from(calls));
@@ -114,8 +114,8 @@ impl Rows {
         raise(&steps[step(us / u64::from(calls.max(1)))], u64::from(calls));
     }
 
-    /// So many calls of each of these rows, whose requests were answered together: an equal part of the time for each call,
-    /// if that was measured.
+    /// Counts so many calls of each of these rows, whose requests were answered together: each call gets an equal part of the
+    /// time, if that was measured.
     pub fn ran<const N: usize>(&self, ids: [RowId; N], calls: [u32; N], us: Option<u64>) {
         for (id, calls) in ids.into_iter().zip(calls).filter(|(_, calls)| *calls > 0) {
             self.called(id, calls);
@@ -127,18 +127,18 @@ impl Rows {
         }
     }
 
-    /// A call was refused before it ran.
+    /// Counts a call that was refused before it ran.
     pub fn refused(&self, id: RowId) {
         raise(&self.row(id).refused, 1);
     }
 
-    /// A call that is counted ran, and answered with an error.
+    /// Counts the error that a counted call ran into.
     #[cold]
     pub fn failed(&self, id: RowId) {
         raise(&self.row(id).failed, 1);
     }
 
-    /// A call that is counted found no memory.
+    /// Counts that a counted call found no memory.
     #[cold]
     pub fn refused_late(&self, id: RowId) {
         self.refused(id);
@@ -252,7 +252,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// At the beginning of a receive. `measures`: it is measured in any case.
+    /// Begins a receive. `measures`: it is measured in any case.
     #[inline]
     pub fn begin(rows: &Rows, measures: bool, clock_us: impl FnOnce() -> u64) -> Meter {
         let measured = rows.is_measured() || measures;

@@ -62,7 +62,7 @@ enum Retry {
 }
 
 impl Room {
-    /// So much of it is kept.
+    /// Bytes of the room that are kept.
     pub(crate) const BYTES_KEPT: usize = 64 << 10;
 
     /// The room, empty; a new one if it is lent already.

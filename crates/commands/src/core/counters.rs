@@ -100,7 +100,7 @@ counters! {
     /// Connections closed because others needed the memory that their requests held, which had come in part; the
     /// server counts.
     Crowded = "connections_crowded",
-    /// Connections closed since they did not finish a request, or did not log in, in time; the server counts.
+    /// Connections closed since they did not go on with a request, or did not log in; the server counts.
     Unfinished = "connections_unfinished",
     /// Connections closed for idleness; the server counts.
     IdleKicks = "connections_idle",

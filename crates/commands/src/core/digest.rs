@@ -14,7 +14,7 @@ use subtle::{Choice, ConstantTimeEq};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of these bytes. The caller overwrites them.
+    /// The digest of these bytes. The caller overwrites them.
     pub fn of(text: &[u8]) -> Digest {
         Digest(Sha256::digest(text).into())
     }

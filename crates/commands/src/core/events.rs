@@ -277,7 +277,7 @@ impl Shared {
         });
     }
 
-    /// Goes on telling what waits, for so long or a little longer; what that took.
+    /// Goes on publishing events that wait, for so long or a little longer; what that took.
     pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
         self.telling.go_on(&self.topics, host, store, ns_max)
     }
@@ -378,7 +378,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Goes on telling what waits, with what is left of the slice.
+    /// Goes on publishing events that wait, with what is left of the slice.
     pub(crate) fn go_on_telling(&self) {
         if self.shared.telling.waits() {
             let work = self.room.work();

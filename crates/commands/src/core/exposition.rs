@@ -109,7 +109,7 @@ impl<'a> Exposition<'a> {
     }
 }
 
-/// Of the metric that says so.
+/// The help of the metric that says so.
 pub const TRUNCATED: &str = "Whether families were left out of this answer, because it has too many series.";
 
 /// A family that is being written.

@@ -32,7 +32,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// That of a call.
+    /// The place of a call.
     pub fn of(cx: &'a Context<'_, '_>) -> Place<'a> {
         Place { shared: cx.shared, host: cx.host, store: cx.guard.store(), now: cx.now() }
     }

@@ -106,16 +106,16 @@ fn noted_bytes(places: usize) -> usize {
 /// What it takes to match a pattern, at worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// To read it, in nanoseconds.
+    /// What it takes to read it, in nanoseconds.
     pub read_ns: u64,
-    /// To look at a byte of a text.
+    /// What it takes to look at a byte of a text.
     pub byte_ns: u64,
     /// The same of a text that is so long that what begins a search for letters counts by itself.
     long_byte_ns: u64,
 }
 
 impl Weight {
-    /// Of a pattern.
+    /// The weight of a pattern.
     pub fn of(pattern: &[u8]) -> Weight {
         parts(pattern, false).fold(Weight::of_bytes(pattern.len()), Weight::with)
     }
@@ -129,7 +129,7 @@ impl Weight {
         Weight { read_ns: pattern_bytes as u64 * READ_NS, byte_ns: 1, long_byte_ns: 1 }
     }
 
-    /// And of one of its parts.
+    /// Adds the weight of one of its parts.
     fn with(self, part: Read<'_>) -> Weight {
         let places = part.places as u64;
         let byte_ns = match part.kind() {

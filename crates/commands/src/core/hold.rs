@@ -29,7 +29,7 @@ const ABSENT_MS: Millis = 8 * LOOK_MS;
 pub(crate) struct Keys {
     /// The number of their turn to be held; 0 before it was asked for.
     turn: AtomicU64,
-    /// 0 where there is none; a power of two, half of which is free at least.
+    /// Hashes of keys; 0 where a place is free. There are a power of two of places, half of which are free at least.
     places: Box<[u64]>,
 }
 
@@ -51,7 +51,7 @@ impl Keys {
     /// Where a hash is, or would be.
     fn place(&self, hash: u64) -> usize {
         let mask = self.places.len() - 1;
-        // 0 is no hash here: it stands for the same as 1, and whose key has either of them waits for both.
+        // 0 marks a free place, so that a hash of 0 is noted as 1: a request whose key has either hash waits for both.
         let hash = hash.max(1);
         let mut at = (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & mask;
         while self.places[at] != 0 && self.places[at] != hash {
@@ -139,7 +139,7 @@ impl Holds {
         self.waited.store(true, Relaxed);
     }
 
-    /// Those that are held.
+    /// The keys that are held.
     #[cold]
     pub fn keys(&self) -> Option<Arc<Keys>> {
         self.now().keys.clone()

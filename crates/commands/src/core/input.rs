@@ -23,12 +23,12 @@ const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 /// Requests of unauthenticated clients may hold one part in this many of what all may.
 pub const UNAUTHENTICATED_SHARE: u64 = 4;
 
-/// Looks for memory of a request that waits until others have given it up: about 240 ms, within which those that
-/// stand still go.
+/// How often a request that waits for memory which others hold looks for it: for about 240 ms, within which requests that stand
+/// still are closed.
 const LOOKS_MAX: u8 = 24;
 /// Time between two.
 const LOOK_MS: Millis = 10;
-/// Looks of a request while what was flushed is found, which are not among those: it is found in a second or two.
+/// How often besides while flushed items are cleaned up, which takes a second or two.
 const LOOKS_MAX_CLEANING: u16 = 500;
 
 /// How often a request on its way in has looked in vain for memory that others' requests hold.
@@ -83,7 +83,7 @@ impl Looks {
     }
 }
 
-/// So long after it has looked in vain, it is another request that does: the one before has found some, or is refused.
+/// A look that comes so long after the last one is another request's: the one before has found some, or is refused.
 const ASKED_MS: Millis = 100;
 
 /// How often the first of a connection's requests, or a step of one, was asked again.

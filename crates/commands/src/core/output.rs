@@ -68,7 +68,7 @@ pub struct Output {
 #[derive(Debug)]
 struct Account {
     store: Arc<Store>,
-    /// What is counted otherwise.
+    /// Bytes that are counted elsewhere.
     free: usize,
     /// What the store has counted.
     bytes: usize,
@@ -109,7 +109,7 @@ const ROOM_MORE_MAX: usize = 1 << 20;
 const BLOCK_HEAD_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
 
-/// So much that is left is not copied: its buffer goes with it.
+/// A rest of so many bytes or more is not copied: its buffer goes with it.
 const MOVED_BYTES_MIN: usize = 128 << 10;
 
 /// Bytes already sent that may stay in front of the rest, if they are no more than the rest.

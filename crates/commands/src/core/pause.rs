@@ -17,12 +17,12 @@ pub(crate) struct Pause {
     pub holds: Arc<Holds>,
     /// Until when each request is looked at: for ever while keys are held.
     look_until: AtomicU64,
-    /// Held while that is made of what it depends on, and while a pause is begun or ended.
+    /// Held while `look_until` is derived from these, and while a pause is begun or ended.
     looking: Mutex<()>,
 }
 
 impl Pause {
-    /// Commands wait until then. A pause that lasts longer stays, and one of all commands is of all.
+    /// Has commands wait until then. A pause under way stays if it lasts longer, and one of all commands stays one of all.
     pub fn begin(&self, now: Millis, until: Millis, writes_only: bool) {
         let looking = self.looking();
         let all = self.left_ms(now) > 0 && !self.writes_only();
@@ -49,7 +49,7 @@ impl Pause {
         self.look_until.load(Relaxed) > now
     }
 
-    /// Keys are held, or no more: requests are looked at, or are not any more.
+    /// Keys are held, or are not any more: derives again whether requests are looked at.
     #[cold]
     pub fn look(&self) {
         self.set_look(&self.looking());

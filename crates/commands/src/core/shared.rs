@@ -249,7 +249,7 @@ pub struct Shared {
     flush_at: AtomicU64,
     /// From when on each receive has more to look at than its input: a flush that is due, a pause, users that were changed.
     look_at: AtomicU64,
-    /// How often a flush was asked for. Held while `look_at` is made of what it depends on.
+    /// How often a flush was asked for. Held while `look_at` is derived from what it depends on.
     looking: Mutex<u64>,
     /// Held while parameters are set: all of one CONFIG SET, or what was before it.
     pub(crate) setting: Mutex<()>,
@@ -319,12 +319,12 @@ impl Shared {
         self.clock.now(system)
     }
 
-    /// A request on its way in waits for memory that others' hold.
+    /// Notes that a request on its way in waits for memory which others' requests hold.
     pub(crate) fn want_input(&self) {
         self.input_wanted.store(true, Relaxed);
     }
 
-    /// Whether one has waited since this was last asked: those that stand still are to go then.
+    /// Whether one has waited since this was last asked: requests that stand still are to be closed then.
     #[inline]
     pub fn take_input_wanted(&self) -> bool {
         self.input_wanted.load(Relaxed) && self.input_wanted.swap(false, Relaxed)
@@ -356,7 +356,7 @@ impl Shared {
     #[cold]
     fn flush_due(&self, guard: &mut Guard<'_>) {
         let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
-        // It comes behind what holds keys.
+        // A flush comes behind commands that hold keys.
         let is_held = self.pause.holds.any();
         if now < due || is_held {
             if is_held && now >= due {

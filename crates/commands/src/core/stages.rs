@@ -93,7 +93,7 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         &self.groups[self.turn % GROUPS].keys
     }
 
-    /// Of these a bit for each whose key is followed.
+    /// A bit for each of these whose key is followed.
     #[inline(always)]
     pub fn followed(&self) -> u32 {
         if WATCHES { self.groups[self.turn % GROUPS].followed } else { 0 }
@@ -153,7 +153,7 @@ impl<'w, S: Ahead<'w>> Group<S> {
     }
 }
 
-/// A call, so that what is usual is a comparison that is not taken.
+/// A call, so that the usual way is a branch that is not taken.
 #[cold]
 #[inline(never)]
 fn follow(followed: &mut u32, nth: usize) {

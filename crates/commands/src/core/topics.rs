@@ -206,7 +206,7 @@ impl Space {
     }
 }
 
-/// One of the subscribers is none any more.
+/// Removes a subscriber.
 fn forget(targets: &mut Vec<Target>, target: Target) {
     if let Some(at) = targets.iter().position(|other| *other == target) {
         targets.swap_remove(at);
@@ -235,7 +235,7 @@ pub(crate) struct Topics {
     pub shards: Space,
     patterns: Mutex<Patterns>,
     pattern_count: AtomicUsize,
-    /// Clients that listen to them, each as often as it does.
+    /// Subscriptions to them.
     pattern_targets: AtomicUsize,
     /// What it takes at worst to match all of them, beside the bytes of the channel, …
     pattern_ns: AtomicU64,
@@ -289,7 +289,7 @@ impl Topics {
         self.pattern_count.store(patterns.len(), Relaxed);
     }
 
-    /// Clients that listen to patterns, each as often as it does.
+    /// Subscriptions to patterns.
     pub fn pattern_targets(&self) -> usize {
         self.pattern_targets.load(Relaxed)
     }

@@ -122,13 +122,13 @@ fn asked(word: u32) -> Option<(u8, u32)> {
     (word & WANTED != 0).then_some(((word >> 16) as u8 & 0x1f, (word & 0xffff).max(1)))
 }
 
-/// Some number.
+/// A random number.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// One that looks like another for each, of numbers that differ: splitmix64.
+/// A number that looks random, another for each `n`: splitmix64.
 fn mixed(n: u64) -> u64 {
     let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -429,7 +429,7 @@ impl Traffic {
         self.asked.store(tables.asked(), Relaxed);
     }
 
-    /// From here on figures are shown: of so many workers; of keys with prefixes that end so.
+    /// Begins to show figures: of so many workers; of keys with prefixes that end so.
     pub fn show(&self, store: &Store, workers: u32, now: Millis, delimiters: Delimiters) {
         self.items.begin(store, delimiters.clone());
         self.change(store, |tables| {
@@ -450,7 +450,7 @@ impl Traffic {
         mixed(self.seed.fetch_add(1, Relaxed))
     }
 
-    /// They are no more.
+    /// Ends that.
     pub fn hide(&self, store: &Store) {
         self.items.end(store);
         self.change(store, |tables| (tables.shown, tables.rounds, tables.spatial) = (0, None, None));
@@ -646,7 +646,7 @@ pub(crate) fn sample_of(tap: &Tap, key: &Key<'_>, seen: Seen, value_bytes: Optio
 #[inline(never)]
 pub(crate) fn follow(tap: &Tap, guard: &mut Guard<'_>, key: &Key<'_>, verb: Verb) {
     let now = guard.now();
-    // What a lease has left for others to wait at is nothing yet.
+    // The empty item of a lease, at which other clients wait, does not count as there yet.
     let is_there = |item: &Item<'_>| verb != Verb::Read || !item.token_sent() || item.value_bytes() > 0;
     let kept = guard.peek(key).hit().filter(is_there).map(|item| {
         let expires_at = item.expires_at();

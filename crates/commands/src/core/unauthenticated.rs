@@ -25,7 +25,7 @@ impl Unauthenticated {
         self.bytes.load(Relaxed).max(0) as u64
     }
 
-    /// Their requests hold so many bytes more, or (negative) fewer.
+    /// Counts so many bytes more, or (negative) fewer, that their requests hold.
     pub fn hold(&self, bytes: i64) {
         self.bytes.fetch_add(bytes, Relaxed);
     }

@@ -106,7 +106,7 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// At what a search found.
+    /// What a search found.
     pub fn at(found: &Lookup<'_>) -> Looked {
         let nothing = |status| Looked { status, class: None, value_bytes: 0, expires_at: 0 };
         match found {
@@ -174,12 +174,12 @@ impl Watchers {
         self.streams.load(Relaxed) & streams != 0
     }
 
-    /// How many watch, how many lines they were sent, and how many were skipped.
+    /// How many watchers there are, how many lines they were sent, and how many were skipped.
     pub fn counts(&self) -> [u64; 3] {
         [self.all().len() as u64, self.sent.load(Relaxed), self.skipped.load(Relaxed)]
     }
 
-    /// From here on the connection at this place watches; none if as many do as may.
+    /// Begins a watcher: the connection at this place; none if there are as many as may be.
     pub fn watch(
         self: &Arc<Watchers>,
         store: &Arc<Store>,
@@ -230,7 +230,7 @@ impl Watchers {
         }
     }
 
-    /// A key was asked for.
+    /// Sends a line: a key was asked for.
     pub fn tell_get(&self, scene: Scene<'_>, peer: &dyn Peer, key: &[u8], looked: &Looked) {
         let Looked { status, class, value_bytes, .. } = *looked;
         let (key, class) = (Escaped(key), self.class(class));
@@ -243,7 +243,7 @@ impl Watchers {
         });
     }
 
-    /// A key was stored, or not.
+    /// Sends a line: a key was stored, or not.
     pub fn tell_store(&self, scene: Scene<'_>, peer: &dyn Peer, key: &[u8], stored: Stored<'_>) {
         let Stored { status, cmd, ttl_s, class, value_bytes } = stored;
         let (key, class) = (Escaped(key), self.class(class));
@@ -256,7 +256,7 @@ impl Watchers {
         });
     }
 
-    /// A key was deleted, of which this was seen before.
+    /// Sends a line: a key was deleted, of which this was seen before.
     pub fn tell_deleted(&self, scene: Scene<'_>, key: &[u8], cmd: &str, looked: &Looked) {
         let (key, class, size) = (Escaped(key), self.class(looked.class), looked.value_bytes);
         self.tell(scene, stream::DELETIONS, |line| {
@@ -264,7 +264,7 @@ impl Watchers {
         });
     }
 
-    /// An item was evicted.
+    /// Sends a line: an item was evicted.
     pub fn tell_evicted(&self, scene: Scene<'_>, gone: &Gone<'_>) {
         let (key, class, size) = (Escaped(gone.key), self.class(Some(gone.class)), gone.value_bytes);
         let (fetch, idle_s) = (if gone.fetched { "yes" } else { "no" }, gone.idle_s);
@@ -276,7 +276,7 @@ impl Watchers {
         });
     }
 
-    /// A class gives a span to another, or to none. There is no line for classes that memcached shows as one.
+    /// Sends a line: a class gives a span to another, or to none. There is none for classes that memcached shows as one.
     pub fn tell_given(&self, scene: Scene<'_>, giving: Giving) {
         let (from, to) = (self.class(Some(giving.from)), self.class(giving.to));
         if from == to {
@@ -288,7 +288,7 @@ impl Watchers {
         });
     }
 
-    /// A connection was opened, or, for this reason, closed.
+    /// Sends a line: a connection was opened, or, for this reason, closed.
     pub fn tell_connection(&self, scene: Scene<'_>, peer: &dyn Peer, closed: Option<&'static str>) {
         let address = peer.address();
         let (host, port) = address.rsplit_once(':').unwrap_or((&address, "0"));

@@ -80,7 +80,7 @@ struct Taken {
 }
 
 impl Work {
-    /// The worker has looked which connections have something to say: a new slice.
+    /// Begins a new slice: the worker has looked which connections have something to say.
     #[inline]
     pub fn begin_slice(&self) {
         self.done_ns.set(0);
@@ -98,7 +98,7 @@ impl Work {
         self.done_ns.get() >= SLICE_NS
     }
 
-    /// Bytes were looked at that had come.
+    /// Counts received bytes that were looked at.
     #[inline]
     pub fn note_received(&self, bytes: usize) {
         let ns = RECEIVE_NS + bytes as u64 * RECEIVED_BYTE_NS;
@@ -117,7 +117,7 @@ impl Work {
         self.spent_ns() >= NEARLY_SPENT_NS
     }
 
-    /// So much was done.
+    /// Spends so much.
     #[inline]
     pub fn spend(&self, ns: u64) {
         self.done_ns.set(self.done_ns.get().saturating_add(ns));
@@ -150,7 +150,7 @@ impl Work {
 pub(crate) struct Lane(Option<Arc<Taken>>);
 
 impl Lane {
-    /// For what is done under a lane that another keeps: with it nothing is given back.
+    /// A lane for work under one that another job keeps: dropping it gives nothing back.
     pub(crate) fn kept_by_another() -> Lane {
         Lane(None)
     }

@@ -25,7 +25,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Of a connection that has just begun to speak.
+    /// The standing of a connection that sends its first bytes.
     pub fn new(cx: &Context<'_, '_>) -> Standing {
         let mut standing = Standing::of_nobody();
         standing.begin(&cx.shared.access);
@@ -35,7 +35,7 @@ impl Standing {
         standing
     }
 
-    /// Of a connection that is not asked.
+    /// The standing of a connection that need not log in.
     pub fn unasked(access: &Access) -> Standing {
         let mut standing = Standing::of_nobody();
         standing.begin(access);

@@ -66,7 +66,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Of entries in the order of their numbers, and the names of categories in the order of their bits.
+    /// A catalog of entries in the order of their numbers, with the names of categories in the order of their bits.
     pub fn new(entries: Vec<Entry>, categories: &[&'static str]) -> Catalog {
         assert!(entries.len() <= ROWS_MAX, "a set has a bit for each command");
         let by_name = entries.iter().zip(0..).map(|(entry, id)| (entry.name, id)).collect();

@@ -234,7 +234,7 @@ figures! {
         Flushes = "flushes": Counter, Count, |f| f.totals.flushes;
         /// Keyspace events that were not sent to subscribers, because too many waited.
         EventsLost = "events_lost": Counter, Count, |f| f.events_lost;
-        /// Requests whose prefixes have no row of their own in `stats detail`.
+        /// Requests of prefixes that `stats detail` does not tell apart.
         PrefixesMissed = "prefixes_missed": Gauge, Count, |f| f.prefixes_missed;
         /// Times that one command had the store for itself.
         WholeHolds = "whole_holds": Counter, Count, |f| f.whole_holds;

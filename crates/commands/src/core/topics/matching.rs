@@ -37,7 +37,7 @@ impl Matching {
 }
 
 impl Topics {
-    /// There is a pattern more, or one fewer.
+    /// Counts a pattern more, or one fewer.
     pub(super) fn weigh(&self, weight: Weight, more: i64) {
         let any_ns = TAKE_NS + weight.at_once_ns(0);
         self.pattern_ns.fetch_add((any_ns as i64 * more) as u64, Relaxed);
@@ -77,8 +77,8 @@ impl Topics {
         ns
     }
 
-    /// Clients that listen to patterns which match a channel, each as often as it does, and what it took to look. Where that
-    /// takes longer than `ns_max` it is not looked further: all may match.
+    /// Subscriptions to patterns which match a channel, and what it took to look. Where that takes longer than `ns_max` it is not
+    /// looked further: all may match.
     pub fn pattern_listeners(&self, channel: &[u8], ns_max: u64) -> (usize, u64) {
         let mut matching = Matching::default();
         let ns = self.match_on(&mut matching, channel, ns_max);

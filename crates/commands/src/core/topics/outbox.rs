@@ -192,7 +192,7 @@ impl Waiting {
         Some(slot)
     }
 
-    /// Notes whose those slots are that came since.
+    /// Notes the clients of slots that came since.
     fn index(&mut self) {
         for at in self.indexed.saturating_sub(self.first) as usize..self.slots.len() {
             self.step(1);
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(outbox.take_until(|delivery| delivery.target.client == 2).1, 2 * EACH);
         assert_eq!(outbox.take_until(|_| true).1, WORDS + EACH);
         assert_eq!(outbox.take_for(1).1, WORDS + 10 * EACH);
-        // Whose is taken from between others, or behind them, leaves the words to those.
+        // A delivery that is taken from between others, or from behind them, leaves the words to those.
         add(&[1, 2, 1, 2, 3]);
         assert_eq!(outbox.take_for(3).1, EACH);
         assert_eq!(outbox.take_for(2).1, 2 * EACH);

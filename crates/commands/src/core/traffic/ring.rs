@@ -25,7 +25,7 @@ pub(super) const WORDS_MIN: usize = 1024;
 const _: () = assert!(WORDS_MIN >= 4 * SAMPLE_WORDS_MAX);
 /// Words of what happened to a key that is followed.
 const FOLLOWED_WORDS: u64 = 3;
-/// Says of a head that it is that of such a one.
+/// Marks a head as that of a key which is followed.
 const FOLLOWED: u64 = 1 << 7;
 /// What an item has left is recorded in so many milliseconds.
 const LEFT_MS: Millis = 10;

@@ -155,7 +155,7 @@ impl Spatial {
         self.forecast.bytes()
     }
 
-    /// Something happened to a key.
+    /// Takes in what happened to a key.
     pub fn take(&mut self, followed: &Followed) {
         let Followed { hash, db, happened } = *followed;
         match &mut self.most {
@@ -176,7 +176,8 @@ impl Spatial {
         }
     }
 
-    /// Once a second, about: the server has read so many keys and found them, and not found others, since it was started.
+    /// Makes a step, about once a second: the server has read so many keys and found them, and not found others, since it was
+    /// started.
     pub fn step(&mut self, store: &Store, now: Millis, reads: [u64; 2]) {
         let ms = now.saturating_sub(self.stepped_at);
         if ms == 0 {

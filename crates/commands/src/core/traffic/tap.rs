@@ -43,7 +43,7 @@ pub(crate) struct Tap {
     left: Cell<i64>,
     /// A key is followed if these bits of its hash are 0.
     mask: Cell<u64>,
-    /// One was made which is: of a command whose keys are looked at afterwards.
+    /// A key that is followed was met: of a command whose keys are looked at afterwards.
     is_marked: Cell<bool>,
     /// What is asked for, as this worker knows it.
     asked: Cell<u32>,
@@ -58,11 +58,11 @@ struct Open {
     shift: u8,
     /// Keys from the last sample to the next.
     ahead: u64,
-    /// What it was when the last sample was named.
+    /// `shift` when the last sample was named.
     sample_shift: u8,
     /// There was no room for a sample.
     was_full: bool,
-    /// What `shift` was when that was so first since the last tick.
+    /// `shift` when that was so first since the last tick.
     full_from: Option<u8>,
     /// No smaller shift is wanted.
     shift_min: u8,

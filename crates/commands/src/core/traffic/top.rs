@@ -123,13 +123,13 @@ impl Top {
         if self.hashes.len() < self.most { 0 } else { self.counts.iter().min().copied().unwrap_or(0) }
     }
 
-    /// A sample weighs so much.
+    /// Adds a sample of this weight.
     pub fn add(&mut self, sample: &Sample<'_>, weight: u64) {
         let keys = 1u64 << sample.shift;
         self.add_unsure(sample, weight, (keys * (keys - 1)) as f64);
     }
 
-    /// A sample weighs so much, by which the sum has this variance more.
+    /// Adds a sample of this weight, by which the sum has this variance more.
     pub fn add_unsure(&mut self, sample: &Sample<'_>, weight: u64, variance: f64) {
         let at = self.hashes.iter().position(|hash| *hash == sample.hash);
         let at = at.unwrap_or_else(|| self.enter(sample));
