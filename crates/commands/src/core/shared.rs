@@ -285,7 +285,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// With nothing turned yet.
+    /// What is shared at the start, with these settings.
     pub fn new(settings: Settings) -> Shared {
         Shared {
             started_s: OnceLock::new(),

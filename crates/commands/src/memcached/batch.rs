@@ -59,7 +59,7 @@ pub(crate) struct Staged<'a, 'w> {
     pub value: &'a [u8],
     /// The first key of its line; true for everything but lines of keys.
     pub first: bool,
-    /// The last.
+    /// The last key of its line.
     pub last: bool,
 }
 

@@ -158,7 +158,7 @@ impl Conversation {
         }
     }
 
-    /// What is in front would do something, and if only writes count, change something.
+    /// What is in front would do something; with `writes_only`, change something.
     fn acts(&self, input: &[u8], writes_only: bool) -> bool {
         match &self.state {
             State::Ready => !input.is_empty() && (!writes_only || may_write(input)),

@@ -64,7 +64,7 @@ const fn maintainer(key: ClassKey) -> ClassKey {
     ClassKey { maintainer: true, ..key }
 }
 
-/// Of `stats items`.
+/// The keys of `stats items`.
 pub static ITEM_KEYS: &[ClassKey] = &[
     figure("number", ClassFigure::Items),
     maintainer(absent("number_hot", NO_LRU_LISTS)),
@@ -96,7 +96,7 @@ pub static ITEM_KEYS: &[ClassKey] = &[
     maintainer(absent("hits_to_temp", NO_LRU_LISTS)),
 ];
 
-/// Of `stats slabs`.
+/// The keys of `stats slabs`.
 pub static SLAB_KEYS: &[ClassKey] = &[
     figure("chunk_size", ClassFigure::ChunkBytes),
     own("chunks_per_page", |slab| PAGE_BYTES / u64::from(slab.totals.chunk_bytes.max(1))),

@@ -74,7 +74,7 @@ impl Purpose {
         value_bytes + self.end().len() as u64
     }
 
-    /// What is there is to be overwritten whatever it is, so that a failure must remove it.
+    /// The store overwrites whatever is there, so that a failure must remove that.
     pub fn overwrites(&self) -> bool {
         match self {
             Purpose::Classic(store) => store.verb == StoreVerb::Set,
@@ -188,7 +188,7 @@ pub(crate) fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpo
 pub(crate) enum Arrival {
     /// It is whole.
     Whole,
-    /// So.
+    /// What the connection does next.
     Next(Next),
     /// There is no memory for it.
     Failed,
@@ -223,7 +223,7 @@ pub(crate) fn fill(
     Arrival::Whole
 }
 
-/// A store whose condition does not hold already, before anything is allocated.
+/// The outcome of a store whose condition does not hold already, before anything is allocated.
 pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, expect: Expect) -> Option<Outcome> {
     match (expect, cx.guard.peek(key)) {
         (Expect::Any, _) => None,

@@ -53,7 +53,7 @@ struct UnderWay {
     _lane: Lane,
 }
 
-/// What comes of a value of `old_bytes` with so many more is made in steps.
+/// A value of `old_bytes` with so many more is made in steps.
 #[inline]
 pub(crate) fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
     let bytes = old_bytes + more;

@@ -24,10 +24,10 @@ pub(crate) enum Pace {
     Wait(Next),
 }
 
-/// Does what is due, looks at the client's user again where users were changed, and whether what is in front of its connection
-/// may be carried out. `under_way`: a request has begun that is not asked for again, so that it ends where its user's rules are
-/// others than then. `names`: whether it names a key
-/// that is held, or concerns all; `acts`: whether it would do something at all, and, if only writes wait, change something.
+/// Does what is due, looks at the client's user again where users were changed, and looks whether what is in front of its
+/// connection may be carried out. `under_way`: a request has begun that is not asked for again, so that it ends where its user's
+/// rules have changed since. `names`: whether what is in front names a key that is held, or concerns all; `acts`: whether it
+/// would do something at all, and, if only writes wait, change something.
 #[cold]
 pub(crate) fn pace(
     cx: &mut Context<'_, '_>,

@@ -113,7 +113,7 @@ struct Turn<'x, 'a, 'c, 'w> {
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// Runs `f`, which asks for memory once: it waits for it where another would be asked again.
+    /// Runs `f`, which cannot be asked again: it waits for memory itself where another request would be asked again.
     fn once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let (room, again) = (self.cx.room, self.cx.guard.ask_again(false));
         let done = room.for_the_last_time(|| f(self));
@@ -237,7 +237,7 @@ impl Conversation {
         }
     }
 
-    /// What is in front would do something, and if only writes count, change something.
+    /// What is in front would do something; with `writes_only`, change something.
     fn acts(&self, input: &[u8], writes_only: bool) -> bool {
         match &self.state {
             State::Ready => !input.is_empty() && (!writes_only || pause::may_write(input)),

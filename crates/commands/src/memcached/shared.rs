@@ -31,7 +31,7 @@ impl Shared {
         self.crawler.load(Relaxed)
     }
 
-    /// With nothing turned yet.
+    /// What is shared at the start.
     pub(crate) fn new(settings: &Settings) -> Shared {
         let slabs = match &settings.slab_sizes[..] {
             [] => SlabClasses::new(&slab_sizes(1.25, 48, 512 << 10)),

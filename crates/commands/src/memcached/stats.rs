@@ -27,7 +27,7 @@ impl Figures {
         Figures::new(shared, figures::Figures::gather(cx))
     }
 
-    /// With what is memcached's alone.
+    /// Adds what is memcached's alone.
     pub(crate) fn new(shared: &Shared, common: figures::Figures) -> Figures {
         Figures { common, crawls: shared.crawls.load(Relaxed) }
     }

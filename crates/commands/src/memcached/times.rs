@@ -60,7 +60,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// At the beginning of a receive.
+    /// Begins a receive.
     #[inline]
     pub fn begin(cx: &Context<'_, '_>) -> Times {
         let meter = Meter::begin(&cx.counters.memcached, false, || cx.host.clock_us());

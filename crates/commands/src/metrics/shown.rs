@@ -1,6 +1,7 @@
 //! What a page shows beside figures: commands that took long, clients, what was set while the server ran.
 //!
-//! Values are shown nowhere. Keys and what clients say of themselves are theirs: the caller that shows them knows to which clients.
+//! Values are shown nowhere. Keys and what clients say of themselves are theirs: the caller decides to which clients it shows
+//! them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +13,7 @@ use crate::redis::table::row;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Which clients may speak: what is shown beside the protocols needs their passwords, too.
+    /// Which clients may send commands: what is shown by HTTP needs their passwords, too.
     pub fn access(&self) -> &Access {
         &self.common.access
     }

@@ -20,7 +20,7 @@ pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
 
 /// What is copied into a connection's replies may take one part in this many of what all may hold.
 const REPLY_SHARE: u64 = 4;
-/// So much of a reply is counted with its worker.
+/// Bytes of a reply that are counted with its worker.
 pub(crate) const REPLY_BYTES_FREE: u64 = 256 << 10;
 /// A value that is copied into a reply, with what goes with it: longer ones are sent from their place.
 pub(crate) const ELEMENT_BYTES: usize = 17 << 10;
@@ -58,7 +58,7 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub shared: &'c Shared,
     /// Where it replies.
     pub out: &'x mut Output,
-    /// Whose command it is.
+    /// The client that sent it.
     pub client: &'x mut Client,
     /// What is counted often.
     pub tally: &'x mut Tally,
@@ -82,7 +82,7 @@ impl Call<'_, '_, '_> {
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         let key = self.cx.guard.key_in(self.client.db, bytes);
-        // Behind the command it is looked what happened to it.
+        // Behind the command it is recorded what happened to the key.
         self.cx.room.tap().mark(&key);
         key
     }
@@ -103,7 +103,7 @@ impl Call<'_, '_, '_> {
     /// Stores a value.
     ///
     /// # Errors
-    /// No memory. What was expected and is not so is the inner error: to be looked at again.
+    /// No memory. The inner error: the item is not what was expected, and is to be looked at again.
     pub fn store(
         &mut self,
         key: &Key<'_>,
@@ -124,8 +124,8 @@ impl Call<'_, '_, '_> {
         if self.client.executes { all } else { all / REPLY_SHARE }
     }
 
-    /// A reply of many values may go on by one: what it takes is within the connection's share, and charged before
-    /// it is written.
+    /// Whether a reply of many values may go on by one: what it takes is within the connection's share, and is charged before it
+    /// is written.
     #[inline]
     pub fn may_reply_more(&mut self) -> bool {
         let written = self.out.own_bytes();

@@ -74,7 +74,7 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// Removes everything, now or when it is `at`; false: in steps.
+/// Removes everything, now or at the time `at`; false: it is done in steps.
 pub(crate) fn flush(shared: &Shared, cx: &mut Context<'_, '_>, at: Option<Millis>) -> bool {
     let now = cx.now();
     note_oldest(shared, cx, at.unwrap_or(now));
@@ -84,8 +84,8 @@ pub(crate) fn flush(shared: &Shared, cx: &mut Context<'_, '_>, at: Option<Millis
     true
 }
 
-/// Notes for `stats settings` from when on items stay, as memcached does: with versions, of the flush's own second those go
-/// that were there before.
+/// Notes for `stats settings` which items stay, as memcached does: those from this second on. With versions, items of the flush's
+/// own second go if they were there before.
 fn note_oldest(shared: &Shared, cx: &Context<'_, '_>, at: Millis) {
     let moved_s = cx.shared.clock.moved_ms() / 1000;
     let clock_s = CLOCK_AT_START_S + cx.host.clock_us() / 1_000_000;
@@ -95,7 +95,7 @@ fn note_oldest(shared: &Shared, cx: &Context<'_, '_>, at: Millis) {
 
 /// `cache_memlimit <megabytes>`
 pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    // Words behind the number are let pass, whatever they say, as memcached does.
+    // Words behind the number are ignored, whatever they say, as memcached does.
     let megabytes = line.tokens.first().and_then(|number| parse_c_u64(number));
     // Its numbers have 32 bits.
     let megabytes = megabytes.filter(|&mb| mb <= u64::from(u32::MAX));

@@ -55,12 +55,12 @@ pub(super) struct Sasl {
 }
 
 impl Sasl {
-    /// Of a client that must log in.
+    /// The state of a client that must log in.
     pub fn of_unauthenticated(unauthenticated: UnauthenticatedClient) -> Sasl {
         Sasl { unauthenticated: Some(unauthenticated), ..Sasl::default() }
     }
 
-    /// Of a client that need not log in.
+    /// The state of a client that need not log in.
     pub fn unasked(cx: &Context<'_, '_>) -> Sasl {
         let standing = cx.shared.settings.text_auth.then(|| Standing::unasked(&cx.shared.access));
         Sasl { standing, ..Sasl::default() }

@@ -61,7 +61,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Of these flags, whose opaque was found to be of legal length.
+    /// The tail for these flags, whose opaque was found to be of legal length.
     #[inline]
     pub fn new(flags: &Flags<'_>) -> Tail {
         let mut tail = Tail { binary: flags.has(b'b'), ..Tail::default() };
