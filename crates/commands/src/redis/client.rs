@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Commands may be read ahead and run in batches: nothing is to be asked before each.
+    /// Commands may be read ahead and run in batches: nothing is to be checked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.standing.is_free()
@@ -163,7 +163,7 @@ impl Client {
         self.facts.monitors.store(self.monitors(), Relaxed);
     }
 
-    /// It says something else of itself: the names are charged to the memory limit.
+    /// Changes what it says of itself: the names are charged to the memory limit.
     pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
         let bytes = self.facts.rename(change) as i64;
         self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));

@@ -1,11 +1,11 @@
-//! In what a client gives a time, and what a write does with the expiry of its key.
+//! The units in which clients give times, and what a write does with the expiry of its key.
 
 use larder_store::Millis;
 
 use super::call::{integer, is};
 use super::fail::Fail;
 
-/// In what a time is given.
+/// The unit of a time, and what it counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// From now.

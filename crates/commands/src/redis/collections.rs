@@ -134,7 +134,7 @@ pub(crate) fn peek_as<'r>(
 /// Bytes that a reply of all of a collection takes at most, as far as is known without a look at its elements: of short ones
 /// it is several times what they take.
 fn reply_bytes_max(collection: &Collection<'_>) -> usize {
-    // Of a field its value, too, of a member its score.
+    // With a field goes its value, with a member its score.
     let each = match collection.kind() {
         Type::Hash | Type::SortedSet => 2,
         Type::Set | Type::List | Type::Stream => 1,
@@ -165,7 +165,7 @@ fn shown_bytes_max(entry: &Entry<'_>, (kind, shown): (Type, Shown)) -> usize {
     }
 }
 
-/// Bytes that a reply of the entries at these places takes at most. Measured is what may be more than `free`.
+/// Bytes that a reply of the entries at these places takes at most. They are measured only where they may be more than `free`.
 fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>, free: usize) -> usize {
     shown_places_bytes_max(collection, places, (free, Shown::Fields))
 }
@@ -185,7 +185,7 @@ fn shown_places_bytes_max(
 }
 
 impl Call<'_, '_, '_> {
-    /// Replies of a collection: `write` is given it, and the reply has room for as many bytes as `measure` says.
+    /// Replies with a collection: `write` gets it, and the reply has room for as many bytes as `measure` says.
     ///
     /// # Errors
     /// The key has another type of value; there is no room for the reply; or what `write` says.
@@ -302,7 +302,7 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    /// Replies of an entry of a collection: two, where it is two things.
+    /// Writes an entry of a collection: two replies, where it is two things.
     pub fn put(self, out: &mut Output, resp3: bool, (there, entry): (&Collection<'_>, &Entry<'_>)) {
         if self != Shown::Values {
             put_element_of(out, there, &entry.name);
@@ -318,13 +318,13 @@ impl Shown {
         matches!(self, Shown::Fields | Shown::Scores)
     }
 
-    /// An array of so many entries, which follow: of pairs in RESP3 an array of arrays, in RESP2 a flat one.
+    /// Writes the head of an array of so many entries, which follow: of pairs in RESP3 an array of arrays, in RESP2 a flat one.
     pub fn put_head(self, out: &mut Output, resp3: bool, entries: usize) {
         let flat = self.are_pairs() && !resp3;
         put_array(out, if flat { 2 * entries } else { entries });
     }
 
-    /// One of the entries behind [`Shown::put_head`].
+    /// Writes one of the entries behind [`Shown::put_head`].
     pub fn put_one(self, out: &mut Output, resp3: bool, of: (&Collection<'_>, &Entry<'_>)) {
         if self.are_pairs() && resp3 {
             put_array(out, 2);
@@ -333,7 +333,7 @@ impl Shown {
     }
 }
 
-/// An element of a collection, or a field's value, as a bulk string.
+/// Writes an element of a collection, or a field's value, as a bulk string.
 #[inline]
 pub(crate) fn put_element_of(out: &mut Output, there: &Collection<'_>, element: &Element<'_>) {
     match element {
@@ -342,7 +342,7 @@ pub(crate) fn put_element_of(out: &mut Output, there: &Collection<'_>, element: 
     }
 }
 
-/// An element of a collection that lies apart, as a bulk string: copied.
+/// Writes an element of a collection that lies apart, as a bulk string: copied.
 #[cold]
 fn put_apart(out: &mut Output, there: &Collection<'_>, apart: &LongText<'_>) {
     put_head(out, b'$', apart.len() as u64);
@@ -350,7 +350,7 @@ fn put_apart(out: &mut Output, there: &Collection<'_>, apart: &LongText<'_>) {
     out.put(b"\r\n");
 }
 
-/// An element as a bulk string: one that lies in a leaf.
+/// Writes an element that lies in a leaf, as a bulk string.
 #[inline]
 pub(crate) fn put_element(out: &mut Output, element: &Element<'_>) {
     put_bulk(out, element.text(&mut [0; DIGITS_MAX]));

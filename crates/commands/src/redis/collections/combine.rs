@@ -200,7 +200,7 @@ fn limit(mut words: Args<'_>) -> Result<u64, Fail> {
     Ok(limit)
 }
 
-/// Of a command that was given no keys.
+/// The error of a command that was given no keys.
 pub(crate) fn needs_a_key(name: &str) -> Fail {
     Fail::with(format!("ERR at least 1 input key is needed for '{name}' command"))
 }

@@ -92,12 +92,12 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// The same as `choose` says it of a collection as it is.
+    /// The same entries, chosen of the collection as it is now.
     fn of(&self, there: &Collection<'_>, choose: Choose<'_>) -> Listed {
         Listed { which: choose(there), soonest: there.soonest(), ..*self }
     }
 
-    /// Is of a collection as it is.
+    /// Chooses of the collection as it is now.
     fn begin(&mut self, there: &Collection<'_>, choose: Choose<'_>) {
         *self = self.of(there, choose);
     }

@@ -85,7 +85,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Of nothing yet.
+    /// A collection of nothing yet.
     pub fn new(call: &Call<'_, '_, '_>, kind: Type) -> Making {
         let load = BulkLoad::new(call.cx.guard.store(), kind);
         Making { kind, load, held: Heap::none(call), filled: false }

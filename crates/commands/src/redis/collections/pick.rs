@@ -28,7 +28,7 @@ impl Random {
         Random(seed | 1)
     }
 
-    /// One below `n`, which is far below 2^32.
+    /// A number below `n`, which is far below 2^32.
     pub fn below(&mut self, n: usize) -> usize {
         // xorshift64*: its higher bits are the better ones.
         self.0 ^= self.0 >> 12;

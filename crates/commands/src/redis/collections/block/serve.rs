@@ -30,13 +30,13 @@ const TRIES_MAX: u16 = 20;
 const TRIES_MAX_LONG: u16 = 600;
 /// Time between two tries of what finds no room, in which others may make some.
 const AGAIN_US: u64 = 100_000;
-/// And of what is to come back to a key that is held.
+/// The same of what is to come back to a key that is held.
 const HELD_US: u64 = LOOK_MS * 1_000;
 /// So many waiters for a stream are looked at, at a time, whether there is something for them.
 const LOOKS_AT_ONCE: usize = 1 << 10;
 /// What it takes to serve one, beside the bytes that it is given.
 pub(crate) const SERVE_NS: u64 = 4_000;
-/// As how many that are served the removal of some of a group counts.
+/// The removal of some of a group counts as so many waiters that are served.
 const CLEARED_AS: isize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_NS / SERVE_NS) as isize;
 
 /// What serving works with.
@@ -47,8 +47,8 @@ pub(crate) struct Serving<'s, 'w> {
     pub host: &'s dyn Host,
 }
 
-/// As how many that are served so many bytes count, each of which is copied into a reply, and to where it is kept until
-/// the client has that, or to another list; and what takes so much time beside that.
+/// So many bytes count as this many waiters that are served: each byte is copied into a reply, and to where it is kept until the
+/// client has that, or to another list. The same of so much time beside that.
 fn as_served(bytes: u64, beside_ns: u64) -> isize {
     ((copying_ns(2 * bytes) + beside_ns) / SERVE_NS) as isize
 }
@@ -58,7 +58,7 @@ fn tries_max(taken: &Taken) -> u16 {
     if taken.longest() > ELEMENT_BYTES { TRIES_MAX_LONG } else { TRIES_MAX }
 }
 
-/// How much was done where of [`SERVED_AT_ONCE`] so many are left.
+/// How many were served, where of [`SERVED_AT_ONCE`] so many are left.
 fn done_of(left: isize) -> usize {
     (SERVED_AT_ONCE - left) as usize
 }
@@ -240,8 +240,8 @@ impl Serving<'_, '_> {
         matches!(peek_as(self.guard, &key, kind), Ok(Some(_)))
     }
 
-    /// Gives the first in line at a key what it waits for: of the first of its keys that has it, as when it came. This key
-    /// may have been written first, and one that the waiter named before it in the same moment.
+    /// Gives the first in line at a key what it waits for: from the first of its keys that has it, as when it came. This key may
+    /// have been written first, and one that the waiter named before it in the same moment.
     fn first(&mut self, name: &[u8], waiter: &Waiter) -> First {
         let (db, target) = (waiter.db, waiter.want.target());
         let Some(nth) = waiter.keys.iter().position(|key| **key == *name) else { return First::Gone };
@@ -260,8 +260,8 @@ impl Serving<'_, '_> {
         first
     }
 
-    /// Begins a transaction on keys; the moment of which all that they have is. What is flushed from here on is flushed behind the
-    /// transaction, and takes what was popped in it: that does not come back.
+    /// Begins a transaction on keys; returns a moment at which they had what they have. What is flushed from here on is flushed
+    /// behind the transaction, and takes what was popped in it: that does not come back.
     fn begin_at_a_moment<'k, K: Iterator<Item = &'k [u8]>>(
         &mut self,
         db: u8,
@@ -293,8 +293,8 @@ impl Serving<'_, '_> {
         self.common.pause.holds.keys().is_some()
     }
 
-    /// Which of these keys, the last of which it is the first in line at, a waiter is given something of. Those at which
-    /// others stand before it are theirs.
+    /// Which of these keys a waiter is given something of; at the last of them it is the first in line. Keys at which others
+    /// stand before it are theirs.
     ///
     /// # Errors
     /// One before it is of another type.
@@ -409,7 +409,7 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// Puts back what was popped for a client that has gone, unless it was flushed since; what is to be tried again.
+    /// Puts back what was popped for a client that has gone, unless it was flushed since; returns what is to be tried again.
     fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u16), now_us: u64) -> Option<Left> {
         let (moment, name, taken, tries) = left;
         // Of two names that were swapped it is the other's.

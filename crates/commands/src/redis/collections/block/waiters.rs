@@ -109,7 +109,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Waiter {
-    /// One that stands in no line yet.
+    /// A waiter that stands in no line yet.
     pub fn new(client: &Client, row: RowId, want: Want, keys: Args<'_>) -> Waiter {
         let mut known = HashSet::new();
         Waiter {
@@ -172,7 +172,7 @@ impl Waiter {
         !self.facts.killed.load(Relaxed) && self.change(Stands::Waiting, Stands::Claimed)
     }
 
-    /// It has what it waited for; what that was, if it has gone meanwhile.
+    /// Gives it what it waited for; returns that, if it has gone meanwhile.
     pub(super) fn serve(&self, served: Served) -> Option<Served> {
         *lock(&self.served) = Some(served);
         if self.change(Stands::Claimed, Stands::Served) { None } else { lock(&self.served).take() }
@@ -184,8 +184,8 @@ impl Waiter {
         lock(&self.served).take()
     }
 
-    /// Its connection ends; what it has been given, and has not replied. What it is just being given, [`Waiter::serve`]
-    /// gives back.
+    /// Ends the wait with its connection; returns what it was given, and has not replied. What it is just being given,
+    /// [`Waiter::serve`] returns.
     pub(super) fn go(&self) -> Option<Served> {
         turn();
         let stood = self.stands.swap(Stands::Gone as u8, SeqCst);
@@ -294,7 +294,7 @@ impl Waiters {
         self.lines.load(Relaxed)
     }
 
-    /// One joins the lines of its keys.
+    /// A waiter joins the lines of its keys.
     pub(super) fn join(&self, waiter: &Arc<Waiter>) {
         let number = self.last_number.fetch_add(1, Relaxed) + 1;
         waiter.number.store(number, Relaxed);
@@ -312,13 +312,13 @@ impl Waiters {
         }
     }
 
-    /// One leaves all lines, in which it may stand no more.
+    /// A waiter leaves all lines, in which it may stand no more.
     pub(super) fn leave(&self, waiter: &Waiter) {
         lock(&self.clients).remove(&waiter.facts.id);
         self.leave_lines(waiter);
     }
 
-    /// One is passed over from now on.
+    /// A waiter is passed over from now on.
     pub(super) fn leave_lines(&self, waiter: &Waiter) {
         for key in &waiter.keys {
             let mut shard = self.shard(key);
@@ -384,7 +384,7 @@ impl Waiters {
         self.left_count.store(all.len(), Relaxed);
     }
 
-    /// Says of the lines at a key whether a [`Left::Key`] of them lies among what is left; whether that was not said of one.
+    /// Notes in the lines at a key whether a [`Left::Key`] of them lies among what is left; true if that is new for one.
     fn mark_left(&self, db: u8, key: &[u8], is_left: bool) -> bool {
         let mut shard = self.shard(key);
         let lines = shard.get_mut(key).into_iter().flatten().filter(|line| line.db == db);
@@ -410,7 +410,7 @@ impl Waiters {
         self.left_count.load(Relaxed) > 0
     }
 
-    /// Some of it, which is to be done at this time.
+    /// Takes some of it, which is to be done at this time.
     pub(super) fn take_left(&self, most: usize, now_us: u64) -> Vec<Left> {
         let (mut all, mut taken) = (lock(&self.left), Vec::new());
         for _ in 0..all.len() {

@@ -118,7 +118,7 @@ impl Want {
         }
     }
 
-    /// How elements of a key are taken and replied of which it says how many it wants, and how many these are.
+    /// How elements are taken and replied, and how many of them, for a command that says how many it wants.
     pub fn counted(&self, resp3: bool) -> Option<(Form, usize)> {
         let (kind, end, count) = match self {
             Want::Elements { end, count } => (Type::List, *end, (*count)?),
@@ -128,7 +128,7 @@ impl Want {
         Some((Form { kind, end, resp3, named: true }, count))
     }
 
-    /// What it is given at once of a collection that is there, no stream, in so much time.
+    /// How much of a collection, which is no stream, it is given at once, in so much time.
     pub fn portion(&self, there: &Collection<'_>, until_ns: u64) -> Portion {
         let free = REPLY_BYTES_FREE as usize;
         let end = match self {
@@ -142,8 +142,8 @@ impl Want {
         }
     }
 
-    /// How much what is taken takes beside the reply until the client has that, in bytes of it: they are copied, and where each
-    /// ends, in tables that grow. One alone is copied to where there is room for it.
+    /// How many bytes are held for each byte that is taken, beside the reply, until the client has that: elements are copied, and
+    /// where each ends is kept, in tables that grow. One alone is copied to where there is room for it.
     pub fn copies(&self) -> u64 {
         match self {
             Want::Elements { count: None, .. } | Want::Move { .. } => 1,
@@ -151,7 +151,7 @@ impl Want {
         }
     }
 
-    /// Takes as much of it as is said out of the key, no stream, which is held with the target, and writes the reply, or what comes
+    /// Takes the portion out of the key, which is no stream and is held with the target, and writes the reply, or what comes
     /// behind its head if there is more to be taken; false if there is nothing. What was taken is noted in `taken`, too, unless
     /// it has gone to the target.
     ///
@@ -221,7 +221,7 @@ impl Want {
     }
 }
 
-/// Replies of a key what was taken of it; only that, if there is more to be taken.
+/// Replies what was taken of a key; without a head, if there is more to be taken.
 fn put_portion(out: &mut Output, form: Form, key: &Key<'_>, portion: &Portion, popped: &Removed<'_>) {
     if portion.left == 0 {
         form.put_head(out, key.bytes(), popped.len());
@@ -249,7 +249,7 @@ enum Whence {
 }
 
 impl Taken {
-    /// Of nothing yet; what comes is held.
+    /// Nothing yet; what comes is held.
     pub fn within(held: Held) -> Taken {
         Taken { _held: Some(held), ..Taken::default() }
     }
@@ -264,7 +264,7 @@ impl Taken {
         self.whence == Whence::Nowhere
     }
 
-    /// How it is called that it comes back.
+    /// The event of its coming back.
     pub fn change(&self) -> Change {
         match self.whence {
             Whence::List(end) => list::pushed(end),
