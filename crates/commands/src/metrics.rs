@@ -46,7 +46,7 @@ pub struct Wanted {
     pub redis: bool,
     /// Larder's own.
     pub larder: bool,
-    /// Of these classes.
+    /// The classes that it wants.
     pub classes: Classes,
 }
 
@@ -86,24 +86,24 @@ enum Source {
     Figures(&'static str, &'static [(&'static str, Read)]),
     /// Two labels' values, and the figure of each.
     Pairs([&'static str; 2], &'static [([&'static str; 2], Read)]),
-    /// Of the store's classes.
+    /// A series for each of the store's classes.
     Class(ClassFigure),
     ClassCounter(ClassCounter),
-    /// Of each rule of findings.
+    /// A series for each rule of findings.
     Findings,
-    /// Of each use of memory.
+    /// A series for each use of memory.
     Ledger,
     /// A part of something.
     Share(fn(&figures::Figures) -> f64),
-    /// Of what was evicted, how long ago its last access was.
+    /// How long ago the last access of evicted items was.
     EvictedIdle,
-    /// Of each of memcached's commands, how long it took.
+    /// How long each of memcached's commands took.
     Commands,
-    /// Of each part of what is there by time; none before something was looked at.
+    /// A series for each part of what is there by time; none before something was looked at.
     Ages(fn(&Ages) -> &[AgeShare]),
-    /// Of each type of values of which it is known.
+    /// A series for each type of values of which it is known.
     Types(fn(&OfType) -> Option<u64>),
-    /// Of each memory limit that is forecast; none before that is ready.
+    /// A series for each memory limit that is forecast; none before that is ready.
     Forecast(fn(&Point) -> f64),
 }
 

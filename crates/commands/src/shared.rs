@@ -44,13 +44,13 @@ pub fn ruled_users(
 }
 
 impl Shared {
-    /// With nothing turned yet.
+    /// What is shared at the start, with these settings.
     pub fn new(settings: Settings) -> Shared {
         let memcached = memcached::shared::Shared::new(&settings);
         let common = core::shared::Shared::new(settings);
         common.access.allow_all_channels(common.settings.all_channels);
         common.access.ask_as(redis::catalog());
-        // As many as were checked: with the same passwords.
+        // These are as many as were checked, with the same passwords.
         common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));
         Shared { memcached, redis: redis::shared::Shared::new(), common }

@@ -184,9 +184,9 @@ type Classes<T> = [[T; ClassCounter::ALL.len()]; CLASSES_END];
 pub struct Counters {
     classes: Classes<AtomicU64>,
     values: [AtomicU64; Counter::ALL.len()],
-    /// Of each RESP command.
+    /// Counts of each RESP command.
     pub(crate) rows: Rows,
-    /// Of each of memcached's commands.
+    /// Counts of each of memcached's commands.
     pub(crate) memcached: Rows,
 }
 

@@ -34,21 +34,21 @@ const NEW: u32 = 1 << 19;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Class {
-    /// Of keys whatever they have.
+    /// Events of keys, whatever they have.
     Generic = 1 << 0,
-    /// Of strings.
+    /// Events of strings.
     String = 1 << 1,
-    /// Of lists.
+    /// Events of lists.
     List = 1 << 2,
-    /// Of sets.
+    /// Events of sets.
     Set = 1 << 3,
-    /// Of hashes.
+    /// Events of hashes.
     Hash = 1 << 4,
-    /// Of sorted sets.
+    /// Events of sorted sets.
     SortedSet = 1 << 5,
-    /// Of keys whose time has passed.
+    /// Events of keys whose time has passed.
     Expired = 1 << 6,
-    /// Of streams.
+    /// Events of streams.
     Stream = 1 << 8,
 }
 
@@ -187,7 +187,7 @@ impl Events {
     }
 }
 
-/// Of what the store did by itself, so much is matched against patterns and published at once.
+/// So much of what the store did by itself is matched against patterns and published at once.
 const TOLD_NS_MAX: u64 = 200_000;
 
 impl Shared {

@@ -22,7 +22,7 @@ pub const SERIES_MAX: usize = 8_000;
 #[derive(Debug, Default)]
 pub struct LastValues {
     hashes: RandomState,
-    /// By the hash of a series' name and labels: as many as there are series, at most.
+    /// Values by the hash of a series' name and labels: as many as there are series, at most.
     counters: HashMap<u64, u64>,
 }
 

@@ -41,11 +41,11 @@ impl<'a> Place<'a> {
 /// What figures are made from.
 #[derive(Debug)]
 pub struct Figures {
-    /// Of the process.
+    /// Figures of the process.
     pub process: Process,
-    /// Of all workers.
+    /// Counters of all workers.
     pub sums: Sums,
-    /// Of the store.
+    /// Figures of the store.
     pub totals: Totals,
     /// Server time, seconds.
     pub now_s: u64,

@@ -62,7 +62,7 @@ pub struct Rule {
 /// Something that was found.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// By this rule.
+    /// The rule that found it.
     pub rule: &'static Rule,
     /// The figures that say so.
     pub evidence: String,
@@ -520,7 +520,7 @@ pub static RULES: &[Rule] = &[
         find: |look| {
             let outlook = look.figures.traffic.outlook.as_deref()?;
             let (herd, fills) = (look.recent.of(Event::HerdMisses), look.recent.of(Event::Fills));
-            // By those that were seen, not by those for which they stand. Before it began each stood for others.
+            // The misses that were seen count, not those for which they stand. Before the forecast began each stood for others.
             if outlook.seconds < look.recent.seconds as f64 {
                 return None;
             }

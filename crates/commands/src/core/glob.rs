@@ -485,7 +485,7 @@ mod tests {
         for (pattern, text) in [
             ("", "a"),
             ("a", ""),
-            // As in Redis, where KEYS * and SCAN of all keys do not ask.
+            // In Redis KEYS * and SCAN of all keys do not ask.
             ("*", ""),
             ("h?llo", "hllo"),
             ("h[^e]llo", "hello"),

@@ -53,7 +53,7 @@ struct Failures {
 }
 
 impl Failures {
-    /// As many as are remembered at `now`.
+    /// How many of them are remembered at `now`.
     fn count_at(self, now: Millis) -> u32 {
         let forgotten = now.saturating_sub(self.last) / FORGET_MS;
         self.count.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))

@@ -60,7 +60,7 @@ pub struct Output {
     limit_bytes: u64,
     /// What they are in the next turn, if this one has ended.
     next_limit_bytes: Option<u64>,
-    /// To what the buffer is charged.
+    /// The account that the buffer is charged to.
     account: Option<Account>,
 }
 

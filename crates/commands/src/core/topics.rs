@@ -59,7 +59,7 @@ impl Target {
     }
 }
 
-/// By what a message came to a subscriber.
+/// How a message came to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     Channel,

@@ -161,7 +161,7 @@ pub(crate) struct Traffic {
     coldest: Mutex<Option<Coldest>>,
     /// At the end of the last round.
     large: Mutex<Large>,
-    /// With the last step.
+    /// What was forecast with the last step.
     outlook: Mutex<Option<Arc<Outlook>>>,
     /// What is there.
     pub items: ItemSampler,
@@ -222,7 +222,7 @@ pub(crate) struct Hottest {
     pub hot_keys: u64,
 }
 
-/// Of the prefixes of the last rounds that take memory worth a word, the one that is asked for least.
+/// The prefix that is asked for least, of those of the last rounds that take memory worth a word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Coldest {
     /// Its part of the bytes of all items, …
@@ -271,7 +271,7 @@ struct Rounds {
 #[derive(Clone, Copy, Debug, Default)]
 struct Replies {
     bytes: f64,
-    /// Of each sample so many times so many less one as it stands for, times the square of its bytes: the variance of the sum.
+    /// The sum over the samples of `w (w - 1) b²`, for one of `b` bytes that stands for `w`: the variance of their bytes.
     variance: f64,
 }
 
@@ -295,7 +295,7 @@ fn large_of(rounds: &[Round], seconds: f64) -> Large {
         return Large::default();
     }
     let share = large / all;
-    // As of a ratio: each large one moves it by what is not large, each other by what is.
+    // The error is that of a ratio: each large one moves it by what is not large, each other by what is.
     let variance = (1.0 - share).powi(2) * large_variance + share * share * small_variance;
     Large { share, error: SIGMAS * variance.sqrt() / all, bytes_per_second: all / seconds }
 }

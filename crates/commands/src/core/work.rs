@@ -111,7 +111,7 @@ impl Work {
         self.done_ns.get().saturating_add(self.received_ns.get())
     }
 
-    /// As much was done for all together as should be before the worker looks again.
+    /// Whether nearly as much was done for all together as may be before the worker looks again.
     #[inline]
     pub fn budget_nearly_spent(&self) -> bool {
         self.spent_ns() >= NEARLY_SPENT_NS

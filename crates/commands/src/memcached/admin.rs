@@ -34,7 +34,7 @@ pub(crate) struct Line<'x, 'a, 'c, 'w> {
     pub tokens: Vec<&'a [u8]>,
     /// The client wants no reply: what is written before the command ends is taken back.
     pub noreply: bool,
-    /// In what form it is answered.
+    /// The form of its reply.
     pub form: Form,
 }
 

@@ -25,7 +25,7 @@ use crate::memcached::meta;
 use crate::memcached::told::Before;
 use crate::memcached::verbs::{Outcome, account, fits, string};
 
-/// So often what is there may change meanwhile.
+/// How often what is there may change meanwhile.
 const TRIES_MAX: u8 = 3;
 /// Bytes that are copied between two looks at how much a step has done.
 const CHUNK_BYTES: u64 = 16 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct Joining {
     value: Vec<u8>,
     tries: u8,
     under_way: Option<UnderWay>,
-    /// To what the bytes are charged.
+    /// The charge for the bytes.
     _input: Input,
 }
 

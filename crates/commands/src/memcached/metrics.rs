@@ -21,9 +21,9 @@ enum Source {
     Version,
     /// Label values of a command and its outcome, and what counts them.
     Commands,
-    /// Of each class.
+    /// A series for each class.
     Class(ClassSource),
-    /// Of each class: as `Commands`.
+    /// A series for each class and command, as `Commands`.
     ClassCommands,
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn pace(
     Pace::OneByOne
 }
 
-/// With this input the value would be whole, and stored.
+/// The value would be whole with this input, and stored.
 pub(crate) fn is_whole(upload: &Upload, input: &[u8]) -> bool {
     upload.missing() <= input.len() as u64
 }

@@ -102,7 +102,7 @@ struct Turn<'x, 'a, 'c, 'w> {
     reader: Reader<'a>,
     tally: Tally,
     times: Times,
-    /// So far the input was a run of plain requests.
+    /// The input was a run of plain requests so far.
     runs: bool,
     /// Where the replies to the current line of keys begin, if it began in this turn.
     line_mark: Option<Mark>,

@@ -44,7 +44,7 @@ pub fn slab_sizes(factor: f64, least: u32, largest: u32) -> Vec<u32> {
 /// Which of the store's classes each shown one covers.
 #[derive(Debug)]
 pub struct SlabClasses {
-    /// By number, from 1.
+    /// Sizes by the number of the class, from 1.
     sizes: Vec<u32>,
     /// Shown class of each class of the store.
     shown: [u8; 256],

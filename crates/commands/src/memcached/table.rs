@@ -89,7 +89,7 @@ impl std::fmt::Debug for LineTest {
 }
 
 impl Command {
-    /// With these tokens behind its key it may change something.
+    /// The command may change something, with these tokens behind its key.
     pub(crate) fn may_write(&self, tokens: Tokens<'_>) -> bool {
         match self.effect {
             Effect::Reads | Effect::Asks => false,

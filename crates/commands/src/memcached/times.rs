@@ -55,7 +55,7 @@ const RUN_ROWS: [RowId; 5] = [GET, SET, MG, MS, INCR];
 #[derive(Debug)]
 pub(super) struct Times {
     meter: Meter,
-    /// Of the run at work, how many of each of [`InRun`] there were.
+    /// How many of each of [`InRun`] there were in the run at work.
     run: [u32; RUN_ROWS.len()],
 }
 

@@ -357,7 +357,7 @@ pub(crate) const NAMES_AT_ONCE: usize = 64 << 10;
 /// What it takes to look what a name means.
 pub(crate) const NAME_NS: u64 = 40;
 
-/// As many names as may be looked through in one step.
+/// These are no more names than may be looked through in one step.
 ///
 /// # Errors
 /// There are more.

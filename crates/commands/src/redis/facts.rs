@@ -236,7 +236,7 @@ pub(crate) struct Cursor {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
-    /// By number, ascending.
+    /// All of them by number, ascending.
     all: Mutex<Vec<Arc<ClientFacts>>>,
 }
 

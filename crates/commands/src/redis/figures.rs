@@ -68,7 +68,7 @@ impl Figures {
         figures
     }
 
-    /// With what is Redis's alone.
+    /// Adds what is Redis's alone.
     pub fn new(shared: &Shared, store: &Store, common: figures::Figures) -> Figures {
         let used = common.totals.used_bytes;
         Figures {

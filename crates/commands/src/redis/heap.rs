@@ -24,7 +24,8 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Of what is not refused, however much connections hold: it goes to many clients, and those that do not read are closed.
+    /// Charges what is not refused, however much connections hold: it goes to many clients, and those that do not read are
+    /// closed.
     pub fn charge(call: &mut Call<'_, '_, '_>, bytes: usize) -> Heap {
         let store = Arc::clone(call.cx.guard.store());
         let bytes = if bytes <= Room::BYTES_KEPT { 0 } else { bytes as i64 };
@@ -35,7 +36,7 @@ impl Heap {
         Heap { store, bytes }
     }
 
-    /// Of what a pattern takes while texts are asked of it, as [`Heap::charge`] says.
+    /// Charges what a pattern takes while texts are asked of it, as [`Heap::charge`] does.
     pub fn of_pattern(call: &mut Call<'_, '_, '_>, pattern: &[u8], any_case: bool) -> Heap {
         if pattern.len() <= PATTERN_BYTES_FREE {
             return Heap::none(call);
@@ -43,7 +44,7 @@ impl Heap {
         Heap::charge(call, glob::heap_bytes(pattern, any_case))
     }
 
-    /// Of nothing yet.
+    /// Memory of nothing yet.
     pub fn none(call: &Call<'_, '_, '_>) -> Heap {
         Heap { store: Arc::clone(call.cx.guard.store()), bytes: 0 }
     }

@@ -63,7 +63,7 @@ impl Stored {
 pub(crate) struct Limits {
     bulk_bytes_max: AtomicU64,
     query_bytes_max: AtomicU64,
-    /// Of normal clients, replicas (of which there are none) and subscribers.
+    /// Limits of normal clients, replicas (of which there are none) and subscribers.
     output: [Stored; 3],
 }
 

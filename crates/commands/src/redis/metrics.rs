@@ -270,8 +270,8 @@ fn each_database(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64)) {
     }
 }
 
-/// Of each database that has keys: how many of them expire, and how many milliseconds they have left. Of none as long
-/// as upkeep has not looked.
+/// Calls `tell` for each database that has keys: how many of them expire, and how many milliseconds they have left. For none as
+/// long as upkeep has not looked.
 fn each_expiring(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64, u64)) {
     let Some(census) = &seen.census else { return };
     for db in 0..DATABASES {

@@ -369,7 +369,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// By what the client asks.
+    /// Where the client's request is.
     pub fn whence(&self) -> Whence {
         if self.client.transaction.is_open() { Whence::Multi } else { Whence::TopLevel }
     }

@@ -84,7 +84,7 @@ pub(crate) enum Secret {
 /// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Uploads {
-    /// In what the time is given, if there is one.
+    /// The unit of the time that it is given, if it is given one.
     pub clock: Option<Clock>,
 }
 
@@ -112,11 +112,11 @@ pub(crate) enum Replaces {
 /// How a command is run.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// With its one key, which was hashed and looked for ahead.
+    /// A function of its one key, which was hashed and looked for ahead.
     Key(KeyFunction),
-    /// With its arguments.
+    /// A function of its arguments.
     Args(ArgsFunction),
-    /// By one of these, which the next argument names.
+    /// One of these, which the next argument names.
     Container(&'static [Command]),
 }
 
@@ -264,57 +264,57 @@ impl Command {
         Command { keys, access, ..row }
     }
 
-    /// With arguments that are channels.
+    /// Adds that arguments are channels.
     pub(crate) const fn channels(self, channels: Channels) -> Command {
         Command { channels, ..self }
     }
 
-    /// With what it does with its keys, if that is something else.
+    /// Adds what it does with its keys, if that is something else.
     pub(crate) const fn access(self, access: &'static [Access]) -> Command {
         Command { access, ..self }
     }
 
-    /// With what it does with its keys, as its arguments say.
+    /// Adds what it does with its keys, as its arguments say.
     pub(crate) const fn uses(self, uses: fn(Args<'_>) -> Access) -> Command {
         Command { uses: Some(uses), ..self }
     }
 
-    /// With the events of the keys that it changes.
+    /// Adds the events of the keys that it changes.
     pub(crate) const fn tells(self, tells: Tells) -> Command {
         Command { tells: Some(tells), ..self }
     }
 
-    /// With arguments with which it concerns more than its keys.
+    /// Adds arguments with which it concerns more than its keys.
     pub(crate) const fn takes_all_if(self, takes_all_if: fn(Args<'_>) -> bool) -> Command {
         Command { takes_all_if, ..self }
     }
 
-    /// With what it takes in EXEC.
+    /// Adds what it takes in EXEC.
     pub(crate) const fn weighs(self, weighs: Weighs) -> Command {
         Command { weighs, ..self }
     }
 
-    /// With what becomes of the values that its keys hold, if that is not usual.
+    /// Adds what becomes of the values that its keys hold, if that is not usual.
     pub(crate) const fn replaces(self, replaces: Replaces) -> Command {
         Command { replaces, ..self }
     }
 
-    /// With words that are shown to no client.
+    /// Adds words that are shown to no client.
     pub(crate) const fn secret(self, secret: Secret) -> Command {
         Command { secret, ..self }
     }
 
-    /// With a value that is received straight into its item.
+    /// Adds a value that is received straight into its item.
     pub(crate) const fn uploads(self, uploads: Uploads) -> Command {
         Command { uploads: Some(uploads), ..self }
     }
 
-    /// With ACL categories that are not its group's.
+    /// Adds ACL categories that are not its group's.
     pub(crate) const fn categories(self, categories: &'static [&'static str]) -> Command {
         Command { categories: Some(categories), ..self }
     }
 
-    /// With what COMMAND DOCS and the documentation say.
+    /// Adds what COMMAND DOCS and the documentation say.
     pub(crate) const fn doc(
         self,
         since: &'static str,
@@ -324,12 +324,12 @@ impl Command {
         Command { since, usage, summary, ..self }
     }
 
-    /// With words of its usage that are numbers with a fraction.
+    /// Adds words of its usage that are numbers with a fraction.
     pub(crate) const fn doubles(self, words: &'static [&'static str]) -> Command {
         Command { doubles: words, ..self }
     }
 
-    /// With these flags besides.
+    /// Adds these flags.
     pub(crate) const fn with(self, flags: u64) -> Command {
         let (wire, own) = flag::fields(flags);
         Command { wire: self.wire | wire, own: self.own | own, ..self }
@@ -342,7 +342,7 @@ impl Command {
         self.wire & wire != 0 || self.own & own != 0
     }
 
-    /// So many arguments, the name counted, are not too few and not too many.
+    /// Whether so many arguments, the name counted, are not too few and not too many.
     #[inline]
     pub fn takes(&self, args: usize) -> bool {
         let args = args as i64;

@@ -27,7 +27,7 @@ pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl 
             Secret::None => {}
             // More than it takes, too.
             Secret::Behind(at) => secret = if n == at { usize::MAX } else { 0 },
-            // With a version in front or, by mistake, without.
+            // A version may stand in front or, by mistake, not.
             Secret::Credentials if n > 0 && is(word, "AUTH") => secret = 2,
             Secret::Credentials => passed = usize::from(n > 0 && is(word, "SETNAME")),
             Secret::Parameters => {

@@ -118,7 +118,7 @@ impl Conversation {
     /// A conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
         let client = Client::new(&shared.clients, cx);
-        // By what was read of the password once: it may be set at this moment.
+        // The password counts as it was read once: it may be set at this moment.
         let unasked = client.standing.is_admitted();
         let state = if unasked && cx.shared.access.turns_away_unasked(cx.peer.is_local()) {
             State::TurnedAway(&PROTECTED)

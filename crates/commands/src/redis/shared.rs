@@ -42,7 +42,7 @@ pub struct Shared {
     pub(crate) used_peak: AtomicU64,
     /// What `maxmemory` was set to, if that is less than there can be: what may need memory is refused. Else 0.
     pub(crate) starved_bytes: AtomicU64,
-    /// By what INFO distinguishes one run of the server from another.
+    /// The number by which INFO distinguishes one run of the server from another.
     pub(crate) run_id: u128,
     /// How many keys expire, found out a little at a time while a scraper asks.
     pub(crate) census: Census,

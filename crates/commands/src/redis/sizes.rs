@@ -4,7 +4,7 @@ use larder_protocol::resp::Args;
 
 /// What the store notes of a key that is written with others as one: its hash, and its bucket.
 pub(crate) const KEY_HASH_BYTES: usize = 16;
-/// And of one that is looked at with others as one: its hash, and what its bucket was like.
+/// What is noted of a key that is looked at with others as one: its hash, and what its bucket was like.
 pub(crate) const KEY_LOOK_BYTES: usize = 32;
 /// What is noted of a key while keyspace events are wanted: it, and what it was like.
 pub(crate) const KEY_EVENT_BYTES: usize = 72;

@@ -13,7 +13,7 @@ pub(crate) struct Name {
     /// What the name of the database means.
     database: Database,
     key: Box<[u8]>,
-    /// To what it is charged, if it is.
+    /// The charge for it, if there is one.
     _held: Option<Heap>,
 }
 

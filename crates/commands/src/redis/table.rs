@@ -133,7 +133,7 @@ const INDEX_SLOTS: usize = 1024;
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u64,
-    /// Of a name of up to eight bytes: its bytes, and the bits by which its letters may differ from them.
+    /// The bytes of a name of up to eight, and the bits by which its letters may differ from them.
     bytes: u64,
     cases: u64,
     /// Its number, or [`NO_ROW`].

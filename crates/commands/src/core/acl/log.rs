@@ -23,7 +23,7 @@ pub(crate) const CLIENT_BYTES_MAX: usize = 1 << 10;
 pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// Entries that are looked at for one that may be raised.
 const LOOKED_AT: usize = 10;
-/// And how long after it was last raised.
+/// How long after its last refusal an entry may still be raised.
 const GROUP_MS: Millis = 60_000;
 
 /// Why something was refused.
@@ -74,7 +74,7 @@ impl Reason {
     }
 }
 
-/// By what something was asked for.
+/// Where a refused request stood: by itself, in MULTI, or in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
     TopLevel,

@@ -86,7 +86,8 @@ impl Verb {
 pub(crate) struct Verbs([CommandId; ROWS.len()]);
 
 impl Verbs {
-    /// By their names. A command that is not in the catalog is refused to each user that may not do everything.
+    /// Looks the commands up by their names. A command that is not in the catalog is refused to each user that may not do
+    /// everything.
     pub fn of(catalog: &Catalog) -> Verbs {
         Verbs(ROWS.map(|(_, name, _)| catalog.find(name.as_bytes()).unwrap_or(CommandId::MAX)))
     }

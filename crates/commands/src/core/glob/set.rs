@@ -87,7 +87,7 @@ impl Set {
     fn of(ranges: impl IntoIterator<Item = (u8, u8)>, any_case: bool) -> Set {
         let mut words = [0; 4];
         for (from, to) in ranges {
-            // As in Redis, where the ends become small letters, and what is between them is what it is.
+            // In Redis the ends become small letters, too, and what is between them stays as it is.
             let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
             let (from, to) = (fold(from), fold(to));
             if from == to {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Delivery, MESSAGE_BYTES, Message, Target};
 
-/// Of so many slots a client looks at all.
+/// A client looks at all slots of no more than so many.
 const FEW_SLOTS: usize = 64;
 
 /// What waits for the clients of one worker.
@@ -37,7 +37,7 @@ struct Slot {
     next: u32,
     /// The one before it waits for other words.
     begins: bool,
-    /// Of those that wait one behind the other for the same words, the last counts for them.
+    /// This one counts for the words of those in front of it that wait for the same.
     carries: bool,
 }
 
@@ -263,7 +263,7 @@ impl Waiting {
         self.forget_own();
     }
 
-    /// So many slots were looked at.
+    /// Counts slots that were looked at.
     #[cfg(test)]
     fn step(&mut self, slots: usize) {
         self.steps += slots;
@@ -418,7 +418,7 @@ mod tests {
             }
             let (left, deliveries) = (ROUNDS * listening as usize, ROUNDS * (1 + listening as usize));
             let steps = outbox.waiting().steps;
-            // Of few each look sees all.
+            // Where there are few, each look sees all.
             assert!(steps <= 8 * deliveries + 3 * ROUNDS * 4, "{looking} beside {listening}: {steps} steps");
             assert_eq!(outbox.take().0.len(), left);
             assert_eq!(outbox.waiting().bytes, 0);

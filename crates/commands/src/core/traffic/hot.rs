@@ -192,7 +192,7 @@ impl Sampled {
         }
     }
 
-    /// With these rows.
+    /// These rows, with what is known of all.
     pub fn shares<R>(&self, rows: Vec<R>) -> Shares<R> {
         Shares { rows, all: self.keys, seconds: self.seconds, samples: self.samples }
     }

@@ -75,10 +75,10 @@ impl Sum {
         self.squares += other.squares;
     }
 
-    /// Of all that was looked at: how much a part may be off whose items have bytes with this sum of squares.
+    /// How much a part may be off whose items have bytes with this sum of squares.
     fn sampling(&self, squares: f64, share: f64) -> f64 {
         let variance = squares * (1.0 - 2.0 * share) + share * share * self.squares;
-        // With one item more: of none one cannot say how many there might have been.
+        // One item more is added: of none one cannot say how many there might have been.
         let more = self.squares / self.items.max(1) as f64;
         (SIGMAS * (variance.max(0.0) + more).sqrt() / self.bytes.max(1.0)).min(1.0)
     }
@@ -144,9 +144,9 @@ pub struct Ages {
     pub items: u64,
     /// They are all that there are.
     pub whole: bool,
-    /// By what they have left until they expire.
+    /// Parts by what items have left until they expire.
     pub left: [AgeShare; LEFT.len()],
-    /// By how long ago they were read, or written.
+    /// Parts by how long ago items were read, or written.
     pub idle: [AgeShare; IDLE.len()],
     /// Those that were never read.
     pub unread: AgeShare,
@@ -158,7 +158,7 @@ pub struct Ages {
 #[derive(Debug)]
 struct Prefixes {
     delimiters: Delimiters,
-    /// Of the round that goes on, and of the last.
+    /// Prefixes of the round that goes on, and of the last.
     tops: [Top; 2],
 }
 

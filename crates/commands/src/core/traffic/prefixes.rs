@@ -38,7 +38,7 @@ pub(crate) struct Delimiters {
 }
 
 impl Delimiters {
-    /// By what was given, or the usual characters.
+    /// The delimiter that was given, or the usual ones.
     pub fn new(given: Option<u8>) -> Delimiters {
         Delimiters { given, hasher: RandomState::new() }
     }
@@ -67,7 +67,7 @@ pub(super) fn entries_of(store: &Store) -> usize {
 /// A prefix that is asked for often, or the keys that have none.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixShare {
-    /// With what ends it; none: these keys have none.
+    /// The prefix with what ends it; none: these keys have none.
     pub prefix: Option<Box<[u8]>>,
     /// Its database.
     pub db: u8,
@@ -245,7 +245,7 @@ fn hit_ratio_error(sums: &Sums) -> f64 {
     let (reads, hits) = (sums.reads as f64, sums.hits as f64);
     // Keys that a sample stands for.
     let weight = 1.0 + sums.variance / sums.keys.max(1) as f64;
-    // With one sample more of each kind: of a few one cannot say how many there might have been.
+    // One sample of each kind more is added: of a few one cannot say how many there might have been.
     let ratio = (hits + weight) / (reads + 2.0 * weight);
     (SIGMAS * (ratio * (1.0 - ratio) * (weight - 1.0) / reads.max(1.0)).sqrt()).min(1.0)
 }

@@ -70,9 +70,9 @@ pub struct Outlook {
     pub bytes: u64,
     /// Seconds since it began.
     pub seconds: f64,
-    /// First misses of keys, and misses of keys that another was loading, since figures are shown.
+    /// First misses of keys, since figures are shown.
     pub fills: u64,
-    /// As above.
+    /// Misses of keys that another client was loading, since figures are shown.
     pub herd_misses: u64,
 }
 
@@ -260,7 +260,7 @@ impl Spatial {
     }
 }
 
-/// So many bits from one on.
+/// A mask of so many bits from one on.
 fn mask_of(first: u32, bits: u32) -> u64 {
     (1u64 << bits).wrapping_sub(1).rotate_left(first)
 }

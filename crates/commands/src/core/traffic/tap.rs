@@ -91,7 +91,7 @@ impl Default for Tap {
 }
 
 impl Tap {
-    /// So many keys were asked for. True: one of them, or more, is to be sampled ([`Tap::next`]).
+    /// Counts down so many keys that were asked for. True: one of them, or more, is to be sampled ([`Tap::next`]).
     #[inline(always)]
     pub fn pass(&self, keys: usize) -> bool {
         if !WATCHES {

@@ -211,9 +211,8 @@ fn merged<'t>(tops: impl Iterator<Item = &'t Top> + Clone) -> Vec<(&'t Name, Sum
     all.into_values().map(with_absent).collect()
 }
 
-/// Of the entries of several tables those of which more is surely their own than is not, the heaviest first, so many at most;
-/// `share` says what part of all one is, and how much that may be off. What that takes meanwhile is charged as what
-/// connections hold.
+/// The heaviest entries of several tables, so many at most, of those of which more is surely their own than is not; `share` says
+/// what part of all one is, and how much that may be off. What that takes meanwhile is charged as what connections hold.
 pub(super) fn ranked<'t, R>(
     store: &Store,
     tops: impl Iterator<Item = &'t Top> + Clone,

@@ -144,7 +144,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
         return Err(BUSY);
     }
     let running = Running(Arc::clone(&shared.reassigning));
-    // Of the classes that `to` covers, the one that has most; else the largest, which holds all of them.
+    // The class that has most, of those that `to` covers; where several have as much, the largest, which holds all of them.
     let spans = |class: u8| classes.iter().find(|totals| totals.id == class).map_or(0, |totals| totals.spans);
     let into =
         u8::try_from(to).ok().and_then(|to| shared.slabs.members(to).max_by_key(|&class| spans(class)));

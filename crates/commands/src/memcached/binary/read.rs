@@ -183,7 +183,7 @@ pub(super) fn row_of(verb: Verb) -> Option<&'static Command> {
         Verb::Touch => b"touch",
         Verb::Store(verb) | Verb::Concat(verb) => return Some(row_of_store(verb)),
         Verb::Delete => b"delete",
-        // As it, they may make a number.
+        // Like `ma`, they may make a number.
         Verb::Increment | Verb::Decrement => b"ma",
         Verb::Flush => b"flush_all",
         Verb::Noop => b"mn",

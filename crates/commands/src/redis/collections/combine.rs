@@ -92,11 +92,11 @@ pub(crate) enum Then {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub operation: Operation,
-    /// Of sorted sets; those of the keys that are sets are as if each member had the score 1.
+    /// The type of the keys; where it is sorted sets, members of keys that are sets have the score 1.
     pub kind: Type,
-    /// By what the scores of each of them are multiplied; none: by 1.
+    /// What the scores of each of them are multiplied by; none: 1.
     pub weights: Vec<f64>,
-    /// To what these are charged.
+    /// The charge for these.
     pub weighed: Option<Heap>,
     pub aggregate: Aggregate,
     pub then: Then,
@@ -249,7 +249,7 @@ fn sources_bytes(keys: Args<'_>) -> usize {
 struct Combining {
     plan: Plan,
     sources: Vec<Source>,
-    /// In which order they are read.
+    /// The order in which they are read.
     order: Vec<u32>,
     target: Option<Name>,
     way: Way,

@@ -203,7 +203,7 @@ impl Listed {
         if few {
             return all;
         }
-        // With what the head of the last one may be longer while it is written.
+        // The head of the last one may be longer while it is written.
         let mut bytes = 2 * HEAD_BYTES_MAX;
         self.each(there, &mut |entry| bytes += shown_bytes_max(entry, (kind, self.told())));
         bytes
@@ -329,7 +329,7 @@ struct Copying {
     next: Upcoming,
     /// The replies of the entries, one behind the other.
     kept: Output,
-    /// Of a payload, the checksum of its head and of these.
+    /// The checksum of a payload's head and of these.
     checksum: u64,
     /// Where each of them ends, if it is all entries that are kept, and picked of.
     ends: Option<Vec<usize>>,

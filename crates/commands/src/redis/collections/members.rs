@@ -25,7 +25,7 @@ const HEADS_MIN: usize = 16;
 pub(crate) const RUN: usize = 512;
 /// … and bytes of them, or one: where they are alike these are compared some ten times, which is reckoned with 2 ms.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
-/// So often the bytes of a member are compared, about, against what it takes to copy them.
+/// How often the bytes of a member are compared, about, against what it takes to copy them.
 pub(crate) const COMPARES: u64 = 4;
 
 /// Members with their scores, in the order in which they came.
@@ -84,7 +84,7 @@ impl Rows {
         self.scores.clear();
     }
 
-    /// By score, and by text where that is the same.
+    /// Compares by score, and by text where that is the same.
     pub fn compare(&self, one: u32, other: u32) -> Ordering {
         let (one, other) = (self.at(one as usize), self.at(other as usize));
         // They are numbers, of which −0 is 0.

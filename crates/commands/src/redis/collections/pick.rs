@@ -16,7 +16,7 @@ use crate::redis::call::{ELEMENT_BYTES, has_room, is};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null;
 
-/// So many picks are looked for at once.
+/// How many picks are looked for at once.
 pub(crate) const PICKS_DIRECT: usize = 1 << 10;
 
 /// Random numbers, one after the other.

@@ -67,11 +67,11 @@ pub(super) fn looks_at_once(
 struct Search {
     /// From the back.
     back: bool,
-    /// Of those that are found so many are left out.
+    /// How many of those that are found are left out.
     skip: u64,
-    /// So many places are replied; 0: all.
+    /// How many places are replied; 0: all.
     count: Option<u64>,
-    /// So many elements are looked at; 0: all.
+    /// How many elements are looked at; 0: all.
     looks_max: u64,
 }
 
@@ -280,7 +280,7 @@ struct Seeking {
     search: Search,
     then: Then,
     name: Name,
-    /// Of what is looked through.
+    /// The version of what is looked through.
     version: u64,
     found: Found,
     held: Heap,

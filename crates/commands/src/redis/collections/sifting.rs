@@ -65,12 +65,12 @@ struct Sift {
     element: Box<[u8]>,
     _held: Heap,
     end: End,
-    /// So many are to go, at most.
+    /// How many are to go, at most.
     left: usize,
     gone: usize,
     /// Elements from that end on that stay.
     looked: usize,
-    /// Of the list behind the last step.
+    /// The version of the list behind the last step.
     version: Option<u64>,
     tries: Tries,
 }

@@ -33,13 +33,13 @@ use told::Tale;
 
 /// The key behind the subcommand.
 pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
-/// Of so many that are trimmed with one that is put, and have so many bytes, nothing is said of what they take.
+/// What trimming takes is not spent up to so many entries, and bytes, with one that is put.
 const FEW_TRIMMED: u64 = 100;
 const FEW_TRIMMED_BYTES: u64 = 128 << 10;
 /// Entries that are trimmed about, where the client does not say how many: a hundred nodes of Redis's.
 const LIMIT_ABOUT: u64 = 10_000;
 
-/// So often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
+/// How often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
 pub(crate) const APART_COPIES: u64 = 3;
 
 const BAD_ID: Fail = Fail::of("ERR Invalid stream ID specified as stream command argument");

@@ -39,9 +39,9 @@ const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// Bytes of fields that are set or replied in one moment, and of members that are put in, taken out or asked for, at most, of a
 /// command that has more in all: as many as 512 of the longest have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
-/// As often a byte of a long member of a sorted set counts where it is looked for or taken out: it is compared with others of its
-/// score, with some twenty of a million, which takes 0.1 ms each where a mebibyte is alike. So two of the longest that are taken
-/// out are one moment, some 8 ms at worst.
+/// How often a byte of a long member of a sorted set counts where it is looked for or taken out: it is compared with others of
+/// its score, with some twenty of a million, which takes 0.1 ms each where a mebibyte is alike. So two of the longest that are
+/// taken out are one moment, some 8 ms at worst.
 pub(crate) const COMPARED_TIMES: usize = 4;
 /// The same where it is put in: it may be there with another score, and is compared with others of both, with some forty. So one
 /// of the longest is one moment, some 8 ms at worst.
@@ -206,7 +206,7 @@ impl Write {
         }
     }
 
-    /// As often as each byte of a long element counts.
+    /// How often each byte of a long element counts.
     fn times(self) -> usize {
         match self {
             Write::Score(..) | Write::Place(..) => MOVED_TIMES,
@@ -227,7 +227,7 @@ impl Write {
     /// long.
     fn looks(self, words: Args<'_>, store: &Store) -> bool {
         let longest = words.longest() as usize;
-        // Of words that were kept it is not known.
+        // The longest of words that were kept is not known.
         let fit = |kind| longest > 0 && store.elements_fit(kind, longest);
         match self {
             Write::Add => !fit(Type::Set),

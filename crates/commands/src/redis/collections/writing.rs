@@ -47,7 +47,7 @@ const ELEMENTS_HELD_MAX: usize = 64 << 10;
 const SHORT_BYTES_MAX: usize = 512 << 10;
 /// What is allocated first for an element, about: a leaf.
 const LEAF_BYTES: usize = 1 << 10;
-/// So often a command begins with its first element again, since its key has gone. Then it goes on with the next.
+/// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.
 const RESTARTS_MAX: u8 = 3;
 
 const OVERTAKEN: Fail =
@@ -358,7 +358,7 @@ impl Writing {
             return;
         }
         let key = self.name.key(call);
-        // Of what is put a look would not show whether the key has gone behind it.
+        // A look would not show whether a key has gone behind what is put into it.
         let is_there = if puts { found || self.write.makes() } else { call.is_there(&key) };
         if let Some(whole) = &mut self.whole {
             (whole.begun, whole.is_there) = (true, is_there);

@@ -300,7 +300,7 @@ struct Whole {
 /// Entries that were read and are to be put in.
 #[derive(Debug, Default)]
 struct Batch {
-    /// Of a hash, fields and values in turn.
+    /// The texts of the entries; of a hash fields and values in turn.
     texts: Copied,
     scores: Vec<f64>,
     /// When each field expires, if it is that of a hash in which some do; 0 for never.
@@ -401,7 +401,7 @@ pub(crate) struct Loading {
 }
 
 impl Loading {
-    /// Of what is in a payload, without its end.
+    /// Begins with what is in a payload, without its end.
     ///
     /// # Errors
     /// It is of no collection that can be restored, or of an empty one.

@@ -118,7 +118,7 @@ pub(crate) fn encoding_ns(item: &Item<'_>) -> u64 {
         Type::List => LIST_BYTES_MAX / LIST_ELEMENT_BYTES,
         Type::Stream => 0,
     };
-    // Of a hash fields and values are.
+    // A hash has fields and values.
     (2 * collection.elements().len()).min(most) as u64 * COMPARE_NS
 }
 

@@ -54,9 +54,9 @@ pub(crate) struct Cursor {
     entries: u64,
     /// Entries that there are, as is said.
     told: u32,
-    /// Of a ziplist: where the last entry was.
+    /// Where the last entry of a ziplist was.
     last: usize,
-    /// Of an intset: bytes of a number, and the one before.
+    /// Bytes of a number of an intset, and the one before.
     width: usize,
     before: i64,
 }
@@ -77,7 +77,7 @@ fn half_word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)))
 }
 
-/// So many bytes from a place on, and the place behind them.
+/// Takes so many bytes from a place on; also the place behind them.
 fn take(bytes: &[u8], at: usize, n: usize) -> Option<(&[u8], usize)> {
     let end = at.checked_add(n)?;
     Some((bytes.get(at..end)?, end))

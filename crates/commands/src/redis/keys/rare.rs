@@ -37,7 +37,7 @@ struct Looking {
     /// When the next round is due.
     at: Millis,
     search: Option<Search>,
-    /// By the name that a database had when the search began.
+    /// What is left, by the name that a database had when the search began.
     rests: [Rest; DATABASES as usize],
 }
 

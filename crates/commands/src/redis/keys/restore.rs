@@ -160,7 +160,7 @@ pub(crate) fn unpacked_bytes(payload: &[u8]) -> u64 {
     }
 }
 
-/// Of a packed string: bytes that it takes, bytes that it has unpacked, and what follows.
+/// What a packed string is: bytes that it takes, bytes that it has unpacked, and what follows.
 fn packed(body: &[u8]) -> Option<(usize, usize, &[u8])> {
     let mut reader = Reader(body);
     if reader.array() != Some([TYPE_STRING, 0xc3]) {
@@ -203,7 +203,7 @@ struct Restoring {
 
 #[derive(Debug)]
 enum Stage {
-    /// Of so many bytes the checksum is known.
+    /// The checksum is known of so many bytes.
     Checking { crc: u64, at: usize },
     /// Others are at large values.
     Waiting,

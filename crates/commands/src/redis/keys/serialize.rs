@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
 
 /// No byte of LZF stands for more bytes than this.
 pub(crate) const LZF_BYTES_MAX: usize = 264;
-/// So far back LZF refers.
+/// How far back LZF refers.
 pub(crate) const LZF_BACK_MAX: usize = 8 << 10;
 
 /// Unpacks LZF into exactly so many bytes.
@@ -357,7 +357,7 @@ struct Dumping {
     head: Vec<u8>,
     /// Until it is replied.
     pinned: Option<Pinned>,
-    /// Of the head, and of so many bytes of the value.
+    /// The checksum of the head, and of so many bytes of the value.
     crc: u64,
     at: u64,
 }

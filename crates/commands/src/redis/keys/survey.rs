@@ -29,8 +29,8 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// Keys looked at between two looks at what was found.
 pub(crate) const ITEMS_PER_WALK: usize = 64;
-/// As many where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in walks of 64
-/// each took 100 ns, in walks of this many it takes half.
+/// How many there are in a walk where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in
+/// walks of 64 each took 100 ns, in walks of this many it takes half.
 const ITEMS_PER_WALK_MAX: usize = 512;
 
 /// Which keys are wanted.
@@ -185,7 +185,7 @@ pub(crate) struct Picked {
     pub key: Option<Vec<u8>>,
     offered: u64,
     random: u64,
-    /// To what the key is charged while others have their turn.
+    /// The charge for the key while others have their turn.
     held: Option<Heap>,
 }
 

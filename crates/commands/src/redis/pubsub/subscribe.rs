@@ -1,4 +1,4 @@
-//! To listen to names, and to do so no more: each name is answered by itself, and many are gone through in steps.
+//! Subscribing and unsubscribing: each name is answered by itself, and many are gone through in steps.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -24,7 +24,7 @@ pub(crate) enum Weighs {
     Names,
     /// Some of them.
     Scan,
-    /// As many keys as are looked at where one is wanted at random.
+    /// Keys that are looked at where one is wanted at random.
     Sample,
     /// The figures of the server.
     Figures,
@@ -112,7 +112,7 @@ impl Weighs {
     }
 }
 
-/// By what members of a sorted set are chosen.
+/// How members of a sorted set are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Rank,
@@ -169,7 +169,7 @@ pub(crate) enum Elements {
     ListWrite,
     /// The ends of a list, which go.
     Trim,
-    /// As many from an end as it says.
+    /// Elements of an end, as many as it says.
     Pop,
     /// One from an end to an end of another.
     MoveEnd,
@@ -187,11 +187,11 @@ pub(crate) enum Elements {
     SortedWrite,
     /// Members by this, which it takes out.
     RemoveRange(By),
-    /// As many members with the least or the highest scores as it says, which it takes out.
+    /// Members with the least or the highest scores, as many as it says, which it takes out.
     PopScored,
     /// One of whichever of its keys has some.
     PopAny,
-    /// As many of them as it says.
+    /// Any of them, as many as it says.
     PopSome,
     /// The same of sorted sets.
     PopSomeScored,

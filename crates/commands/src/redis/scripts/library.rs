@@ -73,7 +73,7 @@ impl Library {
     }
 }
 
-/// By what a function is found: its name in any case.
+/// The key of a function's name, which is found in any case.
 fn key_of(name: &str) -> String {
     name.to_ascii_lowercase()
 }
@@ -135,7 +135,7 @@ pub(crate) struct Libraries(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     libraries: BTreeMap<Box<str>, Arc<Library>>,
-    /// By their names in lower case: FCALL takes either.
+    /// Functions by their names in lower case: FCALL takes either.
     functions: HashMap<Box<str>, (Arc<Library>, usize)>,
     bytes: u64,
 }

@@ -48,11 +48,11 @@ use crate::redis::steps::kept::Kept;
 use crate::redis::table;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So often a run is begun anew for a key; then it has the store to itself.
+/// How often a run is begun anew for a key; then it has the store to itself.
 const RUNS_MAX: usize = 4;
-/// Of so many keys each is compared; more are looked up.
+/// Up to so many keys each is compared; more are looked up.
 const FEW_KEYS: usize = 16;
-/// And undeclared ones have so many bytes together; a script that names more has the store to itself.
+/// Bytes that undeclared ones have together; a script that names more has the store to itself.
 const KEYS_BYTES_MAX: usize = 16 << 10;
 /// A line of a script's for the log is no longer.
 const LOGGED_BYTES_MAX: usize = 1 << 10;

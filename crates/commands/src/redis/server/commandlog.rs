@@ -95,7 +95,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Slow, Kind::LargeRequest, Kind::LargeReply];
 
-    /// As it is called.
+    /// Its name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Slow => "slow",
@@ -113,7 +113,7 @@ impl Kind {
     fn batched(self) -> i64 {
         match self {
             Kind::Slow => 1000,
-            // As much as is received at once.
+            // This is as much as is received at once.
             Kind::LargeRequest | Kind::LargeReply => 64 << 10,
         }
     }
@@ -163,7 +163,7 @@ struct Entry {
     /// Microseconds or bytes.
     value: u64,
     row: &'static Command,
-    /// Of the arguments that are kept, its first key.
+    /// The place of its first key among the arguments that are kept.
     key_at: Option<usize>,
     /// All arguments, also those that are not kept.
     words: u64,
@@ -350,9 +350,9 @@ impl Commandlog {
 pub(crate) struct Measured {
     /// If that was measured.
     pub took_us: Option<u64>,
-    /// Of its request.
+    /// Bytes of its request.
     pub request_bytes: u64,
-    /// Of its reply.
+    /// Bytes of its reply.
     pub reply_bytes: u64,
 }
 

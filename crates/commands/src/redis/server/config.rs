@@ -292,9 +292,9 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// What a parameter was set to.
 enum Was<'h> {
     Text(String),
-    /// Of `requirepass`, whose text is not kept: by what the default user logged in.
+    /// What the default user logged in by, for `requirepass`, whose text is not kept.
     Login(Option<Arc<User>>),
-    /// Of those that the host sets together: what takes them back.
+    /// What takes back those that the host sets together.
     Tls(Box<dyn FnOnce() + 'h>),
 }
 

@@ -107,7 +107,7 @@ struct Spec {
 /// How far keys go.
 #[derive(Clone, Copy, Debug)]
 enum Range {
-    /// To this one, counted from the first or, if negative, from the end; of the words up to there one of `limit`.
+    /// Up to this argument, counted from the first or, if negative, from the end; of the words up to there one of `limit`.
     To { last: i32, step: i32, limit: i32 },
     /// What is at the place is how many there are; they are behind it.
     Counted { step: i32 },

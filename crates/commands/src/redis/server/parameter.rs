@@ -151,7 +151,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-prefer-server-ciphers", Kind::YesNo, "no"),
     at("tls-session-caching", Kind::YesNo, "yes"),
     at("tls-session-cache-timeout", Kind::Number(0, INT_MAX), "300"),
-    // Of TLS, and nothing here: clients keep the sessions, and this server is no client.
+    // These are TLS's, and mean nothing here: clients keep the sessions, and this server is no client.
     at("tls-session-cache-size", Kind::Number(0, INT_MAX), "20480"),
     at("tls-dh-params-file", Kind::Text, ""),
     at("tls-client-cert-file", Kind::Text, ""),

@@ -128,7 +128,7 @@ impl Turn<'_, '_, '_, '_> {
     /// Behind a command's reply comes what was kept for then, and what its client has published to itself.
     pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
         if client.job.is_some() {
-            // Of its reply there may be more to come.
+            // There may be more to come of its reply.
             return;
         }
         if let Some(late) = client.late.take() {

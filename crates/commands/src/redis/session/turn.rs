@@ -40,7 +40,7 @@ pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     pub tally: Tally,
     pub meter: Meter,
     pub limits: Limits,
-    /// So far the input was a run of plain gets and sets.
+    /// The input was a run of plain gets and sets so far.
     pub runs: bool,
     /// Where the request begins that reading ahead stopped at, if it is one.
     pub stopped_at: usize,

@@ -48,7 +48,7 @@ pub(crate) struct Incoming {
 /// Bytes of the names of commands whose value is received into its item, and of a time.
 const NAME_BYTES_MAX: usize = 8;
 const TIME_BYTES_MAX: usize = 24;
-/// And of all that comes before a value.
+/// Bytes of all that comes before a value.
 const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 256;
 
 impl Incoming {

@@ -15,7 +15,7 @@ use crate::redis::heap::Heap;
 use crate::redis::row::Command;
 use crate::redis::table;
 
-/// So often what a command works at may change meanwhile; then it goes on with its keys held, …
+/// How often what a command works at may change meanwhile; then it goes on with its keys held, …
 pub(super) const TRIES_MAX: u8 = 3;
 /// … and may find it changed so often all the same, though no client writes to it: a key expires, an item gives way. The next
 /// time it is done in one step.

@@ -52,7 +52,7 @@ pub(crate) fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
 }
 
 impl Taking {
-    /// Of keys that are noted; `mark`: that of their database when the first of them was.
+    /// Begins with keys that are noted; `mark`: that of their database when the first of them was.
     pub fn of(keys: Keys, mark: u64) -> Taking {
         Taking::Announces(Arc::new(keys), mark)
     }
@@ -175,7 +175,7 @@ struct Noted {
 struct DueLeft(Arc<Store>);
 
 impl DueLeft {
-    /// Of the first key of a command: those of several are no hashes.
+    /// Leaves what is due in the first key of a command: the others of several are no hashes.
     fn of(call: &Call<'_, '_, '_>, again: &Again) -> DueLeft {
         let mut first = None;
         again.row().each_key(again.args(), &mut |key| first = first.or(Some(key)));

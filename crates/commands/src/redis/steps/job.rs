@@ -147,7 +147,7 @@ pub(crate) struct UnderWay {
     user: Snapshot,
     /// Its reply is not sent.
     pub silent: bool,
-    /// Whose failures they are.
+    /// The row that its failures are counted for.
     pub row: Option<RowId>,
     /// What its steps took, in all.
     took_us: u64,
@@ -155,7 +155,7 @@ pub(crate) struct UnderWay {
     is_timed: bool,
     /// Bytes that were replied.
     replied_bytes: u64,
-    /// To be listed if it took long or these are many.
+    /// What is listed if it took long or these are many.
     noted: Option<Box<Noted>>,
 }
 

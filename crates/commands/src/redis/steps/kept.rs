@@ -13,7 +13,7 @@ pub(crate) struct Kept {
     bytes: Vec<u8>,
     rest: usize,
     left: usize,
-    /// To what they are charged; none until the gathered request is handed over.
+    /// The charge for them; none until the gathered request is handed over.
     input: Option<Input>,
 }
 

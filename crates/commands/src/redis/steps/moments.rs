@@ -25,7 +25,7 @@ const KEY_NS: u64 = 200;
 /// Looks at several keys that a write disturbed, before they are taken.
 const LOOKS_MAX: usize = 3;
 
-/// Of how many of some keys it holds, or how many it was done to, as one moment.
+/// Counts for how many of some keys something holds, or to how many it was done, as one moment.
 pub(crate) type CountSome = fn(&mut Call<'_, '_, '_>, Args<'_>) -> usize;
 
 /// What so many keys take.

@@ -35,7 +35,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Of all these arguments, behind the head of the reply.
+    /// Answers all these arguments, behind the head of the reply.
     pub fn of(answer: AnswerSome, kept: Kept) -> Pieces {
         Pieces { answer, kept }
     }

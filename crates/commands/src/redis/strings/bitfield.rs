@@ -107,7 +107,7 @@ impl Field {
         self.read_span(&bytes[self.span(bytes.len())])
     }
 
-    /// As it is in the bytes of its span, and zeros behind them.
+    /// Reads it as it is in the bytes of its span, and zeros behind them.
     fn read_span(&self, span: &[u8]) -> i64 {
         let mut window = [0; 16];
         window[..span.len()].copy_from_slice(span);

@@ -48,7 +48,7 @@ pub(crate) struct Patches {
     places: Vec<(u64, u32)>,
     /// All of them, in order.
     bytes: Vec<u8>,
-    /// To what they are charged.
+    /// The charge for them.
     _held: Option<Heap>,
 }
 

@@ -32,7 +32,7 @@ use crate::redis::table;
 
 /// Pairs that are written in one step: some 4 ms.
 pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
-/// And bytes of their words: some 4 ms.
+/// Bytes of their words: some 4 ms.
 const BYTES_AT_ONCE: usize = 8 << 20;
 /// What it takes to write a pair, most of which is waiting for memory.
 pub(crate) const PAIR_NS: u64 = 2_000;
@@ -164,7 +164,7 @@ pub(super) struct Plan {
     /// They are written only if all of the keys are there, or none is.
     pub there: Option<bool>,
     pub expiry: Expiry,
-    /// So many words come behind them.
+    /// How many words come behind them.
     pub behind: usize,
 }
 

@@ -64,7 +64,7 @@ struct Executing {
     /// What each command takes, and all of them that are weighed.
     weights: Vec<u32>,
     ns: u64,
-    /// Of one with many keys: what is not weighed, and what weighs what is.
+    /// What is not weighed of a command with many keys, and what weighs what is.
     unweighed: Option<Rest>,
     weighed_ns: u64,
     /// What those take that have no keys, and are weighed as they are in one step.
@@ -120,7 +120,7 @@ struct Noting {
     /// The next command, or the next watched key behind the last; and the database in which it is run.
     at: usize,
     db: u8,
-    /// Of a command with many keys: what is left.
+    /// What is left of a command with many keys.
     rest: Option<Rest>,
     /// The marks of when the first was noted: databases that were swapped since have others.
     made: Marks,
@@ -352,7 +352,7 @@ impl Executing {
     fn weigh_some(&mut self, call: &mut Call<'_, '_, '_>, scale: &mut Scale) -> Done {
         let (until_ns, work) = (call.step_ns(), call.cx.room.work());
         let (began_ns, mut ns) = (work.done_ns(), 0);
-        // To look at fields is spent when it is done.
+        // Looking at fields is spent when it is done.
         while ns + (work.done_ns() - began_ns) < until_ns
             && let Some(queued) = self.queue.commands.get(self.weights.len())
         {

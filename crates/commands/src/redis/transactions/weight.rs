@@ -55,7 +55,7 @@ const COLLECTION_BYTES_MAX: u64 = 16 << 10;
 const SAMPLE_KEYS: u64 = 4096;
 /// Words behind the names of commands on collections that one EXEC may have: some 100 ms at worst.
 pub(crate) const WORDS_MAX: usize = 64 << 10;
-/// Of several values at once those are noted that have more bytes.
+/// Where a command writes several values, those of more bytes are noted.
 const NOTED_BYTES_MIN: usize = 512;
 /// Words of 64 bits that say which keys have perhaps another value by then.
 const REPLACED_WORDS: usize = 32;
@@ -133,15 +133,15 @@ pub(crate) fn told_ns(call: &mut Call<'_, '_, '_>, row: &Command, db: u8, args: 
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     bytes: u64,
-    /// Of a collection.
+    /// How many a collection has.
     elements: u64,
-    /// Of those that are there now so many are left, at least.
+    /// How many of those that are there now are left, at least.
     least: u64,
     /// Bytes of the longest one that is added, or of the longest of a list, a set, a sorted set or a hash, if that is longer than
     /// a leaf; of a stream where values lie apart what any of its entries may have.
     longest: u64,
-    /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now. Of
-    /// a stream: of the longest entry that they may have put.
+    /// Bytes of the longest value that commands before may have given any field of a hash, whatever these have now; of the
+    /// longest entry that they may have put into a stream.
     given: u64,
 }
 
@@ -306,7 +306,7 @@ impl Scale {
                 self.walk(keys, pattern_behind(args.skip(1), keys, keys.saturating_mul(KEY_BYTES)))
             }
             Weighs::Sample => self.walk(self.keys.min(SAMPLE_KEYS), None),
-            // With the figures that it gathers, which take as much again.
+            // The figures that it gathers take as much again.
             Weighs::Figures => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), None),
             Weighs::Everything => self.walk(self.keys, None) + call.cx.guard.store().used_bytes(),
             Weighs::Populate => {
@@ -380,7 +380,7 @@ impl Scale {
                 // Elsewhere each of its fields is one that was not known.
                 let size = Size { given: size.given.max(size.longest), ..size };
                 if row.weighs == Weighs::Move {
-                    // To no database it fails.
+                    // It fails where that is no database.
                     let Some(to) = database(at(1)) else { return };
                     self.note(call, to, at(0), size);
                 } else {

@@ -17,14 +17,14 @@ use crate::redis::collections::{ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 
-/// So many are served at a time, fewer where they stand in many lines, or are given much.
+/// How many are served at a time, fewer where they stand in many lines, or are given much.
 const SERVED_AT_ONCE: isize = 64;
-/// So many rounds upkeep looks at what is left while it serves no waiter: the lines of most are gone with their clients' others.
+/// How many rounds upkeep looks at what is left while it serves no waiter: the lines of most are gone with their clients' others.
 pub(crate) const LEFT_ROUNDS: usize = 16;
 /// Lines that are left, of keys that are looked at, in the time in which one is served.
 const LINES_AS_ONE: usize = 16;
-/// So often it is tried to put back what was popped, where a full store that evicts nothing has no room. Then it is lost, as what
-/// was sent to a client that has gone.
+/// How often it is tried to put back what was popped, where a full store that evicts nothing has no room. Then it is lost, as
+/// what was sent to a client that has gone.
 const TRIES_MAX: u16 = 20;
 /// The same of what is longer than a leaf, and so needs many chunks of the longest class: for a minute.
 const TRIES_MAX_LONG: u16 = 600;
@@ -32,7 +32,7 @@ const TRIES_MAX_LONG: u16 = 600;
 const AGAIN_US: u64 = 100_000;
 /// The same of what is to come back to a key that is held.
 const HELD_US: u64 = LOOK_MS * 1_000;
-/// So many waiters for a stream are looked at, at a time, whether there is something for them.
+/// How many waiters for a stream are looked at, at a time, whether there is something for them.
 const LOOKS_AT_ONCE: usize = 1 << 10;
 /// What it takes to serve one, beside the bytes that it is given.
 pub(crate) const SERVE_NS: u64 = 4_000;
@@ -412,7 +412,7 @@ impl Serving<'_, '_> {
     /// Puts back what was popped for a client that has gone, unless it was flushed since; returns what is to be tried again.
     fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u16), now_us: u64) -> Option<Left> {
         let (moment, name, taken, tries) = left;
-        // Of two names that were swapped it is the other's.
+        // If the two names were swapped it is in the other database.
         let db = self.guard.name_since(moment)?;
         if self.is_held(db, &name) {
             return Some(Left::Taken { moment, key: name, taken, tries, again_us: now_us + HELD_US });

@@ -261,7 +261,7 @@ pub(crate) struct Waiters {
     last_number: AtomicU64,
     /// Lines that there are.
     lines: AtomicUsize,
-    /// By the numbers of their clients.
+    /// Waiters by the numbers of their clients.
     clients: Mutex<HashMap<u64, Arc<Waiter>>>,
     left: Mutex<VecDeque<Left>>,
     left_count: AtomicUsize,

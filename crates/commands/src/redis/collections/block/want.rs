@@ -214,7 +214,7 @@ impl Want {
                     list::Carried::Needs(_) => Err(Fail::HELD),
                 };
             }
-            // Of streams it is given by [`Want::give_streams`].
+            // [`Want::give_streams`] gives what streams have.
             Want::Entries { .. } | Want::Delivery { .. } => return Ok(false),
         }
         Ok(true)

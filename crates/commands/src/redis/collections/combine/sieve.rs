@@ -39,7 +39,7 @@ pub(super) struct Sieve {
     pub rows: Rows,
     /// How many that are, kept or not.
     pub left: u64,
-    /// So many are enough.
+    /// How many are enough.
     most: u64,
     /// They are counted only.
     counts: bool,

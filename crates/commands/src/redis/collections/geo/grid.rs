@@ -236,7 +236,7 @@ impl Shape {
         )
     }
 
-    /// Of how many steps cells are that are about as large as what is searched.
+    /// How many steps cells have that are about as large as what is searched.
     fn steps(&self) -> u32 {
         let radius = match self.extent {
             Extent::Radius(radius) => radius,
@@ -288,7 +288,7 @@ impl Shape {
         let around = AROUND.into_iter().filter(move |way| !is_useless(*way));
         let mut last = None;
         let around = around.map(move |(columns, rows)| centre.beside(columns, rows)).filter(move |cell| {
-            // Of few cells those on both sides are one.
+            // Where there are few cells those on both sides are one.
             let again = last == Some(*cell);
             last = Some(*cell);
             !again

@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// In which order members are shown.
+/// The order in which members are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// As they are found.
@@ -513,7 +513,7 @@ impl Searching {
         let mut some = ranks.start..ranks.end.min(ranks.start + MEMBERS_AT_ONCE);
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
         let mut bytes = 0;
-        // Of long ones fewer.
+        // Fewer, if they are long.
         let enough = there.entries(some.clone()).position(|entry| {
             bytes += entry.name.len() + FOUND_BYTES;
             bytes > BYTES_AT_ONCE

@@ -79,9 +79,9 @@ pub(super) struct LongNumber {
     has_digits: bool,
     /// From the first one on that is not 0.
     digits: String,
-    /// Of the digits that were left out one is not 0.
+    /// One of the digits that were left out is not 0.
     has_more: bool,
-    /// Of ten, by which these digits are multiplied beside what the exponent says.
+    /// The power of ten by which these digits are multiplied beside what the exponent says.
     power: i64,
     /// The exponent is below 0.
     is_small: bool,

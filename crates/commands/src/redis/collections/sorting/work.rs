@@ -116,7 +116,7 @@ pub(super) struct Sorting {
     /// Places that are left to copy.
     places: Range<usize>,
     texts: Copied,
-    /// By which they are sorted: numbers, or texts with [`named::THERE`] in front.
+    /// What they are sorted by: numbers, or texts with [`named::THERE`] in front.
     scores: Vec<f64>,
     weights: Copied,
     sorted: Sorted,
@@ -733,7 +733,7 @@ impl Sorting {
                     };
                     self.patterns.look(cx, shape, text, &mut self.key_name, put);
                     if wanted > 0 {
-                        // Of one for which there is none an error stands in its place.
+                        // An error stands in the place of one for which there is none.
                         self.is_refused = call.make_room(wanted).is_err();
                         continue;
                     }

@@ -250,7 +250,7 @@ impl ReadNode {
 }
 
 impl StreamLoading {
-    /// Of what is in a payload behind its type.
+    /// Begins with what is in a payload behind its type.
     ///
     /// # Errors
     /// It is too short.

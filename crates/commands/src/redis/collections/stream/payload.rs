@@ -192,7 +192,7 @@ struct Dumping {
     nodes: u64,
     node: Listpack,
     kept: Output,
-    /// Of so many bytes the checksum is known, once all is copied.
+    /// The bytes of which the checksum is known, and that, once all is copied.
     checked: Option<(usize, u64)>,
     sent: Option<u64>,
     lane: Option<Lane>,
@@ -245,7 +245,7 @@ impl Dumping {
                 *next = Remaining::Entries(at + count);
                 let ns = LOOK_NS + count as u64 * 3 * ELEMENT_NS + copying_ns(2 * node.bytes.len() as u64);
                 if node.bytes.capacity() > NODE_BYTES_KEPT {
-                    // Of a value that lay apart: the next one may be short.
+                    // It held a value that lay apart: the next one may be short.
                     node.bytes = Vec::new();
                 }
                 Ok(ns)

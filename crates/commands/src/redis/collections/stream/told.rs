@@ -608,7 +608,7 @@ struct Telling {
     reads: Option<usize>,
     resp3: bool,
     copied: bool,
-    /// Of all of them.
+    /// How often they were begun, all together.
     tries: Tries,
     kept: Output,
     sent: u64,

@@ -82,7 +82,7 @@ struct Removing {
 #[derive(Debug)]
 struct Clearing {
     key: Box<[u8]>,
-    /// Of its database, which may have another name by now.
+    /// The moment of its database, which may have another name by now.
     moment: Moment,
     waiters: Arc<Waiters>,
     ended: bool,

@@ -344,7 +344,7 @@ pub(crate) fn raise_all(bytes: &mut Vec<u8>, registers: &Registers) -> Result<()
 pub(crate) struct Histogram([u32; 64]);
 
 impl Histogram {
-    /// Of a sketch.
+    /// The histogram of a sketch.
     pub fn of(bytes: &[u8]) -> Result<Histogram, Corrupt> {
         let mut counts = [0; 64];
         if is_dense(bytes) {
@@ -358,7 +358,7 @@ impl Histogram {
         Ok(Histogram(counts))
     }
 
-    /// Of registers.
+    /// The histogram of registers.
     pub fn of_registers(registers: &Registers) -> Histogram {
         let mut counts = [0; 64];
         registers.iter().for_each(|value| counts[usize::from(*value & 0x3f)] += 1);

@@ -49,7 +49,7 @@ const LOOKED_AT_MAX: u64 = 4 << 10;
 const LEAF_BYTES_A_NS: u64 = 8;
 
 impl Size {
-    /// With what others have.
+    /// Adds what others have.
     fn and(self, other: Size) -> Size {
         Size {
             bytes: self.bytes.saturating_add(other.bytes),
@@ -58,7 +58,7 @@ impl Size {
         }
     }
 
-    /// So many of its elements.
+    /// The size of so many of its elements.
     fn some(self, count: u64) -> Size {
         Size {
             bytes: self.bytes.min(count.saturating_mul(self.longest())),
@@ -102,7 +102,8 @@ impl Size {
             .saturating_add(self.entries().bytes / 8)
     }
 
-    /// As many entries of a stream as it has rows: each has names of fields that another may have said. Names lie in leaves.
+    /// The size of as many entries of a stream as it has rows: each has names of fields that another may have said. Names lie in
+    /// leaves.
     fn entries(self) -> Size {
         let each = self.given.min(ELEMENT_BYTES as u64).max(NAMES_BYTES_MAX).min(self.bytes);
         Size { bytes: self.bytes.saturating_add(self.elements.saturating_mul(each)), ..self }
@@ -209,7 +210,7 @@ fn dropping_ns(bytes: u64) -> u64 {
     bytes / PART_BYTES_A_NS
 }
 
-/// Of how many names the longest was looked for, and how long that is, at most.
+/// How many names the longest was looked for in, and how long that is, at most.
 fn looked_at<'n>(names: impl Iterator<Item = &'n [u8]>) -> (u64, u64) {
     let (mut looks, mut longest) = (0, 0);
     for name in names.take(LOOKED_AT_MAX as usize) {
@@ -283,7 +284,7 @@ impl Scale {
                 let weight = pattern_behind(args.skip(2), there.elements, there.bytes);
                 let weight = weight.unwrap_or_else(|| Weight::of(b"*"));
                 let count = number_behind("COUNT", args.skip(2)).unwrap_or(10);
-                // With those beside the last of them, and of one leaf all.
+                // Those beside the last of them are looked at, too, and all of one leaf.
                 let looked = there.some(count.saturating_add(LEAF_ENTRIES));
                 let times = names_matched(there.longest > ELEMENT_BYTES as u64);
                 let each = ELEMENT_NS + times * weight.ns(1, there.each());
@@ -591,7 +592,7 @@ impl Scale {
         let (others, others_ns) = self.beside_entries(call, row, args, (there, most));
         let told_bytes = others.told_bytes().saturating_add(entries.entries().told_bytes());
         self.told_bytes = self.told_bytes.saturating_add(told_bytes);
-        // As entries they are copied, and once more to be sent.
+        // They are copied as entries are, and once more to be sent.
         let copies_ns = copying_ns(others.bytes).saturating_mul(2);
         entries.entries_ns(there).saturating_add(copies_ns).saturating_add(others_ns)
     }
@@ -808,7 +809,7 @@ impl Scale {
         (first.combined_ns().saturating_add(look_ns.saturating_mul(others)), first)
     }
 
-    /// As large as each of the keys of a command is, at most.
+    /// The size of the largest of the keys of a command, at most.
     fn largest(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> Size {
         let (db, mut most) = (self.db, Size::default());
         row.each_key(args, &mut |key| {
