@@ -169,8 +169,7 @@ impl Shared {
         self.common.last_minute.look(Place { shared: &self.common, host, store, now });
     }
 
-    /// From here on traffic of so many workers is sampled, which [`Shared::count_samples`] counts; at a time of the server's
-    /// own clock.
+    /// Begins to sample traffic of so many workers, which [`Shared::count_samples`] counts; at a time of the server's own clock.
     pub fn show_traffic(&self, store: &Store, workers: u32, now: Millis) {
         let settings = &self.common.settings;
         let delimiters = Delimiters::new(settings.detail.then_some(settings.prefix_delimiter));
@@ -183,7 +182,7 @@ impl Shared {
         self.common.traffic.draw_by(seed);
     }
 
-    /// It is no more.
+    /// Ends that.
     pub fn hide_traffic(&self, store: &Store) {
         self.common.traffic.hide(store);
     }

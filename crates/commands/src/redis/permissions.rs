@@ -197,7 +197,7 @@ fn with_asked<'a, R>(
 /// Most bytes of a refused name that its client is shown.
 const SHOWN_BYTES_MAX: usize = 512;
 
-/// In Redis's words, without the first; `tells` also which key or channel it is.
+/// Why a request is denied, in Redis's words without the first; `tells`: also which key or channel it is.
 pub(crate) fn told(user: &User, row: &Command, denied: &Denied<'_>, tells: bool) -> String {
     let shown = |bytes: &[u8]| super::fail::shown(bytes, SHOWN_BYTES_MAX);
     match denied {

@@ -180,7 +180,7 @@ impl Subscriptions {
         }
     }
 
-    /// Channels and patterns, or sharded channels.
+    /// How many channels and patterns, or sharded channels, it listens to.
     fn len(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
@@ -188,12 +188,12 @@ impl Subscriptions {
         }
     }
 
-    /// Channels, patterns and sharded channels.
+    /// How many channels, patterns and sharded channels it listens to.
     pub fn count(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shards.len()
     }
 
-    /// Channels, patterns, and sharded channels.
+    /// How many channels, how many patterns, and how many sharded channels.
     pub fn counts(&self) -> [usize; 3] {
         [self.channels.len(), self.patterns.len(), self.shards.len()]
     }
@@ -208,7 +208,7 @@ impl Subscriptions {
         self.count() > 0
     }
 
-    /// False if subscriptions hold their share of the memory.
+    /// Adds a name that it listens to; false if subscriptions hold their share of the memory.
     fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
         if self.names(kind).contains(name) {
             return true;
@@ -259,7 +259,7 @@ impl Subscriptions {
     }
 }
 
-/// A message: an array, a push in RESP3, or a line.
+/// Writes a message: an array, a push in RESP3, or a line.
 fn put_message(out: &mut Output, resp3: bool, message: &Message) {
     let (word, pattern): (&[u8], _) = match &message.topic {
         Topic::Channel => (b"message", None),
@@ -283,7 +283,7 @@ impl Call<'_, '_, '_> {
         self.client.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new(topics, store, target)))
     }
 
-    /// The head of what answers a change of subscriptions, or is pushed.
+    /// Writes the head of what answers a change of subscriptions, or is pushed.
     fn push(&mut self, len: usize) {
         let kind = if self.client.resp3 { b'>' } else { b'*' };
         put_head(self.out, kind, len as u64);

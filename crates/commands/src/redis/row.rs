@@ -252,8 +252,8 @@ impl Command {
         }
     }
 
-    /// Says what its keys have if it does not write, and changes the value of its key if it does; of several keys a row has
-    /// to say what a write does with them.
+    /// Gives a row its keys: it says what they have if it does not write, and changes the value of its key if it does; of several
+    /// keys a row has to say what a write does with them.
     const fn with_keys(keys: Keys, row: Command) -> Command {
         let access: &[Access] = match (&keys, row.has(flag::WRITE)) {
             (Keys::None, _) => &[],
@@ -335,7 +335,7 @@ impl Command {
         Command { wire: self.wire | wire, own: self.own | own, ..self }
     }
 
-    /// Has one of these flags.
+    /// It has one of these flags.
     #[inline]
     pub const fn has(&self, flags: u64) -> bool {
         let (wire, own) = flag::fields(flags);

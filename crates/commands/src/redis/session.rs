@@ -256,7 +256,7 @@ impl Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
-        // In whatever comes, unless the settings say otherwise.
+        // Runs are looked for in whatever comes, unless the settings say otherwise.
         let runs = cx.shared.settings.run_bytes_min.is_none_or(|min| input.len() >= min);
         let meter = Meter::begin(&cx.counters.rows, shared.latency.watches(), || host.clock_us());
         let mut turn = Turn {
@@ -561,7 +561,7 @@ impl Conversation {
         }
         let mut words = args;
         words.nth(row.words() - 1);
-        // Such a one waits when it has noted its keys.
+        // A command that holds keys waits when it has noted them.
         if holds_keys(row, words) {
             return false;
         }

@@ -137,7 +137,7 @@ impl Shared {
         self.latency.note(EVENT_LOOP, now / 1000, took_us);
     }
 
-    /// Some number.
+    /// A random number.
     pub(crate) fn random(&self) -> u64 {
         // splitmix64: good enough to pick a key by.
         let n = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);

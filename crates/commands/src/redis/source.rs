@@ -54,7 +54,7 @@ impl Name {
         call.cx.guard.key_in(self.db, &self.key)
     }
 
-    /// It means the same key of the database that has its number now.
+    /// Has it mean the same key of the database that has its number now.
     pub fn anew(&mut self, call: &Call<'_, '_, '_>) {
         self.database = call.cx.guard.database(self.db);
     }

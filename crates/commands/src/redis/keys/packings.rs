@@ -45,7 +45,7 @@ const INTSET_HEAD_BYTES: usize = 8;
 /// A ziplist's or zipmap's length that does not fit a byte.
 const LONG: u8 = 254;
 
-/// Where a reader is in such a string, of which it has nothing: it goes on in the same bytes.
+/// Where a reader is in such a string. It keeps no bytes of it, and goes on in the same bytes each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     packing: Packing,
@@ -95,7 +95,7 @@ fn back_bytes(entry_bytes: usize) -> usize {
 }
 
 impl Cursor {
-    /// At the first entry; none if the head says what is not so.
+    /// A cursor at the first entry; none if the head says what is not so.
     pub fn new(packing: Packing, bytes: &[u8]) -> Option<Cursor> {
         let starts_with_length = || word(bytes, 0) == u32::try_from(bytes.len()).ok();
         let (mut last, mut width) = (0, 0);

@@ -73,7 +73,7 @@ impl Terms {
         }
     }
 
-    /// What is said when the value is stored.
+    /// Ends with the reply, when the value is stored.
     fn end(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
         if self.idle_s.is_some() || self.frequency.is_some() {
             // What is gone by now needs none.

@@ -16,12 +16,12 @@ use crate::redis::reply::{put_bulk, put_null};
 /// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
 const RANDOM_WALKS: usize = 8;
 
-/// NOVALUES where no values are.
+/// The error for NOVALUES where no values are.
 pub(crate) const ONLY_HSCAN: Fail = Fail::of("ERR NOVALUES option can only be used in HSCAN");
-/// NOSCORES where no scores are.
+/// The error for NOSCORES where no scores are.
 pub(crate) const ONLY_ZSCAN: Fail = Fail::of("ERR NOSCORES option can only be used in ZSCAN");
 
-/// A cursor, read as C reads one: blanks and a plus in front are let pass.
+/// A cursor, read as C reads one: blanks and a plus in front are ignored.
 ///
 /// # Errors
 /// It is none.
@@ -78,8 +78,8 @@ fn pattern(pattern: &[u8]) -> Result<Option<Arc<[u8]>>, Fail> {
     Ok(if pattern == b"*" { None } else { Some(bounded(pattern)?.into()) })
 }
 
-/// RANDOMKEY: of the keys at a random place, and of the first ones too where that is near the end; where none is
-/// of this database, of those that were new in it lately; else the next from there on.
+/// RANDOMKEY draws one of the keys at a random place, and of the first ones too where that is near the end; where none is of this
+/// database, one of those that were new in it lately; else the next from there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
     let mut cursor = call.shared.random();

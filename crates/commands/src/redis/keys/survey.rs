@@ -66,7 +66,7 @@ impl Kind {
 }
 
 impl Wanted {
-    /// `pattern`: its own, read.
+    /// The item is wanted. `pattern`: its own, read.
     fn holds(&self, item: &Item<'_>, pattern: Option<&Pattern<'_>>) -> bool {
         item.is_in(self.database)
             && self.kind.is_none_or(|kind| kind.is_of(item))

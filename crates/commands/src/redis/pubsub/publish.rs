@@ -17,7 +17,7 @@ struct Publishing {
     /// The channel and the text.
     kept: Kept,
     matching: Matching,
-    /// For what was found.
+    /// The charge for what was found.
     held: Heap,
 }
 

@@ -14,7 +14,7 @@ use crate::redis::reply::{put_bulk, put_integer, put_null};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// What it takes to listen to a channel or a pattern, or to do so no more.
+/// What it takes to subscribe to a channel or a pattern, or to unsubscribe.
 const SUBSCRIBE_NS: u64 = 1_000;
 /// Names that are one step.
 const NAMES_AT_ONCE: usize = 256;
@@ -89,24 +89,24 @@ pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kin
     Ok(())
 }
 
-/// What it takes to listen to these names.
+/// What it takes to subscribe to these names.
 pub(crate) fn listening_ns(names: Args<'_>) -> u64 {
     names.len() as u64 * SUBSCRIBE_NS + copying_ns(names.encoded().len() as u64)
 }
 
-/// What it takes to listen to one of these names no more: others that listen to it are passed.
+/// What it takes to unsubscribe from one of these names: others that listen to it are passed.
 fn ending_one_ns(topics: &Topics, kind: Kind, name: &[u8]) -> u64 {
     SUBSCRIBE_NS + copying_ns(name.len() as u64) + topics.listeners(kind, name) as u64 * PASS_NS
 }
 
-/// What it takes to listen to these names no more.
+/// What it takes to unsubscribe from these names.
 pub(crate) fn ending_ns(call: &Call<'_, '_, '_>, kind: Kind, names: Args<'_>) -> u64 {
     let topics = &call.cx.shared.topics;
     names.map(|name| ending_one_ns(topics, kind, name)).sum()
 }
 
-/// What it takes to listen to no name of a kind any more, of those that the client listens to now: it is not looked
-/// further when that is more than `ns_max`.
+/// What it takes to unsubscribe from all names of a kind that the client listens to now: it is not looked further when that is
+/// more than `ns_max`.
 pub(crate) fn ending_all_ns(call: &Call<'_, '_, '_>, kind: Kind, ns_max: u64) -> u64 {
     let Some(subscriptions) = &call.client.subscriptions else { return 0 };
     let topics = &call.cx.shared.topics;
@@ -146,7 +146,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Listens to a name no more, and answers that.
+    /// Unsubscribes from a name, and answers that.
     fn listen_no_more(&mut self, kind: Kind, name: &[u8]) {
         if self.subscriptions().leave(kind, name) {
             // A client that published before has counted this one.

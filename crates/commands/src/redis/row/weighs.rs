@@ -3,12 +3,12 @@
 
 use crate::core::topics::Kind;
 
-/// What it goes by how long a command takes.
+/// What decides how long a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weighs {
     /// It takes as much whatever there is, as its flag `WEIGHTLESS` says.
     Nothing,
-    /// None, but the database is another one behind it.
+    /// Nothing, but the database is another one behind it.
     Selection,
     /// Watches of keys in two databases, whose names stand for one another's behind it.
     Swap,
@@ -50,9 +50,9 @@ pub(crate) enum Weighs {
     Channels,
     /// All clients.
     Clients,
-    /// None, but the key's value is this argument behind it.
+    /// Nothing, but the key's value is this argument behind it.
     Value(usize),
-    /// None, but these keys have these values behind it.
+    /// Nothing, but these keys have these values behind it.
     Pairs,
     /// The same, with their number in front of them.
     CountedPairs,

@@ -66,7 +66,7 @@ pub(crate) struct Nature {
 }
 
 impl Nature {
-    /// That of a function.
+    /// The nature of a function.
     pub fn of_function(name: &str) -> Nature {
         Nature { name: name.into(), is_function: true, says: true, ..Nature::default() }
     }
@@ -255,12 +255,12 @@ impl Scripts {
         self.flushes.load(Relaxed)
     }
 
-    /// They were again: how often by now.
+    /// Notes that they were forgotten again; returns how often by now.
     pub fn note_flush(&self) -> u32 {
         self.flushes.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// A worker has a state of its own now.
+    /// Notes a worker that has a state of its own now.
     pub fn enter(&self, running: &Arc<Running>) {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|running| running.strong_count() > 0);

@@ -139,7 +139,7 @@ pub(crate) fn is_late(call: &Call<'_, '_, '_>) -> bool {
     call.cx.room.work().budget_nearly_spent() && !call.cx.guard.in_transaction()
 }
 
-/// Begins it then.
+/// Has a script begin in the next turn.
 ///
 /// # Errors
 /// There is no room for its words until then.

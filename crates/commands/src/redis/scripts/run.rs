@@ -311,7 +311,7 @@ struct Runner<'r, 'x, 'c, 'w> {
     plan: &'r mut Plan,
     /// It has called a command, and given up its keys since.
     lost: bool,
-    /// In EXEC.
+    /// Its keys were held before it began: it is in EXEC.
     held_before: bool,
     /// What the plan says is held.
     holds: bool,

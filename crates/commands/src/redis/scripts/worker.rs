@@ -90,7 +90,7 @@ pub(crate) fn begin_long(call: &Call<'_, '_, '_>, since_us: u64) -> Arc<Long> {
 }
 
 impl State {
-    /// The worker's, for the time of a command: to be given back.
+    /// The worker's state, for the time of a command: it has to be given back.
     ///
     /// # Errors
     /// Lua cannot be begun.
@@ -117,7 +117,7 @@ impl State {
         Some(self)
     }
 
-    /// Scripts or libraries were forgotten: what this worker has of them goes now, what others have with their next script.
+    /// Forgets what this worker has of scripts or libraries that were forgotten; others do so with their next script.
     pub fn forget(call: &Call<'_, '_, '_>) {
         let flushes = call.shared.scripts.note_flush();
         let Some(mut own) = call.cx.room.take_kept::<Own>() else { return };

@@ -254,7 +254,7 @@ fn comes_again(found: &mut Vec<Argument>, inside: &[Argument]) -> bool {
     true
 }
 
-/// Several as one.
+/// Several arguments as one.
 fn whole(mut arguments: Vec<Argument>) -> Argument {
     if arguments.len() == 1 {
         return arguments.remove(0);

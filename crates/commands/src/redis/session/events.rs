@@ -15,7 +15,7 @@ const LINE_NS: u64 = 1_000;
 /// Misses that a command which looks at its keys as one publishes at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
 
-/// How what a command of one key does to it is called, where its words do not say that.
+/// The event of what a command of one key does to it, where its words do not say that.
 fn change_of_key(row: &Command) -> Option<Change> {
     match row.tells {
         None | Some(Tells::Nothing) => None,
@@ -29,7 +29,7 @@ impl Call<'_, '_, '_> {
         seen(&mut self.cx.guard, self.client.db, key)
     }
 
-    /// Runs what says what keys have, and publishes which of them are not there.
+    /// Runs a command that looks at keys, and publishes which of them are not there.
     fn tell_misses_of(
         &mut self,
         row: &'static Command,

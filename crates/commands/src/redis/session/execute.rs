@@ -78,7 +78,8 @@ impl Call<'_, '_, '_> {
         self.execute_unsampled(row, args)
     }
 
-    /// Some of its keys may be sampled. Of a script those of its commands are, and a command that is tried again was.
+    /// Runs a command some of whose keys may be sampled. For a script those of its commands are, and a command that is tried
+    /// again was.
     #[inline(never)]
     fn execute_sampled(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if args.len() > MANY_WORDS && few_as_one(row, args).is_err() {
@@ -119,7 +120,7 @@ impl Call<'_, '_, '_> {
         self.spend(nth as u64 * HASH_NS + told * SAMPLE_NS);
     }
 
-    /// Some of its keys may be sampled.
+    /// Runs a command some of whose keys are sampled.
     #[cold]
     #[inline(never)]
     fn sampled(&mut self, row: &'static Command, args: Args<'_>, keys: usize) -> Done {
@@ -164,7 +165,7 @@ impl Call<'_, '_, '_> {
         self.execute_admitted(row, args, tells)
     }
 
-    /// It has many words, which may be keys.
+    /// Runs a command of many words, which may be keys.
     #[cold]
     #[inline(never)]
     fn execute_long(&mut self, row: &'static Command, args: Args<'_>, tells: bool) -> Done {

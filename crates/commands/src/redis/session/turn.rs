@@ -130,7 +130,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         self.cx.go_on_telling();
     }
 
-    /// A command that was read ahead has replied much, or goes on: it begins at `at` of the input.
+    /// Notes a command that was read ahead, if it has replied much, or goes on: it begins at `at` of the input.
     #[cold]
     pub(crate) fn note_batched(&mut self, client: &mut Client, at: usize, reply_bytes: u64) {
         let Decoded::Request(words, _) = decode(&self.input[at..], &self.limits) else { return };
@@ -149,13 +149,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
     }
 
-    /// A command of a batch is to be sampled: when it begins, and the bytes that are replied by then.
+    /// Begins a sample of a command of a batch: the time, and the bytes that are replied by then.
     #[cold]
     pub(crate) fn begin_sample(&self) -> (u64, u64) {
         (self.cx.host.clock_us(), self.out.len())
     }
 
-    /// It was carried out.
+    /// Ends it: the command was carried out.
     #[cold]
     pub(crate) fn end_sample(&mut self, db: u8, staged: &Staged<'_, '_>, begun: (u64, u64)) {
         let tap = self.cx.room.tap();

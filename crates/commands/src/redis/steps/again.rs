@@ -83,7 +83,7 @@ impl Again {
         self.run_as_it_is(call)
     }
 
-    /// Begins anew, and that is no further try.
+    /// Begins anew, without counting a try.
     pub fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
         call.client.tries = self.tries;
         let done = call.execute_unseen(self.row, self.args());

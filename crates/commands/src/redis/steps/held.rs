@@ -106,7 +106,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// How often a job has found changed what it copies, which begins anew by itself.
+/// How often a job that begins anew by itself has found changed what it copies.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     failed: u8,
@@ -114,7 +114,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// It has changed.
+    /// Counts that it has changed.
     pub fn fail(&mut self) {
         self.failed = self.failed.saturating_add(1);
     }
@@ -124,7 +124,7 @@ impl Tries {
         !self.is_held && self.failed >= TRIES_MAX
     }
 
-    /// They are, when it goes on.
+    /// Its keys are held when it goes on.
     pub fn begin_held(&mut self) {
         *self = Tries { failed: 0, is_held: true };
     }
@@ -154,7 +154,7 @@ enum Stage {
     Over,
 }
 
-/// What is done when they are.
+/// What is done when the keys are held.
 #[derive(Debug)]
 enum What {
     /// This is begun.

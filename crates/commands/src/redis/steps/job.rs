@@ -229,8 +229,8 @@ impl Call<'_, '_, '_> {
         self.flow = Flow::Job;
     }
 
-    /// The command that was just begun, and has taken so long and replied so much, is counted and listed when it has ended, by
-    /// what all of its steps took: the time for which it waits is none of theirs. Whether there is one.
+    /// Notes the command that was just begun, and has taken so long and replied so much, if it goes on: it is counted and listed
+    /// when it has ended, by what all of its steps took. The time for which it waits is none of theirs. True if it goes on.
     #[cold]
     pub(crate) fn begin_note(
         &mut self,

@@ -42,7 +42,7 @@ impl Kept {
         Ok(Kept { bytes, rest: encoded.len(), left: words.len(), input })
     }
 
-    /// Has the gathered request, whose last words they are.
+    /// Takes over the gathered request, whose last words they are.
     pub fn take_over(&mut self, bytes: Vec<u8>, input: Input) {
         (self.bytes, self.input) = (bytes, Some(input));
     }

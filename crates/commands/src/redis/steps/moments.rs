@@ -1,5 +1,5 @@
-//! Commands of many keys that answer of how many of them something holds: in moments of some thousands of keys each,
-//! between which others are served.
+//! Commands of many keys whose reply is for how many of them something holds: in moments of some thousands of keys each, between
+//! which others are served.
 //!
 //! ```text
 //! DEL k1 … k4096 k4097 … ─► one moment │ one moment │ …  ─► the sum of all

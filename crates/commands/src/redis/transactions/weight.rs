@@ -197,7 +197,7 @@ fn database(word: &[u8]) -> Option<u8> {
 }
 
 impl Scale {
-    /// On which there is nothing but what takes so long.
+    /// A scale with nothing on it but what takes so long.
     pub fn new(call: &Call<'_, '_, '_>, ns: u64) -> Scale {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
@@ -536,7 +536,7 @@ impl Scale {
         self.size(call, db, key).bytes
     }
 
-    /// A value may be so large.
+    /// Notes that a value may be so large.
     fn note(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &[u8], size: Size) {
         let there = self.size(call, db, key);
         let size = Size {
@@ -550,7 +550,7 @@ impl Scale {
         self.sizes.insert(key.hash(), size);
     }
 
-    /// A value may have so many bytes. What is short is not noted: it adds nothing to speak of.
+    /// Notes that a value may have so many bytes. What is short is not noted: it adds nothing to speak of.
     fn put(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8], bytes: u64, ns: u64) -> u64 {
         if bytes > NOTED_BYTES_MIN as u64 {
             self.note(call, self.db, key, Size::of_bytes(bytes));
@@ -558,7 +558,7 @@ impl Scale {
         ns
     }
 
-    /// Keys with their values.
+    /// Notes keys with their values.
     fn put_pairs(&mut self, call: &mut Call<'_, '_, '_>, mut pairs: Args<'_>) -> u64 {
         while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
             self.put(call, key, value.len() as u64, 0);

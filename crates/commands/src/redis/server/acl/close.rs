@@ -82,7 +82,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Where EXEC is at its commands: which users these have changed.
+    /// The users that the commands of an EXEC at work have changed; none outside of EXEC.
     fn closing(&mut self) -> Option<&mut Closing> {
         if !self.client.executes {
             return None;

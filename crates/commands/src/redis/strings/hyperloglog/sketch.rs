@@ -143,7 +143,7 @@ impl Run {
         }
     }
 
-    /// Its bytes, which are added; of nothing none.
+    /// Adds its bytes; none for a run of nothing.
     fn push(self, to: &mut impl Extend<u8>) {
         match self {
             Run::Zeros(0) | Run::Values(_, 0) => {}
