@@ -13,14 +13,14 @@ use race::{Cache as _, Stored};
 
 /// When a pattern begins.
 const START: u64 = 1_700_000_000_000;
-/// A pattern after another may come to so much less.
+/// By how much the hit ratio of a pattern after another may be lower.
 const TURNED_LESS: f64 = 0.02;
 
 fn row(name: &str) -> &'static Pattern {
     PATTERNS.iter().find(|row| row.name == name).expect("a pattern")
 }
 
-/// What a pattern comes to in a store that was full of keys that nobody read.
+/// The hit ratio of a pattern in a store that was full of keys that are never read.
 fn seen(pattern: &Pattern, memory_bytes: u64, value_bytes: usize) -> f64 {
     let (mut stored, fits) = Stored::full(memory_bytes, value_bytes);
     race::run(&mut stored, pattern.shape, fits, 0, false)

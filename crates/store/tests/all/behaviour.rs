@@ -222,7 +222,7 @@ fn what_a_flush_takes_in_the_second_of_its_last_access_was_never_there() {
     let mut guard = worker.enter(NOW + 1999);
     guard.flush();
     drop(guard);
-    // The first of the flushes that took it counts, whenever somebody asks.
+    // The first of the flushes that took it counts, whenever a reader asks.
     let mut guard = worker.enter(NOW + 5000);
     guard.flush();
     for (name, flushed) in [(b"old", true), (b"new", false)] {

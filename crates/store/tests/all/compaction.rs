@@ -1,4 +1,4 @@
-//! Memory that nobody needs any more is the system's again, and nothing is lost for it.
+//! Memory that is not needed any more is the system's again, and nothing is lost by that.
 
 use larder_store::{Attributes, Automove, Config, Expect, Store, Value, Worker};
 
@@ -32,7 +32,7 @@ fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {
     })
 }
 
-/// Ticks of upkeep, as a server's worker takes them, for so long; how many of them had something to do.
+/// Does upkeep for so long, in ticks, as a server's worker does; returns in how many of them there was something to do.
 fn upkeep(worker: &mut Worker, now: &mut u64, for_ms: u64) -> u64 {
     let (until, mut steps) = (*now + for_ms, 0);
     while *now < until {

@@ -1,4 +1,4 @@
-//! Databases, flushes of one, and long keys, seen from outside.
+//! Databases, flushes of one of them, and long keys, seen from outside.
 
 use larder_store::{
     Attributes, Config, DATABASES, Expect, Guard, KEY_BYTES_MAX, Lookup, Refusal, Store, Value, Worker,

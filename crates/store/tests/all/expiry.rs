@@ -25,7 +25,7 @@ fn set(worker: &mut Worker, now: u64, name: u64, bytes: usize, expires_at: u64) 
     guard.store_value(&key, &vec![7; bytes], &attributes, Expect::Any).unwrap();
 }
 
-/// One tick of upkeep, as a server's worker takes it.
+/// Does one tick of upkeep, as a server's worker does.
 fn tick(worker: &mut Worker, now: u64) {
     for _ in 0..1000 {
         let mut guard = worker.enter(now);
@@ -39,7 +39,7 @@ fn tick(worker: &mut Worker, now: u64) {
 /// Items that a step of upkeep takes out at most: some more than the 128 after which it stops.
 const STEP_ITEMS_MAX: u64 = 192;
 
-/// As [`tick`], with an eye on what each step does.
+/// Does a tick as [`tick`] does, and looks at what each step does.
 fn tick_seen(worker: &mut Worker, now: u64) {
     let mut more = true;
     while more {
@@ -130,7 +130,7 @@ fn upkeep_finds_what_was_touched_to_an_earlier_time_and_spares_what_was_touched_
 fn full_cache_takes_what_expired_before_what_lives() {
     let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
-    // A tenth of the cache expires a second later; nothing is evicted until it has been used up.
+    // A tenth of the cache expires a second later; nothing is evicted until the memory of that tenth has been used up.
     let mut count = 0;
     while count % 64 != 0 || store.totals().spans_free > 12 {
         set(&mut worker, NOW, count, 100, if count % 10 == 0 { NOW + 1000 } else { 0 });

@@ -1,4 +1,4 @@
-//! A cache that holds more than a twentieth of expired bytes evicts nothing that lives.
+//! A cache whose expired items hold more than a twentieth of its bytes evicts nothing that has not expired.
 
 use larder_store::{Attributes, Config, Event, Expect, Refusal, Store, Worker};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Nobody waits for so long but where something hangs.
+/// No wait takes so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Of the bytes that are held.
+/// The share of the bytes held that expired items may have.
 const SHARE: f64 = 0.05;
 const KEY_BYTES: u64 = 8;
 
@@ -29,8 +29,8 @@ fn store_one(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u
     guard.store_value(&key, &vec![7; bytes as usize], &attributes, Expect::Any).expect("room is made");
 }
 
-/// As [`store_one`], beside another worker, which the system may keep from its core for longer than the store waits for
-/// its batch: what is refused is stored later.
+/// Stores a key as [`store_one`] does, beside another worker, which the system may keep from its core for longer than the store
+/// waits for its batch: a refused write is repeated until it is stored.
 fn store_one_at_last(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) {
     let since = Instant::now();
     let key = name.to_be_bytes();
@@ -45,11 +45,11 @@ fn store_one_at_last(worker: &mut Worker, now: u64, name: u64, bytes: u64, expir
     }
 }
 
-/// What the store holds, as it tells: keys with their bytes and when they expire.
+/// What the store holds, as its events say: keys with their bytes and when they expire.
 #[derive(Default)]
 struct Held {
     items: HashMap<u64, (u64, u64)>,
-    /// Those that have one, by expiry.
+    /// Expiries with their keys, of those that have one.
     expiries: BTreeSet<(u64, u64)>,
     /// Keys whose time had passed when time last moved.
     expired: HashSet<u64>,
@@ -59,7 +59,7 @@ struct Held {
 }
 
 impl Held {
-    /// Time moves.
+    /// Moves the time to `now`.
     fn pass(&mut self, now: u64) {
         while let Some(&(at, name)) = self.expiries.first()
             && at <= now
@@ -70,12 +70,12 @@ impl Held {
         }
     }
 
-    /// The share of what is held whose time has passed.
+    /// The share of the bytes held whose items have expired.
     fn expired_share(&self) -> f64 {
         self.expired_bytes as f64 / self.bytes.max(1) as f64
     }
 
-    /// Stores a key, and takes note of what went for it; true if something that lives was evicted.
+    /// Stores a key, and notes what was taken out for it; true if an item was evicted that had not expired.
     fn set(&mut self, worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) -> bool {
         let before = self.evicted;
         store_one(worker, now, name, bytes, expires_at);
@@ -110,18 +110,18 @@ impl Held {
     }
 }
 
-/// What is written, and how time passes.
+/// What a run writes, and how time passes in it.
 #[derive(Clone, Copy)]
 struct Run<'s> {
     memory_bytes: u64,
-    /// Workers that write by turns.
+    /// How many workers write in turns.
     workers: usize,
     sizes: &'s [u64],
     /// Lifetimes are up to this.
     ttl_ms: u64,
-    /// Time passes in steps of up to this, some sets each.
+    /// Time passes in steps of up to this; in each step some keys are set.
     step_ms: u64,
-    /// Upkeep comes ten times a second, of one worker.
+    /// Whether one worker does upkeep, ten times a second.
     ticks: bool,
 }
 
@@ -136,7 +136,7 @@ fn start(run: &Run<'_>) -> (Arc<Store>, Vec<Worker>) {
     (store, workers)
 }
 
-/// Sets of a step: name, bytes, expiry.
+/// The sets of a step: name, bytes, expiry.
 fn step(run: &Run<'_>, random: &mut Random, now: u64, names: &mut u64) -> Vec<(u64, u64, u64)> {
     let mean = run.sizes.iter().sum::<u64>() / run.sizes.len() as u64 + KEY_BYTES;
     let sets = 1 + random.below((run.memory_bytes / 200 / mean).max(1));
@@ -149,7 +149,7 @@ fn step(run: &Run<'_>, random: &mut Random, now: u64, names: &mut u64) -> Vec<(u
     (0..sets).map(one).collect()
 }
 
-/// Items that were evicted, none while a larger share of the bytes was expired.
+/// Returns how many items were evicted; none may be while a larger share of the bytes has expired.
 fn run(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
     let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
@@ -161,7 +161,7 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
             held.tick(&mut workers[0], now);
             tick = now + 100;
         }
-        // Looked at before each step: time stands still within it, so the share only falls.
+        // The share is taken before each step: time stands still within it, so the share only falls.
         let before = held.expired_share();
         let evicted = held.evicted;
         for (name, bytes, expires_at) in step(&run, &mut random, now, &mut names) {
@@ -184,8 +184,8 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
     held.evicted
 }
 
-/// As [`run`], by workers at once. Which was first is not known: a step has failed if something that lives
-/// was evicted in it and a larger share is expired even when it is over.
+/// Does a run as [`run`] does, with workers at once. Which write was first is not known: a step has failed if an item was evicted
+/// in it that had not expired, and the share of expired bytes is too large even when the step is over.
 fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
     let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
@@ -248,7 +248,7 @@ fn all_at_once_after_a_pause() {
     });
 }
 
-/// From a chunk to several spans.
+/// Sizes from a chunk to several spans.
 const LARGE: [u64; 7] = [9_000, 17_000, 40_000, 64 << 10, 100_000, 200_000, 400_000];
 
 fn large(workers: usize, ticks: bool) -> Run<'static> {

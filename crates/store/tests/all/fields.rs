@@ -1,5 +1,5 @@
-//! Fields that expire in a store that evicts, expires keys, moves, flushes and changes its limit: a hash is whole or gone,
-//! and of one that is there every field is as it was left, or its time has passed.
+//! Fields that expire in a store that evicts, expires keys, moves items, flushes and changes its limit: a hash is whole or gone,
+//! and every field of a hash that is there is as it was left, or has expired.
 
 use larder_store::{
     Attributes, Config, DIGITS_MAX, Due, Element, Expect, Fields, Guard, Lasting, Store, Timed, Type, Worker,
@@ -37,7 +37,7 @@ fn live(known: &mut Known, now: u64) {
     known.retain(|_, (_, at)| *at == 0 || *at > now);
 }
 
-/// What a key has is what is known of it; how many fields it has.
+/// Checks that a key has what is known of it; returns how many fields it has.
 fn compare(guard: &mut Guard<'_>, name: &[u8], known: &mut Known) -> usize {
     let now = guard.now();
     live(known, now);
@@ -46,7 +46,7 @@ fn compare(guard: &mut Guard<'_>, name: &[u8], known: &mut Known) -> usize {
         match guard.hash_take_due(&key) {
             Ok(Due::Done(_)) => break,
             Ok(Due::More(_)) => {}
-            // Without memory it stays, and is looked at by names.
+            // Without memory a due field stays, and the fields are checked by their names.
             Err(_) => {
                 let there = guard.collection(&key, Type::Hash).unwrap();
                 let Some(there) = there else { break };
@@ -146,7 +146,7 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
                     }
                 }
                 16 => {
-                    // Others need room.
+                    // Other keys need room.
                     for n in 0..400 {
                         let name = format!("string{n}").into_bytes();
                         let string = guard.key(&name);
@@ -172,7 +172,7 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
             compare(&mut guard, name, known);
         }
         drop(guard);
-        // All of it expires, and nobody asks.
+        // All of it expires, and no request asks for it.
         for later in 0..200 {
             let mut guard = workers[later % 2].enter(now + 30_000 + 2_000 * later as u64);
             while guard.maintain() {}
@@ -183,7 +183,7 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
     }
 }
 
-/// Two threads give and take times of the same fields, and ask; upkeep takes out what is due. What a reader finds is whole.
+/// Two threads set and clear expiries of the same fields, and read; upkeep takes out what is due. Each reader finds whole fields.
 #[test]
 fn threads_that_give_times_and_ask_see_whole_fields() {
     // What is taken out waits for a thread that is kept from its core: there is room for all of it.

@@ -1,11 +1,10 @@
-//! Large values in a cache full of small ones, and the reverse: no write is refused for want of memory
-//! that others hold.
+//! Large values in a cache full of small ones, and the reverse: no write is refused for want of memory that other values hold.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Value, Worker};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Nobody waits for so long but where something hangs.
+/// No wait takes so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
@@ -16,8 +15,8 @@ fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
     assert!(stored.is_ok(), "{} bytes: {stored:?}", value.len());
 }
 
-/// As [`set`], but what is refused for want of memory is stored later: the system may keep another worker from its core
-/// for longer than the store waits for its batch.
+/// Stores a key as [`set`] does, but repeats a write that is refused for want of memory: the system may keep another worker from
+/// its core for longer than the store waits for its batch.
 fn set_at_last(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
     let since = Instant::now();
     let name = name.to_be_bytes();
@@ -35,7 +34,7 @@ fn holds(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> bool {
     is_whole(worker, now, name, value) == Some(true)
 }
 
-/// None if it is not there.
+/// Whether the value is whole; none if it is not there.
 fn is_whole(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> Option<bool> {
     let mut guard = worker.enter(now);
     let name = name.to_be_bytes();
@@ -76,7 +75,7 @@ fn large_and_small_values_take_turns_in_a_full_cache() {
 #[test]
 #[ignore = "time: all of it has two minutes"]
 fn large_and_small_values_that_take_turns_wait_for_no_memory() {
-    // Far above what it takes, far below what waiting for memory would.
+    // The limit is far above what the test takes, and far below what waiting for memory would.
     let holds = |_| {
         let started = Instant::now();
         large_and_small_values_take_turns_in_a_full_cache();
@@ -103,8 +102,8 @@ fn value_larger_than_half_of_the_rest_is_stored_whole() {
     store.check();
 }
 
-/// Two workers at once: one stores large values and reads them back, the other one small ones, then both
-/// large ones, then the first small ones again. Nothing is refused, or with `at_last` nothing for good.
+/// Two workers at once: one stores large values and reads them back, the other stores small ones; then both store large values,
+/// then the first stores small ones again. Nothing is refused, or with `at_last` nothing for good.
 fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
     let set: fn(&mut Worker, u64, u64, &[u8]) = if at_last { set_at_last } else { set };
     let store = Store::new(Config { memory_bytes, workers_max: 2, ..Config::default() }).unwrap();
@@ -116,7 +115,7 @@ fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
     let all = |worker: &mut Worker, name: u64, count: u64| {
         for n in 0..count {
             set(worker, NOW, name << 40 | n, &large);
-            // The other may have had it evicted since.
+            // The other worker may have had it evicted since.
             assert_ne!(is_whole(worker, NOW, name << 40 | n, &large), Some(false));
         }
     };
@@ -128,7 +127,7 @@ fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
         scope.spawn(|| small(other, 3, fills));
     });
     std::thread::scope(|scope| {
-        // Each replaces its own.
+        // Each worker replaces its own value.
         scope.spawn(|| (0..3).for_each(|_| set(one, NOW, 4 << 40, &large[1..])));
         scope.spawn(|| (0..3).for_each(|_| set(other, NOW, 5 << 40, &large[2..])));
     });
@@ -190,19 +189,19 @@ fn an_upload_leaves_nothing_behind_whichever_way_it_ends() {
     assert_eq!(store.totals().items, 0);
 }
 
-/// Where the memory ends varies: in front of a piece, and behind the table that the piece would have been noted in.
+/// The memory ends in different places: in front of a piece, and behind the table in which the piece would have been noted.
 #[test]
 fn an_upload_that_finds_no_room_leaves_no_chunk_behind() {
     let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
     store.set_eviction(Eviction::Off);
     let mut worker = store.worker().unwrap();
-    // Of so many pieces that they are noted in a table, from the 2,046th on at the latest.
+    // The value has so many pieces that they are noted in a table, from the 2,046th on at the latest.
     let value = vec![7; 40 << 20];
     let fill = |worker: &mut Worker, name: u64| {
         let mut guard = worker.enter(NOW);
         let name = name.to_be_bytes();
         let key = guard.key(&name);
-        // Of the class of pieces and tables.
+        // The value's size is that of the class of pieces and tables.
         guard.store_value(&key, &value[..16_300], &Attributes::default(), Expect::Any).is_ok()
     };
     let items = (0..).take_while(|&name| fill(&mut worker, name)).count() as u64;

@@ -1,6 +1,6 @@
-//! Sets and sorted sets that are mostly members that lie apart: two workers put them in, ask for them, give them other scores,
-//! take them out and to another set in a store that evicts sets, moves what is left and has its limit changed. Each is whole or
-//! gone, and where it belongs, and the books are right afterwards.
+//! Sets and sorted sets most of whose members lie apart: two workers add members, look for them, change their scores, take them
+//! out and move them to another set, in a store that evicts sets, moves what is left and has its limit changed. Each set is whole
+//! or gone, each member is where it belongs, and the books are right afterwards.
 
 use crate::long_values::wait_for;
 use larder_store::{Config, Declined, Expect, Guard, Key, ScoreRule, Store, Type, Worker};
@@ -13,7 +13,7 @@ const NOW: u64 = 1_700_000_000_000;
 const SETS: u64 = 12;
 const MEMBERS: u64 = 24;
 const STEPS: u64 = 1_500;
-/// The limit moves between these.
+/// The limits between which the test changes.
 const MEBIBYTES: [u64; 3] = [8, 12, 16];
 
 /// Random numbers, the same each time.
@@ -86,7 +86,7 @@ fn put(
     guard.sorted_add(key, ScoreRule::default(), pairs.iter().copied()).map(drop)
 }
 
-/// Does something; true if there was no memory for it.
+/// Does one random step; true if there was no memory for it.
 fn step(worker: &mut Worker, dice: &mut Dice, kind: Type) -> bool {
     let number = dice.below(SETS);
     let names = [format!("set {number}"), format!("set {}", (number + 1) % SETS)];
@@ -107,7 +107,8 @@ fn step(worker: &mut Worker, dice: &mut Dice, kind: Type) -> bool {
         }
         4 => guard.remove_named(&keys[0], kind, words()).map(drop),
         5 | 6 => {
-            // Taken to the other set, as one: it is in both afterwards if there is no memory to take it out.
+            // Moves a member to the other set in a transaction: it is in both sets afterwards if there is no memory to take it
+            // out.
             guard.begin(keys);
             let there = guard.collection(&keys[0], kind).expect("a set").map(|set| set.has(&members[0]));
             let mut done = Ok(());

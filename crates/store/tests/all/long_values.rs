@@ -1,5 +1,5 @@
-//! Hashes that are mostly values of fields that lie apart: two workers write, read, expire and drop them in a store that
-//! evicts them, moves what is left and has its limit changed. Each is whole or gone, and the books are right afterwards.
+//! Hashes most of whose values lie apart: two workers write, read, expire and delete them in a store that evicts them, moves what
+//! is left and has its limit changed. Each hash is whole or gone, and the books are right afterwards.
 
 use larder_store::{Collection, Config, Declined, Due, Expect, Fields, Guard, Lasting, Store, Type, Worker};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const NOW: u64 = 1_700_000_000_000;
 const KEYS: u64 = 12;
 const STEPS: u64 = 1_500;
-/// The limit moves between these.
+/// The limits between which the test changes.
 const MEBIBYTES: [u64; 3] = [8, 12, 16];
 
 /// Random numbers, the same each time.
@@ -20,7 +20,7 @@ impl Dice {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % n
     }
-    /// Most lie apart.
+    /// The length of a value, most of which lie apart.
     fn bytes(&mut self) -> usize {
         match self.below(10) {
             0 => 16 + self.below(200) as usize,
@@ -31,13 +31,13 @@ impl Dice {
     }
 }
 
-/// Words that say which number it is of, and how long it is, repeated to the end.
+/// A value whose words say which number it has and how long it is, repeated to the end.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let words = [number.to_le_bytes(), (bytes as u64).to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The number of a field's value, which is whole. Others may write while it is read.
+/// The number of a field's value, after a check that the value is whole. Others may write while it is read.
 fn number(there: &Collection<'_>, field: &[u8]) -> Option<u64> {
     let found = there.field(field)?;
     let mut all = Vec::new();
@@ -50,7 +50,7 @@ fn number(there: &Collection<'_>, field: &[u8]) -> Option<u64> {
     Some(word)
 }
 
-/// The two fields that are always set together are of one moment, and so is all that is listed.
+/// Checks that the two fields that are always set together are of one moment, and so is all that is listed.
 fn look(guard: &mut Guard<'_>, name: &[u8]) {
     let key = guard.key(name);
     let Some(there) = guard.collection(&key, Type::Hash).expect("a hash") else { return };
@@ -65,13 +65,13 @@ fn look(guard: &mut Guard<'_>, name: &[u8]) {
     assert_eq!(count, there.len());
 }
 
-/// Does something; true if there was no memory for it.
+/// Does one random step; true if there was no memory for it.
 fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &AtomicU64)) -> bool {
     let now = clock.fetch_add(1, Ordering::Relaxed);
     let name = format!("hash {}", dice.below(KEYS)).into_bytes();
     let mut guard = worker.enter(now);
     if dice.below(8) == 0 {
-        // The other one begins batches meanwhile whose time is later.
+        // The other worker begins batches meanwhile whose time is later.
         std::thread::sleep(Duration::from_millis(1));
     }
     if dice.below(60) == 0 {
@@ -113,7 +113,7 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
 }
 
 /// Waits until another worker has ended a batch, which may be the one that holds back what was evicted, however long its thread
-/// is not run; not for ever, since it may wait as well.
+/// is not run; but not for ever, since the other worker may wait as well.
 pub(crate) fn wait_for(ended: &AtomicU64) {
     let before = ended.load(Ordering::Relaxed);
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Values of many sizes in one store: what is written and read a moment later, or late, is there whatever its size.
+//! Values of many sizes in one store: a value that is written and read a moment later, or late, is there whatever its size.
 
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// A store full of keys with values of so many bytes that nobody reads.
+    /// A store full of keys with values of so many bytes, which are never read.
     fn full(memory_bytes: u64, value_bytes: usize) -> Cache {
         let store = Store::new(Config { memory_bytes, workers_max: 1, ..Config::default() }).expect("memory");
         let worker = store.worker().expect("a worker");
@@ -28,7 +28,7 @@ impl Cache {
         cache
     }
 
-    /// Time passes, and upkeep is taken as a server's worker does.
+    /// Lets time pass, and does upkeep as a server's worker does.
     fn pass(&mut self) {
         self.requests += 1;
         self.now = START + self.requests / RATE_MS;
@@ -61,11 +61,11 @@ impl Cache {
     }
 }
 
-/// What is read late is there this often.
+/// The least share of late reads that find their key.
 const LEAST: f64 = 0.97;
 
-/// How many of `count` values of so many bytes are left when all were written, one after the other, into a store full of
-/// smaller ones that nobody reads; each is read at once or not.
+/// How many of `count` values of so many bytes are left when all were written, one after the other, into a store full of smaller
+/// ones that are never read; each of the `count` is read at once or not.
 fn left(small: usize, large: usize, count: u64, read: bool) -> usize {
     let mut cache = Cache::full(64 << 20, small);
     for id in 0..count {
@@ -75,7 +75,7 @@ fn left(small: usize, large: usize, count: u64, read: bool) -> usize {
     (0..count).filter(|&id| cache.get(id)).count()
 }
 
-/// A third of memory. An LRU would keep all.
+/// The large values are a third of the memory. An LRU would keep all of them.
 #[test]
 fn some_large_values_in_a_store_full_of_small_unread_ones_stay() {
     for (small, large, count) in [
@@ -97,8 +97,8 @@ fn some_large_values_in_a_store_full_of_small_unread_ones_stay() {
 
 const SIZES: [usize; 5] = [50, 300, 3_000, 30_000, 300_000];
 
-/// How often keys are there, by size, that are written once and read once when `distance` of what fits was written; the
-/// sizes have one share of the bytes each, or there are the fewer of them the longer they are.
+/// How often keys are there, by size, that are written once, and read once after `distance` of what fits was written; either each
+/// size has the same share of the bytes, or there are fewer keys the longer they are.
 fn late(distance: f64, equal_bytes: bool) -> [f64; SIZES.len()] {
     const MEMORY_BYTES: u64 = 64 << 20;
     let away = (MEMORY_BYTES as f64 * 0.88 * distance) as u64;

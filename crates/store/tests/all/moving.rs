@@ -23,7 +23,7 @@ fn set(worker: &mut Worker, now: u64, name: u64, bytes: usize) -> u64 {
     guard.store_value(&key, &value(name, bytes), &Attributes::default(), Expect::Any).unwrap().cas
 }
 
-/// The value's length and token, checked byte by byte.
+/// The value's length and token; every byte of it is checked.
 fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
     let mut guard = worker.enter(now);
     let key = name.to_be_bytes();
@@ -80,7 +80,8 @@ fn pinned_value_is_not_moved_and_the_span_is_used_again() {
     store.check();
 }
 
-/// A search among 100,000 items that all stay, for each of some thousand batches, kept a worker for half a minute.
+/// Upkeep looks for no room for items that all stay. A search among 100,000 of them, for each of some thousand batches, kept a
+/// worker for half a minute.
 #[test]
 fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_room() {
     let config = Config { memory_bytes: 8 << 20, evict: false, ..Config::default() };
@@ -104,7 +105,7 @@ fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_
     store.check();
 }
 
-/// What is pinned keeps its spans; as many others go to the class that is to have them, and no more is said.
+/// Pinned values keep their spans; as many other spans move to the class that is to have them, and the result counts no more.
 #[test]
 fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let (store, mut worker) = store(16);
@@ -120,7 +121,7 @@ fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let spans =
         |id: u8| store.classes(NOW).iter().find(|class| class.id == id).map_or(0, |class| class.spans);
     let (largest, to) = (store.classes(NOW).last().unwrap().id, 20);
-    // Six pieces each: a third of them keeps a third of the spans.
+    // The pinned values have six pieces each: a third of the values keeps a third of the spans.
     let pins: Vec<_> = (0..13).map(|name| pin(&mut worker, name)).collect();
     assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (16, 16));
     let pins: Vec<_> = (13..40).map(|name| pin(&mut worker, name)).chain(pins).collect();
@@ -187,7 +188,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
             let mut guard = worker.enter(NOW);
             let key = name.to_be_bytes();
             let key = guard.key(&key);
-            // Of each hundred one stays; half of the others go sooner than the other half.
+            // One of each hundred never expires; half of the others expire sooner than the other half.
             let expires_at = match name % 100 {
                 0 => 0,
                 odd if odd % 2 == 1 => NOW + 1_000_000,
@@ -218,7 +219,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
         if eviction == Eviction::VolatileTtl {
             assert!(later > 3 * sooner, "{sooner} that expire sooner, {later} later");
         }
-        // Nothing with an expiry left: writes are refused, and nothing is lost.
+        // No item with an expiry is left: writes are refused, and nothing is lost.
         let mut stored = 0;
         while {
             let mut guard = worker.enter(NOW);
@@ -242,7 +243,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
     }
 }
 
-/// Thousands of writes that have to be refused end: nobody searches for long what is not there.
+/// Thousands of writes that have to be refused end soon: a write does not search for long where nothing may be evicted.
 #[test]
 fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
     for eviction in [Eviction::Volatile, Eviction::VolatileTtl] {
@@ -256,7 +257,7 @@ fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
                 let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
                 let attributes = Attributes { expires_at, ..Attributes::default() };
                 let stored = guard.store_value(&key, &vec![1; bytes], &attributes, Expect::Any);
-                // It had an expiry, and keeps it no longer.
+                // The item had an expiry, and loses it.
                 if persisted && stored.is_ok() {
                     guard.touch(&key, 0).unwrap();
                 }
@@ -269,14 +270,14 @@ fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
             for name in 0..40u64 {
                 let key = name.to_be_bytes();
                 let key = guard.key(&key);
-                // One that never had an expiry would need a longer chunk for it.
+                // An item that never had an expiry would need a longer chunk for it.
                 let done = match persisted {
                     true => guard.touch(&key, NOW + 1_000_000),
                     false => guard.delete(&key, Expect::Present),
                 };
                 done.unwrap();
             }
-            // Of the same sizes, so that it fits where they were.
+            // The new item has the size of the others, so that it fits where they were.
             let key = guard.key(b"eight by");
             let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
             let attributes = Attributes { expires_at, ..Attributes::default() };

@@ -1,6 +1,6 @@
-//! What a worker keeps to itself, chunks that wait for their epoch, magazines, spans that it drains, is had by
-//! another worker's write when it is wanted: whatever the one did before, and however little it does now. One
-//! thread drives all of them, so that a write which waits for another waits in vain, and is repeated.
+//! What a worker keeps to itself (chunks that wait for their epoch, magazines, spans that it drains) is there for another
+//! worker's write that wants it, whatever the first worker did before, and however little it does now. One thread drives all
+//! workers, so that a write which waits for another worker waits in vain, and is repeated.
 
 use larder_store::{Attributes, Config, End, Expect, Guard, Store, Worker};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Nobody waits for so long but where something hangs.
+/// No wait takes so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 const WORKERS: usize = 4;
 const KEYS: u64 = 4_000;
@@ -21,21 +21,21 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// Of a value: sizes of all magnitudes from 10 bytes to `most`.
+    /// The length of a value: sizes of all magnitudes from 10 bytes to `most`.
     fn bytes(&mut self, most: u64) -> usize {
         let magnitude = 10 << self.below(18);
         (magnitude + self.below(magnitude)).min(most) as usize
     }
 }
 
-/// False if it is refused.
+/// Stores a value; false if it is refused.
 fn write(guard: &mut Guard<'_>, name: u64, bytes: usize) -> bool {
     let name = name.to_be_bytes();
     let key = guard.key(&name);
     guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).is_ok()
 }
 
-/// A worker does much of everything.
+/// Has a worker do much of everything.
 fn toil(worker: &mut Worker, random: &mut Random, now: u64, most: u64) {
     for _ in 0..1 + random.below(4) {
         let mut guard = worker.enter(now);
@@ -66,7 +66,7 @@ fn toil(worker: &mut Worker, random: &mut Random, now: u64, most: u64) {
     }
 }
 
-/// What the others do from then on.
+/// What the other workers do while one writes.
 #[derive(Clone, Copy, Debug)]
 enum Idle {
     /// A batch of some reads now and then.
@@ -94,7 +94,7 @@ fn run(seed: u64, megabytes: u64, most: u64, idle: Idle) {
         for _ in 0..60 {
             let (name, bytes) = (random.below(KEYS), random.bytes(most));
             let count = 1 + random.below(4);
-            // Refused means: until the others were entered once more.
+            // A refused write is refused only until the other workers have each entered a batch once more.
             let mut tries = 0;
             while !(0..count).all(|n| write(&mut workers[writer].enter(now), name + n, bytes)) {
                 tries += 1;
@@ -131,7 +131,7 @@ fn all(idle: Idle) {
     }
 }
 
-/// `LARDER_WORKERS_SEED` replays one, or looks from there on.
+/// `LARDER_WORKERS_SEED` replays one seed; with `LARDER_WORKERS_SEEDS` it is the first of so many.
 fn seeds() -> std::ops::Range<u64> {
     let number =
         |name: &str, other: u64| std::env::var(name).map_or(other, |text| text.parse().expect("a number"));
@@ -154,10 +154,9 @@ fn a_worker_that_does_nothing_keeps_nobody_from_writing() {
     all(Idle::Sleeps);
 }
 
-/// A worker finds what a flush took and has it in its limbo, while another, in a batch that began before, wants memory:
-/// the other has nothing of its own to wait for.
-/// With `at_last` it asks again in further batches: the system may keep the cleaner from its core for longer than the
-/// store waits for it.
+/// A worker finds what a flush took, and has it in its limbo, while another, in a batch that began before, wants memory: the
+/// second has nothing of its own to wait for. With `at_last` it tries again in further batches: the system may keep the cleaner
+/// from its core for longer than the store waits for it.
 fn while_another_worker_cleans(at_last: bool) {
     let config = Config { memory_bytes: 8 << 20, workers_max: 2, evict: false, ..Config::default() };
     let store = Store::new(config).unwrap();

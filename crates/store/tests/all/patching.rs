@@ -1,4 +1,4 @@
-//! Parts of large values that are written where they lie: no reader sees half of a patch.
+//! Parts of large values that are written in place: no reader sees half of a patch.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Refusal, Store, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn patch_changes_its_bytes_and_the_token_and_nothing_else() {
     let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
-    // In the head's table, at its end, and in tables of their own.
+    // The value's pieces are noted in the head's table, at its end, and in tables of their own.
     for len in [PIECE * 2, 1 << 20, 40 << 20] {
         let key = guard.key(b"key");
         let mut value: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
@@ -63,8 +63,8 @@ fn what_does_not_fit_is_small_or_was_changed_is_not_patched() {
     assert_eq!(guard.patch(&key, 0, &[2; 64 << 10], Expect::Any), Ok(Some(100_000)));
 }
 
-/// A long key has its value in pieces however short it is: up to one piece it is one run of bytes to its
-/// readers, without a pin, and so it never changes.
+/// A long key has its value in pieces, however short the value is: up to one piece, readers get it as one run of bytes without a
+/// pin, and so it must never change.
 #[test]
 fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
     let store = Store::new(Config::default()).unwrap();
@@ -83,7 +83,7 @@ fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
         assert_eq!(changed, Ok(None), "{len} bytes");
         other.overlay(&key, 0, &[2], Expect::Present).unwrap();
         assert!(bytes(&mut other, &key).starts_with(&[2]));
-        // What would take its memory, if that were free already.
+        // These values would take its memory, if that were free already.
         for n in 0..200_u32 {
             let name = n.to_le_bytes();
             let key = other.key(&name);
@@ -144,7 +144,7 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut worker = store.worker().unwrap();
-            // A part in two pieces, of one byte repeated: the low byte of the round.
+            // Each part lies in two pieces and is one byte repeated: the low byte of the round.
             for round in 0..ROUNDS {
                 let mut guard = worker.enter(NOW);
                 let key = guard.key(b"key");
@@ -177,7 +177,7 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
             }
         });
     });
-    // Beside the reader none may have been free to be written in place; now it is.
+    // Beside the reader the value may never have been free to be written in place; now it is.
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"key");

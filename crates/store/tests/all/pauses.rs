@@ -1,5 +1,5 @@
-//! How long one call keeps its worker, in the cases that were slow: in the CPU time of its thread, so that what else runs
-//! does not count. The bench `pauses` has the figures of the usual ones; what a step of upkeep does is counted in
+//! How long one call keeps its worker, in the cases that were slow: measured in the CPU time of its thread, so that what else
+//! runs does not count. The bench `pauses` has the figures of the usual cases; what a step of upkeep does is counted in
 //! `tests/schedules/upkeep.rs`.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store, Worker};
@@ -8,8 +8,8 @@ use std::panic::Location;
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-/// A call may take a millisecond. This build is several times slower than a release, and a page's first touch is the
-/// system's; what is found here took 20 to 200 ms, or minutes.
+/// A call may take a millisecond. This build is several times slower than a release build, and the first touch of a page is the
+/// system's; the slow cases took 20 to 200 ms, or minutes.
 const CALL_US_MAX: f64 = 10_000.0;
 /// Small items, most to a span.
 const SMALL: &[u8] = &[7; 20];
@@ -28,7 +28,7 @@ thread_local! {
     static LONGEST: Cell<(f64, u32)> = const { Cell::new((0.0, 0)) };
 }
 
-/// What a call gave, which may not take long.
+/// Makes a call that may not take long; returns what it gave.
 #[track_caller]
 fn at_once<T>(call: impl FnOnce() -> T) -> T {
     let before = cpu_us();
@@ -40,8 +40,8 @@ fn at_once<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// No call of the scenario takes long. A thread's time has in it what a guest's host does meanwhile, so a call that took
-/// long once is looked at again: what a call does itself, it does each time.
+/// No call of the scenario takes long. The time of a thread includes what a guest's host does meanwhile, so a call that took long
+/// once is looked at again: what a call does itself, it does each time.
 fn pausing_nowhere(scenario: fn()) {
     for repeated in 0..3 {
         LONGEST.set((0.0, 0));
@@ -94,7 +94,7 @@ fn new(n: u64) -> u64 {
     1 << 40 | n
 }
 
-/// Under the policies that evict only what expires, this took minutes for one write after a limit was lowered.
+/// Under the policies that evict only items with an expiry, this took minutes for one write after a limit was lowered.
 #[test]
 fn a_write_is_refused_where_nothing_may_go() {
     for eviction in [Eviction::Off, Eviction::Volatile, Eviction::VolatileTtl] {
@@ -116,7 +116,7 @@ fn a_write_is_refused_where_nothing_may_go() {
     }
 }
 
-/// What was retired comes free when another worker leaves its batch. How often one that does not is waited for is
+/// Retired memory comes free when another worker leaves its batch. How often a worker waits for one that does not leave is
 /// counted in `src/wait.rs`.
 #[test]
 fn beside_a_worker_that_stays_in_its_batch_a_write_is_refused_until_it_has_left() {
@@ -131,7 +131,7 @@ fn beside_a_worker_that_stays_in_its_batch_a_write_is_refused_until_it_has_left(
     assert!(set(&mut worker, new(0), SMALL).is_ok());
 }
 
-/// Whatever gives memory after a write was refused, the next one gets it.
+/// Whatever gives memory after a write was refused, the next write gets it.
 #[test]
 fn a_write_that_was_refused_succeeds_when_there_is_memory() {
     let long = vec![7; 5_000];
@@ -168,7 +168,7 @@ fn a_write_that_was_refused_succeeds_when_there_is_memory() {
     }
 }
 
-/// The hand takes what it has come to when it has passed many that were read. It went three times round for the first
+/// The hand takes the item that it has come to, once it has passed many that were read. It went three times round for the first
 /// of them.
 #[test]
 fn where_all_is_hot_a_write_is_stored() {
@@ -179,7 +179,7 @@ fn where_all_is_hot_a_write_is_stored() {
     }
     store.set_eviction(Eviction::All);
     for n in 0..2_000 {
-        // Of a class that has memory, and of classes that have none yet.
+        // Values of a class that has memory, and of classes that have none yet.
         let value = vec![7; [20, 3_000 + n as usize * 4][n as usize % 2]];
         assert!(at_once(|| set(&mut worker, new(n), &value)).is_ok());
     }
@@ -187,7 +187,8 @@ fn where_all_is_hot_a_write_is_stored() {
     store.check();
 }
 
-/// After the limit was lowered a class that has no span gets one for two that go; nobody goes all the way at once.
+/// After the limit was lowered a class that has no span gets one for each two that are given back; no call goes all the way at
+/// once.
 #[test]
 fn a_limit_that_falls_is_reached_in_steps() {
     let (store, mut worker, _) = full(24);
@@ -206,7 +207,7 @@ fn a_limit_that_falls_is_reached_in_steps() {
     store.check();
 }
 
-/// Without room and without eviction each item was a search through its class: minutes for a span.
+/// Without room and without eviction each item of the span was a search through its class: minutes for a span.
 #[test]
 fn a_span_that_cannot_be_emptied_is_left() {
     for eviction in [Eviction::Off, Eviction::Volatile, Eviction::All] {
@@ -221,7 +222,7 @@ fn a_span_that_cannot_be_emptied_is_left() {
     }
 }
 
-/// What another worker's batch held back comes free bit by bit.
+/// The memory that another worker's batch held back comes free bit by bit.
 #[test]
 fn what_a_long_batch_held_back_comes_free_in_steps() {
     let (store, mut worker, count) = full(16);

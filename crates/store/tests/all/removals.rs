@@ -16,9 +16,9 @@ fn store(mebibytes: u64) -> Arc<Store> {
     store
 }
 
-/// Strings of all sizes until none finds a chunk, of whatever class.
+/// Stores strings of all sizes until none finds a chunk, of whatever class.
 fn fill_up(guard: &mut Guard<'_>, number: &mut u32) {
-    // The longest first: what is cut into short chunks is no room for long ones.
+    // The longest come first: memory that is cut into short chunks is no room for long ones.
     for bytes in (8..16_300).rev().step_by(8) {
         loop {
             *number += 1;
@@ -41,7 +41,7 @@ fn element(n: usize) -> String {
     if n % 40 == 5 { format!("{:x<17000}", name(n)) } else { name(n) }
 }
 
-/// Collections of every type and of many sizes: which, their types, and how many elements they have.
+/// Stores collections of every type and of many sizes: returns their keys, their types, and how many elements each has.
 fn collections(guard: &mut Guard<'_>) -> Vec<(String, Type, usize)> {
     let mut made = Vec::new();
     for elements in [1, 2, 3, 7, 20, 60, 200, 600, 2_000] {
@@ -76,7 +76,7 @@ fn id(n: usize) -> StreamId {
     StreamId { ms: n as u64 + 1, seq: 0 }
 }
 
-/// An entry whose only field has that name.
+/// Adds an entry whose only field has that name.
 fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
     let name = name(n);
     let fields = NewFields::of(std::iter::once((name.as_bytes(), name.as_bytes()))).unwrap();
@@ -86,7 +86,7 @@ fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
     guard.stream_add(key, &adding).unwrap();
 }
 
-/// Takes out the element with this number, the first that is there; what came of it.
+/// Takes out the element with this number, which is the first that is there; returns how many were taken out.
 fn take_out(guard: &mut Guard<'_>, key_name: &str, kind: Type, n: usize) -> Result<usize, Declined> {
     let key = guard.key(key_name.as_bytes());
     let name = name(n);
@@ -140,7 +140,7 @@ fn every_removal_is_done_in_a_full_store() {
         guard.set_add(&key, std::iter::once(&b"one more"[..]))
     };
     assert_eq!(refused, Err(Declined::NoMemory), "the store is full");
-    // One of each in turn, so that leaves of all sizes are needed one after the other.
+    // One is taken out of each collection in turn, so that leaves of all sizes are needed one after the other.
     for n in 0..8 {
         for (key_name, kind, elements) in made.iter().filter(|(.., elements)| n < *elements) {
             let mut guard = worker.enter(NOW);
@@ -158,7 +158,7 @@ fn every_removal_is_done_in_a_full_store() {
         let limit = store.memory_bytes();
         assert!(store.used_bytes() <= limit + BEYOND_BYTES, "{} of {limit}", store.used_bytes());
     }
-    // As soon as there is memory nothing is kept apart.
+    // As soon as there is memory, no part stays apart from its collection.
     let mut guard = worker.enter(NOW);
     for n in 1..=number {
         let name = format!("fill {n:08}");
@@ -177,7 +177,8 @@ fn every_removal_is_done_in_a_full_store() {
     store.check();
 }
 
-/// Many members of a tree at once need a node each beside those that are there: they go one after the other then.
+/// Many members of a tree that are taken out at once need a node each beside those that are there: so they are taken out one
+/// after the other.
 #[test]
 fn many_members_are_taken_out_of_a_full_store_at_once() {
     const MEMBERS: u32 = 100_000;
@@ -217,7 +218,7 @@ fn many_members_are_taken_out_of_a_full_store_at_once() {
     store.check();
 }
 
-/// So do many elements of a list, and those at its ends.
+/// Many elements of a list are taken out in the same way, also those at its ends.
 #[test]
 fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     const ELEMENTS: usize = 100_000;
@@ -261,7 +262,7 @@ fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     store.check();
 }
 
-/// So do entries of a stream, and what is pending in a group.
+/// Entries of a stream, and what is pending in a group, are taken out in the same way.
 #[test]
 fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     const ENTRIES: usize = 40_000;
@@ -301,7 +302,7 @@ fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     store.check();
 }
 
-/// An expiry, too, is given to what lies in one leaf in a full store: it goes by it.
+/// A collection that lies in one leaf gets an expiry in a full store, too.
 #[test]
 fn collections_get_an_expiry_in_a_full_store() {
     let store = store(16);

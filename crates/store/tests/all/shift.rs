@@ -4,10 +4,10 @@ use larder_store::{Attributes, Automove, Config, Expect, Lookup, Store, Worker, 
 
 const MEMORY_BYTES: u64 = 8 << 20;
 const KEY_BYTES: u64 = 16;
-/// Each phase's keys and values take so many times the memory.
+/// The keys and values of each phase are so many times the memory.
 const WORKING_SETS: u64 = 2;
 
-/// Keys by Zipf's law with exponent 0.9, the same at every run.
+/// Draws keys by Zipf's law with exponent 0.9, the same at every run.
 struct Keys {
     sums: Vec<f64>,
     state: u64,
@@ -32,8 +32,8 @@ impl Keys {
     }
 }
 
-/// Asks for keys, storing what is missed, until `tenths` of the memory were written; the hit ratio
-/// while the last two tenths were.
+/// Asks for keys, and stores those that are missed, until `tenths` of the memory were written; returns the hit ratio while the
+/// last two tenths were.
 fn ask(worker: &mut Worker, now: &mut u64, name: &str, value_bytes: u64, tenths: u64) -> f64 {
     let item_bytes = KEY_BYTES + value_bytes;
     let mut keys = Keys::new(MEMORY_BYTES * WORKING_SETS / item_bytes, value_bytes);
@@ -83,9 +83,9 @@ fn get(worker: &mut Worker, now: u64, name: u64) -> bool {
     guard.get(&key).hit().is_some()
 }
 
-/// A cache of 16 MB that has evicted for two memories' time; one in `of` of its keys is read three times, and
-/// then `per_memory` times while so much is written anew with values of another size. How many in a hundred
-/// of them are left when three memories were written. The same at every run.
+/// Fills a cache of 16 MB that has evicted as much as two memories. One in `of` of its keys is read three times, and then
+/// `per_memory` times while a memory is written with values of another size. Returns how many in a hundred of these keys are left
+/// when three memories were written. The same at every run.
 fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Automove) -> u64 {
     const MEMORY_BYTES: u64 = 16 << 20;
     let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };
@@ -98,7 +98,7 @@ fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Auto
     let read: Vec<u64> = (0..MEMORY_BYTES / 520 / of).map(|n| filled - 1 - 2 * n).collect();
     for _ in 0..3 {
         let there = read.iter().filter(|&&name| get(&mut worker, now, name)).count();
-        // Queues know keys by parts of their hashes.
+        // A few may be missing, since queues know keys by parts of their hashes.
         assert!(there * 100 >= read.len() * 99, "{there} of {}: they are new", read.len());
     }
     if reassign {
@@ -120,8 +120,8 @@ fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Auto
     (left * 100 / read.len()) as u64
 }
 
-/// In one S3-FIFO of all sizes those keys are in main before anything is judged there. Here what has to move
-/// to another span of its size is not to come under the hand again before it is read again.
+/// In one S3-FIFO of all sizes those keys are in main before anything is judged there. Here an item that has to move to another
+/// span of its size must not come under the hand again before it is read again.
 #[test]
 fn what_is_read_now_and_then_stays_while_memory_goes_to_another_size() {
     for (of, per_memory, reassign, automove) in [
@@ -156,8 +156,8 @@ fn hits_are_back_when_the_memory_was_written_one_and_a_half_times_with_new_sizes
     assert!(back >= 0.95 * fresh, "{from} B to {to} B: {back:.3} of hits, {fresh:.3} in a fresh store");
 }
 
-/// A span of the old size holds some 500 keys. Only the first writes of the new size, before it is known that
-/// it needs more, may empty one at once.
+/// A span of the old size holds some 500 keys. Only the first writes of the new size, before it is known that the size needs
+/// more, may empty a span at once.
 #[test]
 fn no_write_of_another_size_takes_out_a_whole_span() {
     let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };

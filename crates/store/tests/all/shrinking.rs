@@ -28,7 +28,7 @@ fn delete(worker: &mut Worker, now: u64, name: u64) {
     guard.delete(&key, Expect::Present).unwrap();
 }
 
-/// Upkeep as a server's worker takes it, over some passes of the index.
+/// Does upkeep as a server's worker does, over some passes of the index.
 fn upkeep(worker: &mut Worker, from: u64, passes: u64) -> u64 {
     let until = from + passes * PASS_MS;
     for now in (from..until).step_by(100) {
@@ -87,7 +87,7 @@ fn index_shrinks_with_the_items_and_gives_its_memory_back() {
         full.index_bytes,
         empty.used_bytes
     );
-    // And grows again.
+    // The index grows again.
     for name in 0..ITEMS {
         set(&mut worker, now, name);
     }
@@ -109,7 +109,7 @@ fn beside_requests_one_segment_is_rebuilt_at_a_time() {
     let mut slots = full;
     for now in (NOW..NOW + 3_000).step_by(5) {
         let before = slots;
-        // As often as it likes, ten milliseconds have not passed.
+        // Upkeep may be called as often as the test likes: ten milliseconds have not passed.
         for _ in 0..32 {
             let _ = worker.enter(now).maintain_beside_requests();
         }

@@ -9,7 +9,7 @@ fn store(megabytes: u64) -> Arc<Store> {
     Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
 }
 
-/// Sizes spread over all classes, the same at every run: 16 bytes to 64 KiB.
+/// Sizes spread over all classes, from 16 bytes to 64 KiB, the same at every run.
 fn sizes() -> impl Iterator<Item = usize> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     std::iter::repeat_with(move || {
@@ -57,7 +57,7 @@ fn an_upload_that_stands_still_does_not_keep_other_classes_from_spans() {
     guard.publish(upload, Expect::Any).unwrap();
 }
 
-/// What remembers the keys of a million evicted items goes when the limit falls below what it takes.
+/// The memory that remembers the keys of a million evicted items is given back when the limit falls below what it takes.
 #[test]
 fn limit_that_falls_leaves_room_for_items() {
     let store = Store::new(Config { memory_bytes: 64 << 20, workers_max: 1, ..Config::default() }).unwrap();
@@ -71,7 +71,7 @@ fn limit_that_falls_leaves_room_for_items() {
     (0..2_500_000).for_each(|n| set(&mut worker, NOW, n));
     let full = store.totals().items;
     assert!(store.set_memory_bytes(2 << 20));
-    // The index gives its memory as upkeep passes it.
+    // The index gives its memory back as upkeep passes it.
     for now in (NOW..NOW + 20_000).step_by(2) {
         let _ = (0..6).all(|_| worker.enter(now).maintain());
     }

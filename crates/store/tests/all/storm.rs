@@ -31,11 +31,10 @@ const COLLECTIONS: u64 = 6;
 const MEMBERS: u64 = 40;
 /// Databases with counters; data is in the first.
 const DATABASES: [u8; 2] = [0, 3];
-/// The limit moves between these.
+/// The limits between which the test changes.
 const MEBIBYTES: [u64; 5] = [3, 4, 6, 9, 16];
 
-/// A seed and how long a thread goes on: `LARDER_STORM_SEED` and `LARDER_STORM_STEPS` replay one, or
-/// look for more.
+/// A seed, or how long a thread goes on: `LARDER_STORM_SEED` and `LARDER_STORM_STEPS` replay one storm, or look for more.
 fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -49,7 +48,7 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 20) % n
     }
-    /// Of a value: the largest of all threads are less than what uploads may hold of the lowest limit.
+    /// The length of a value: the largest of all threads together are less than what uploads may hold of the lowest limit.
     fn bytes(&mut self) -> usize {
         match self.below(400) {
             0 => 100_000 + self.below(60_000) as usize,
@@ -60,13 +59,13 @@ impl Random {
     }
 }
 
-/// Two words, repeated to the end.
+/// A value of two words, repeated to the end.
 fn value(first: u64, second: u64, bytes: usize) -> Vec<u8> {
     let words = [first.to_le_bytes(), second.to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The two words of a value that is whole.
+/// The two words of a value, which is checked to be whole.
 fn words(bytes: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (first, second) = (word(0), word(8));
@@ -82,7 +81,7 @@ fn collect(value: Value<'_>) -> Vec<u8> {
     }
 }
 
-/// What the stages of a batch find out about a key.
+/// The hint that the stages of a batch make for a key.
 fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     let mut hint = guard.prefetch_bucket(key);
     if guard.prefetch_item(key, &mut hint) {
@@ -91,7 +90,7 @@ fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     hint
 }
 
-/// Stores by the shortest way that does it, as a server does.
+/// Stores a value by the shortest way that does it, as a server does.
 fn store(
     guard: &mut Guard<'_>,
     (key, hint): (&Key<'_>, &Hint<'_>),
@@ -123,13 +122,13 @@ struct Noted {
     count: u64,
 }
 
-/// Of each counter, by the token of the write.
+/// The writes of each counter, by their tokens.
 type Notes = BTreeMap<(u8, u64), BTreeMap<u64, Noted>>;
 
-/// What was done to collections.
+/// What the threads did to collections.
 #[derive(Default)]
 struct Elements {
-    /// Of each sum, and of each field of each hash, generation and count.
+    /// Generation and count of each sum, and of each field of each hash.
     raised: BTreeSet<(u64, u64)>,
     /// Numbers that were popped.
     popped: BTreeSet<u64>,
@@ -207,14 +206,14 @@ impl Storm<'_> {
             made = (generation, count + 1);
             Some(value(generation, count + 1, bytes))
         });
-        // What was made of another's count, and not stored, is made again another time.
+        // A count that was made of another's, and not stored, is made again another time.
         let first = value(made.0, 1, bytes);
         if replaced || made.1 == 1 && guard.insert_value(&key, &first, &hint) {
             assert!(self.elements.raised.insert(made), "{made:?} of {name} was counted twice");
         }
     }
 
-    /// Several counters of both databases as one.
+    /// Raises several counters of both databases in one transaction.
     fn transaction(&mut self, guard: &mut Guard<'_>) {
         let counters: Vec<(u8, u64)> = (0..3).map(|_| self.counter()).collect();
         let names: Vec<String> = counters.iter().map(|(_, n)| format!("counter-{n}")).collect();
@@ -225,7 +224,7 @@ impl Storm<'_> {
         guard.finish();
     }
 
-    /// What moves or removes a counter without changing its count.
+    /// Moves or removes a counter without changing its count.
     fn disturb(&mut self, guard: &mut Guard<'_>) {
         let (database, number) = self.counter();
         let name = format!("counter-{number}");
@@ -243,7 +242,7 @@ impl Storm<'_> {
                 }
                 None => Ok(()),
             },
-            // Its first bytes over themselves, in place, if it is large and nobody reads it.
+            // Writes its first bytes over themselves, in place, if it is large and no reader holds it.
             _ => match guard.peek(&key).hit() {
                 Some(item) => {
                     let (expect, bytes) = (Expect::Cas(item.cas()), collect(item.value()));
@@ -284,7 +283,7 @@ impl Storm<'_> {
                 let version = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
                 match version {
                     Some(version) if whole => {
-                        // More of the same, if it is still the same.
+                        // Appends more of the same, if the value is still the same.
                         let cas = guard.peek(&key).hit().map_or(0, |item| item.cas());
                         let more = value(number, version, 16 * self.random.below(40) as usize);
                         guard.concat(&key, &more, End::Back, None, Expect::Cas(cas)).map(drop)
@@ -294,7 +293,7 @@ impl Storm<'_> {
             }
             14 => guard.delete(&key, Expect::Present),
             _ => {
-                // An upload that nobody ends.
+                // Begins an upload that is never ended.
                 let bytes = self.random.bytes();
                 let attributes = self.attributes(guard.now());
                 guard
@@ -305,7 +304,7 @@ impl Storm<'_> {
         done.unwrap_or_else(|refusal| self.refused(refusal));
     }
 
-    /// What is done to collections.
+    /// Changes collections at random.
     fn collections(&mut self, guard: &mut Guard<'_>) {
         let database = DATABASES[self.random.below(2) as usize];
         let number = self.random.below(COLLECTIONS);
@@ -337,7 +336,7 @@ impl Storm<'_> {
 
     fn raise_field(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
-        // Some are trees.
+        // Some hashes are trees.
         let fields = if name.ends_with(['1', '3', '5']) { 5 * MEMBERS } else { 5 };
         let field = format!("field {}", self.random.below(fields));
         let padding = "x".repeat(self.random.below(100) as usize);
@@ -358,13 +357,13 @@ impl Storm<'_> {
     fn push_or_pop(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
         let end = if self.random.below(2) == 0 { End::Front } else { End::Back };
-        // Enough for a tree of some.
+        // Some lists get enough for a tree.
         let many = self.random.below(if name.ends_with(['1', '3', '5']) { 120 } else { 6 });
         if self.random.below(2) == 0 {
             let first = self.shared.pushes.fetch_add(many, Relaxed);
             let elements: Vec<String> = (first..first + many)
                 .map(|number| match number % 3 {
-                    // It lies apart.
+                    // This element lies apart.
                     _ if number % 43 == 0 => format!("{number:0>17000}"),
                     0 => number.to_string(),
                     1 => format!("{number:0>30}"),
@@ -403,7 +402,7 @@ impl Storm<'_> {
         let done = guard.set_add(&keys[to], once());
         if done.is_ok() {
             assert_eq!(done, Ok(1));
-            // Less than there was: that may want memory, too.
+            // There is less than there was: that may want memory, too.
             if guard.remove_named(&keys[1 - to], Type::Set, once()).is_err() {
                 guard.delete(&keys[to], Expect::Present).expect("it was just written");
             }
@@ -414,7 +413,7 @@ impl Storm<'_> {
 
     fn give_scores(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
-        // Enough for two trees of some, and with scores that many have.
+        // Some get enough for two trees, and scores that many members have.
         let large = name.ends_with(['1', '3', '5']);
         let (members, scores) = if large { (3_000, 20) } else { (100, 50) };
         if self.random.below(8) == 0 {
@@ -438,7 +437,7 @@ impl Storm<'_> {
             let entries = set.entries(0..set.len());
             let all: Vec<_> = entries.map(|entry| (entry.score, string_of(&set, &entry.name))).collect();
             assert!(all.is_sorted_by(|a, b| a < b), "{name} is out of order");
-            // What is found by name is what is there in order.
+            // What is found by name has to be what is there in order.
             let rank = self.random.below(all.len() as u64) as usize;
             for (rank, (score, member)) in all.iter().enumerate().skip(rank).take(3) {
                 let member = member.as_bytes();
@@ -460,7 +459,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// What an administrator does.
+    /// Does what an administrator does.
     fn administer(&mut self, guard: &mut Guard<'_>) {
         let store = &self.shared.store;
         match self.random.below(12) {
@@ -561,7 +560,7 @@ fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
     (raised.len(), popped.len())
 }
 
-/// How many writes were refused for want of memory.
+/// Plays one storm; returns how many writes were refused for want of memory.
 fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     println!("LARDER_STORM_SEED={seed} LARDER_STORM_STEPS={steps} {eviction:?}");
     let config = Config { memory_bytes: 6 << 20, memory_bytes_max: 16 << 20, seed, ..Config::default() };
@@ -618,7 +617,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     // 3. The limit holds, and everything can be given back.
     assert!(store.set_memory_bytes(4 << 20));
     for step in 0..100_000 {
-        // It has other things to do as well.
+        // The store has other things to do as well.
         if step >= 1_000 && store.used_bytes() <= 4 << 20 {
             break;
         }
@@ -647,7 +646,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     refused
 }
 
-/// Of all seeds, or the one that is given.
+/// Plays the storms of all seeds, or of the one that is given; returns how many writes were refused.
 fn storms() -> u64 {
     let steps = given("LARDER_STORM_STEPS", 20_000);
     match std::env::var("LARDER_STORM_SEED") {

@@ -1,5 +1,5 @@
-//! Hints, uploads and keys where they do not belong: in another batch, in another store, beside a transaction. No
-//! lifetime forbids it, so the store sees it.
+//! Hints, uploads and keys where they do not belong: in another batch, in another store, beside a transaction. No lifetime
+//! forbids that, so the store has to notice it.
 
 use larder_store::{Attributes, Config, Expect, Guard, Hint, Key, Lookup, Store, Upload, Value};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn hint<'w>(guard: &Guard<'w>, key: &Key<'_>) -> Hint<'w> {
     hint
 }
 
-/// No hinted call does anything, or finds anything but by itself, where `key` is "old" and `fresh` is not there.
+/// Checks that no hinted call does anything, or finds anything by the hint, where `key` is "old" and `fresh` is not there.
 fn says_nothing(guard: &mut Guard<'_>, hint: &Hint<'_>, fresh_hint: &Hint<'_>) {
     let (key, fresh) = (guard.key(NAME), guard.key(b"not there"));
     assert!(!guard.replace_value(&key, b"new", hint));
@@ -92,7 +92,7 @@ fn a_hint_made_before_its_batch_was_left_in_between_says_nothing() {
     let new = hint(&guard, &key);
     assert!(guard.replace_value(&key, b"new", &new));
     drop(guard);
-    // So are those of the batches that follow.
+    // Hints of the batches that follow are good, too.
     let guard = &mut worker.enter(NOW);
     let new = hint(guard, &key);
     assert!(guard.replace_value(&key, b"newer", &new));
@@ -165,7 +165,7 @@ fn an_upload_outlives_its_batch_its_worker_and_what_held_its_store() {
     guard.publish(half, Expect::Absent).unwrap();
 }
 
-/// How long the other worker has to do what it must not.
+/// How long the other worker has for what it must not do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[test]

@@ -1,5 +1,5 @@
-//! Threads against one store: what is counted at the end is what was acknowledged, and nobody ever
-//! sees a torn value, another key's value, or memory that was used again.
+//! Threads against one store: the counts at the end are those that were acknowledged, and no reader ever sees a torn value,
+//! another key's value, or memory that was used again.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Lookup, Refusal, Store, Value};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Nobody waits for so long but where something hangs.
+/// No wait takes so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A small generator, so that runs are the same.
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A value that names its key and version and repeats them to its end.
+/// A value that has its key and version in it, repeated to its end.
 fn value(key: u64, version: u64, bytes: usize) -> Vec<u8> {
     let word = [key.to_le_bytes(), version.to_le_bytes()].concat();
     word.iter().copied().cycle().take(bytes.max(16)).collect()
@@ -44,7 +44,7 @@ fn collect(value: Value<'_>) -> Vec<u8> {
     }
 }
 
-/// Stores; with `at_last` what is refused for want of memory is stored later: the system may keep another worker from
+/// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from
 /// its core for longer than the store waits for its batch.
 fn set(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], attributes: &Attributes, at_last: bool) {
     let since = Instant::now();

@@ -1,5 +1,6 @@
-//! A worker that does not leave its batch: what others unlink meanwhile waits, and so does what names it. All of it
-//! together stays within the memory limit, and the process's memory does; it comes back when the worker leaves.
+//! A worker that does not leave its batch: the items that others unlink meanwhile have to wait, and so has the list that names
+//! them. All of it together stays within the memory limit, and so does the process's memory; it is given back when the worker
+//! leaves.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Guard, Store, Worker};
 use std::process::Command;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 const NOW: u64 = 1_700_000_000_000;
 const MEMORY_BYTES: u64 = 16 << 20;
 const KEYS: u32 = 20_000;
-/// Of the smallest chunks: what names one is half as long.
+/// A value of the smallest chunks: what names one of these chunks is half as long.
 const VALUE: &[u8] = b"1234";
-/// Set in the process that is one test's own.
+/// This variable is set in the process that runs one test alone.
 const ALONE: &str = "LARDER_STUCK_ALONE";
 
 /// Bytes of this process that are in memory.
@@ -26,7 +27,7 @@ fn write(guard: &mut Guard<'_>, n: u32) -> bool {
     guard.store_value(&key, VALUE, &Attributes::default(), Expect::Any).is_ok()
 }
 
-/// The most that was used of the limit while `step` was done until it says that it is over.
+/// The most that was used of the limit while `step` was called until it returned false.
 fn most_used(store: &Store, mut step: impl FnMut(u32) -> bool) -> u64 {
     (0..).map_while(|n| step(n).then(|| store.used_bytes())).max().expect("it is not over at once")
 }
@@ -39,8 +40,8 @@ fn stores(eviction: Eviction) -> (Arc<Store>, Worker, Worker) {
     (store, workers.0, workers.1)
 }
 
-/// A worker overwrites until no more memory comes, and then for a while; the books stay within the limit. By how much this
-/// process has grown by then.
+/// Has a worker overwrite until no more memory comes, and then for a while; the books stay within the limit. Returns by how much
+/// this process has grown by then.
 fn overwrite_beside_a_stuck_worker(eviction: Eviction) -> u64 {
     let (store, mut worker, mut stuck) = stores(eviction);
     (0..KEYS).for_each(|n| assert!(write(&mut worker.enter(NOW), n)));
@@ -59,7 +60,7 @@ fn overwrite_beside_a_stuck_worker(eviction: Eviction) -> u64 {
     assert!(store.used_bytes() <= MEMORY_BYTES);
     drop(kept);
     worker.rest();
-    // Keys that were evicted for it are remembered.
+    // The keys that were evicted for it are remembered.
     let ghosts = if eviction == Eviction::Off { 0 } else { 1 << 17 };
     assert!(store.heap_bytes() <= heap_before + ghosts, "{}", store.heap_bytes());
     assert!(write(&mut worker.enter(NOW), 0), "there is memory again");
@@ -83,7 +84,7 @@ fn alone(test: &str) {
     command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(ALONE, "1");
     let output = command.output().expect("it starts");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // Its result is this test's, and counted there.
+    // The result of the other process is the result of this test, and counted here.
     text.lines().filter(|line| !line.starts_with("test result: ")).for_each(|line| println!("{line}"));
     assert!(output.status.success() && text.contains(" 1 passed; 0 failed"), "{errors}");
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Nobody waits for so long but where something hangs.
+/// No wait takes so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn store(megabytes: u64) -> Arc<Store> {
@@ -22,7 +22,7 @@ fn set(guard: &mut Guard<'_>, name: u8, key: &[u8], value: &[u8]) {
     guard.store_value(&key, value, &Attributes::default(), Expect::Any).unwrap();
 }
 
-/// Stores; with `at_last` what is refused for want of memory is stored later: the system may keep another worker from
+/// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from
 /// its core for longer than the store waits for its batch.
 fn write(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], at_last: bool) -> Result<(), Refusal> {
     let since = Instant::now();
@@ -59,7 +59,7 @@ fn run<R: Send>(store: &Arc<Store>, threads: usize, f: impl Fn(usize, &mut Worke
     })
 }
 
-/// Accounts between which money moves: a reader of all of them finds the same sum.
+/// Money moves between accounts: each reader of all of them finds the same sum.
 #[test]
 fn transfers_between_accounts_keep_the_sum_for_every_observer() {
     const ACCOUNTS: u64 = 8;
@@ -87,13 +87,13 @@ fn transfers_between_accounts_keep_the_sum_for_every_observer() {
                 guard.finish();
                 done.fetch_add(1, Ordering::Relaxed);
             } else if i == 2 {
-                // As one, by locking.
+                // Reads them as one, by locking.
                 let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
                 guard.begin(keys);
                 assert_eq!(names.iter().map(|name| number(&mut guard, name)).sum::<u64>(), SUM);
                 guard.finish();
             } else {
-                // As one, by versions.
+                // Reads them as one, by versions.
                 let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
                 guard.look();
                 keys.iter().for_each(|key| guard.note(key));
@@ -110,7 +110,7 @@ fn transfers_between_accounts_keep_the_sum_for_every_observer() {
     store.check();
 }
 
-/// One reader follows a pair that is always written together: it never goes back.
+/// Readers read a pair that is always written together, one key after the other: the key that is read second is never older.
 #[test]
 fn reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
     let store = store(16);
@@ -167,7 +167,7 @@ fn transaction_of_many_new_keys_has_the_index_grow_under_it() {
 #[test]
 #[ignore = "time: 16 times as many keys have 64 times as long"]
 fn a_transaction_of_many_new_keys_costs_each_as_much_as_one_of_few() {
-    // Of this thread on a core: what else runs does not count.
+    // The time of this thread on a core: what else runs does not count.
     let on_core = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -183,7 +183,7 @@ fn a_transaction_of_many_new_keys_costs_each_as_much_as_one_of_few() {
         guard.finish();
         on_core() - started
     };
-    // 16 times as many: 200 times as long where each growth looked through all that is held.
+    // With 16 times as many keys it took 200 times as long where each growth looked through all that is held.
     let holds = |_| {
         let (few, many) = (took(10_000), took(160_000));
         println!("{few:?} and {many:?}");
@@ -206,7 +206,7 @@ fn index_grows_under_a_transaction_that_a_flush_comes_after() {
     let (early, late) = names.split_at(100);
     early.iter().for_each(|name| set(&mut guard, 0, name, b"early"));
     other.enter(NOW).flush();
-    // Fifty times more than the index has room for: nothing is refused, and nothing is gone before the end.
+    // This is fifty times more than the index has room for: nothing is refused, and nothing is gone before the end.
     late.iter().for_each(|name| set(&mut guard, 0, name, b"late"));
     assert!(early.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"early")));
     assert!(late.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"late")));
@@ -290,7 +290,7 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
         let mut any = false;
         for n in 0..2_000u32 {
             set(&mut guard, 0, &n.to_le_bytes(), &[0; 1000]);
-            // A small store keeps few of them.
+            // A small store keeps few events, so they are taken now and then.
             if n % 100 == 99 {
                 any |= guard.has_events();
                 guard.take_events(&mut |event, name, key| seen.push((event, name, key.to_vec())));
@@ -307,8 +307,8 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
     assert_eq!(store.events_lost(), 0);
 }
 
-/// A thread that reads several keys as one looks at them again if one of them was written to meanwhile: also if only its
-/// expiry was, with which it may be gone.
+/// A thread that reads several keys as one looks at them again if one of them was written to meanwhile, also if only its expiry
+/// was set: the key may be gone by it.
 #[test]
 fn every_way_to_write_is_seen_by_who_reads_several_keys() {
     let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();

@@ -1,5 +1,5 @@
-//! The short way of the usual write, where the memory for it has to be waited for: what it read before may be
-//! another item's by then, or a later one of the same key in the same place. Nothing that was acknowledged is lost.
+//! The short way of the usual write, where it has to wait for memory: the item that it read before may be another key's by then,
+//! or a later item of the same key in the same place. No acknowledged write is lost.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Store, Value};
 
@@ -7,7 +7,7 @@ const NOW: u64 = 1_700_000_000_000;
 const COUNTER: &[u8] = b"counter-";
 const THREADS: u64 = 3;
 const ROUNDS: u64 = 6_000;
-/// A value as long as the counter's, of which the memory is full.
+/// The length of the counter's value, and of the values that fill the memory.
 const DIGITS: usize = 12;
 
 fn digits(value: u64) -> String {
@@ -20,7 +20,7 @@ fn value_of(guard: &mut Guard<'_>, key: &Key<'_>) -> u64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// Adds one where the hint says; false, and nothing done, if that is not simply done.
+/// Adds one where the hint says; false if that is not simply done, and nothing is changed then.
 fn add(guard: &mut Guard<'_>) -> bool {
     let key = guard.key(COUNTER);
     let mut hint = guard.prefetch_bucket(&key);

@@ -1,4 +1,4 @@
-//! What clients watch: all of it together has its share of the memory, and no byte more.
+//! What clients watch: all watches together have their share of the memory, and no byte more.
 
 use larder_store::{Config, Guard, Store, Touched};
 

@@ -31,7 +31,7 @@ fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
     let store = |memory_bytes, memory_bytes_max| {
         Store::new(Config { memory_bytes, memory_bytes_max, workers_max: 1, ..Config::default() })
     };
-    // A machine of 384 GiB, one of as much as there can be, and a byte less or more.
+    // Limits: a machine of 384 GiB, one of as much as there can be, and a byte less or more.
     for max in [384 << 30, MEMORY_BYTES_MAX - 1, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, u64::MAX] {
         let store = store(64 << 20, max).expect("address space is all that is taken");
         assert_eq!(store.memory_bytes_max(), MEMORY_BYTES_MAX);
@@ -50,7 +50,7 @@ fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
 
 #[test]
 fn no_write_to_a_store_that_has_just_filled_evicts_many() {
-    // A batch of the eviction's, and a step of draining.
+    // A batch of the eviction, and a step of draining.
     const EVICTED_MAX: u64 = 32 + 128;
     let config = Config { memory_bytes: 16 << 20, workers_max: 1, ..Config::default() };
     let store = Store::new(config).unwrap();
@@ -195,10 +195,10 @@ fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
     store.check();
 }
 
-/// What a cache came to in which values of one size were stored, more than fit.
+/// How a cache changed while more values of one size were stored than fit.
 #[derive(Debug, Default)]
 struct Filled {
-    /// Items before the first eviction, and how many that took out.
+    /// How many items there were before the first eviction, and how many that took out.
     before: u64,
     gone: u64,
     /// The most that a later write took out, and how many items there are in the end.
@@ -206,7 +206,7 @@ struct Filled {
     held: u64,
 }
 
-/// Stores `count` values of so many bytes.
+/// Stores `count` values of so many bytes in a new store.
 fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
     let store = Store::new(Config { memory_bytes, workers_max: 1, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
@@ -232,10 +232,10 @@ fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
 
 #[test]
 fn a_write_evicts_what_its_own_bytes_need() {
-    // Of values that are longer than a span one.
+    // Where values are longer than a span, one of them goes for each that is stored.
     let filled = fill_with(4 << 20, 65_000, 200);
     assert!(filled.before >= 50 && filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
-    // Of shorter ones those of a span at most.
+    // Where they are shorter, those of one span go at most.
     for value_bytes in [200, 3_000, 9_000, 16_000, 20_000] {
         let filled = fill_with(4 << 20, value_bytes, (6 << 20) / value_bytes as u32);
         let span = ((64 << 10) / value_bytes as u64).min(32);
@@ -243,8 +243,8 @@ fn a_write_evicts_what_its_own_bytes_need() {
     }
 }
 
-/// The first value of another size needs a span: of large values, which lie in many, it takes those that have their long
-/// pieces in one.
+/// The first value of another size needs a span: in a store of large values, which lie in many spans, those go that have their
+/// long pieces in one.
 #[test]
 fn the_first_value_of_another_size_takes_a_span_of_values() {
     for (first, second) in
@@ -269,7 +269,7 @@ fn the_first_value_of_another_size_takes_a_span_of_values() {
     }
 }
 
-/// Longer values than those that fill a store need a span each some of them, and no more: the first, and those after it.
+/// Of longer values than those that fill a store some need a span each, and no more: the first, and those after it.
 #[test]
 fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
     for (first, second) in
@@ -297,10 +297,10 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
                 (store.totals().evictions - before) as usize
             };
             let gone: Vec<usize> = (0..200).map(&mut gone_for).collect();
-            // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of one.
+            // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of a span.
             // Where all was read, what moves out of a span takes as much elsewhere.
             let spans = if first < 50 || read { 2 } else { 1 };
-            // What a key of 8 B, a header and rounding add to a value.
+            // A key of 8 B, a header and rounding add so much to a value.
             let most = ((spans << 16) + second).div_ceil(first + 16);
             let worst = gone.iter().enumerate().max_by_key(|&(_, &gone)| gone);
             assert!(
@@ -311,7 +311,7 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
     }
 }
 
-/// The same where many writes share a batch, as in a pipeline: what they retire waits for its end.
+/// Many writes that share a batch, as in a pipeline, evict no more: what they retire waits for the end of the batch.
 #[test]
 fn writes_that_share_a_batch_leave_no_more_to_evict() {
     for (first, second, megabytes) in
@@ -339,7 +339,7 @@ fn writes_that_share_a_batch_leave_no_more_to_evict() {
                 store.totals().evictions - before
             })
             .collect();
-        // Of what has thousands of chunks in a span one may have to go for what the index was lent.
+        // In a store with thousands of chunks in a span one more span may have to go for what the index was lent.
         let spans = if first < 50 { 2 } else { 1 };
         let most = ((spans << 16) + second).div_ceil(first + 16) as u64;
         assert!(
@@ -356,7 +356,7 @@ fn a_cache_of_long_values_is_full_of_them() {
     assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
 }
 
-/// As many long values as a gigabyte holds, and a few more.
+/// Stores as many long values as a gigabyte holds, and a few more.
 #[test]
 fn a_large_cache_of_long_values_gives_one_for_one() {
     let filled = fill_with(1 << 30, 1 << 20, 1_040);

@@ -69,7 +69,7 @@ fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
         text.split(',').next().expect("a location").to_owned()
     };
     let mut earlier = vec![set(&mut worker, b"first")];
-    // Deleted and stored again until some memory is used again.
+    // The item is deleted and stored again until some memory is used again.
     let (first, again) = (0..10_000)
         .find_map(|_| {
             let mut guard = worker.enter(NOW);

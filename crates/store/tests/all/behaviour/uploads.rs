@@ -1,4 +1,4 @@
-//! Uploads: what they may hold, how they are filled, what becomes of those that are abandoned.
+//! Uploads: how many bytes they may hold, how they are filled, and that abandoned ones give their memory back.
 
 use crate::behaviour::{NOW, get, set, store};
 use larder_store::{Attributes, Expect, Guard, Refusal};
@@ -51,7 +51,7 @@ fn uploads_hold_at_most_their_share_together_and_one_beside_half_of_it_any_part(
     receive(&mut guard, &mut waiting, 900_000).unwrap();
     let mut upload = guard.upload(&key, 7 << 20, &Attributes::default()).unwrap();
     receive(&mut guard, &mut upload, 3 << 20).unwrap();
-    // The other does not take more beside that, and once a third holds some this one does not, either.
+    // The other upload does not get more beside that, and once a third holder has some this one does not, either.
     assert_eq!(receive(&mut guard, &mut waiting, 100_000), Err(Refusal::NoMemory));
     store.note_input(200_000);
     assert_eq!(receive(&mut guard, &mut upload, u64::MAX), Err(Refusal::NoMemory));

@@ -5,9 +5,9 @@ use larder_store::{Attributes, Expect, Lookup};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Keys of a transaction that has something in all buckets of a store of so few keys.
+/// Keys of a transaction: enough that all buckets of so small a store have some of them.
 const KEYS: u64 = 3000;
-/// How long the other worker has to do what it must not.
+/// How long the other worker has for what it must not do.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn names(prefix: &str) -> Vec<Vec<u8>> {
@@ -23,7 +23,7 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
     others.iter().for_each(|name| set(&mut guard, 0, name, b"before"));
     let keys: Vec<_> = held.iter().map(|name| guard.key(name)).collect();
     guard.begin(keys);
-    // Under it segments grow, of which all buckets are its then.
+    // Segments grow under the transaction, and all of their buckets are its own then.
     held.iter().for_each(|name| set(&mut guard, 0, name, b"new"));
     let (beside, seen) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -70,7 +70,8 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
 #[test]
 fn counts_beside_transactions_lose_nothing() {
     const ROUNDS: u64 = 40;
-    // Room for all that is ever written: a worker that is kept from its core in its batch may hold back all of it.
+    // There is room for all that is ever written: a worker that the system keeps from its core in its batch may hold back all of
+    // it.
     let store = store(64);
     let (held, others) = (names("held"), names("other"));
     let beside = AtomicU64::new(0);
@@ -97,7 +98,7 @@ fn counts_beside_transactions_lose_nothing() {
                         }
                         _ => (0, Expect::Absent),
                     };
-                    // The usual overwrite, and an item of another shape in its place.
+                    // One writes as usual, the other stores an item of another shape in its place.
                     let value = (seen + 1).to_le_bytes();
                     let attributes = Attributes { flags: (round % 3) as u32, ..Attributes::default() };
                     if guard.store_value(&key, &value, &attributes, expect).is_ok() {

@@ -1,10 +1,10 @@
-//! Transactions in a full store: whose memory they take, and whose not.
+//! Transactions in a full store: from which keys they take memory, and from which not.
 
 use crate::transactions::{NOW, get, run, set, store, write};
 use larder_store::{Attributes, Expect};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Raises a flag when it goes, also by a panic: the other threads end.
+/// Raises a flag when it is dropped, also by a panic: the other threads end.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -63,7 +63,8 @@ fn in_a_full_store_while_others_wait(at_last: bool) {
                 }
             }
         });
-        // A sixth of them, and a batch that was interrupted costs no more; a walk is in one all the time.
+        // The transactions take the place of a sixth of the small items, and a batch that was interrupted costs no more; a walk
+        // is in a batch all the time.
         let (left, least) = (store.totals().items, if kind == 3 { 1_000 } else { 2_000 });
         // Each refusal costs more.
         assert!(left > least || store.totals().out_of_memory > 0, "way {kind}: {left} are left");
@@ -82,8 +83,8 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
     in_a_full_store_while_others_wait(false);
 }
 
-/// Three workers whose transactions need memory, beside what makes them wait for each other: a walk, and the
-/// cleaning of segments after a flush.
+/// Three workers whose transactions need memory, beside what makes them wait for each other: a walk, and the cleaning of segments
+/// after a flush.
 fn while_others_wait_for_segments(at_last: bool) {
     const TRANSACTIONS: u64 = 400;
     for flushes in [false, true] {
@@ -132,8 +133,8 @@ fn no_write_of_a_transaction_is_refused_while_others_wait_for_segments() {
     while_others_wait_for_segments(false);
 }
 
-/// What one worker deletes is room for another, which need not evict for it: also while the first does
-/// nothing, neither allocate nor rest.
+/// The memory that one worker deletes is room for another, which need not evict for it, also while the first does nothing: it
+/// neither allocates nor rests.
 #[test]
 fn what_a_worker_deletes_is_not_kept_by_it() {
     const KEYS: u64 = 60;
@@ -155,15 +156,15 @@ fn what_a_worker_deletes_is_not_kept_by_it() {
         names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
         drop(guard);
         let left = store.totals().items;
-        // Each takes the place of twenty-five small ones; a batch of the deleter's and its magazine wait.
+        // Each value takes the place of twenty-five small ones; a batch of the deleter and its magazine wait.
         assert!(left + KEYS * 25 + 500 >= full, "round {round}: {left} of {full} are left");
     }
     drop((worker, deleter));
     store.check();
 }
 
-/// Where the index cannot grow, a new key takes the place of another that lives beside it: not of one that
-/// the same transaction has written.
+/// Where the index cannot grow, a new key takes the place of another key beside it, but not of one that the same transaction has
+/// written.
 #[test]
 fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
     const KEYS: u64 = 3_000;
@@ -207,7 +208,7 @@ fn transaction_in_a_full_store_evicts_about_what_it_needs() {
         assert!(keys.iter().all(|key| guard.get(key).hit().is_some()), "it evicts none of its own");
         guard.finish();
         let evicted = store.totals().evictions - before;
-        // What it takes, and two spans' worth of the small values for each that the arena is short of.
+        // What the transaction takes, and two spans' worth of the small values for each span that the arena is short of.
         let needed = KEYS * 10_000 / 400;
         assert!(evicted <= needed * 3 / 2 + 500, "round {round}: {evicted} of {full} were evicted");
     }
@@ -216,7 +217,7 @@ fn transaction_in_a_full_store_evicts_about_what_it_needs() {
     store.check();
 }
 
-/// What was evicted waits for the batch of another worker, which does not end: more would wait, too.
+/// Evicted memory waits for the batch of another worker, which does not end: if more were evicted, it would wait, too.
 #[test]
 fn batch_that_does_not_end_costs_no_more_than_what_is_needed() {
     let store = store(4);
@@ -273,7 +274,7 @@ fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
         let mut other = store.worker().unwrap();
         let sizes = [60, 400, 3_000, 20_000, 200_000];
         for round in 0..20u64 {
-            // What the other worker has found that was flushed is not waited for: it does nothing meanwhile.
+            // The worker does not wait for flushed items that the other worker has found: that one does nothing meanwhile.
             worker.set_patient(false);
             let mut guard = worker.enter(NOW + round * 100);
             let mut full = [false; 5];
