@@ -1,5 +1,5 @@
-//! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and
-//! each thread's records are in its order. One more sets when the values expire, which an append keeps.
+//! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and the records
+//! of each thread are in its order. One more thread sets when the values expire, and an append keeps the expiry.
 
 use crate::stage::{Actor, Cast, collect};
 use larder_store::{Attributes, End, Expect};
@@ -7,15 +7,15 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What all add to: one at its back, one at its front.
+/// The keys to which all threads add: to one at its back, to one at its front.
 const KEYS: [(&[u8], End); 2] = [(b"added-behind", End::Back), (b"added-before", End::Front)];
-/// Of a record: its length, whose it is, and which of its records.
+/// The head of a record: its length, the thread that wrote it, and the number of the record.
 const HEAD_BYTES: usize = 12;
 
-/// When the values expire first of all, in milliseconds: never, within a schedule. Each later expiry is one more.
+/// The first expiry of the values, in milliseconds: never, within a schedule. Each later expiry is one more.
 const FAR: u64 = 1 << 45;
 
-/// Of each key, the records that were acknowledged.
+/// The records of each key that were acknowledged.
 type Added = Rc<RefCell<[BTreeSet<(u32, u32)>; 2]>>;
 
 /// Adds `count` threads that each add so many records, and one that sets when they expire.
@@ -28,7 +28,7 @@ pub fn join(cast: &mut Cast, count: u32, records: u32) {
     cast.main("dater", move |actor| (0..u64::from(records)).for_each(|n| date(actor, FAR + n)));
 }
 
-/// Sets when a value expires, and reads it in a batch of its own: what was added meanwhile has kept it.
+/// Sets when a value expires, and reads it in a batch of its own: a thread that added to it meanwhile has kept the expiry.
 fn date(actor: &mut Actor, at: u64) {
     let name = KEYS[actor.random.below(2) as usize].0;
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(name), at).is_ok());
@@ -50,12 +50,12 @@ fn add(actor: &mut Actor, added: &Added, owner: u32, n: u32) {
     actor.batch(|guard, _, _| {
         let key = guard.key(name);
         while guard.concat(&key, &record, end, None, Expect::Present).is_err() {
-            // The first of all makes it, or another has by now.
+            // The first record of all needs the value to be made; another thread may have made it by now.
             let _ = guard.store_value(&key, b"", &Attributes::default(), Expect::Absent);
         }
     });
     assert!(added.borrow_mut()[which].insert((owner, n)));
-    // A batch of its own: another's write may come between.
+    // The value is read in a batch of its own: a write of another thread may come between.
     let acknowledged = added.borrow()[which].clone();
     let value = actor.batch(|guard, _, _| {
         let key = guard.key(name);
@@ -70,8 +70,8 @@ fn record(owner: u32, n: u32, bytes: usize) -> Vec<u8> {
     record
 }
 
-/// All that is acknowledged is in the value, nothing is there twice, and what came first is the farthest from the end
-/// at which it was added.
+/// Checks that all acknowledged records are in the value, that none is there twice, and that the first record is the farthest
+/// from the end at which it was added.
 fn check(value: &[u8], end: End, acknowledged: &BTreeSet<(u32, u32)>) {
     let mut records = Vec::new();
     let mut rest = value;

@@ -1,4 +1,4 @@
-//! What goes on beside the threads that know what must be there.
+//! Threads beside those that know what must be there.
 
 use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::{fail, sleep, waited};
@@ -22,19 +22,19 @@ pub enum Role {
     Walker,
     /// Walks over everything in one batch, several times.
     Keys,
-    /// Once.
+    /// Walks over everything in one batch, once.
     Survey,
     /// Moves spans from class to class.
     Mover,
     /// Lowers and raises the limit.
     Limiter,
-    /// Enters a batch and is not heard of for a while.
+    /// Enters a batch and stays in it for a while.
     Staller,
     /// Lets many items expire.
     Expirer,
-    /// Uploads that stand still, values that are being sent.
+    /// Begins uploads that stand still, and pins values that are being sent.
     Pinner,
-    /// Transactions of many keys.
+    /// Makes transactions of many keys.
     Transactions,
     /// Walks over everything, and reads what owners have written.
     Reader,
@@ -46,7 +46,7 @@ pub enum Role {
     Thinner,
 }
 
-/// Everything that may happen where items are evicted.
+/// All roles that were there first, for a store that evicts.
 pub const ALL: [Role; 11] = [
     Role::Flusher,
     Role::Grower,
@@ -61,7 +61,7 @@ pub const ALL: [Role; 11] = [
     Role::Transactions,
 ];
 
-/// And what came to them later.
+/// Those roles, and the ones that were added later.
 pub const MORE: [Role; 14] = [
     Role::Flusher,
     Role::Grower,
@@ -79,7 +79,7 @@ pub const MORE: [Role; 14] = [
     Role::DatabaseFlusher,
 ];
 
-/// What takes nothing out, and leaves enough memory where nothing is evicted.
+/// Roles that take nothing out, and leave enough memory where nothing is evicted.
 pub const HARMLESS: [Role; 10] = [
     Role::Grower,
     Role::Upkeep,
@@ -93,11 +93,11 @@ pub const HARMLESS: [Role; 10] = [
     Role::Reader,
 ];
 
-/// And what leaves enough memory where none are.
+/// Roles that leave enough memory where nothing is evicted, though they flush.
 pub const KEEPING: [Role; 7] =
     [Role::Flusher, Role::Grower, Role::Upkeep, Role::Walker, Role::Mover, Role::Staller, Role::Transactions];
 
-/// Adds one to `most` of these, drawn.
+/// Adds up to `most` threads whose roles are drawn from these.
 pub fn some(cast: &mut Cast, most: u64, of: &[Role]) {
     for _ in 0..1 + cast.random.below(most) {
         let role = of[cast.random.below(of.len() as u64) as usize];
@@ -105,7 +105,7 @@ pub fn some(cast: &mut Cast, most: u64, of: &[Role]) {
     }
 }
 
-/// Adds one.
+/// Adds a thread of this role.
 pub fn one(cast: &mut Cast, role: Role) {
     let id = cast.stage().number();
     match role {
@@ -161,7 +161,7 @@ pub fn one(cast: &mut Cast, role: Role) {
                 let items = 1 + actor.random.below(100) as usize;
                 cursor = actor.batch(|guard, _, _| {
                     guard.walk(cursor, items, &mut |item| {
-                        // None is torn, also if it is written over in place meanwhile.
+                        // No value is torn, even if it is written over in place meanwhile.
                         if item.key().starts_with(b"owner-") {
                             words(&collect(item.value()));
                         }
@@ -210,7 +210,8 @@ pub fn one(cast: &mut Cast, role: Role) {
     }
 }
 
-/// Adds one whose upkeep goes through so many periods of compaction; adds the spans that were emptied to `moved`.
+/// Adds a thread whose upkeep goes through so many periods of compaction; adds the spans that were emptied and the items that
+/// were evicted to `done`.
 pub fn compact(cast: &mut Cast, periods: u64, done: &Rc<Cell<Compacted>>) {
     let done = Rc::clone(done);
     cast.main("compactor", move |actor| {
@@ -236,14 +237,14 @@ pub struct Compacted {
     pub evictions: u64,
 }
 
-/// Time in which what is free throughout is too much.
+/// The time in which compaction gives memory back that was free throughout.
 const PERIOD_MS: u64 = 2_000;
 const PERIOD_STEPS: u64 = 8;
 
 /// Databases that are flushed and swapped, by their names.
 pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
-/// Walks of one batch: so many that a worker which waits for their end waits for some 10 ms.
+/// Walks in one batch: so many that a worker which waits for their end waits for some 10 ms.
 const KEYS_WALKS: usize = 4;
 /// Walks over everything so many times, in one batch.
 fn survey(actor: &mut Actor, walks: usize) {
@@ -260,10 +261,10 @@ fn survey(actor: &mut Actor, walks: usize) {
     });
 }
 
-/// How long a write may sleep beside them: each sleep is several steps of a walk.
+/// How long a write may sleep beside the walks: each sleep is several steps of a walk.
 const SLEPT_MAX: Duration = Duration::from_millis(3);
 
-/// A write that waits for hardly anything.
+/// Makes a write that may hardly wait.
 pub fn write_soon(actor: &mut Actor) {
     let before = waited().1;
     fill(actor, 0);
@@ -293,12 +294,12 @@ fn flush(actor: &mut Actor) {
     });
 }
 
-/// Items of one grower at most.
+/// The most items that one grower has.
 const GROWN_MAX: u64 = 4_000;
 
 fn grow(actor: &mut Actor, id: u64, next: &mut u64, most: &mut u64) {
     if *next >= *most {
-        // What came last goes first, all but some.
+        // The newest items go first, all but some.
         let stay = actor.random.below(*next + 1);
         let gone = *next - stay;
         for _ in 0..gone.div_ceil(64) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Lists that are waited for, in each of two databases.
 const LISTS: [&[u8]; 3] = [b"awaited-1", b"awaited-2", b"awaited-3"];
 
-/// A thread that waits: since when, for which list of the database of which name.
+/// A thread that waits: since when, for which list, and in the database of which name.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     id: u64,
@@ -52,12 +52,12 @@ fn wait(actor: &mut Actor, waiting: &Waiting) {
     if !popped {
         (0..actor.random.below(40)).for_each(|_| pass());
     }
-    // From here on nobody needs to say anything; what is awaited still is so for a while.
+    // From here on no writer needs to call this waiter; the key stays awaited for a while.
     waiting.borrow_mut().retain(|waiter| waiter.id != id);
     actor.stage.store.unawait(name, LISTS[list]);
 }
 
-/// The writer learns of those that waited before this began, and do still, for one of these lists.
+/// Checks that the writer learns of all waiters that waited before this began, and still do, for one of these lists.
 fn told(guard: &mut Guard<'_>, waiting: &Waiting, began: u64, written: &[(u8, usize)]) {
     let called = guard.take_called();
     for waiter in waiting.borrow().iter() {

@@ -1,4 +1,4 @@
-//! Counters that several threads raise: by a token, as what was seen, and in transactions.
+//! Counters that several threads raise: by a token, by what they have seen, and in transactions.
 //!
 //! A counter has a generation, made new by the thread that finds none, and a count. A key's tokens only grow, so its writes
 //! in the order of their tokens have to read 1, 2, 3 … of one generation, then 1, 2, 3 … of the next: a lost update is
@@ -9,10 +9,10 @@ use larder_store::schedule::Random;
 use larder_store::{Attributes, Expect, Guard, Lookup, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys that all raise.
+/// How many keys all of them raise.
 const KEYS: u64 = 4;
 
-/// Of each counter, by the token of the write: generation and count.
+/// The writes of each counter, by their tokens: generation and count.
 pub type Notes = BTreeMap<u64, BTreeMap<u64, (u64, u64)>>;
 
 /// Adds `count` threads that raise counters so many times.
@@ -67,7 +67,7 @@ fn raise(guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, counter: u64
     }
 }
 
-/// The writes of each counter are in order.
+/// Checks that the writes of each counter are in order.
 pub fn check(notes: &Notes) {
     for (counter, notes) in notes {
         let mut ended = BTreeSet::new();

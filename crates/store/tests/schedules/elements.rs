@@ -1,6 +1,6 @@
-//! Collections that several threads change: a hash with a count and two fields that are always set together, a list
-//! that is pushed to and popped from, two sets between which members go as one. Where a store evicts and is flushed all of
-//! them may be gone at any time, and none may be a part of what it was.
+//! Collections that several threads change: a hash with a count and two fields that are always set together, a list that is
+//! pushed to and popped from, and two sets between which members move in transactions. Where a store evicts and is flushed all of
+//! them may be gone at any time, but no part of one.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::sleep;
@@ -14,9 +14,9 @@ use std::time::Duration;
 const HASH: &[u8] = b"elements-hash";
 const LIST: &[u8] = b"elements-list";
 const SETS: [&[u8]; 2] = [b"elements-one", b"elements-other"];
-/// When the hash expires first of all, in milliseconds: never, within a schedule. Each later expiry is one more.
+/// The first expiry of the hash, in milliseconds: never, within a schedule. Each later expiry is one more.
 const FAR: u64 = 1 << 45;
-/// The first four of each set are in a leaf, but for the one that lies apart, all of them in a tree.
+/// A set of only its first four members is a leaf, but for the one that lies apart; a set of all of them is a tree.
 const MEMBERS: u64 = 60;
 
 /// What was acknowledged.
@@ -34,7 +34,7 @@ fn number(element: Element<'_>) -> i64 {
     element.number().expect("numbers were written")
 }
 
-/// What is pushed for a number: some lie apart.
+/// The element that is pushed for a number: some lie apart.
 fn element(number: i64) -> String {
     if number % 9 == 0 { format!("{number:0>17000}") } else { number.to_string() }
 }
@@ -44,7 +44,7 @@ fn member(number: u64) -> String {
     if number % 13 == 2 { format!("{number:0>17000}") } else { number.to_string() }
 }
 
-/// What fields have at a number: some lie apart.
+/// The value that fields have at a number: some lie apart.
 fn value(number: u64) -> String {
     if number % 5 == 0 { format!("{number:0>17000}") } else { number.to_string() }
 }
@@ -80,20 +80,20 @@ pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
-/// Adds a thread that watches them, and one that sets when the hash expires, which those that change it keep.
+/// Adds a thread that watches the collections, and one that sets when the hash expires, which the threads that change it keep.
 pub fn join_watched(cast: &mut Cast, steps: u64) {
     cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));
     cast.main("dater", move |actor| (0..steps).for_each(|n| date(actor, FAR + n)));
 }
 
-/// Everything in a collection, in its order; none if there is none.
+/// Everything in a collection, in its order; none if there is no collection.
 fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let there = guard.collection(key, kind).expect("it has its type")?;
     let text = |element| text(&there, &element);
     Some(there.entries(0..there.len()).map(|entry| (text(entry.name), text(entry.value))).collect())
 }
 
-/// WATCH, a look, other work, and EXEC: what has raised no flag is what it was.
+/// WATCH, a look, other work, and EXEC: a key that has raised no flag is what it was.
 fn watch(actor: &mut Actor) {
     let all = [(HASH, Type::Hash), (LIST, Type::List), (SETS[0], Type::Set)];
     let (name, kind) = all[actor.random.below(3) as usize];
@@ -116,7 +116,7 @@ fn watch(actor: &mut Actor) {
     actor.stage.store.unwatch(0, name, &flag);
 }
 
-/// Sets when the hash expires, and reads it in a batch of its own: a thread that changed it meanwhile has kept it.
+/// Sets when the hash expires, and reads it in a batch of its own: a thread that changed it meanwhile has kept the expiry.
 fn date(actor: &mut Actor, at: u64) {
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(HASH), at).is_ok());
     if set {
@@ -126,7 +126,7 @@ fn date(actor: &mut Actor, at: u64) {
     }
 }
 
-/// Adds `threads` threads that each take so many steps, and for which everything may be gone at any time.
+/// Adds `threads` threads that each take so many steps; everything may be gone at any time.
 pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
     for _ in 0..threads {
         cast.main("elements", move |actor| {
@@ -154,7 +154,7 @@ fn all_fields(actor: &mut Actor) {
     actor.batch(|guard, stage, _| {
         let key = guard.key(HASH);
         let number = stage.number();
-        // Beside two whose values may lie apart.
+        // The fields stand beside two whose values may lie apart.
         let (value, long) = (format!("{number:060}"), value(number));
         let names: Vec<String> = (0..MEMBERS).map(|n| n.to_string()).collect();
         let pairs = names.iter().map(|name| (name.as_bytes(), value.as_bytes()));
@@ -206,7 +206,7 @@ fn step(actor: &mut Actor, all: &All) {
     }
 }
 
-/// Another field each time is a longer leaf and another class.
+/// Counts one higher. The other fields make a leaf of another length and another class each time.
 fn count(actor: &mut Actor, all: &All) {
     let padding = actor.random.below(200) as usize;
     let fields: Vec<String> =
@@ -217,7 +217,7 @@ fn count(actor: &mut Actor, all: &All) {
         let count = guard
             .hash_update(&key, b"count", |old| Ok::<_, Declined>((old.map_or(0, number) + 1).to_string()));
         guard.hash_set(&key, [(&b"padding"[..], &vec![b'x'; padding][..])].into_iter()).expect("memory");
-        // Enough for a tree now and then.
+        // The fields are enough for a tree now and then.
         let pairs = fields.iter().map(|field| (field.as_bytes(), &b"some bytes of a value"[..]));
         guard.hash_set(&key, pairs).expect("memory");
         guard.remove_named(&key, Type::Hash, gone.iter().map(String::as_bytes)).expect("memory");
@@ -245,7 +245,7 @@ fn together(actor: &mut Actor) {
 fn push(actor: &mut Actor, all: &All) {
     let numbers = {
         let mut known = all.borrow_mut();
-        // Enough for a tree now and then.
+        // The elements are enough for a tree now and then.
         let many = if actor.random.below(8) == 0 { 40 } else { 1 };
         let numbers: Vec<String> = (known.pushed + 1..=known.pushed + many).map(element).collect();
         known.pushed += many;
@@ -271,8 +271,8 @@ fn pop(actor: &mut Actor, all: &All) {
     }
 }
 
-/// Adds `threads` threads that each take so many steps at a list all whose elements are put about one place, so that leaves get
-/// other labels where they lie. Where the store evicts the list may be gone at any time.
+/// Adds `threads` threads that each take so many steps at a list whose elements are all put about one place, so that leaves get
+/// other labels where they lie. Where the store evicts, the list may be gone at any time.
 pub fn join_relabeled(cast: &mut Cast, threads: u64, steps: u64) {
     let all = All::default();
     all.borrow_mut().at_work = threads;
@@ -331,7 +331,7 @@ fn has(guard: &mut Guard<'_>, set: &[u8], member: &[u8]) -> bool {
     guard.collection(&key, Type::Set).expect("a set").is_some_and(|set| set.find(member).is_some())
 }
 
-/// Takes a member to the other set, as one; another that looks as one finds it in one at most.
+/// Takes a member to the other set in a transaction; a thread that looks at both in a transaction finds it in one at most.
 fn change_sides(actor: &mut Actor) {
     actor.batch(|guard, stage, random| {
         let few = random.below(2) == 0;
@@ -348,7 +348,7 @@ fn change_sides(actor: &mut Actor) {
     });
 }
 
-/// All that was counted is there, and what was pushed was popped or is in the list.
+/// Checks that all that was counted is there, and that what was pushed was popped or is in the list.
 fn check(actor: &mut Actor, all: &All) {
     let count: i64 = actor.batch(|guard, _, _| {
         let key = guard.key(HASH);
@@ -359,7 +359,7 @@ fn check(actor: &mut Actor, all: &All) {
     check_list(actor, all);
 }
 
-/// What was pushed was popped or is in the list.
+/// Checks that what was pushed was popped or is in the list.
 fn check_list(actor: &mut Actor, all: &All) {
     let known = all.borrow();
     let list: Vec<i64> = actor.batch(|guard, _, _| {

@@ -1,11 +1,11 @@
-//! Collections of a store that evicts nothing and is full to the last chunk: what is taken out of them goes, whichever
-//! thread takes what comes free.
+//! Collections of a store that evicts nothing and is full to the last chunk: elements are taken out of them whichever thread
+//! takes the memory that comes free.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::Random;
 use larder_store::{DIGITS_MAX, Declined, Element, End, Guard, ScoreRule, Type};
 
-/// Elements that a collection has at first: in a leaf, and in a tree.
+/// How many elements a collection has at first: some fit in a leaf, some need a tree.
 const ELEMENTS: [u64; 4] = [3, 20, 60, 200];
 const TYPES: [Type; 4] = [Type::Hash, Type::Set, Type::SortedSet, Type::List];
 
@@ -17,8 +17,8 @@ struct Kept {
     next: u64,
 }
 
-/// Adds `count` threads that take so many times something out of collections which they have filled, before all else is
-/// filled. With `always` none of that may be refused.
+/// Adds `count` threads that so many times take something out of collections; these are filled before all else is. With `always`
+/// none of that may be refused.
 pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -27,7 +27,7 @@ pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
                 let name = format!("kept-{}", actor.stage.number());
                 let mut kept = Kept { name, kind, elements: Vec::new(), next: 0 };
                 for _ in 0..ELEMENTS[actor.random.below(4) as usize] {
-                    // As far as there is memory for chunks of so many lengths.
+                    // It may fail: there may be no memory for chunks of so many lengths.
                     let _ = actor.batch(|guard, _, _| kept.add(guard));
                 }
                 kept
@@ -55,7 +55,7 @@ fn step(actor: &mut Actor, kept: &mut Kept, always: bool) {
             let _ = kept.add(guard);
             return;
         }
-        // Of several that are refused some may be gone.
+        // Of several elements whose removal is refused some may be gone.
         let refused = kept.take_out(guard, random, if always { 3 } else { 1 }).err();
         assert!(refused.is_none() || !always, "{refused:?}: {} of {:?}", kept.elements.len(), kept.kind);
     });
@@ -67,7 +67,7 @@ fn text(element: Element<'_>) -> String {
 }
 
 impl Kept {
-    /// One more, behind all others.
+    /// Adds one more, behind all others.
     fn add(&mut self, guard: &mut Guard<'_>) -> Result<(), Declined> {
         let name = format!("element {:06}", self.next);
         let key = guard.key(self.name.as_bytes());
@@ -86,7 +86,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes up to `most` out, as one: by name, or from an end.
+    /// Takes up to `most` elements out in one call: by name, or from an end.
     fn take_out(&mut self, guard: &mut Guard<'_>, random: &mut Random, most: u64) -> Result<(), Declined> {
         let len = self.elements.len();
         let count = (1 + random.below(most) as usize).min(len);

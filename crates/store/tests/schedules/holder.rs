@@ -1,15 +1,15 @@
-//! Buffers of connections beside upkeep: what they hold is charged whenever nobody is in between.
+//! Buffers of connections beside upkeep: what they hold is charged whenever no thread is in the middle of a call.
 
 use crate::stage::Cast;
 use larder_store::schedule::sleep;
 use std::time::Duration;
 
-/// Bytes that one of them takes at a time: far above what else a store of this size charges.
+/// Bytes that a connection takes at a time: far above what else a store of this size charges.
 const BYTES_MAX: u64 = 1 << 20;
 /// Upkeep lowers what is charged every so often.
 const SETTLE_MS: u64 = 250;
 
-/// Adds `count` threads whose connections take and give back buffers so many times, and one that does upkeep. Each
+/// Adds `count` threads whose connections take and give back buffers so many times, and one that does upkeep. Each connection
 /// ends with buffers that it keeps.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {

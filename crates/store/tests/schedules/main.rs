@@ -29,10 +29,10 @@ use stage::{Cast, MOST_WAITS, play};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Turns over which a schedule spreads what it changes: each seed's is the same whichever came before.
+/// The turns over which a schedule spreads its changes: each seed has the same schedule, whichever came before.
 const LENGTH: u64 = 100_000;
 
-/// Plays a scenario with seeds 0 to `runs`, or as the environment says; how many that were.
+/// Plays a scenario with seeds 0 to `runs`, or as the environment says; returns how many it played.
 fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match given("LARDER_SCHEDULE_SEED") {
@@ -81,7 +81,7 @@ fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
     });
 }
 
-/// As above where what has an expiry may be evicted, and nothing else.
+/// As above where only items with an expiry may be evicted.
 #[test]
 fn what_never_expires_is_there_where_only_the_rest_is_evicted() {
     const POLICIES: [Eviction; 2] = [Eviction::Volatile, Eviction::VolatileTtl];
@@ -97,7 +97,7 @@ fn what_never_expires_is_there_where_only_the_rest_is_evicted() {
     });
 }
 
-/// Databases that are swapped and flushed, one or all.
+/// Databases that are swapped and flushed, one of them or all: each keeps its own keys.
 #[test]
 fn each_database_has_its_own_wherever_it_is() {
     explore("databases", 40, |cast| {
@@ -113,7 +113,7 @@ fn each_database_has_its_own_wherever_it_is() {
     });
 }
 
-/// What is left of many items, spread over all spans, moves together beside threads that read and write it.
+/// What is left of many items, spread over all spans, is moved together beside threads that read and write it.
 #[test]
 fn what_compaction_moves_is_there() {
     const RUNS: u64 = 60;
@@ -131,7 +131,8 @@ fn what_compaction_moves_is_there() {
     assert!(played < RUNS || done.get().spans > RUNS, "nothing is compacted");
 }
 
-/// Removals from collections of a store that evicts nothing and is full: whichever thread takes what comes free, they are done.
+/// Removals from collections of a store that evicts nothing and is full: they are done whichever thread takes the memory that
+/// comes free.
 #[test]
 fn what_is_taken_out_of_a_full_store_goes() {
     use aside::Role::{Filler, Mover, Staller, Thinner, Upkeep};
@@ -143,7 +144,7 @@ fn what_is_taken_out_of_a_full_store_goes() {
     });
 }
 
-/// As above while the limit moves: what is far above it may be refused, and is there then.
+/// As above while the limit moves: far above it a removal may be refused, and the element is still there then.
 #[test]
 fn what_is_taken_out_of_a_full_store_goes_or_stays_where_the_limit_moves() {
     use aside::Role::{Filler, Limiter, Mover, Thinner, Upkeep};
@@ -230,7 +231,7 @@ fn what_buffers_hold_is_charged() {
     });
 }
 
-/// Values that several threads add to beside each other: no record lost, none doubled.
+/// Values that several threads append to beside each other: no record lost, none doubled.
 #[test]
 fn what_is_appended_beside_others_is_there_once() {
     explore("adding", 100, |cast| {
@@ -254,7 +255,7 @@ fn elements_of_collections_are_there_once() {
     });
 }
 
-/// As above beside whatever takes nothing out, with threads that watch them and that set when they expire.
+/// As above beside everything that takes no item out, with threads that watch the collections and that set when they expire.
 #[test]
 fn elements_of_collections_are_there_once_beside_everything() {
     explore("elements-more", 60, |cast| {
@@ -280,8 +281,8 @@ fn collections_are_flushed_as_a_whole() {
     });
 }
 
-/// A list whose leaves get other labels where they lie, beside sweeps that look for nodes by them: whatever is moved is found,
-/// and nothing is lost.
+/// A list whose leaves get other labels where they lie, beside sweeps that look for nodes by their labels: a node that was moved
+/// is found, and nothing is lost.
 #[test]
 fn nodes_are_found_by_labels_that_change() {
     explore("relabeled", 60, |cast| {
@@ -307,7 +308,7 @@ fn a_list_whose_labels_change_is_evicted_as_a_whole() {
     });
 }
 
-/// Keys that are awaited beside growth, flushes, moves and swaps: a thread that writes them learns which wait.
+/// Keys that are awaited beside growth, flushes, moves and swaps: a thread that writes one learns that it is awaited.
 #[test]
 fn whoever_writes_what_is_awaited_is_told() {
     explore("awaiting", 40, |cast| {
@@ -354,7 +355,7 @@ fn a_hint_shows_nothing_older_than_what_was_read_before() {
     });
 }
 
-/// Transactions in a full store, beside others and walks: nobody waits long, nothing is refused.
+/// Transactions in a full store, beside others and walks: no thread waits long, and no write is refused.
 #[test]
 fn transactions_of_a_full_store_get_their_memory() {
     explore("full", 50, |cast| {
@@ -402,7 +403,7 @@ fn watches_see_every_write_beside_everything() {
     });
 }
 
-/// Watches where compaction moves what is watched and eviction takes it: what raised no flag is what it was, or gone.
+/// Watches where compaction moves a watched item and eviction takes it: a key that raised no flag is what it was, or gone.
 #[test]
 fn watches_see_every_write_where_items_move_and_are_evicted() {
     use aside::Role::{Filler, Mover, Staller, Transactions, Upkeep};

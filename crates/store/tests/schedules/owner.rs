@@ -33,7 +33,7 @@ pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     (0..count).for_each(|_| one(cast, 0, steps, |_| {}));
 }
 
-/// As [`join`]; others wait for some of the owners, and some of those ask again where they would sleep.
+/// Adds owners as [`join`] does; others wait for some of them, and of these some ask again where they would sleep.
 pub fn join_hurried(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
         one(cast, 0, steps, |actor| {
@@ -45,7 +45,7 @@ pub fn join_hurried(cast: &mut Cast, count: u64, steps: u64) {
     }
 }
 
-/// Adds one in the database that has this number at first.
+/// Adds one owner in the database that has this number at first.
 pub fn join_in(cast: &mut Cast, number: u8, steps: u64) {
     one(cast, number, steps, |_| {});
 }
@@ -58,7 +58,7 @@ fn one(cast: &mut Cast, number: u8, steps: u64, first: impl FnOnce(&mut Actor) +
         for _ in 0..steps {
             owner.step(actor);
         }
-        // Everything once more.
+        // Checks everything once more.
         actor.batch(|guard, stage, random| {
             for n in 0..KEYS {
                 owner.read(guard, stage, random, n);
@@ -112,19 +112,19 @@ impl Owner {
         assert!(now == value(self.id, write, bytes), "a value changed while it was sent");
     }
 
-    /// What must be there, as far as the time of this batch says.
+    /// The item that must be there, as far as the time of this batch says.
     pub fn live(&mut self, guard: &Guard<'_>, n: u64) -> Option<Known> {
         let known = self.known[n as usize]?;
         (known.expires_at == 0 || known.expires_at > guard.now()).then_some(known)
     }
 
-    /// The key is missing for a reader that began at `began`.
+    /// Notes that the key is missing for a reader that began at `began`, and checks that it may be.
     pub fn missing(&mut self, guard: &Guard<'_>, stage: &Stage, n: u64) {
         let ended = stage.tick();
         let live = self.live(guard, n);
         self.known[n as usize] = None;
         let Some(known) = live else { return };
-        // Others' batches may be later than this one.
+        // Batches of other threads may be later than this one.
         let expired = known.expires_at != 0 && known.expires_at <= stage.now();
         if expired || stage.may_be_flushed(self.number, known.began, ended) {
             return;
@@ -163,12 +163,12 @@ impl Owner {
         }
     }
 
-    /// A flush that began after its write has taken it, for a reader from `began` on.
+    /// Whether a flush that began after its write has taken it, for a reader from `began` on.
     pub fn must_be_gone(&self, stage: &Stage, known: Known, began: u64) -> bool {
         stage.must_be_flushed(self.number, known.ended, began)
     }
 
-    /// What came of a write.
+    /// Checks the result of a write.
     pub fn judge(
         &mut self,
         (guard, stage): (&Guard<'_>, &Stage),
@@ -229,7 +229,7 @@ impl Owner {
         self.judge((guard, stage), (n, began, expect), done, new);
     }
 
-    /// More of the same behind it.
+    /// Appends more of the same to a value.
     fn append(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n).filter(|known| known.bytes % 16 == 0 && known.bytes < 90_000)
         else {
@@ -266,7 +266,7 @@ impl Owner {
         }
     }
 
-    /// A value that comes in several batches, and may never be complete.
+    /// Uploads a value in several batches, which may never be complete.
     fn upload(&mut self, actor: &mut Actor) {
         let n = actor.random.below(KEYS);
         let name = self.name(n);

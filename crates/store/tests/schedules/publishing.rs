@@ -1,6 +1,6 @@
-//! One key's item after another, published by all ways there are, beside each other: counts that are made one higher, by
-//! a hint, by what was seen, by an upload; and taken out and begun anew. A count that was acknowledged is there once, and
-//! a key's counts end where it was taken out.
+//! The items of one key, one after another, published in all ways that there are, beside each other: counts that are raised by a
+//! hint, by what was seen, or by an upload, and keys that are taken out and begun anew. A count that was acknowledged is there
+//! once, and the counts of a key end where it was taken out.
 
 use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::Random;
@@ -13,7 +13,7 @@ const KEYS: u64 = 3;
 /// When some of them expire, in milliseconds: never, within a schedule.
 const FAR: u64 = 1 << 45;
 
-/// What was acknowledged of a key between two of its ends.
+/// The acknowledged counts of a key between two times when it was taken out.
 #[derive(Default)]
 struct Life {
     counts: BTreeSet<u64>,
@@ -23,7 +23,7 @@ struct Life {
 
 #[derive(Default)]
 struct Known {
-    /// By key and number of the life.
+    /// The lives, by key and number of the life.
     lives: BTreeMap<(u64, u64), Life>,
     at_work: u64,
 }
@@ -105,7 +105,7 @@ fn step(actor: &mut Actor, all: &RefCell<Known>) {
                         assert_eq!(before, None, "{name} ended twice");
                     }
                 }
-                // Into a shape with an expiry, as a copy.
+                // A copy in a shape with an expiry.
                 1 => drop(guard.touch(&key, FAR)),
                 _ => {
                     let bytes = value(life, count + 1, bytes);
@@ -168,7 +168,7 @@ pub fn set(guard: &mut Guard<'_>, random: &mut Random, key: &Key<'_>, bytes: &[u
     }
 }
 
-/// Behind all: each life has counted from one on, has ended with its last count, or is there with it.
+/// Checks at the end that each life has counted from one on, and has ended with its last count or is there with it.
 fn check(actor: &mut Actor, known: &Known) {
     for n in 0..KEYS {
         let there = actor.batch(|guard, _, _| peek(guard, &guard.key(name(n).as_bytes())));

@@ -1,5 +1,5 @@
-//! The short ways of writing, as owners take them: where the stages of a batch have looked, in place, over a part, and
-//! if an expiry is what it was.
+//! The short ways of writing, as owners use them: after a look by the stages of a batch, in place, over a part of a value, and on
+//! condition that an expiry is what it was.
 
 use crate::owner::{Known, Owner};
 use crate::stage::{Stage, size, value, words};
@@ -7,13 +7,13 @@ use larder_store::schedule::Random;
 use larder_store::{Attributes, Expect, Guard, Refusal};
 
 impl Owner {
-    /// The usual SET: over what the hint names, or where it names nothing, or as any other write.
+    /// Makes the usual SET: over the item that the hint names, or as a new key where it names none, or as any other write.
     pub fn write_shortly(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let name = self.name(n);
         let key = self.key(guard, stage, &name);
         let (write, began) = (stage.number(), stage.tick());
         let live = self.live(guard, n);
-        // Of the length that it has, now and then: its chunk is the next one's.
+        // A value of the same length now and then: its chunk is the next one's.
         let bytes = live.filter(|_| random.below(2) == 0).map_or_else(|| size(random), |live| live.bytes);
         let bytes_of = value(self.id, write, bytes);
         let mut hint = guard.prefetch_bucket(&key);
@@ -51,7 +51,7 @@ impl Owner {
         self.known[n as usize] = Some(Known { ended: stage.tick(), ..new });
     }
 
-    /// Over all of the value, or over a part of it and what comes behind: where it lies, or in a copy.
+    /// Writes over all of the value, or over a part of it and beyond its end: in place, or in a copy.
     pub fn write_over(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n) else { return };
         let name = self.name(n);
@@ -60,7 +60,7 @@ impl Owner {
         let (write, offset, bytes) = if random.below(2) == 0 {
             (stage.number(), 0, known.bytes + 40 * random.below(2) as usize)
         } else {
-            // The bytes that are there anyway: where a value's pattern begins anew.
+            // The bytes that are there already: the offset is a place where the value's pattern begins anew.
             let offset = 16 * random.below(known.bytes as u64 / 16 + 1);
             (known.write, offset, 16 + random.below(3_000) as usize)
         };
@@ -92,7 +92,7 @@ impl Owner {
         }
     }
 
-    /// Deletes it or sets its expiry, if the one that it has is this, or some other.
+    /// Deletes the key or sets its expiry, on condition that its expiry is the known one, or some other.
     pub fn change_if(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n) else { return };
         let name = self.name(n);

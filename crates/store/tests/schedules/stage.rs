@@ -1,4 +1,4 @@
-//! What the threads of a schedule share: a store, time, what was flushed, and what the store says it took out.
+//! What the threads of a schedule share: a store, time, the flushes, and the keys that the store says it took out.
 
 use larder_store::schedule::{Random, Schedule, fail, pass, progress, waited};
 use larder_store::{
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 /// When the clock starts.
 pub const NOW: u64 = 1_700_000_000_000;
-/// Waits of one batch after which it waits for too long. A rebuilding of a segment is some 30,000 turns, and in the
-/// worst of schedules a thread that waits for it waits for each of them.
+/// A batch that waits more often than this waits for too long. A rebuilding of a segment is some 30,000 turns, and in the worst
+/// of schedules a thread that waits for it waits for each of them.
 const WAITS_MAX: u64 = 800_000;
-/// And how long it may sleep: others may stall for 20 ms, one after another.
+/// A batch may sleep no longer than this: others may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
 thread_local! {
     /// The most waits that any batch had.
     pub static MOST_WAITS: Cell<u64> = const { Cell::new(0) };
 }
-/// Steps of upkeep in which everything that a flush took comes free.
+/// The most steps of upkeep in which everything that a flush took has to come free.
 const CLEARING_STEPS_MAX: u64 = 100_000;
 
 /// A flush, by the ticks between which it was made, and the number of the database that it concerned; none: all.
@@ -42,9 +42,9 @@ impl Flush {
 /// What all threads of a schedule see.
 pub struct Stage {
     pub store: Arc<Store>,
-    /// Anything may be evicted.
+    /// Whether anything may be evicted.
     pub evicts: bool,
-    /// What has an expiry may be.
+    /// Whether items with an expiry may be evicted.
     pub evicts_brief: bool,
     /// Which database each name stands for, by the number that it had at first.
     names: RefCell<Vec<u8>>,
@@ -53,13 +53,13 @@ pub struct Stage {
     pub flushes: RefCell<Vec<Flush>>,
     /// How often the store said that it took a key out.
     taken: RefCell<HashMap<Vec<u8>, u64>>,
-    /// How often a key was missing for no other reason.
+    /// How often a key was missing for which only the store's taking it out is a reason.
     missed: RefCell<HashMap<Vec<u8>, u64>>,
-    /// Threads that everybody else goes on for.
+    /// How many threads still do the work for whose end the others wait.
     at_work: Cell<usize>,
     /// Writes of counters.
     pub notes: RefCell<crate::counter::Notes>,
-    /// Numbers that are given once.
+    /// How many numbers were given; each is given once.
     numbers: Cell<u64>,
 }
 
@@ -73,37 +73,37 @@ impl Stage {
         self.ms.set(self.ms.get() + ms);
     }
 
-    /// A moment of its own, later than all before.
+    /// The next moment, later than all before.
     pub fn tick(&self) -> u64 {
         self.tick.set(self.tick.get() + 1);
         self.tick.get()
     }
 
-    /// A number of its own.
+    /// The next number, which is given once.
     pub fn number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
     }
 
-    /// How many were given.
+    /// How many numbers were given.
     pub fn numbers(&self) -> u64 {
         self.numbers.get()
     }
 
-    /// Somebody is still at work.
+    /// Whether a thread that the others wait for is still at work.
     pub fn at_work(&self) -> bool {
         self.at_work.get() > 0
     }
 
-    /// Makes a flush of the database with this number, or of all, if `flush` says that it did.
+    /// Makes a flush of the database with this number, or of all; `flush` returns whether it did.
     pub fn flush(&self, number: Option<u8>, flush: impl FnOnce() -> bool) {
         let at = self.flushes.borrow().len();
         let began = self.tick();
-        // Until it is over it may take anything, whenever that is looked for.
+        // Until the flush is over it may take anything, whenever that is looked for.
         self.flushes.borrow_mut().push(Flush { began, ended: u64::MAX, number });
         let made = flush();
         let flush = &mut self.flushes.borrow_mut()[at];
-        // What was refused has taken nothing: as if it had been before everything.
+        // A refused flush has taken nothing: it counts as if it had been before everything.
         (flush.began, flush.ended) = if made { (began, self.tick()) } else { (0, 0) };
     }
 
@@ -118,29 +118,29 @@ impl Stage {
         self.names.borrow()[usize::from(name)]
     }
 
-    /// Two names were swapped, and nobody else is in a batch.
+    /// Notes that two names were swapped; no other thread is in a batch.
     pub fn swapped(&self, one: u8, other: u8) {
         self.names.borrow_mut().swap(usize::from(one), usize::from(other));
     }
 
-    /// Something was flushed, or is about to be.
+    /// Whether something was flushed, or is about to be.
     pub fn flushes(&self) -> bool {
         !self.flushes.borrow().is_empty()
     }
 
-    /// A flush may have taken what was written from the first tick on and is missing before the second.
+    /// Whether a flush may have taken what was written from the first tick on and is missing before the second.
     pub fn may_be_flushed(&self, number: u8, write_began: u64, read_ended: u64) -> bool {
         let took = |flush: &Flush| flush.ended > write_began && flush.began < read_ended;
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
-    /// A flush must have taken what was written before `write_ended`, for a reader from `read_began` on.
+    /// Whether a flush must have taken what was written before `write_ended`, for a reader from `read_began` on.
     pub fn must_be_flushed(&self, number: u8, write_ended: u64, read_began: u64) -> bool {
         let took = |flush: &Flush| flush.began > write_ended && flush.ended < read_began;
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
-    /// A key is missing that nothing but eviction or its expiry explains: the store has to have said so.
+    /// Notes that a key is missing for which only eviction or its expiry is a reason: the store has to have said so.
     pub fn miss(&self, key: &[u8]) {
         *self.missed.borrow_mut().entry(key.to_vec()).or_default() += 1;
     }
@@ -154,7 +154,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// One batch.
+    /// Runs one batch.
     pub fn batch<R>(&mut self, f: impl FnOnce(&mut Guard<'_>, &Stage, &mut Random) -> R) -> R {
         let before = waited();
         let mut guard = self.worker.enter(self.stage.now());
@@ -171,12 +171,12 @@ impl Actor {
         result
     }
 
-    /// As a worker that has nothing to do.
+    /// Rests, as a worker that has nothing to do.
     pub fn rest(&mut self) {
         self.worker.rest();
     }
 
-    /// As a worker that others wait for; with `asks_again` its writes are refused where they would sleep.
+    /// Makes it a worker that others wait for; with `asks_again` its writes are refused where they would sleep.
     pub fn hurry(&mut self, asks_again: bool) {
         self.worker.set_patient(false);
         self.worker.set_asked_again(asks_again);
@@ -192,7 +192,7 @@ fn take_events(guard: &mut Guard<'_>, stage: &Stage) {
     }
 }
 
-/// The threads that play, before the schedule begins.
+/// The threads of a schedule, before it begins.
 pub struct Cast {
     pub random: Random,
     stage: Option<Rc<Stage>>,
@@ -266,7 +266,7 @@ impl Cast {
         }
     }
 
-    /// Deletes them again, but for the first `stay`.
+    /// Deletes these items again, but for the first `stay`.
     pub fn thin(&mut self, stay: u64) {
         let mut actor = self.actor();
         for n in stay.. {
@@ -281,7 +281,7 @@ impl Cast {
         }
     }
 
-    /// Deletes them again, but for one of `of`.
+    /// Deletes these items again, but for one of `of`.
     pub fn spread(&mut self, items: u64, of: u64) {
         let mut actor = self.actor();
         for n in (0..items).filter(|n| n % of != 0) {
@@ -293,7 +293,7 @@ impl Cast {
         }
     }
 
-    /// Adds a thread that everybody else goes on for.
+    /// Adds a thread for whose end the others wait.
     pub fn main(&mut self, name: &'static str, body: impl FnOnce(&mut Actor) + 'static) {
         let stage = self.stage();
         stage.at_work.set(stage.at_work.get() + 1);
@@ -345,8 +345,8 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     crate::counter::check(&stage.notes.borrow());
     let (charged, held) = (stage.store.heap_bytes(), stage.store.held_bytes());
     assert!(charged >= held, "connections hold {held} bytes, and {charged} are charged");
-    // 2. The books are right, no bucket is locked, and everything can be given back. In a schedule, too: what waits
-    // for a lock that nobody holds is found.
+    // 2. The books are right, no bucket is locked, and everything can be given back. This runs as a schedule, too: so a wait for
+    // a lock that no thread holds is found.
     let store = Arc::clone(&stage.store);
     let mut now = stage.now();
     let mut after = Schedule::new(seed, 0);
@@ -363,7 +363,7 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
             worker.enter(now).maintain();
             progress();
         }
-        // Collections are taken apart, what waited is free, watches have ended: each class keeps a span or two.
+        // Collections are taken apart, memory that waited is free, watches have ended: each class keeps a span or two.
         store.set_automove(Automove::Ages);
         for step in 0.. {
             now += 50;
@@ -384,13 +384,13 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     turns + after.run()
 }
 
-/// A value that says whose it is and what write made it, to its end.
+/// A value whose words say which owner and which write made it, to its end.
 pub fn value(owner: u64, write: u64, bytes: usize) -> Vec<u8> {
     let words = [owner.to_le_bytes(), write.to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes.max(16)).collect()
 }
 
-/// Whose value this is, and which write made it.
+/// The owner of a value, and the write that made it.
 pub fn words(bytes: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (owner, write) = (word(0), word(8));

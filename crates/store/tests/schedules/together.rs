@@ -1,4 +1,4 @@
-//! Keys that are written as one: a reader that saw one of a transaction's writes sees all of them.
+//! Keys that are written in one transaction: a reader that saw one of its writes sees all of them.
 
 use crate::stage::{Actor, Cast, collect, words};
 use larder_store::{Attributes, Expect, Guard, Lookup};
@@ -7,14 +7,14 @@ use larder_store::{Attributes, Expect, Guard, Lookup};
 const KEYS: u64 = 4;
 /// Pairs of reads of one batch.
 const READS: u64 = 4;
-/// Keys of one that inserts.
+/// Keys of a transaction that inserts.
 const INSERTS: u64 = 16;
 
 fn name(n: u64) -> String {
     format!("together-{n}")
 }
 
-/// Adds two threads that write all keys as one, and two that read them in every way there is.
+/// Adds two threads that write all keys in transactions, and two that read them in every way there is.
 pub fn join(cast: &mut Cast, steps: u64) {
     for _ in 0..2 {
         cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, KEYS)));
@@ -31,14 +31,14 @@ pub fn join(cast: &mut Cast, steps: u64) {
     }
 }
 
-/// The first `count` keys get one number, higher than before.
+/// Gives the first `count` keys one number, higher than before.
 fn write(actor: &mut Actor, count: u64) {
     actor.batch(|guard, stage, random| {
         let names: Vec<String> = (0..count).map(name).collect();
         let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
         guard.begin(keys.iter().copied());
         let number = stage.number();
-        // Of one length now and then: the usual overwrite, in place of an insertion.
+        // The value has one length now and then: then the usual overwrite is made, instead of an insertion.
         let bytes = if random.below(2) == 0 { 32 } else { 16 + random.below(200) as usize };
         for key in &keys {
             let value = crate::stage::value(0, number, bytes);
@@ -87,7 +87,7 @@ fn read_by_versions(actor: &mut Actor) {
     });
 }
 
-/// One after another, in any order: what is read later is not older, unless a flush took it.
+/// Reads one key after another, in any order: a key that is read later is not older, unless a flush took it.
 fn read_one_by_one(actor: &mut Actor, hinted: bool) {
     actor.batch(|guard, stage, random| {
         let order: Vec<u64> = (0..6).map(|_| random.below(KEYS)).collect();
@@ -123,8 +123,8 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
     });
 }
 
-/// Adds a thread that writes two keys as one, and two that read them in that order, the second where a hint says: so little
-/// between two steps that a schedule comes between any two of them.
+/// Adds a thread that writes two keys in a transaction, and two that read them in that order, the second by a hint: there is so
+/// little between two steps that a schedule comes between any two of them.
 pub fn join_closely(cast: &mut Cast, steps: u64) {
     cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, 2)));
     for _ in 0..2 {
@@ -132,7 +132,7 @@ pub fn join_closely(cast: &mut Cast, steps: u64) {
     }
 }
 
-/// The first key is read, then the second where a hint of the batch says that it is.
+/// Reads the first key, then the second by a hint of the batch.
 fn read_by_hint(actor: &mut Actor) {
     let names = [name(0), name(1)];
     actor.batch(|guard, _, _| {
@@ -147,7 +147,7 @@ fn read_by_hint(actor: &mut Actor) {
     });
 }
 
-/// Adds one whose transactions insert new keys, so many times: in a full store, too, none is refused.
+/// Adds a thread whose transactions insert new keys, so many times: none is refused, in a full store either.
 pub fn join_inserts(cast: &mut Cast, steps: u64) {
     cast.main("inserter", move |actor| {
         for _ in 0..steps {

@@ -1,22 +1,22 @@
-//! What a step of upkeep takes: accesses to shared words, fences and locks of the one worker that there is, counted. Most take a
-//! nanosecond, those that find their word in no cache a hundred. No schedule runs.
+//! The cost of a step of upkeep: accesses to shared words, fences and locks of the only worker, counted. Most take a nanosecond;
+//! those whose word is in no cache take a hundred. No schedule runs.
 
 use crate::stage::NOW;
 use larder_store::schedule::counted;
 use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Worker};
 use std::sync::Arc;
 
-/// A rebuilding of a segment of the index is some 30,000, a thousand items that were flushed are 80,000; most steps are far
-/// shorter. (A segment whose items were all flushed was 160,000 in one step.)
+/// A rebuilding of a segment of the index is some 30,000 accesses, a thousand items that were flushed are 80,000; most steps are
+/// far shorter. (A segment whose items were all flushed was 160,000 in one step.)
 const STEP_MAX: u64 = 100_000;
-/// Twice upkeep passes the whole index within this.
+/// Upkeep passes the whole index twice within this.
 const PASSES_MS: u64 = 220_000;
-/// Upkeep is asked for so often, and for so many steps in a row.
+/// The pause between two ticks of upkeep. The next is how many steps a tick has at most.
 const TICK_MS: usize = 20;
 const STEPS: usize = 16;
-/// When what has a time expires.
+/// When the items with an expiry expire.
 const EXPIRES_AT: u64 = NOW + 1_000;
-/// Of items that are deleted one in so many stays.
+/// When items are deleted, one in so many stays.
 const LEFT: u64 = 16;
 
 fn set(worker: &mut Worker, n: u64, expires_at: u64) -> Result<(), Refusal> {
@@ -34,7 +34,7 @@ fn delete(worker: &mut Worker, n: u64) {
     guard.delete(&key, Expect::Present).expect("it was stored, and nothing is evicted");
 }
 
-/// A store that is full of small items, and how many they are.
+/// A store that is full of small items, and how many there are.
 fn full(mebibytes: u64, expires_at: u64) -> (Arc<Store>, Worker, u64) {
     let config = Config { memory_bytes: mebibytes << 20, workers_max: 1, evict: false, ..Config::default() };
     let store = Store::new(config).expect("there is memory");
@@ -43,7 +43,7 @@ fn full(mebibytes: u64, expires_at: u64) -> (Arc<Store>, Worker, u64) {
     (store, worker, items as u64)
 }
 
-/// Upkeep from then on: the most that a step of it took, and how many steps there were.
+/// Does upkeep from then on; returns the most accesses of a step, and how many steps there were.
 fn upkeep(worker: &mut Worker, from: u64) -> (u64, u64) {
     let (mut most, mut steps) = (0, 0);
     for now in (from..from + PASSES_MS).step_by(TICK_MS) {
@@ -58,7 +58,7 @@ fn upkeep(worker: &mut Worker, from: u64) -> (u64, u64) {
     (most, steps)
 }
 
-/// Whatever there is to do: in a store of eight times the items there are more steps, and none is beyond the bound.
+/// Whatever there is to do, a store of eight times the items takes more steps, and none is beyond the bound.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
     for way in ["nothing", "expiry", "flush", "deletes", "limit"] {

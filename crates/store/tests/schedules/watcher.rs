@@ -1,4 +1,4 @@
-//! Watches: a key that was written since it was watched has raised the flag, and one that raised no flag is what it was.
+//! Watches: a key that was written since it was watched has raised its flag, and a key that raised no flag is what it was.
 
 use crate::stage::{Actor, Cast, collect, words};
 use larder_store::schedule::sleep;
@@ -57,7 +57,7 @@ fn watch(actor: &mut Actor) {
         guard.begin([key]);
         let now = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
         if !flag.load(Ordering::Relaxed) {
-            // Gone without a flag is flushed or evicted; what EXEC makes of that is the session's.
+            // A key that is gone without a flag was flushed or evicted; the session decides what EXEC makes of that.
             let may_go = stage.evicts || stage.may_be_flushed(0, 0, stage.tick());
             assert!(
                 now == seen || now.is_none() && may_go,
