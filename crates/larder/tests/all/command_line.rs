@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Exit code, and what is said where errors are.
+/// Exit code, and the output on standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(words).output().expect("it runs");
     assert!(output.stdout.is_empty(), "{words:?}");
@@ -38,7 +38,7 @@ fn what_is_no_address_is_told_what_is_expected_once() {
 
 #[test]
 fn a_host_that_cannot_be_looked_up_is_no_error_of_usage() {
-    // No name has so long a part: it is not asked for anywhere.
+    // No name has so long a part: it is not looked up anywhere.
     let host = "a".repeat(64) + ".invalid:11211";
     let target = format!("a=redis://me:secret@{host}");
     for words in [
@@ -54,7 +54,7 @@ fn a_host_that_cannot_be_looked_up_is_no_error_of_usage() {
 
 #[test]
 fn a_folder_that_is_missing_is_named() {
-    // A file, and a place to listen at, which the system refuses.
+    // Options with a file, and with a place to listen at, which the system refuses.
     for (option, expected) in [("-P", 74), ("-s", 71)] {
         for detached in [&[][..], &["-d"]] {
             let closed =
@@ -66,7 +66,7 @@ fn a_folder_that_is_missing_is_named() {
     }
 }
 
-/// Commands of `larder serve` that a document has whole: lines of its code, and what stands between two `.
+/// Whole commands of `larder serve` in a document: lines of its code blocks, and text between two `.
 fn commands_of_serve(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (at, part) in text.split("```").enumerate() {

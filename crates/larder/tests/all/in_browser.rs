@@ -1,5 +1,5 @@
-//! The page in a real browser: what it shows is what the server says, keys are text, nothing is said to its console, no
-//! policy is broken; by keyboard, in 360 pixels, in both themes; beside a server that goes and comes back.
+//! The page in a real browser: it shows what the server says, keys are text, nothing is written to its console, and no policy is
+//! broken; by keyboard, at 360 pixels, in both themes; beside a server that goes away and comes back.
 //!
 //! `LARDER_PAGE_PICTURES=folder` keeps a picture of each scenario.
 
@@ -23,7 +23,7 @@ fn origin(web: &Web) -> String {
     format!("http://127.0.0.1:{}/", web.port)
 }
 
-/// A browser that has the page open, all of which has been filled once.
+/// Opens the page in a browser, and waits until all of it has been filled once.
 fn open(web: &Web, width: u32, height: u32) -> Browser {
     let mut browser = Browser::start(width, height);
     browser.open(&origin(web));
@@ -31,7 +31,7 @@ fn open(web: &Web, width: u32, height: u32) -> Browser {
     browser
 }
 
-/// Requests of both protocols for some seconds: keys of several sizes, some of which are not there, some expire.
+/// Sends requests of both protocols for some seconds: keys of several sizes; some are not there, some expire.
 fn traffic(web: &Web, seconds: u64) {
     let (mut text, mut redis) = (web.text(), web.redis());
     let began = Instant::now();
@@ -52,7 +52,7 @@ fn traffic(web: &Web, seconds: u64) {
     }
 }
 
-/// More than requests for the page's data and the answers to them take.
+/// More bytes than the page's requests for data and their answers take.
 const ASKING_BYTES: u64 = 256 << 10;
 
 fn grouped(n: u64) -> String {
@@ -112,7 +112,7 @@ fn numbers_on_the_page_are_the_servers() {
     traffic(&web, 6);
     let mut browser = open(&web, 1280, 900);
     traffic(&web, 6);
-    // At rest: the page is asked until all of it has caught up.
+    // The server is at rest: the page is compared until all of it has caught up.
     let began = Instant::now();
     loop {
         let (figures, memory) = (data(&web, "now")["figures"].clone(), data(&web, "memory"));
@@ -142,7 +142,7 @@ fn numbers_on_the_page_are_the_servers() {
             };
             let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
             let (told, bytes) = (row[1].clone(), whole(&one["bytes"]));
-            // A client that asks has a request and an answer in buffers: the page and the test differ in these.
+            // A client that is asking has a request and an answer in buffers: the page and the test differ in these.
             if name == "buffers"
                 && told.replace(',', "").parse::<u64>().is_ok_and(|told| told.abs_diff(bytes) < ASKING_BYTES)
             {
@@ -186,12 +186,12 @@ fn numbers_on_the_page_are_the_servers() {
         assert!(began.elapsed() < PATIENCE, "{differ:#?}");
         std::thread::sleep(Duration::from_millis(500));
     }
-    // What charts say in words is what the history has.
+    // The words of a chart say what the history has.
     let said = browser.text("document.querySelector('#chart-reads .plot').getAttribute('aria-label')");
     assert!(said.starts_with("Keys read, newest: hits "), "{said}");
     browser.value("document.querySelector('#chart-reads .head button').click()");
-    // A value without a neighbour is a dot, no tile's text is cut, no use of memory has another's colour, and the sentence
-    // on memory leaves nothing out.
+    // A value without a neighbour is a dot, no tile's text is cut, no use of memory has another's colour, and the sentence about
+    // memory leaves nothing out.
     let lone = browser.value("Charts.lone([null, 1, null, 2, 3, null, undefined, 4])");
     assert_eq!(lone, serde_json::json!([1, 7]));
     let cut = "[...document.querySelectorAll('.tile small')].filter(text => text.scrollWidth > text.clientWidth).map(text => text.textContent)";
@@ -223,7 +223,7 @@ fn prefixes_are_shown_with_what_they_take() {
     traffic(&web, 4);
     let mut browser = open(&web, 1280, 900);
     browser.wait("document.querySelectorAll('#prefixes-table td.key, #prefixes-table th.key').length >= 3");
-    // The page, other:, user: and page: of eight keys; nothing has come since, so that both are told the same.
+    // The prefixes are page:, other: and user:; no request has come since, so the page and this test get the same.
     let shown = rows(&mut browser, "prefixes-table");
     let told = data(&web, "prefixes");
     let prefixes = told["prefixes"].as_array().expect("prefixes");
@@ -272,7 +272,7 @@ fn what_is_there_is_shown_by_what_it_has_left_and_when_it_was_used() {
     let expected =
         ["up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to a day", "more than a day", "never"];
     assert_eq!(names, expected);
-    // A third of what was set expires in half a minute, the rest never; those of RESP in a quarter of an hour.
+    // A third of what was set expires in half a minute, the rest never; what RESP set, in a quarter of an hour.
     assert!(
         percent(&shown[1][1]) + percent(&shown[0][1]) > 20.0 && percent(&shown[6][1]) > 40.0,
         "{shown:?}"
@@ -309,7 +309,7 @@ fn times_of_requests_are_drawn_in_three_parts() {
     for (row, stage) in rows(&mut browser, "latency-table").iter().zip(["queue", "service", "reply"]) {
         assert_eq!(row[0], stage);
         let (shown, worst) = (ns(&row[4]), of(stage, "p99_ns"));
-        // The picture may be of some seconds before.
+        // The picture may be some seconds old.
         assert!(shown > 0.0 && shown <= worst * 1.02 + 1.0 && ns(&row[2]) <= ns(&row[3]), "{row:?}: {worst}");
     }
     // It is drawn, and a keyboard moves through it.
@@ -340,7 +340,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     assert_eq!(browser.value("document.querySelectorAll('#forecast .band').length"), 0);
     web.be_short();
     browser.wait("document.querySelectorAll('#forecast .band').length === 1 && !document.getElementById('forecast').classList.contains('unready')");
-    // The picture, the table and the words are what the server says.
+    // The picture, the table and the words show what the server says.
     let told = data(&web, "forecast");
     assert_eq!(browser.value("document.querySelectorAll('#forecast .line').length"), 6);
     assert_eq!(browser.value("document.querySelectorAll('#forecast .now').length"), 1);
@@ -351,7 +351,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     for (row, point) in shown.iter().zip(points) {
         let percent = point["hit_ratio"].as_f64().expect("a number") * 100.0;
         let shown: f64 = row[2].split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
-        // The picture may be of some seconds before.
+        // The picture may be some seconds old.
         assert!((shown - percent).abs() < 3.0, "{row:?}: {percent}");
     }
     let said = browser.text("document.getElementById('forecast-words').textContent");
@@ -360,7 +360,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     assert!(label.starts_with("Hit ratio by memory limit: 4 MB "), "{label}");
     browser.value("document.getElementById('h-forecast').scrollIntoView()");
     browser.picture("forecast");
-    // What gave way for it, by when it had been used.
+    // The items that were evicted for it, by when they had last been used.
     browser.wait("document.querySelectorAll('#evicted-table meter').length > 1");
     let evicted = rows(&mut browser, "evicted-table");
     let number =
@@ -435,7 +435,7 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     traffic(&web, 3);
     let mut browser = open(&web, 1280, 900);
     browser.wait("document.querySelector('#tile-items strong').textContent !== '–'");
-    // 1. Tab goes through all that can be used, once.
+    // 1. Tab goes once through everything that can be used.
     let wanted = browser.value("document.querySelectorAll('a, button, select, summary, [tabindex=\"0\"]').length - document.querySelectorAll('details:not([open]) button, [hidden] summary').length");
     let wanted = wanted.as_u64().expect("a number");
     let mut seen = 0;
@@ -463,14 +463,14 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     browser.value("document.getElementById('map').focus()");
     browser.press("ArrowRight");
     browser.wait("document.getElementById('map-seen').textContent.startsWith('block 1: ')");
-    // 4. A table is sorted by its heads.
+    // 4. A table is sorted by the heads of its columns.
     browser.value("document.querySelector('#commands-table thead button').focus()");
     browser.press("Enter");
     assert_eq!(
         browser.text("document.querySelector('#commands-table th[aria-sort]').textContent"),
         "command"
     );
-    // 5. What can be used or is drawn has a name.
+    // 5. Everything that can be used or is drawn has a name.
     let tree = browser.call("Accessibility.getFullAXTree", serde_json::json!({}));
     let mut count = 0;
     for node in tree["nodes"].as_array().expect("nodes") {
@@ -487,8 +487,8 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     browser.is_quiet(&origin(&web), false);
 }
 
-/// Holds the page's next request for what begins with a path, until `window.release()`, whose promise is kept when the
-/// page has taken the answer; `window.emptied` says whether a chart that has values showed none meanwhile.
+/// Holds back the answer to the page's next request for a path that begins with `path`, until `window.release()` is called;
+/// `window.emptied` says whether a chart that has values showed none meanwhile.
 fn hold(browser: &mut Browser, path: &str) {
     browser.value(&format!(
         r#"(() => {{
@@ -524,7 +524,8 @@ fn a_range_that_is_chosen_while_answers_are_on_their_way_is_shown_whole() {
         browser.value("document.querySelector('[data-step=\"1\"]').click()");
         browser.value("document.querySelector('#chart-reads .plot').focus()");
         browser.value("window.release()");
-        // What is known stays until the chosen range is there, and an answer for the range before does not begin it.
+        // The values that are known stay until those of the chosen range are there, and an answer for the range before does not
+        // begin it.
         std::thread::sleep(Duration::from_secs(3));
         assert_eq!(browser.value("window.emptied"), false, "{path}");
         let points = data(&web, "history?step=1")["end_ms"].as_array().expect("times").len();
@@ -538,7 +539,7 @@ fn a_range_that_is_chosen_while_answers_are_on_their_way_is_shown_whole() {
     browser.is_quiet(&origin(&web), false);
 }
 
-/// For all text on the page the ratio of its colour's light to that of what is behind it; what is less than it is to be.
+/// Lists the text on the page whose contrast, the ratio of its colour's light to that of its background, is too low.
 const CONTRAST: &str = r#"(() => {
   const parse = text => { const n = text.match(/[\d.]+/g).map(Number); return n.length === 3 ? [...n, 1] : n; };
   const over = (top, under) => top.slice(0, 3).map((c, i) => c * top[3] + under[i] * (1 - top[3]));
@@ -573,7 +574,7 @@ const CONTRAST: &str = r#"(() => {
 fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
     let web = Web::start(&["-t", "1", "-c", "20"]);
     traffic(&web, 4);
-    // So that a warning is shown, too.
+    // This shows a warning, too.
     let mut held: Vec<_> = (0..17).map(|_| web.text()).collect();
     held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let mut browser = open(&web, 1280, 900);
@@ -585,7 +586,7 @@ fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
         assert_eq!(browser.value(CONTRAST), serde_json::json!([]), "{theme}");
         browser.picture(theme);
     }
-    // The button's word is kept against the system's.
+    // The theme that the button has chosen is kept against the system's.
     browser.value("document.getElementById('theme').click()");
     browser.open(&origin(&web));
     browser.wait("document.documentElement.dataset.theme === 'light'");

@@ -18,7 +18,7 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder"))
         .arg("lab")
         .args(arguments)
-        // What these tests ask holds on a busy machine too.
+        // The checks of these tests hold on a busy machine too.
         .args(["--wait-max", "100", "--json", &path("out.json"), "--report", &path("out.html")])
         .output()
         .unwrap()
@@ -63,7 +63,7 @@ fn memory_runs_beside_memcached_and_redis() {
         let table = run.tables.iter().find(|table| table.id == "cost").unwrap();
         table.value(server, &["20,000", "16 + 32 B", "no"], "of resident memory").unwrap().median
     };
-    // What is known of both: 48 bytes of header in one, 16 of an object and 24 of an entry in the other.
+    // The headers of both are known: 48 bytes in one, 16 of an object and 24 of an entry in the other.
     assert!(cost("memcached") > 48.0 && cost("redis") > 40.0, "{:?}", run.tables[0]);
     let stages = run.tables.iter().find(|table| table.id == "stages").unwrap();
     assert_eq!(stages.rows.len(), 4 * 4);
@@ -77,7 +77,7 @@ fn a_shift_runs_beside_memcached_and_redis() {
     let table = |id: &str| run.tables.iter().find(|table| table.id == id).unwrap();
     for server in ["larder", "memcached", "redis"] {
         let value = |column| table("shift").value(server, &["1100 B → 1400 B"], column).unwrap().median;
-        // A working set of twice the memory, Zipf 0.9: neither all nor nothing is found.
+        // The working set is twice the memory, Zipf 0.9: some of it is found, not all and not nothing.
         assert!((20.0..99.0).contains(&value("before")), "{server}: {}", value("before"));
         assert!((20.0..99.0).contains(&value("fresh server")), "{server}: {}", value("fresh server"));
         assert!(value("lowest") <= value("before"), "{server}");
@@ -99,7 +99,7 @@ fn hit_ratios_are_measured_beside_memcached_and_redis() {
     for server in ["larder", "memcached", "redis", "oracle, LRU by bytes"] {
         assert!((1.0..60.0).contains(&misses(server)), "{server}: {}", misses(server));
     }
-    // No policy makes up for twice the room.
+    // No policy makes up for twice the memory.
     assert!(misses("oracle, LRU by bytes") < misses("redis"));
 }
 
@@ -117,7 +117,7 @@ fn patterns_are_measured_beside_memcached_and_redis() {
         let least = if server == "redis" { 30.0 } else { 90.0 };
         let hits = value(server, "later-0.5", "hits");
         assert!((least..=100.0).contains(&hits), "{server}: {hits}");
-        // The keys that a server holds are counted once, and it may hold a few more or fewer.
+        // The test counts the keys that a server holds once, and it may hold a few more or fewer.
         let simple = value(server, "later-0.5", "an LRU of as many keys");
         assert!(simple >= 99.9, "{server}: {simple}");
         assert!((8_000.0..17_000.0).contains(&value(server, "loop-1.2", "keys held")), "{server}");
@@ -196,7 +196,7 @@ fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates()
 #[ignore = "peers: memcached, redis-server"]
 fn servers_run_beside_memcached_and_redis() {
     let run = beside_others("servers", &["--keys", "2000", "--visit-ms", "50"]);
-    // Which shape costs less is for quiet machines; here every one must have been served and measured.
+    // Which shape costs less is a question for quiet machines; here each must have been served and measured.
     for server in ["larder", "larder again", "memcached", "redis"] {
         for load in ["hit", "miss", "set", "zipf"] {
             for shape in [["16", "200"], ["50", "1"]] {
@@ -233,7 +233,7 @@ fn latency_runs_beside_memcached_and_redis() {
                 continue;
             }
             let value = |column| table.value(server, &[percent], column).unwrap().median;
-            // The longest is of those visits alone in which the generator was late by less.
+            // The longest time is that of visits in which the generator was late by less.
             assert!(value("p50") <= value("p99"), "{server} {percent}");
             assert!(value("service p99") <= value("p99") * 1.01, "{server} {percent}");
         }

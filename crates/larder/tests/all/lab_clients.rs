@@ -1,7 +1,7 @@
-//! `larder lab clients` from the command line, against Larder: what clients allocate, how many connections they open, and
-//! what they say beside faults.
+//! `larder lab clients` from the command line, against Larder: what clients allocate, how many connections they open, and what
+//! their calls return beside faults.
 //!
-//! Nothing here is of time. These need Go, a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
+//! Nothing here depends on time. These tests need Go, a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
 
 use std::process::Command;
 
@@ -11,11 +11,11 @@ use larder_testkit::process::{Program, Server};
 use crate::outcome::had_tracer;
 use crate::serving::Serving;
 
-/// Runs it, with checks that must all hold, but for those of time.
+/// Runs the experiment; all its checks must hold but for those of time.
 fn clients(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-clients-{name}-{}.json", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        // What these tests ask holds on a busy machine too.
+        // The checks of these tests hold on a busy machine too.
         .args(["lab", "clients", "--quick", "--rounds", "1", "--wait-max", "100", "--json"])
         .arg(&json)
         .args(arguments)
@@ -66,12 +66,12 @@ fn the_clients_are_counted_and_none_is_wrong() {
             if (client, operation) == ("c: larder", "many") {
                 continue;
             }
-            // A runtime allocates now and then for itself; none is a call's.
+            // A runtime allocates now and then for itself; no allocation is a call's own.
             let allocations = count(client, operation, "allocations");
             assert!(allocations < 0.5, "{client}, {operation}: {allocations}");
         }
     }
-    // A call or two of the first may come before the tracer.
+    // A call or two of the first ones may come before the tracer.
     if had_tracer(&run, "lab_clients") {
         for client in ["go: larder", "c: larder", "c: by hand"] {
             let calls = count(client, "hit", "system calls");
@@ -81,7 +81,7 @@ fn the_clients_are_counted_and_none_is_wrong() {
     let facade = count("go: larder façade", "hit", "allocations");
     assert!((1.5..2.5).contains(&facade), "{facade}");
     assert_eq!(count("go: larder", "hit", "connections"), 1.0);
-    // One for all threads.
+    // All threads share one connection.
     for callers in ["1", "16"] {
         let labels = ["c: larder", "hit", "100 B", callers];
         let connections = costs.value("larder", &labels, "connections").expect("it was counted");
@@ -224,7 +224,7 @@ fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wr
         assert!(of("right") > 0.0, "{fault}");
         match fault {
             "slow" => {}
-            // A read whose connection was lost is sent once more, on another, of which 20 pieces are not cut.
+            // A read whose connection was lost is sent once more, on another connection, of which 20 pieces are not cut.
             "cut" => assert!(of("connects") > 0.0, "{fault}"),
             _ => assert!(of("errors") > 0.0, "{fault}"),
         }

@@ -27,7 +27,7 @@ use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::tally::Tally;
 use larder_lab::workload::{Verb, Workload};
 
-/// Held by tests that measure: two at once would be in each other's way.
+/// Held by tests that measure: two of them at once would disturb each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -41,11 +41,11 @@ enum Fault {
     Delay(Duration),
     Duplicate,
     Corrupt,
-    /// To requests, and always: `cas` is sent on as `set`, as a client library does that keeps no tokens.
+    /// Sends each `cas` on as `set`, as a client library does that keeps no tokens: it changes requests, and all of them.
     Untoken,
 }
 
-/// Receives that pass before the fault: more than a question about the server takes.
+/// Receives that pass before the fault: more than a question to the server takes.
 const PASS: usize = 6;
 
 /// A proxy in front of `server` whose fault comes after `pass` receives; returns where it listens.
@@ -75,7 +75,7 @@ fn pass_replies(mut from: TcpStream, mut to: TcpStream, fault: Fault, pass: usiz
         let Ok(received @ 1..) = from.read(&mut buffer) else { return };
         let reply = &mut buffer[..received];
         let times = match fault {
-            // The first value of some length, whenever it comes, near its end.
+            // This changes the first value of some length, whenever it comes, near its end.
             Fault::Corrupt => {
                 if intact && ends_in_a_value(reply) {
                     reply[received - 10] ^= 0x20;
@@ -106,7 +106,7 @@ fn ends_in_a_value(reply: &[u8]) -> bool {
         && !reply.ends_with(b"END\r\nEND\r\n")
 }
 
-/// Passes requests, which come one at a time, without the tokens of their writes.
+/// Passes on requests, which come one at a time, without the tokens of their writes.
 fn pass_untokened(mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(received @ 1..) = from.read(&mut buffer) {
@@ -149,7 +149,7 @@ fn through(fault: Fault, check: Check) -> Result<Tally, Error> {
     Ok(tally)
 }
 
-/// Whatever became of replies on their way, both sides have counted the same.
+/// Checks that both sides have counted the same, whatever became of replies on their way.
 fn same_counts(books: Books, tally: &Tally) {
     let mut checks = Checks::default();
     books.settle(&mut checks, "larder", tally).unwrap();
@@ -199,8 +199,8 @@ fn replies_that_are_delayed_are_measured() {
     assert!(tally.latency.ns.max() >= 149_000_000, "{} ns", tally.latency.ns.max());
 }
 
-/// Runs an experiment, whose visits take so long where they take a time, on a server behind a proxy; what it says of it, which
-/// is no result.
+/// Runs an experiment on a server behind a proxy, with visits of `visit_ms` where they take a time; it must have no result.
+/// Returns what it says about the server.
 fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usize) -> String {
     let server = start(Kind::Larder, 1);
     let address = proxy(&server.control.address, fault, pass);
@@ -210,7 +210,7 @@ fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usiz
         .args(visit_ms.into_iter().flat_map(|ms| ["--visit-ms", ms]))
         .args([
             "--quick",
-            // What is asked holds on a busy machine too.
+            // The checks hold on a busy machine too.
             "--wait-max",
             "100",
             "--rounds",
@@ -227,11 +227,11 @@ fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usiz
     complaint
 }
 
-/// How long a visit is that goes on to its end, and one that ends in an error long before.
+/// The length of a visit that goes on to its end, and of one that ends in an error long before.
 const WHOLE: Option<&str> = Some("1500");
 const LONG: Option<&str> = Some("600000");
 
-/// Requests are scripted in the first and depend on the last reply in the others.
+/// Requests are scripted in the first experiment, and depend on the last reply in the others.
 const SERVERS: [&str; 9] =
     ["servers", "--load", "hit", "--keys", "1000", "--connections", "4", "--pipeline", "1"];
 const CAS: [&str; 5] = ["cas", "--clients", "4", "--method", "gets-cas"];
@@ -330,15 +330,15 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     let books = Books::open(&server.control).unwrap();
     let open = while_it_stands_still(&server, || load.run_open(Check::Verify, arrivals, time)).unwrap();
     same_counts(books, &open);
-    // A tenth of all were due in the pause; they waited 100 ms on the mean.
+    // A tenth of all requests were due in the pause; they waited 100 ms on average.
     let beyond = |ms: u64| open.latency.ns.len() - open.latency.ns.count_between(0, ms * 1_000_000);
     assert!(open.latency.quantile_us(0.999) >= 180_000.0, "p99.9 {} µs", open.latency.quantile_us(0.999));
     assert!(open.latency.quantile_us(0.95) >= 40_000.0, "p95 {} µs", open.latency.quantile_us(0.95));
     assert!(beyond(100) >= 100, "{} waited longer than 100 ms", beyond(100));
     assert_eq!((open.wrong, open.over_range()), (0, 0));
 
-    // The same pause in a closed loop: one window on each connection waited, and nobody else asked.
-    // Windows that wait for the machine besides are none of the pause's: the fewest of three tries.
+    // The same pause in a closed loop: one window on each connection waited, and no other request was sent. Windows that wait for
+    // the machine are not the pause's, so the fewest of three tries count.
     let few = |_| {
         let mut load = connect();
         let books = Books::open(&server.control).unwrap();
@@ -352,7 +352,7 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     assert!((0..3).any(few));
 }
 
-/// What `run` says when the server is killed in the middle; it must say so long before its time is over.
+/// What `run` reports when the server is killed in the middle; it must end long before its time is over.
 fn killed<T: Send>(server: Server, run: impl FnOnce() -> Result<T, Error> + Send) -> Error {
     let began = Instant::now();
     let error = thread::scope(|scope| {
@@ -415,7 +415,7 @@ fn an_experiment_whose_server_dies_ends_soon_and_says_which_it_was() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && complaint.contains("mortal"), "{complaint}");
         assert!(!complaint.contains("panicked"), "{complaint}");
-        // It was told, and did not wait until it had heard nothing for too long.
+        // It noticed that at once, and did not wait for replies until its patience was over.
         assert!(!complaint.contains("no reply for"), "{complaint}");
     }
 }
@@ -432,7 +432,7 @@ fn threads_that_did_nothing_are_reported() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    // Whether two visits agree is the machine's affair.
+    // The test does not check whether two visits agree: that depends on the machine.
     assert!(
         said.contains("1 of 4 threads did all the work (connections per event loop: 1, 0, 0, 0"),
         "{said}"

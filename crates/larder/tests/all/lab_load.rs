@@ -18,7 +18,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// On a machine as busy as it likes.
+/// Runs a load; the machine may be busy.
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     let target = format!("a=memcached://{address}");
@@ -34,7 +34,7 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_string_lossy().into_owned()
 }
 
-/// What a run has in its one row, by column.
+/// The values of the only row of a run, by column.
 fn figures(run: &Run) -> BTreeMap<String, f64> {
     let table = &run.tables[0];
     let values = table.columns.iter().zip(&table.rows[0].values);
@@ -101,7 +101,7 @@ fn seconds_add_up(name: &str, pace: &[&str]) {
         let curve = plot("latencies").curves.iter().find(|curve| curve.name == name).unwrap();
         curve.points.iter().map(|point| point.y).fold(0.0, f64::max)
     };
-    // The longest of all is that of a second, unless the generator was late there.
+    // The longest of all is that of one of the seconds, unless the generator was late there.
     assert!(all.get("latency max").is_none_or(|us| longest("max") <= *us), "{all:?}");
     assert!(longest("p50") > 0.0 && longest("p50") <= longest("p99").max(longest("p50")));
 
@@ -130,7 +130,7 @@ fn files_of_a_load_are_kept_and_a_full_disk_is_told() {
         assert_ne!(std::fs::read(&file).unwrap(), b"dear");
         let output = load(server, &[&few[..], &[option, "/dev/full"]].concat());
         assert!(said(&output).contains("/dev/full: No space left on device"), "{}", said(&output));
-        // What was found is printed all the same.
+        // The result is printed all the same.
         assert!(said(&output).contains("throughput") && !output.status.success(), "{}", said(&output));
     }
     let output = load(server, &[&few[..], &["--force", "--csv", &file, "--hdr-log", &file]].concat());
@@ -178,7 +178,7 @@ fn ends_after_requests(name: &str, paces: &[&[&str]]) {
         let files = ["--flush-target", "--force", "--json", &json];
         let output = load(server.address(), &[&what[..], pace, &files].concat());
         let run = Run::read_json(Path::new(&json)).unwrap_or_else(|_| panic!("{}", said(&output)));
-        // The server counted the warm-up, too, and it was asked for: that the two agree is a check.
+        // The server counted the requests of the warm-up, too, and these were sent: that the two sides agree is a check.
         assert!(run.failed_at_any_time().next().is_none(), "{}", said(&output));
         let all = figures(&run);
         assert_eq!((all["requests"], all["hits"]), (1001.0, 1001.0), "{pace:?}: {}", said(&output));

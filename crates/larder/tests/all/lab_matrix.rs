@@ -1,5 +1,5 @@
-//! `larder lab matrix` from the command line, against Larder: what libmemcached's calls say is held against what the
-//! server counted, and what they lose is known exactly.
+//! `larder lab matrix` from the command line, against Larder: what libmemcached's calls return is compared with what the server
+//! counted, and the writes that they lose are known exactly.
 //!
 //! These need a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
 
@@ -11,11 +11,11 @@ use larder_testkit::stand_in::Burners;
 use crate::outcome::had_tracer;
 use crate::serving::Serving;
 
-/// Runs it, with checks that must all hold, but for those of time.
+/// Runs the experiment; all its checks must hold but for those of time.
 fn matrix(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-matrix-{name}-{}.json", std::process::id()));
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        // What these tests ask holds on a busy machine too.
+        // The checks of these tests hold on a busy machine too.
         .args(["lab", "matrix", "--quick", "--wait-max", "100", "--json"])
         .arg(&json)
         .args(arguments)
@@ -72,21 +72,21 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
         assert!(run.checks.iter().any(|check| check.claim == claim && check.held), "{claim}");
     }
     let costs = table(&run, "matrix");
-    // Of the library over loopback 8 × 2 handles × (4 sets + 2 gets + 2 deletes), over a relay half of them, all twice;
-    // by hand 2 links × 2 handles × 5, together 2 × 3; Larder's own client 2 × (5 one by one, and 3 in each other way).
+    // Of the library there are 8 × 2 handles × (4 sets + 2 gets + 2 deletes) over loopback, half of them over a relay, all twice;
+    // by hand 2 links × 2 handles × 5, together 2 × 3; of Larder's own client 2 × (5 one by one, and 3 in each other way).
     assert_eq!(costs.rows.len(), 2 * (8 + 4) * 2 * 8 + 20 + 6 + 2 * (5 + 3 * 3));
     let value = |labels: [&str; 6], column: &str| {
         costs.value("larder", &labels, column).unwrap_or_else(|| panic!("{labels:?} has no {column}")).median
     };
     for row in &costs.rows {
         assert!(row.note.is_empty(), "{row:?}");
-        // A handle that is closed behind a request without a reply waits for nothing.
+        // A handle that is closed after a request without a reply waits for nothing.
         let has_barrier = !(row.labels[2] == "churn" && row.labels[3] == "noreply");
         let barrier = row.values[1].as_ref().map(|barrier| barrier.median);
         assert_eq!(barrier.is_some_and(|barrier| barrier > 0.0), has_barrier, "{row:?}");
     }
     let one = |options| ["set", "8 B", "kept", "awaited", "loopback", options];
-    // A round trip over the relay cannot be shorter than what the relay holds.
+    // A round trip over the relay cannot be shorter than the time for which the relay holds it.
     assert!(value(["set", "8 B", "kept", "awaited", "relay-1ms", "none"], "call") >= 1_000.0);
     assert!(value(one("BUFFER"), "segments") < 0.2 && value(one("none"), "segments") >= 1.5);
     if had_tracer(&run, "lab_matrix") {
@@ -97,7 +97,7 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
     }
     let effects = table(&run, "effects");
     let buffer = effects.value("larder", &["set", "kept", "awaited", "loopback", "BUFFER"], "8 B").unwrap();
-    // 64 requests of a buffer share what one has to itself: no machine is so busy that this cannot be seen.
+    // 64 requests of a buffer share a cost that one request has to itself: that shows on any machine, however busy.
     assert!(buffer.median < 0.7, "{buffer:?}");
     let article = table(&run, "article");
     assert_eq!(article.rows.len(), 2 * 8);
@@ -122,7 +122,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
             .map(|column| figure(fault, client, column).unwrap_or(f64::NAN))
     };
     for client in ["as shipped", "by hand", "larder-client"] {
-        // Killed between two calls: all before are stored, all after are told.
+        // Killed between two calls: all calls before are stored, all after return an error.
         assert_eq!(
             row("server killed half-way", client),
             [3_000.0, 1_500.0, 1_500.0, 1_500.0, 0.0],
@@ -134,7 +134,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         let [calls, ok, stored, told, lost] = row("server full", client);
         assert!(ok == stored && ok + told == calls && told > 0.0 && lost == 0.0, "{client}");
     }
-    // A batch ends where it ends.
+    // A batch ends at its own bounds.
     let together = ["by hand, 64 together", "larder-client, batch of 64"];
     for client in together {
         assert_eq!(
@@ -144,10 +144,10 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         );
         assert_eq!(figure("a value too large", client, "first error at call"), Some(1_500.0), "{client}");
     }
-    // A stream is told in the end, of each by its barrier.
+    // A stream reports the errors in the end, each by its barrier.
     for client in ["larder-client, stream", "larder-client, quiet"] {
         let late = |fault| figure(fault, client, "errors in the end").unwrap();
-        // Others may be refused or unknown with it: what matters is that they are told.
+        // Others may be refused or unknown with it; what counts is that each is reported.
         let [_, ok, stored, told, lost] = row("a value too large", client);
         assert!(ok == 3_000.0 && stored <= 2_999.0 && told == 0.0 && lost == 0.0, "{client}");
         assert!(late("a value too large") >= ok - stored, "{client}");
@@ -165,13 +165,13 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         assert_eq!(row("exits, closes nothing", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
         assert_eq!(row("server stopped 300 ms", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
     }
-    // What nobody reads the reply of is told by nobody.
+    // An error is not reported if its reply is never read.
     for client in ["NOREPLY", "BUFFER"] {
         assert_eq!(row("a value too large", client), [3_000.0, 3_000.0, 2_999.0, 0.0, 1.0], "{client}");
         let [calls, ok, stored, told, lost] = row("server full", client);
         assert!(ok == calls && told == 0.0 && lost > 0.0 && lost == calls - stored, "{client}");
     }
-    // What waits in the library's buffer goes with the process.
+    // Requests that wait in the library's buffer are lost with the process.
     let [_, ok, stored, told, lost] = row("exits, closes nothing", "BUFFER");
     assert!(ok == 3_000.0 && told == 0.0 && lost > 0.0 && stored + lost == 3_000.0);
     assert_eq!(figure("none", "BUFFER", "visible after"), None, "half of it waits until something is read");

@@ -1,5 +1,5 @@
-//! What the lab does about servers that are found under other names, that are not what they should be,
-//! and with its children when it is interrupted.
+//! How the lab treats servers that are found under other names or are not what they should be, and its own children when it is
+//! interrupted.
 
 use larder_testkit::PATIENCE;
 use std::io::{Read, Write};
@@ -26,8 +26,7 @@ fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program called `name` in `folder` that is the real Redis, told less: it does not know `without`, an
-/// option with one value.
+/// A program called `name` in `folder` that is the real Redis, but does not know the option `without`, which has one value.
 fn redis_as(folder: &Path, name: &str, without: &str) {
     let path = folder.join(name);
     let script = format!(
@@ -81,14 +80,14 @@ fn a_peer_that_is_not_installed_says_how_to_get_it() {
     }
 }
 
-/// A folder like `target` with a larder binary in it, and what was fetched, in a folder of its own.
+/// A folder like `target` with a larder binary in it, and the fetched programs in a folder of their own.
 fn target_of(name: &str, fetched: &[(&str, &str)]) -> PathBuf {
     let home = folder(name).join("target");
     for inside in ["debug", "peers/bin"] {
         std::fs::create_dir_all(home.join(inside)).unwrap();
     }
-    // A link would be followed to where the peers of this machine may be. Copied by another process: one that this starts
-    // meanwhile would hold the copy open to be written, and nobody could run it until then.
+    // A link would be followed to where the peers of this machine may be. The file is copied by another process: a process that
+    // this one starts meanwhile would keep the copy open for writing, and it could not be run until then.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_larder")).arg(home.join("debug/larder")).status();
     assert!(copied.unwrap().success());
     for (name, program) in fetched {
@@ -149,7 +148,7 @@ fn newest_peers_are_taken_from_where_they_are_fetched_to() {
     std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
 }
 
-/// A server that answers everything with `answer` and closes if it is to.
+/// A server that answers everything with `answer`, and then closes the connection if `close`.
 fn saying(answer: &'static [u8], close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -273,7 +272,7 @@ fn every_command_on_collections_is_answered_as_it_must_be() {
     let named = "hget,hset,hset-new,sadd,sismember,zadd,zadd-new,zscore,zrank,zrange,lpush,lpop";
     let verbs: Vec<&str> = named.split(',').collect();
     let mut lab = lab(&["servers", "--quick", "--rounds", "1", "--visit-ms", "10", "--elements", "700"]);
-    // Ten collections: each visit fills them anew, as another type is there, or another command has changed them.
+    // There are ten collections: each visit fills them anew, since another type is there or another command has changed them.
     lab.args(["--items", "7000", "--connections", "3", "--pipeline", "20", "--verb", named]);
     let output = lab.arg("--json").arg(&json).output().unwrap();
     let run = Run::read_json(&json).unwrap();
@@ -375,7 +374,7 @@ fn servers_of_one_name_are_refused() {
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
     for option in ["--report", "--json"] {
-        // A run that looked for the server first would say that it is not there.
+        // If the lab looked for the server first it would say that the server is not there.
         let mut lab = lab(&["memory", "--no-larder", "--peer", "memcached", option, "/nowhere/out"]);
         refused(&lab.env("PATH", "/nowhere").output().unwrap(), 74, "/nowhere/out");
     }
@@ -443,11 +442,11 @@ fn results_that_are_there_are_kept_and_a_full_disk_loses_nothing_else() {
     );
     assert_eq!(std::fs::read(&json).unwrap(), b"dear");
     assert!(!page.exists());
-    // Whether two visits agree is the machine's affair: only what is written is looked at.
+    // Only the files are checked: whether two visits agree depends on the machine.
     run(&json_path, &["--force"]);
     Run::read_json(&json).unwrap();
     assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
-    // One that cannot be written is told, with the others written and everything printed.
+    // A file that cannot be written is reported; the other file is written, and everything is printed.
     std::fs::remove_file(&page).unwrap();
     let output = run("/dev/full", &[]);
     refused(&output, 74, "/dev/full: No space left on device");
@@ -482,11 +481,11 @@ fn processes(word: &str) -> Vec<String> {
 #[test]
 fn an_interrupted_lab_leaves_no_server_behind() {
     for (at, signal) in (0..).zip(["INT", "TERM", "KILL"]) {
-        // A limit that nothing else is started with, to know the children by.
+        // A limit with which no other test starts a server, to know the children by.
         let memory_mb = 301 + 3 * (std::process::id() % 200) + at;
         let mark = format!("-m {memory_mb} ");
         let lab = lab(&["cas", "--memory-mb", &memory_mb.to_string()]);
-        // A program that a script starts in the background has it ignored, and so would the lab.
+        // A program that a script starts in the background ignores the signal, and so would the lab.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(lab.get_program())

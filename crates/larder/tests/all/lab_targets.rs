@@ -1,4 +1,4 @@
-//! `larder lab load` and `hitratio` on servers that run already: with traces, and with commands of users.
+//! `larder lab load` and `hitratio` on servers that are running already: with traces, and with commands of users.
 
 mod commands;
 mod targets;

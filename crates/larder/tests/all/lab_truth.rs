@@ -1,4 +1,4 @@
-//! The lab under attack: what it once printed as valid and was not. docs/lab.md tells each with its test.
+//! The lab under attack: results that it once printed as valid and that were not. docs/lab.md describes each with its test.
 
 mod asked;
 mod cores;
@@ -16,7 +16,7 @@ use larder_lab::results::Run;
 
 use crate::outcome::{refused, said};
 
-/// Held by tests that take cores, or measure what those would take from them.
+/// Held by tests that keep cores busy, or measure what those would take from them.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -31,14 +31,14 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// `larder lab`, which is to write `out.json` into `folder`.
+/// `larder lab` with the options to write `out.json` into `folder`.
 fn lab(arguments: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.arg("lab").args(arguments).arg("--force").arg("--json").arg(folder.join("out.json"));
     command
 }
 
-/// What it wrote.
+/// Reads what it wrote.
 fn written(folder: &Path, output: &Output) -> Run {
     Run::read_json(&folder.join("out.json")).unwrap_or_else(|error| panic!("{error}\n{}", said(output)))
 }

@@ -1,4 +1,4 @@
-//! Servers that are somewhere else than at a port of 127.0.0.1.
+//! Servers that listen elsewhere than at a port of 127.0.0.1.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use larder_lab::contender::Target;
 use larder_testkit::PATIENCE;
 
-/// A server, which ends with it.
+/// A server that is stopped when this value is dropped.
 pub struct Serving(Child);
 
 impl Serving {
-    /// With these options; waits until it answers as `target`. None where it has ended, as somebody else has its port.
+    /// Starts a server with these options; waits until it answers as `target`. None where it has ended, as another process has
+    /// its port.
     pub fn start(options: &[&str], target: &str) -> Option<Serving> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         let command = command
@@ -32,8 +33,8 @@ impl Serving {
         Some(serving)
     }
 
-    /// At [::1], by the protocol of `scheme`, on a port that is given behind these options; and the target that it is. None
-    /// where the machine has no IPv6.
+    /// Starts a server at [::1], by the protocol of `scheme`, on a port that is appended to these options; returns it with its
+    /// target. None where the machine has no IPv6.
     pub fn at_ipv6(scheme: &str, options: &[&str]) -> Option<(Serving, String)> {
         let free = || TcpListener::bind("[::1]:0").ok()?.local_addr().ok().map(|at| at.port().to_string());
         let start = || {
@@ -43,7 +44,7 @@ impl Serving {
             Some((Serving::start(&options, &target)?, target))
         };
         free()?;
-        // Somebody else may take a port that was free.
+        // Another process may take a port that was free.
         Some((0..5).find_map(|_| start()).expect("a server at [::1]"))
     }
 }

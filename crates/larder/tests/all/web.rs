@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 
-/// A server and where it tells its figures.
+/// A server with the port at which it shows its figures.
 pub struct Web {
     server: Server,
     pub port: u16,
-    /// The line of heads with user and password, with its end; none as it starts.
+    /// The line of each head with user and password, including its end; empty at first.
     pub user: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Web {
         Web::start_at("-1", options)
     }
 
-    /// With its HTTP listener on this port.
+    /// Starts a server with its HTTP listener on this port.
     pub fn start_at(port: &str, options: &[&str]) -> Web {
         let mut all = vec!["--http-port", port];
         all.extend(options);
@@ -41,10 +41,10 @@ impl Web {
         stream
     }
 
-    /// The whole answer to these bytes.
+    /// Sends these bytes; returns the whole answer.
     pub fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
-        // The connection of a request that is refused early may be gone.
+        // The server may have closed the connection of a request that it refused early.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -65,7 +65,7 @@ impl Web {
         Page::read(body)
     }
 
-    /// Exit code of `larder top` on a port of both protocols, and what it says; the target has its scheme in front.
+    /// Runs `larder top` on a port of both protocols; returns its exit code and what it prints. The target has `scheme` in front.
     pub fn top(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
         let target = format!("{scheme}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -74,12 +74,12 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Exit code of `larder doctor`, and what it says.
+    /// Runs `larder doctor`; returns its exit code and what it prints.
     pub fn doctor(&self, options: &[&str]) -> (Option<i32>, String) {
         self.doctor_by("", options)
     }
 
-    /// The same of a target with this scheme in front.
+    /// Runs `larder doctor` on a target with this scheme in front.
     pub fn doctor_by(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
         let target = format!("{scheme}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -88,8 +88,8 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Exit code of a command of the program that asks a server, and what it says on both of its outputs; `login` is the
-    /// target's scheme, with user and password.
+    /// Runs a command of the program that asks a server; returns its exit code and what it prints on both of its outputs. `login`
+    /// is the target's scheme, with user and password.
     pub fn told_by(&self, words: &[&str], login: &str) -> (Option<i32>, String) {
         let target = format!("{login}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -98,7 +98,7 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// The system stops the server for a while.
+    /// Has the system stop the server for a while.
     pub fn stop_for(&self, pause: Duration) {
         let signal = |name: &str| {
             let status = Command::new("kill").args([name, &self.server.id().to_string()]).status();
@@ -121,13 +121,13 @@ impl Web {
     }
 }
 
-/// Keys of a flat stream, of which half have room in 16 MiB.
+/// How many keys a flat stream has: half of them have room in 16 MiB.
 const SHORT_KEYS: u64 = 100_000;
 const SHORT_VALUE_BYTES: usize = 200;
 
 impl Web {
-    /// Has a client of a server of 16 MiB ask for more than has room there, and store what is not there, until the server
-    /// says what more memory would bring: the text that it is told by.
+    /// Has a client of a server of 16 MiB ask for more than has room there, and store the keys that are not there, until the
+    /// server says what more memory would bring; returns the answer that says so.
     pub fn be_short(&self) -> String {
         let (mut text, mut random, began) = (self.text(), 1, Instant::now());
         let value = "v".repeat(SHORT_VALUE_BYTES);
@@ -136,7 +136,7 @@ impl Web {
                 text.look_aside("key-", SHORT_KEYS, &value, &mut random);
             }
             let told = self.get("/api/v1/forecast");
-            // Twice as much has room for all: that is known last.
+            // With twice as much memory there is room for all: that is known last.
             let is_told = told.matches("\"vague\":false").count() >= 6;
             if is_told && told.contains("\"ready\":true") {
                 return told;
@@ -158,17 +158,17 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// The line that is replied; an inline command of RESP has one too, or the first of several.
+    /// The first line of the reply; also the line of an inline command of RESP.
     pub fn ask(&mut self, request: &str) -> String {
         self.until(request, "\r\n")
     }
 
-    /// The same for bytes that are no text.
+    /// The first line of the reply to bytes that are no text.
     pub fn ask_bytes(&mut self, request: &[u8]) -> String {
         self.bytes_until(request, "\r\n")
     }
 
-    /// What is replied, up to its end.
+    /// The reply, up to its end.
     pub fn until(&mut self, request: &str, end: &str) -> String {
         self.bytes_until(request.as_bytes(), end)
     }
@@ -205,7 +205,7 @@ impl Talk {
         pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
     }
 
-    /// All numbers of INFO; of a line of several, each by `line.name`.
+    /// All numbers of INFO; those of a line of several are named `line.name`.
     pub fn info(&mut self) -> BTreeMap<String, f64> {
         let head = "INFO everything\r\n";
         self.stream.write_all(head.as_bytes()).expect("it listens");
@@ -287,7 +287,7 @@ impl Page {
         page
     }
 
-    /// Bounds of a histogram ascend in the order in which they are told, and so do counts up to them, to that of all.
+    /// Checks that the bounds of a histogram ascend in their order, and so do the counts up to them, to the count of all.
     fn histogram(&self, name: &str) {
         let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
         for (series, count) in &self.series {
@@ -307,7 +307,7 @@ impl Page {
     }
 }
 
-/// Names and quotes of labels, and escapes in them.
+/// Checks the names, quotes and escapes of labels.
 fn labels(series: &str) {
     let is_name = |name: &str| {
         !name.is_empty()

@@ -536,8 +536,8 @@ fn in_order(counter: (u8, u64), notes: &BTreeMap<u64, Noted>) {
     }
 }
 
-/// Counts of fields go from 1 on without a gap in each generation, and no number was popped twice, nor one that nobody
-/// pushed; how many of each there are.
+/// Checks that counts of fields go from 1 on without a gap in each generation, and that no number was popped twice, or popped
+/// though it was not pushed; returns how many counts and popped numbers there are.
 fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
     let (mut raised, mut popped) = (BTreeSet::new(), BTreeSet::new());
     for mut elements in all {

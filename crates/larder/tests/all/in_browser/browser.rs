@@ -1,6 +1,6 @@
 //! Chromium without a window, driven over two pipes: its debugging protocol is JSON, and a message ends in a zero byte.
 //!
-//! Everything that the browser has to say is kept: lines of its console, requests, violations of a policy.
+//! Everything that the browser reports is kept: lines of its console, requests, violations of a policy.
 
 use larder_testkit::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use serde_json::{Value, json};
 
-/// Where pictures are kept, if anywhere.
+/// The folder in which pictures are kept; none are if it is not set.
 const PICTURES: &str = "LARDER_PAGE_PICTURES";
 
 /// Two browsers would be slow together on a small machine.
@@ -26,7 +26,7 @@ pub struct Browser {
     from: Receiver<Value>,
     last_id: u64,
     session: String,
-    /// What it told without being asked.
+    /// The events that the browser sent on its own.
     events: Vec<Value>,
     folder: PathBuf,
     _alone: MutexGuard<'static, ()>,
@@ -41,7 +41,7 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// A browser whose page is empty, and so wide and high.
+    /// Starts a browser of this width and height whose page is empty.
     pub fn start(width: u32, height: u32) -> Browser {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = std::env::temp_dir().join(format!("larder-page-{}", std::process::id()));
@@ -100,7 +100,7 @@ impl Browser {
         browser
     }
 
-    /// What the browser answers.
+    /// Calls a method of the browser; returns what it answers.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let id = self.last_id;
@@ -123,7 +123,7 @@ impl Browser {
         }
     }
 
-    /// Pages that are opened from now on run this script before their own.
+    /// Has pages that are opened from now on run this script before their own.
     pub fn begin_with(&mut self, script: &str) {
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
     }
@@ -134,7 +134,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// What the system says that its user prefers.
+    /// Sets what the system says that its user prefers.
     pub fn prefer(&mut self, features: &[(&str, &str)]) {
         let features: Vec<Value> =
             features.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
@@ -146,7 +146,7 @@ impl Browser {
         self.wait("document.readyState === 'complete'");
     }
 
-    /// What an expression is on the page.
+    /// The value of an expression on the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let told = self.call("Runtime.evaluate", ask);
@@ -159,7 +159,7 @@ impl Browser {
         value.as_str().unwrap_or_else(|| panic!("{expression}: {value}")).to_owned()
     }
 
-    /// Waits until it holds.
+    /// Waits until the expression is true.
     pub fn wait(&mut self, expression: &str) {
         let began = Instant::now();
         while self.value(expression) != true {
@@ -172,7 +172,7 @@ impl Browser {
         }
     }
 
-    /// Bytes of the page's heap, of which nothing is garbage.
+    /// Bytes of the page's heap, without garbage.
     pub fn heap_bytes(&mut self) -> f64 {
         self.call("Performance.enable", json!({}));
         self.call("HeapProfiler.collectGarbage", json!({}));
@@ -182,7 +182,7 @@ impl Browser {
         heap.and_then(|metric| metric["value"].as_f64()).unwrap_or_else(|| panic!("no heap: {told}"))
     }
 
-    /// Presses a key and lets it go.
+    /// Presses and releases a key.
     pub fn press(&mut self, key: &str) {
         let code = match key {
             "Tab" => 9,
@@ -205,7 +205,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", event);
     }
 
-    /// Keeps a picture of the whole page, if that is wanted.
+    /// Keeps a picture of the whole page, if pictures are wanted.
     pub fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os(PICTURES) else { return };
         let size =
@@ -220,10 +220,10 @@ impl Browser {
         std::fs::write(&path, bytes.expect("base64")).expect("a file");
     }
 
-    /// The page has said nothing, broken no policy and asked nobody but its server. While the server was gone the
-    /// browser says so in its console: `but_network` takes no notice of that.
+    /// Checks that the page has written nothing to its console, broken no policy and sent requests only to its server. While the
+    /// server was gone the browser says so in the console: with `but_network` that is ignored.
     pub fn is_quiet(&mut self, origin: &str, but_network: bool) {
-        // Whatever has happened is told before an answer.
+        // The browser reports all that has happened before it answers.
         assert_eq!(self.value("self.violations"), json!([]));
         let mut said = Vec::new();
         for event in &self.events {

@@ -1,4 +1,4 @@
-//! What changes while the page is open: the keys that are asked for and their sizes, a key that becomes hot, an hour.
+//! What changes while the page is open: the keys that clients ask for and their sizes, a key that becomes hot, an hour.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const LARGE: (&str, u64, usize) = ("after:", 10_000, 3_000);
 /// By this uptime the server knows of a whole minute, and the page of what it finds there.
 const KNOWN_S: f64 = 70.0;
 
-/// Requests for the hot key, of ten.
+/// How many of ten requests are for the hot key.
 const HOT_OF_TEN: u64 = 3;
 const HOT_PERCENT: f64 = 30.0;
 /// How far its share may be from the true one, in percent of all requests: 15 % of it.
@@ -27,7 +27,7 @@ const HEAP_BYTES_MAX: f64 = 20e6;
 const MOMENTS: u64 = 64;
 
 /// Has the page's seconds pass as fast as it can work: its pause between two rounds is left out, and each answer with a history
-/// has one point more, of a second, with the newest values that the server told, and a stall.
+/// has one point more, of a second, with the newest values from the server, and a stall.
 const FAST: &str = r"(() => {
   const [later, ask] = [self.setTimeout, self.fetch];
   self.seconds = 0;
@@ -110,7 +110,7 @@ fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
             "{uptime_s} s, {evictions}, {prefix}: {chunk_bytes}, {percent}; {findings}; {marks}"
         );
     }
-    // The chart that was opened as a table has the last twenty seconds.
+    // The chart that is open as a table has the last twenty seconds.
     let moves = "[...document.querySelectorAll('#chart-moving tbody td:nth-child(2)')].some(cell => parseFloat(cell.textContent) > 0)";
     let (began, mut has_moved) = (Instant::now(), false);
     loop {
@@ -188,7 +188,7 @@ fn an_hour_of_the_page_leaves_20_mb_on_its_heap_at_most() {
     browser.begin_with(FAST);
     browser.open(&origin(&web));
     browser.wait("document.querySelectorAll('#options-table tbody tr').length > 0");
-    // What was asked for until now is known. The events of an hour would fill the test's memory.
+    // The page has all that it asked for until now. The events of an hour would fill the test's memory.
     for domain in ["Network", "Accessibility"] {
         browser.call(&format!("{domain}.disable"), json!({}));
     }
@@ -200,7 +200,7 @@ fn an_hour_of_the_page_leaves_20_mb_on_its_heap_at_most() {
     }
     println!("the page's heap, minute by minute: {heaps:?}");
     assert!(heaps.iter().all(|bytes| *bytes <= HEAP_BYTES_MAX), "{heaps:?}");
-    // The charts are full, and what happened is bounded: a stall came with each second.
+    // The charts are full, and the list of what happened is bounded: a stall came with each second.
     let points = "document.querySelector('#tile-items polyline').getAttribute('points').split(' ').length";
     assert_eq!(browser.value(points), 120);
     let stalls = "[...document.querySelectorAll('#marks li')].filter(line => line.textContent.includes('a worker was held up')).length";

@@ -1,4 +1,4 @@
-//! What tests of `larder lab load` on a target need: a folder of their own, the program, and what it wrote.
+//! Helpers for tests of `larder lab load` on a target: a folder of their own, the program, and what it wrote.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// On a machine as busy as it likes.
+/// Runs the lab; the machine may be busy.
 pub fn lab(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["lab"])
@@ -30,7 +30,8 @@ pub fn memcached(address: SocketAddr) -> String {
     format!("a=memcached://{address}")
 }
 
-/// A load on a target that may be flushed; it held all that must hold at any time, and this is its one row.
+/// Runs a load on a target that may be flushed; all checks must hold that hold at any time. Returns the values of its row, and
+/// the output.
 pub fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String, f64>, String) {
     let json = folder.join("out.json");
     let files = ["--flush-target", "--force", "--json", json.to_str().unwrap()];

@@ -9,7 +9,8 @@ use larder_lab::results::Run;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};
 
-/// Each of 200 keys is set and read three times, and every tenth is deleted and read; ten reads of keys that nobody set.
+/// Each of 200 keys is set and read three times, and every tenth is deleted and read; ten more reads are of keys that are never
+/// set.
 fn requests() -> Vec<(&'static str, String, usize)> {
     let mut all = Vec::new();
     for key in 0..200 {
@@ -24,7 +25,7 @@ fn requests() -> Vec<(&'static str, String, usize)> {
     all
 }
 
-/// The same in each format; so many seconds in all.
+/// These requests in each format, spread over so many seconds.
 fn traces(seconds: usize) -> [(&'static str, String); 3] {
     let all = requests();
     let (mut twitter, mut watch, mut monitor) = (String::new(), String::from("OK\r\n"), String::from("OK\n"));
@@ -90,8 +91,8 @@ fn a_trace_keeps_its_times_as_they_are_scaled() {
         std::fs::write(&file, text).unwrap();
         let words = ["--trace", file.to_str().unwrap(), "--trace-speed", "1000", "--trace-format", format];
         let (all, said) = figures(&memcached(server.address()), &folder, &words);
-        // Twenty minutes, a thousand times as fast; the last request is due a little before the end.
-        // As they were they would take longer than any machine is late.
+        // Twenty minutes, a thousand times as fast; the last request is due a little before the end. At their own speed they
+        // would take longer than any machine is late.
         assert!((1.2..600.0).contains(&all["seconds"]), "{said}");
         assert_eq!(all["requests"], 850.0, "{said}");
         assert!(said.contains("from when they were due"), "{said}");
@@ -139,7 +140,7 @@ fn bad_lines_are_told_and_requests_end_a_trace() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Twice over a thousand objects of a kilobyte, as libCacheSim writes them.
+/// A trace of two passes over a thousand objects of a kilobyte, as libCacheSim writes it.
 fn oracle() -> Vec<u8> {
     let record = |at: u32| {
         let next: i64 = if at < 1000 { i64::from(at) + 1000 } else { -1 };
@@ -167,7 +168,7 @@ fn a_trace_of_reads_is_filled_from_its_misses() {
     assert_eq!(counts(&all), [2000.0, 1000.0, 1000.0, 1000.0], "{said}");
     let (all, said) = figures(&target, &folder, &["--trace", path, "--trace-misses", "leave"]);
     assert_eq!(counts(&all), [2000.0, 0.0, 0.0, 2000.0], "{said}");
-    // A server that keeps all under one key is found by the values.
+    // A server that keeps all under one key is recognized by the values.
     let one_key = memcached(serve(Model { forgetful: true, ..Model::default() }));
     let output = lab(&["load", "--flush-target", "--target", &one_key, "--trace", path]);
     refused(&output, 1, "that are not its value");
@@ -179,7 +180,7 @@ fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
     let folder = folder("misses");
     let (file, json) = (folder.join("trace"), folder.join("out.json"));
     std::fs::write(&file, oracle()).unwrap();
-    // All of it fits in one, and of the loop nothing stays in the other; the oracle has a megabyte.
+    // All of the trace fits in one cache, and nothing of the loop stays in the other; the oracle has a megabyte.
     for (capacity_bytes, share) in [(64 << 20, 50.0), (500_000, 100.0)] {
         let target = memcached(serve(Model { capacity_bytes, ..Model::default() }));
         let words = [
@@ -228,7 +229,7 @@ fn a_trace_of_each_format_is_asked_of_every_peer() {
         let run = Run::read_json(&json).unwrap();
         let table = run.tables.iter().find(|table| table.id == "trace").unwrap();
         let misses = |server: &str| table.value(server, &[], "misses").unwrap().median;
-        // All of it fits in each of them.
+        // All of the trace fits in each server.
         for server in ["larder", "memcached", "redis"] {
             assert_eq!(misses(server), misses("oracle, LRU by bytes"), "{format}: {}", said(&output));
         }

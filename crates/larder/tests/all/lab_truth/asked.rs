@@ -1,4 +1,4 @@
-//! What was asked for and is not what is done: mixes, rates without an end, options that mean nothing.
+//! Requests that are not what was asked for: mixes, rates without an end, options that mean nothing.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::cores::cores;
 use super::loads::{larder, load};
 use super::{folder, refused, said, written};
 
-/// The one row of a load on Larder that was asked to write `out.json` into `folder`.
+/// The only row of a load on Larder that wrote `out.json` into `folder`.
 fn row(folder: &Path, words: &[&str]) -> impl Fn(&str) -> f64 + use<> {
     let (_server, address) = larder();
     let json = folder.join("out.json");
@@ -31,7 +31,7 @@ fn a_mix_is_what_was_asked_for_whoever_owns_its_keys() {
             assert!((share - 0.5).abs() < 0.05, "{keys:?} {mix:?}: {share}");
         }
     }
-    // Swaps of keys that others change fail now and then, and are counted as such on both sides.
+    // Swaps of keys that others change fail now and then, and both sides count them as failed.
     let words =
         ["--one-key", "--verb", "cas", "--connections", "16", "--pipeline", "4", "--requests", "20000"];
     let row = row(&folder, &words);
@@ -46,13 +46,13 @@ fn keys_in_turn_are_asked_of_by_those_who_have_some() {
     let folder = folder("turns");
     for pace in [&[][..], &["--rate", "2000"]] {
         for verb in ["hit", "set", "delete", "incr", "cas"] {
-            // On as many cores as there are.
+            // The threads run on as many cores as there are.
             for threads in ["1", "2"].into_iter().take(cores().len()) {
                 let keys = ["--sequential", "--keys", "3", "--connections", "16", "--threads", threads];
                 let words = [&keys[..], &["--verb", verb, "--requests", "200"], pace].concat();
                 let row = row(&folder, &words);
                 assert!(row("requests") == 200.0 && row("errors") == 0.0, "{words:?}");
-                // A clock does not wait for the token.
+                // At a rate a swap does not wait for its token.
                 if verb == "cas" && pace.is_empty() {
                     assert!(row("swaps") > 1.0 && row("refused swaps") == 0.0, "{words:?}");
                 }

@@ -1,4 +1,4 @@
-//! Cores that others take from a server or from the generator.
+//! Cores of a server or of the generator on which other processes run.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,7 +7,7 @@ use larder_testkit::stand_in::Burners;
 
 use super::{alone, folder, lab, refused, said, written};
 
-/// A visit of a moment.
+/// A short visit.
 const FEW: [&str; 15] = [
     "servers",
     "--quick",
@@ -50,7 +50,7 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         let run = written(&folder, &output);
         assert!(run.failed().any(|check| check.claim == "threads got their cores"), "{}", said(&output));
         std::fs::remove_file(folder.join("out.json")).unwrap();
-        // Where it is allowed there are figures, and the run says that it was.
+        // Where waiting is allowed there are figures, and the run says that it was allowed.
         let output = lab(&[&FEW[..], &["64", "--wait-max", "100"]].concat(), &folder).output().unwrap();
         let run = written(&folder, &output);
         let check = run.checks.iter().find(|check| check.claim == "threads got their cores").unwrap();
@@ -73,7 +73,7 @@ fn of_two_labs_at_once_one_at_least_has_no_result() {
             words[at + 1] = value;
         }
         let mut command = lab(&words, folder);
-        // Long enough that neither has ended when the other begins.
+        // They run so long that neither has ended when the other begins.
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     let outputs = labs.map(|lab| lab.wait_with_output().unwrap());
@@ -103,7 +103,7 @@ fn a_load_on_a_server_whose_core_others_have_is_no_result() {
         let output = load(words);
         refused(&output, 1, "result not valid: threads got their cores (a: the server waited for its core ");
         let said = said(&output);
-        // A generator that is kept from its core itself leaves the server little to wait with.
+        // If the generator itself is kept from its core, the server has little to wait for.
         let share = |who: &str| {
             let (_, rest) = said.split_once(who).unwrap();
             rest.split_once(" %").unwrap().0.parse::<f64>().unwrap()

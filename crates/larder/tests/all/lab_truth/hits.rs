@@ -1,4 +1,4 @@
-//! Hit ratios of a cache whose hits are known, and what must be known before they are compared.
+//! Hit ratios of a cache whose hits are known, and what has to be known before they are compared.
 
 use std::path::Path;
 use std::process::Output;
@@ -11,7 +11,7 @@ use super::{folder, lab, refused, said, written};
 const MEMORY_MB: u64 = 1;
 const REQUESTS: f64 = 8_192.0;
 
-/// Misses of one stream on a model of a cache, and the oracle's beside them.
+/// Runs one stream on a model of a cache, with the oracle's misses beside it.
 fn hitratio(model: Model, more: &[&str], folder: &Path) -> Output {
     let target = format!("a=memcached://{}", serve(Model { capacity_bytes: MEMORY_MB << 20, ..model }));
     let few = ["hitratio", "--quick", "--rounds", "1", "--no-larder", "--stream", "cluster52"];
@@ -74,7 +74,7 @@ fn a_warm_up_that_was_cut_off_is_no_result() {
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_counts_nothing_is_no_result() {
     let folder = folder("uncounted");
-    // Nor how many items it holds.
+    // It does not count how many items it holds, either.
     let output = hitratio(Model { counts: false, ..Model::default() }, &["--flush-target"], &folder);
     refused(&output, 1, "a does not count hits and misses");
     std::fs::remove_dir_all(folder).unwrap();

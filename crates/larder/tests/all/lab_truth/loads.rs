@@ -1,4 +1,5 @@
-//! Loads whose server or generator lies: keys that are one, counts that are others, a generator that stands still.
+//! Loads whose server or generator does not tell the truth: keys that are one, counts of other requests, a generator that stands
+//! still.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -19,7 +20,7 @@ use larder_testkit::stand_in::{Burners, proxy, switch, unchanged};
 
 use super::{alone, cores, folder, lab, refused, said};
 
-/// `larder lab load` on a server that speaks memcached's text; on a machine as busy as it likes.
+/// A load on a server that speaks memcached's text; the machine may be busy.
 pub fn load(address: SocketAddr, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command
@@ -42,7 +43,7 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
     let one_key = || serve(Model { forgetful: true, ..Model::default() });
     let few = ["--verb", "set", "--keys", "100", "--requests", "2000"];
     refused(&load(one_key(), &few).output().unwrap(), 1, "wrong replies, the first:");
-    // Another that keeps them apart passes the same, and it is said that it was read.
+    // A server that keeps its keys apart passes the same load, and the output says that the values were read.
     let output = load(serve(Model::default()), &few).output().unwrap();
     assert!(
         output.status.success() && said(&output).contains("read back over another connection"),
@@ -86,7 +87,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
         "{}",
         said(&output)
     );
-    // From none, which it says are ten, to hundreds, which it says are thousands.
+    // The server counts none as ten, and hundreds as thousands.
     let liar = proxy(serve(Model::default()), unchanged(), Arc::new(counts_more));
     refused(&load(liar, &few).output().unwrap(), 1, "result not valid: the server counted the same hits");
 }
@@ -95,7 +96,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_is_two_fails_a_load() {
     let (one, other) = (serve(Model::default()), serve(Model::default()));
-    // Another tells what it counts.
+    // The counts are those of another server.
     let strangers_books =
         switch(Arc::new(move |_, first: &[u8]| if first.starts_with(b"stats") { other } else { one }));
     let few = ["--verb", "get:1,set:1", "--keys", "100", "--requests", "400", "--connections", "4"];
@@ -104,7 +105,7 @@ fn a_server_that_is_two_fails_a_load() {
         1,
         "result not valid: the server counted the same",
     );
-    // It is started anew in the middle, and connections made then find the new one.
+    // The server is started anew in the middle, and later connections find the new one.
     let (one, other) = (serve(Model::default()), serve(Model::default()));
     let restarted = switch(Arc::new(move |number, _: &[u8]| if number < 60 { one } else { other }));
     let output = load(restarted, &[&few[..], &["--churn", "1"]].concat()).output().unwrap();
@@ -150,7 +151,7 @@ fn a_starved_generator_was_busy_for_the_time_that_it_had() {
     let line = said.lines().find(|line| line.starts_with("generator CPU")).unwrap_or_default();
     let us: f64 =
         line.split_ascii_whitespace().nth(2).unwrap().trim_end_matches("µs/request").parse().unwrap();
-    // A system call each to send and to receive takes longer than this on any machine.
+    // A system call to send and one to receive take longer than this on any machine.
     assert!(us > 0.5, "{said}");
 }
 
@@ -161,7 +162,7 @@ fn a_server_that_is_silent_for_too_long_ends_an_open_loop_while_requests_go_on()
     let workload = Workload::new(Protocol::Classic, Verb::Miss, Keyspace::new(100, 32));
     let mut load = Load::connect(&Address::Tcp(silent), &workload, workload.scripts(1), &[None]).unwrap();
     let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
-    // Longer than any machine is late.
+    // The limit is longer than any machine is late.
     let (began, asked) = (Instant::now(), Duration::from_secs(600));
     let error = load.run_open(Check::Parse, arrivals, asked).unwrap_err();
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
@@ -177,7 +178,7 @@ fn the_memory_of_a_target_that_was_used_is_no_result() {
     let few = ["memory", "--quick", "--no-larder", "--items", "100000", "--target", &target];
     server.control.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n").unwrap();
     refused(&lab(&few, &folder).output().unwrap(), 3, "a holds 1 items");
-    // When all is deleted it is empty, and keeps the memory that it had.
+    // When all is deleted the server is empty, and keeps the memory that it had.
     let hits = ["--verb", "hit", "--keys", "100000", "--seconds", "0.1", "--flush-target"];
     let fill = load(address, &hits).output().unwrap();
     assert!(fill.status.success(), "{}", said(&fill));

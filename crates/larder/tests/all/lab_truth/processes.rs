@@ -1,4 +1,4 @@
-//! Processes that are not the server: wrappers, proxies, and what is left of them.
+//! Processes that are not the server: wrappers, proxies, and what they leave behind.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,8 +13,8 @@ use larder_testkit::stand_in::{proxy, script, unchanged};
 
 use super::{alone, folder, lab, refused, said, written};
 
-/// A wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their command
-/// line.
+/// Writes a wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their
+/// command line.
 fn wrapped_memcached(folder: &Path) {
     let larder = folder.join("larder");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_larder"), &larder).unwrap();
@@ -38,7 +38,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A visit or two, on whatever machine.
+/// A visit or two, whatever the machine.
 const FEW: [&str; 14] = [
     "--quick",
     "--rounds",
@@ -70,7 +70,7 @@ fn a_wrapper_beside_its_server_has_no_figures_and_ends_with_it() {
     assert!(said(&output).contains("no CPU time or memory of it is shown: process"), "{}", said(&output));
     let mark = folder.display().to_string();
     wait_until("nothing is left behind", || processes(&mark).is_empty());
-    // What is of memory alone has no result.
+    // An experiment that measures only memory has no result.
     let few = ["memory", "--quick", "--items", "1000", "--no-larder", "--peer", "memcached"];
     refused(
         &lab(&few, &folder).env("PATH", &path).output().unwrap(),
@@ -88,7 +88,7 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
     let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: None, null: None };
     let server = Server::start(&spec).unwrap();
     let Address::Tcp(at) = server.control.address else { panic!("a TCP server") };
-    // As a container's forwarded port: the process that listens is not the one that reports.
+    // This is like a container's forwarded port: the process that listens is not the one that reports.
     let through = proxy(at, unchanged(), unchanged());
     let run = |address: SocketAddr| {
         let target = format!("a=memcached://{address}");
@@ -114,7 +114,7 @@ fn a_lab_that_is_killed_takes_wrappers_and_their_servers_with_it_without_setpriv
         wrapped_memcached(&folder);
         let mark = folder.display().to_string();
         let lab = lab(&["cas", "--no-larder", "--peer", "memcached", "--memory-mb", memory_mb], &folder);
-        // A program that a script starts in the background has it ignored, and so would the lab.
+        // A program that a script starts in the background ignores the signal, and so would the lab.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(format!("PATH={}", folder.display()))

@@ -1,4 +1,4 @@
-//! Servers that were running before: what they hold, and what becomes of it.
+//! Servers that were running before the lab: what they hold, and what becomes of that.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn start(kind: Kind) -> Server {
     Server::start(&Spec { kind, program, memory_mb: 64, threads: 1, core: None, null: None }).unwrap()
 }
 
-/// `larder lab` with `words` on a server, on a machine as busy as it likes.
+/// Runs `larder lab` with `words` on a server; the machine may be busy.
 fn lab(server: &Server, words: &[&str]) -> Output {
     at(&format!("a=memcached://{}", server.control.address), words)
 }
@@ -91,13 +91,13 @@ fn a_target_that_is_another_program_with_other_settings_is_told_so() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Experiments that connect in each of the ways that there are: scripts, dialogs, questions.
+/// Experiments for each way to connect that there is: scripts, dialogs, questions.
 const EXPERIMENTS: [&[&str]; 2] = [
     &["servers", "--load", "set", "--connections", "2", "--keys", "100", "--visit-ms", "20"],
     &["cas", "--clients", "2", "--visit-ms", "20"],
 ];
 
-/// What these write and print of a target; whether two visits agree is the machine's affair.
+/// The output and the files of these experiments on a target; whether two visits agree depends on the machine.
 fn told(target: &str, folder: &Path) -> String {
     let (json, page) = (folder.join("out.json"), folder.join("out.html"));
     let mut all = String::new();
@@ -164,7 +164,7 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
     let server = process::Server::start_program(&Program::Larder, &options).unwrap();
     let address = server.address();
     let url = |scheme: &str, query: &str| format!("a={scheme}://{address}?{query}");
-    // Each connection has a handshake of its own.
+    // Each connection makes its own handshake.
     let churn = [&LOAD[..], &["--flush-target", "--churn", "2"]].concat();
     let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &churn);
     assert!(output.status.success(), "{}", said(&output));
@@ -223,11 +223,11 @@ fn the_cost_of_tls_has_all_rows_and_each_handshake_is_of_its_kind() {
     let all = said(&output);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
-    // The head, five loads twice, two handshakes by two certificates, and two latencies.
+    // The rows are the head, five loads twice, two handshakes by two certificates, and two latencies.
     assert_eq!(rows.len(), 1 + 5 * 2 + 2 * 2 + 2, "{all}");
     let handshakes: Vec<&&str> = rows.iter().filter(|row| row.starts_with("| handshake, ")).collect();
     assert!(handshakes.len() == 4 && handshakes.iter().all(|row| !row.contains('–')), "{all}");
-    // So short a visit says nothing of bounds.
+    // A visit as short as this says nothing about bounds.
     let last = text.lines().next_back().unwrap_or_default();
     assert!(last.ends_with(" bounds missed; medians of 1 rounds"), "{all}");
     std::fs::remove_dir_all(folder).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that acknowledge writes and do something else.
+//! Servers that acknowledge writes but do something else with them.
 
 use std::net::SocketAddr;
 
@@ -13,11 +13,11 @@ fn that(writes: Writes) -> SocketAddr {
 
 const FEW: [&str; 6] = ["--verb", "set", "--keys", "100", "--requests", "2000"];
 
-/// Experiments that only write, before their target: one that asks as fast as it is answered, one that asks at a rate.
+/// Experiments that only write, given before their target: one sends a request when the last is answered, one sends at a rate.
 const CLOSED: [&str; 3] = ["servers", "--load", "set"];
 const OPEN: [&str; 5] = ["latency", "--mix", "set", "--percent", "10"];
 
-/// An experiment that only writes, on a server that does `writes` with it, has no result for this reason.
+/// Checks that an experiment that only writes, on a server that does `writes` with them, has no result for this reason.
 fn experiment_refused(experiment: &[&str], writes: Writes, why: &str) {
     let folder = folder(&format!("{}-{writes:?}", experiment[0]));
     let target = format!("a=memcached://{}", that(writes));
@@ -43,7 +43,7 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
     );
 
     experiment_refused(&CLOSED, Writes::Dropped, NOTHING);
-    // A trace that only writes, too.
+    // A trace that only writes is refused, too.
     let folder = folder("dropped");
     let file = folder.join("trace");
     let line = |key: u32| format!("{key},key{key},6,100,1,set,0\n");

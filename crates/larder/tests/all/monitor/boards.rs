@@ -7,7 +7,7 @@ use crate::web::{Page, Web};
 
 const BOARDS: &str = include_str!("boards.txt");
 
-/// One thing that a board asks for.
+/// One series that a board asks for.
 struct Asked {
     line: &'static str,
     name: &'static str,
@@ -27,7 +27,7 @@ impl Asked {
         Asked { line, name, rate, labels: words.map(label).collect() }
     }
 
-    /// Why the board shows nothing there.
+    /// Why the board shows nothing for it, if so.
     fn lacks(&self, page: &Page) -> Option<String> {
         let Some(kind) = page.kinds.get(self.name) else { return Some(format!("{}: absent", self.line)) };
         if self.rate && kind != "counter" {
@@ -48,7 +48,8 @@ impl Asked {
     }
 }
 
-/// What boards ask for and do not find; how many boards, things asked for, and things that are not told.
+/// The series that boards ask for and do not find; and how many boards, series that are asked for, and series that Larder does
+/// not have there are.
 fn lacking(page: &Page) -> (Vec<String>, [usize; 3]) {
     let (mut lacking, mut counts, mut at) = (Vec::new(), [0; 3], "");
     for line in BOARDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -74,7 +75,7 @@ fn boards_that_were_made_for_exporters_find_what_they_ask_for() {
     let began = Instant::now();
     loop {
         let (lacking, [boards, asked, not]) = lacking(&web.metrics(""));
-        // How many keys expire is counted once somebody has asked.
+        // How many keys expire is counted only after the first request for it.
         if lacking.is_empty() {
             assert!(boards == 6 && asked > 80 && not > 10, "{boards} boards, {asked} asked, {not} not");
             return;

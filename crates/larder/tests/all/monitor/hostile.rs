@@ -1,5 +1,5 @@
-//! Clients of the HTTP port that are slow, many, lost or hostile: each hears why, the next scraper is served, and the
-//! data port knows nothing of it.
+//! Clients of the HTTP port that are slow, many, lost or hostile: each is refused with a reason, the next scraper is served, and
+//! the data port is not affected.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::timing::at_most;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::page::json;
 use crate::web::{Talk, Web};
 
-/// More than there are places.
+/// More clients than there are places for them.
 const MANY: usize = 100;
 
 fn refused(web: &Web, request: &str) -> String {
@@ -39,7 +39,7 @@ fn who_asks_wrongly_is_told() {
         let told = refused(&web, &request);
         assert!(told.starts_with(status), "{request:?}: {told}");
     }
-    // Nothing of it was a request to anybody else.
+    // None of it was carried out as a request of another protocol.
     assert_eq!(web.text().until("get k\r\n", "END\r\n"), "END\r\n");
 }
 
@@ -54,7 +54,7 @@ fn many_who_say_nothing_or_go_on_for_ever_keep_no_scraper_waiting_for_long() {
     at_most(Duration::from_secs(3), crowded);
 }
 
-/// How long it takes to be served twice beside many clients that send nothing, or do not come to an end.
+/// How long two requests take beside many clients that send nothing, or whose requests do not come to an end.
 fn crowded() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let mut data = web.text();
@@ -87,7 +87,8 @@ fn who_reads_no_answer_keeps_nobody_else_waiting() {
     at_most(Duration::from_secs(1), beside_greedy);
 }
 
-/// The longest that a client of the data port waits beside clients that read no answer; what these hold has its bound.
+/// The longest time that a client of the data port waits beside clients that read no answers; the memory of their answers has its
+/// bound.
 fn beside_greedy() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let line = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -96,7 +97,7 @@ fn beside_greedy() -> Duration {
             let mut stream = web.connect();
             stream.set_nonblocking(true).expect("a socket");
             for _ in 0..200 {
-                // What does not fit is not sent: the server has stopped reading.
+                // Requests that do not fit are not sent: the server has stopped reading.
                 if stream.write(line.as_bytes()).is_err() {
                     break;
                 }
@@ -141,7 +142,7 @@ fn a_pipeline_is_answered_in_order_and_a_late_head_is_told() {
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
-/// Clients each of which says as much of itself as it may.
+/// Clients each of which gives as long a description of itself as it may.
 fn talkative(web: &Web, clients: usize) -> Vec<Talk> {
     let text = |letter: &str| letter.repeat(1024);
     let greet = |_| {
@@ -176,7 +177,7 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
     assert_eq!((&told["truncated"], &told["all"]), (&true.into(), &CLIENTS.into()));
     let some = json(&web, "/api/v1/clients?max=10");
     assert_eq!((&some["truncated"], some["clients"].as_array().map(Vec::len)), (&false.into(), Some(10)));
-    // Clients that do not read them hold no more than is said, and give it back.
+    // Clients that do not read these answers hold no more memory than the bound, and give it back.
     let line = "GET /api/v1/clients?max=4096 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let greedy: Vec<TcpStream> = (0..16)
         .map(|_| {
@@ -199,7 +200,7 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
     }
 }
 
-/// What all places say, one behind the other.
+/// The answers of all places, one after the other.
 fn all_places(web: &Web) -> String {
     let index = web.get("/api/v1");
     let places = index.lines().filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'));
@@ -262,7 +263,7 @@ fn doctor_and_top_tell_no_password_whether_it_was_right_or_wrong() {
         for words in [&["doctor"][..], &["doctor", "--json"], &top] {
             let (code, said) = web.told_by(words, login);
             assert!(!said.contains("canary"), "{words:?} {login}: {said}");
-            // From 64 on it has not been told anything.
+            // Codes of 64 and above mean that no server has answered.
             assert_eq!(code.is_some_and(|code| code < 64), is_right, "{words:?} {login}: {said}");
         }
     }
@@ -278,7 +279,7 @@ fn keys_of_any_bytes_are_told_as_json_by_http() {
     for key in keys {
         let request = [format!("*2\r\n$6\r\nSTRLEN\r\n${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat();
         assert_eq!(redis.ask_bytes(&request), ":0\r\n");
-        // Listed are commands that are not FAST.
+        // Only commands that are not FAST are listed.
         let request = [format!("*2\r\n$4\r\nDUMP\r\n${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat();
         assert_eq!(redis.ask_bytes(&request), "$-1\r\n");
     }
@@ -299,7 +300,7 @@ fn keys_of_any_bytes_are_told_as_json_by_http() {
     }
 }
 
-/// A file of this text, which goes with this value.
+/// A file of this text, which is removed with this value.
 struct Temporary(std::path::PathBuf);
 
 impl Temporary {
@@ -370,7 +371,7 @@ fn the_page_is_shown_to_users_alone_where_there_are_some() {
             let told = refused(&web, &head(path, "evil.example", RIGHT));
             assert!(told.starts_with("421"), "{path}: {told}");
         }
-        // Nobody is asked for one there, and a wrong one is nobody's business.
+        // There a password is not asked for, and a wrong one is ignored.
         for lines in ["", WRONG] {
             assert!(web.ask(&head("/healthz", "localhost", lines)).ends_with("ok\n"));
         }
@@ -404,7 +405,7 @@ fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
         assert!(told.starts_with("200"), "{host}: {told}");
         let told = refused(&web, &head("/", "localhost", RIGHT));
         assert!(told.starts_with("401"), "nobody here is called so: {told}");
-        // What clients are asked from now on is asked from now on.
+        // A password that clients no longer need is not needed here from then on.
         let mut redis = web.text();
         assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n"), "+OK\r\n");
         assert_eq!(redis.ask("CONFIG SET requirepass \"\"\r\n"), "+OK\r\n");
@@ -421,7 +422,7 @@ fn a_user_is_shown_what_its_rights_are_and_no_less_than_nobody() {
     let users = ["--acl-user", "app on >pw -@all", "--acl-user", "seer on >pw -@all +info +client|list"];
     let told = |web: &Web, lines: &str| refused(web, &head("/api/v1/now", "localhost", lines));
     let closed = Web::start(&[&["-t", "1", "--requirepass", "secret"][..], &users].concat());
-    // It is asked for another user, as often as it comes: the password was right.
+    // Another user is asked for as often as this one comes: its password was right, and the rights are missing.
     for _ in 0..2 {
         assert!(told(&closed, APP).starts_with("401"), "{}", told(&closed, APP));
     }
@@ -439,7 +440,7 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
     let users = Temporary::new("http-guesses", "ann:secret\n");
     let web = Web::start(&["-t", "1", "--http-auth-file", users.path()]);
     let mut data = web.text();
-    // All guess at once, and do not wait for an answer. A pipeline of guesses is a guess at a time.
+    // All guess at once, and do not wait for an answer. The guesses of a pipeline are checked one at a time.
     let guesses: Vec<TcpStream> = (0..MANY)
         .map(|_| {
             let mut stream = web.connect();
@@ -454,10 +455,10 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
     }
     assert!(!web.metrics("").series.is_empty());
     drop(guesses);
-    // The right one is looked at when those before it have been.
+    // The right password is checked once the guesses before it have been.
     let told = web.ask(&head("/api/v1/now", "localhost", RIGHT));
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
-    // Of two thousand guesses those were looked at that the pauses between them left room for.
+    // Of two thousand guesses only so many were checked as the pauses between them had room for.
     let failed = web.metrics("?family=larder").series["larder_http_wrong_passwords_total"];
     assert!(failed >= 1.0 && failed < (MANY * 20) as f64, "{failed}");
 }
@@ -486,7 +487,7 @@ fn names_of_keys_are_hidden_where_it_is_asked_for() {
         !hidden
     };
     assert!(shown(&[]));
-    // Readers have to have a password as clients have.
+    // With `--requirepass` the readers of the page have to have a password as clients do.
     assert!(shown(&["--requirepass", "pwd"]));
     assert!(!shown(&["--http-hide-keys"]));
     assert!(!shown(&["-X"]));
