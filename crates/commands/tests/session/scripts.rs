@@ -1843,7 +1843,7 @@ fn a_function_that_works_for_long_is_shown_and_killed_as_one() {
     assert_eq!(bench.words(&["FUNCTION", "KILL"]), "+OK\r\n");
     assert_eq!(
         bench.once(&mut client, b"").0,
-        "-ERR Script killed by user with FUNCTION KILL... script: stays, on @user_function:2.\r\n"
+        "-ERR Script killed by user with SCRIPT KILL... script: stays, on @user_function:2.\r\n"
     );
     assert!(bench.words(&["FUNCTION", "STATS"]).contains("running_script\r\n$-1\r\n"));
 }

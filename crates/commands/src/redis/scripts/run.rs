@@ -268,10 +268,10 @@ impl Run {
                 let fail = Fail::with(text.into_iter().map(char::from).collect());
                 Err(if is_counted { fail.counted() } else { fail })
             }
-            End::Stopped { stop: Stop::Killed, place } => Err(Fail::with(format!(
-                "ERR Script killed by user with {} KILL... script: {place}",
-                if self.nature.is_function { "FUNCTION" } else { "SCRIPT" }
-            ))),
+            // Redis says so of functions, too, whichever command has ended them.
+            End::Stopped { stop: Stop::Killed, place } => {
+                Err(Fail::with(format!("ERR Script killed by user with SCRIPT KILL... script: {place}")))
+            }
             End::Stopped { stop: Stop::TooLong, place } => Err(Fail::with(format!(
                 "ERR Script ended: it ran for longer than busy-reply-threshold, what it wrote before stays. script: {place}"
             ))),
