@@ -913,6 +913,36 @@ mod tests {
         }
     }
 
+    /// Above 512 elements the sandbox's own sort does what Lua's does, by as many comparisons, also with elements that are
+    /// alike and with functions that are no order.
+    #[test]
+    fn long_tables_are_sorted_as_lua_sorts_them() {
+        let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine)
+            .expect("a state");
+        let none = Args::rest(b"", 0);
+        let given = Given { keys: none, args: none, kind: Kind::Script, resp3: false, reply_bytes_max: 0 };
+        let luas = Lua::new();
+        for elements in [511, 512, 513, 514, 2000] {
+            for less in
+                ["a < b", "a > b", "a % 10 < b % 10", "a % 10 <= b % 10", "a <= b", "true", "a ~= b"]
+            {
+                let code = format!(
+                    "local t, n, asked = {{}}, 1, 0 for i = 1, {elements} do n = n * 7919 % 10007 t[i] = n end \
+                     local ok = pcall(table.sort, t, function(a, b) asked = asked + 1 return {less} end) \
+                     return table.concat(t, ' ') .. ' ' .. asked .. ' ' .. tostring(ok)"
+                );
+                let script = engine.compile(code.as_bytes(), Kind::Script).expect("it compiles");
+                assert!(engine.begin(&script, given));
+                let sorted = match engine.go_on("script", &mut Slow::default()) {
+                    Some(End::Value(Outcome { value: LuaValue::String(sorted), .. })) => sorted,
+                    end => panic!("{elements}, {less}: {end:?}"),
+                };
+                let expected: LuaString = luas.load(code).eval().expect("a text");
+                assert!(*sorted.as_bytes() == *expected.as_bytes(), "{elements}, {less}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_done_for_a_script_is_not_its_work_and_what_it_worked_not_the_next_ones() {
         let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine)

@@ -571,34 +571,72 @@ function tables.remove(...)
   return value
 end
 
--- Lua's own sort takes the square of their number for some orders of elements, within one step: of more than these they
--- are merged.
+-- Lua's own sort takes the square of their number for some orders of elements, within one step: more than these are sorted
+-- here, where the script can be looked at. The comparisons are those of Lua's: elements that are alike come to lie as there,
+-- and what is no order is found out by the same element.
 local SORTED_MAX = 512
+local NO_ORDER = 'invalid order function for sorting'
 
-local function merge(t, count, less)
-  local from, to, width = {}, {}, 1
-  for n = 1, count do from[n] = rawget(t, n) end
-  while width < count do
-    for low = 1, count, 2 * width do
-      local a, b, middle, high = low, low + width, low + width, low + 2 * width
-      if middle > count + 1 then middle, b = count + 1, count + 1 end
-      if high > count + 1 then high = count + 1 end
-      for n = low, high - 1 do
-        local right
-        if a >= middle then right = true elseif b >= high then right = false else
-          local x, y = from[b], from[a]
-          if less then right = less(x, y) else right = x < y end
-        end
-        if right then
-          to[n], b = from[b], b + 1
-        else
-          to[n], a = from[a], a + 1
-        end
+local function is_less(a, b) return a < b end
+
+local function order(t, low, high, less)
+  while low < high do
+    -- The first, the last and the one in the middle are put in order. All others are compared with the middle one.
+    local first, last = rawget(t, low), rawget(t, high)
+    if less(last, first) then
+      rawset(t, low, last)
+      rawset(t, high, first)
+    end
+    if high - low == 1 then return end
+    local at = (low + high - (low + high) % 2) / 2
+    local middle = rawget(t, at)
+    first = rawget(t, low)
+    if less(middle, first) then
+      rawset(t, at, first)
+      rawset(t, low, middle)
+    else
+      last = rawget(t, high)
+      if less(last, middle) then
+        rawset(t, at, last)
+        rawset(t, high, middle)
       end
     end
-    from, to, width = to, from, 2 * width
+    if high - low == 2 then return end
+    middle = rawget(t, at)
+    rawset(t, at, rawget(t, high - 1))
+    rawset(t, high - 1, middle)
+    local i, j = low, high - 1
+    while true do
+      i = i + 1
+      local right = rawget(t, i)
+      while less(right, middle) do
+        if i > high then error(NO_ORDER, 0) end
+        i = i + 1
+        right = rawget(t, i)
+      end
+      j = j - 1
+      local left = rawget(t, j)
+      while less(middle, left) do
+        if j < low then error(NO_ORDER, 0) end
+        j = j - 1
+        left = rawget(t, j)
+      end
+      if j < i then break end
+      rawset(t, i, left)
+      rawset(t, j, right)
+    end
+    last = rawget(t, high - 1)
+    rawset(t, high - 1, rawget(t, i))
+    rawset(t, i, last)
+    -- The shorter part in a call, so that calls are no deeper than the digits of the length in base two.
+    if i - low < high - i then
+      order(t, low, i - 1, less)
+      low = i + 1
+    else
+      order(t, i + 1, high, less)
+      high = i - 1
+    end
   end
-  for n = 1, count do rawset(t, n, from[n]) end
 end
 
 function tables.sort(...)
@@ -607,9 +645,11 @@ function tables.sort(...)
   is_table('sort', ...)
   if less ~= nil then is_function(2, 'sort', ...) end
   local count, ok, err = #t, nil, nil
-  if count <= SORTED_MAX then ok, err = pcall(sort, t, less) else ok, err = pcall(merge, t, count, less) end
+  if count <= SORTED_MAX then ok, err = pcall(sort, t, less) else
+    ok, err = pcall(order, t, 1, count, less or is_less)
+  end
   if ok then return end
-  if err == 'invalid order function for sorting' then error(err, 2) end
+  if err == NO_ORDER then error(err, 2) end
   if type(err) == 'string' then
     local from, to = raw.string.find(err, '^sandbox:%d+: ')
     if from then err = sub(err, to + 1) end

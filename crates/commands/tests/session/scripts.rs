@@ -1328,6 +1328,16 @@ fn tables_are_sorted_filled_and_emptied_however_long_they_are() {
     assert_eq!(bench.eval(script), "*5\r\n:9\r\n$1\r\nn\r\n$1\r\nn\r\n:5\r\n:4\r\n");
     let script = "local t = {} for i = 1, 600 do t[i] = i end t[300] = 'x' table.sort(t)";
     assert_eq!(bench.error(script), "ERR attempt to compare string with number");
+    for elements in [511, 512, 513, 514, 6000] {
+        for less in ["true", "a ~= nil"] {
+            let script = format!(
+                "local t = {{}} for i = 1, {elements} do t[i] = i % 7 end \
+                 table.sort(t, function(a, b) return {less} end)"
+            );
+            let told = "ERR user_script:1: invalid order function for sorting";
+            assert_eq!(bench.error(&script), told, "{elements}, {less}");
+        }
+    }
 }
 
 #[test]
