@@ -4,6 +4,7 @@
 use larder_commands::{
     Connection, Counter, Counters, Delivery, Host, Outbox, Pace, Peer, Process, StageTimes, Sums,
 };
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,8 @@ const CONNECTIONS_MAX: u64 = 1_000_000;
 /// The time that passes with each look at a script, unless a test chooses otherwise: turns end at the same places on every
 /// machine.
 const SCRIPT_LOOK: Duration = Duration::from_micros(5);
+/// So many log lines are kept until a test takes them.
+const NOTED_MAX: usize = 100;
 
 /// The server that sessions believe to be in.
 #[derive(Debug, Default)]
@@ -38,8 +41,8 @@ pub struct LocalHost {
     pub clock_us: AtomicU64,
     /// What passes with each look at that clock.
     pub look_us: Arc<AtomicU64>,
-    /// The last log line, with its level.
-    pub noted: Mutex<Option<(u8, String)>>,
+    /// The last log lines, with their levels.
+    pub noted: Mutex<VecDeque<(u8, String)>>,
     /// Clients that began a TLS handshake.
     pub tls_on_plain_ports: AtomicU64,
     /// How long a script has worked, if a test decides that.
@@ -52,6 +55,11 @@ impl LocalHost {
         let mut sums = Sums::default();
         sums.add(&self.counters);
         sums.of(counter)
+    }
+
+    /// The last log lines since this was last asked, 100 at most, with their levels.
+    pub fn take_noted(&self) -> Vec<(u8, String)> {
+        self.noted.lock().expect("no holder panics").drain(..).collect()
     }
 }
 
@@ -154,7 +162,11 @@ impl Host for LocalHost {
     fn shutdown(&self, _graceful: bool) {}
 
     fn note(&self, level: u8, text: &str) {
-        *self.noted.lock().expect("no holder panics") = Some((level, text.to_owned()));
+        let mut noted = self.noted.lock().expect("no holder panics");
+        if noted.len() == NOTED_MAX {
+            noted.pop_front();
+        }
+        noted.push_back((level, text.to_owned()));
     }
 
     fn verbosity(&self, _level: u8) {}

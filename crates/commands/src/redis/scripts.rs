@@ -6,6 +6,7 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
+//! what it logs, in `logged`;
 //! which scripts are known, in `cache`, which libraries, in `library`; what a worker keeps for them, in `worker`; what
 //! others see of those at work, in `running`.
 
@@ -14,6 +15,7 @@ pub(crate) mod functions;
 mod kill;
 mod later;
 pub(crate) mod library;
+mod logged;
 mod run;
 mod worker;
 

@@ -467,7 +467,7 @@ fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
     let logs =
         "redis.log(redis.LOG_NOTICE, 'loaded', 1) redis.register_function('f', function() return 1 end)";
     assert_eq!(load(&mut bench, logs), "$1\r\nl\r\n");
-    assert_eq!(bench.host.noted.lock().unwrap().take(), Some((2, "loaded 1".into())));
+    assert_eq!(bench.host.take_noted(), [(2, "loaded 1".to_owned())]);
     assert_eq!(bench.words(&["FCALL", "f", "0"]), ":1\r\n");
     // There is nothing else, neither of Redis's nor of Lua's, and its log stays with it.
     for (body, name) in [
@@ -487,9 +487,9 @@ fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
     // One that is there is there, whatever its code.
     let taken = bench.words(&["FUNCTION", "LOAD", "#!lua name=l\n("]);
     assert_eq!(taken, "-ERR Library 'l' already exists\r\n");
-    bench.host.noted.lock().unwrap().take();
+    bench.host.take_noted();
     assert_eq!(bench.eval("local ok = pcall(redis.log, 9, 'x') redis.log(1, 'script') return 1"), ":1\r\n");
-    assert_eq!(bench.host.noted.lock().unwrap().take(), Some((1, "script".into())));
+    assert_eq!(bench.host.take_noted(), [(1, "script".to_owned())]);
     assert_eq!(load(&mut bench, "redis.register_function(34, function() return 1 end)"), "$1\r\nl\r\n");
     assert_eq!(bench.words(&["FCALL", "34", "0"]), ":1\r\n");
     let named = "redis.register_function{function_name=12, callback=function() return 2 end, description=1}";
@@ -1612,6 +1612,41 @@ fn a_script_that_was_left_and_asks_again_is_begun_anew() {
     // One that asks for the first time when it was left holds its keys from there on.
     let late = "for i = 1, 4000000 do end redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[1])";
     assert_eq!(bench.words(&["EVAL", late, "1", "a"]), ":4\r\n");
+}
+
+/// The lines of a run that is begun anew are forgotten with it.
+#[test]
+fn a_script_that_is_begun_anew_logs_each_line_once() {
+    let mut bench = bench();
+    let lines = |bench: &Bench| -> Vec<String> {
+        bench.host.take_noted().into_iter().map(|(_, text)| text).collect()
+    };
+    // It is begun anew for the second key and for the third.
+    let reads = "for i = 1, 3 do redis.log(1, 'reads', i) redis.call('GET', 'k' .. i) end redis.log(1, 'ends') return 1";
+    assert_eq!(bench.eval(reads), ":1\r\n");
+    assert_eq!(lines(&bench), ["reads 1", "reads 2", "reads 3", "ends"]);
+    // And before its first write; lines behind that are not kept. It has them, too, if it fails.
+    let writes = "redis.log(1, 'reads') redis.call('GET', KEYS[1]) redis.log(1, 'writes') redis.call('INCR', KEYS[1]) \
+        redis.log(1, 'fails') error('no')";
+    assert!(bench.words(&["EVAL", writes, "1", "k"]).starts_with("-ERR user_script:1: no"));
+    assert_eq!(lines(&bench), ["reads", "writes", "fails"]);
+    // Of more than are kept, so many are passed over as were written.
+    for logged in [31, 32, 33, 34, 70] {
+        let script = format!(
+            "for i = 1, {logged} do redis.log(1, i) end redis.call('GET', 'a') redis.call('GET', 'b') redis.log(1, 'ends')"
+        );
+        assert_eq!(bench.eval(&script), "$-1\r\n");
+        let expected: Vec<String> = (1..=logged).map(|n| n.to_string()).chain(["ends".to_owned()]).collect();
+        assert_eq!(lines(&bench), expected, "{logged}");
+    }
+    // One that goes on in later turns logs what it has to when it ends.
+    let mut client = Session::new();
+    let input = encode(&[b"EVAL", b"redis.log(1, 'begins') while true do end", b"0"]);
+    assert_eq!(bench.once(&mut client, &input).1, Next::Yield);
+    assert_eq!(lines(&bench), [""; 0]);
+    assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n");
+    assert!(bench.once(&mut client, b"").0.contains("killed by user"));
+    assert_eq!(lines(&bench), ["begins"]);
 }
 
 #[test]

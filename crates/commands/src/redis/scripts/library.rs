@@ -16,7 +16,8 @@ use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Regist
 use larder_store::Store;
 
 use super::cache::Nature;
-use super::run::{log, ticks_of};
+use super::logged::log;
+use super::run::ticks_of;
 use super::worker::State;
 use crate::redis::call::Call;
 use crate::redis::fail::{Fail, shown};

@@ -34,6 +34,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, Sink, Stop, Tick};
 
 use super::cache::Nature;
+use super::logged::Logged;
 use super::worker::State;
 use crate::core::acl::log::Whence;
 use crate::core::calls::RowId;
@@ -54,8 +55,6 @@ const RUNS_MAX: usize = 4;
 const FEW_KEYS: usize = 16;
 /// Bytes that undeclared ones have together; a script that names more has the store to itself.
 const KEYS_BYTES_MAX: usize = 16 << 10;
-/// A line of a script's for the log is no longer.
-const LOGGED_BYTES_MAX: usize = 1 << 10;
 /// What a script does between two looks at it, or more.
 pub(crate) const TICK_NS: u64 = 100_000;
 /// What a script does in one step, behind which it goes on in the next turn, in ticks: about a millisecond.
@@ -106,6 +105,7 @@ pub(crate) struct Run {
     /// It has called a command, and given up its keys since.
     lost: bool,
     plan: Plan,
+    logged: Logged,
 }
 
 /// What a run holds.
@@ -173,8 +173,9 @@ impl Run {
         }
         let db = call.client.db;
         let reads = reads || nature.no_writes;
-        let (begins, began_us, lost, plan) = (true, 0, false, Plan::default());
-        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, plan })
+        let (begins, began_us, lost) = (true, 0, false);
+        let (plan, logged) = (Plan::default(), Logged::default());
+        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, plan, logged })
     }
 
     /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
@@ -205,6 +206,7 @@ impl Run {
                 nature: &self.nature,
                 own_db: self.own_db,
                 plan: &mut self.plan,
+                logged: &mut self.logged,
                 lost: self.lost,
                 held_before,
                 holds: held_before,
@@ -233,7 +235,10 @@ impl Run {
             }
             self.db = call.client.db;
             match end {
-                Some(End::Stopped { stop: Stop::Again, .. }) => self.begins = true,
+                Some(End::Stopped { stop: Stop::Again, .. }) => {
+                    self.begins = true;
+                    self.logged.begin_anew();
+                }
                 None => {
                     self.lost |= holds;
                     break None;
@@ -242,6 +247,9 @@ impl Run {
             }
         };
         (call.client.db, call.client.resp3) = (db, resp3);
+        if end.is_some() {
+            self.logged.write(call);
+        }
         end
     }
 
@@ -309,6 +317,7 @@ struct Runner<'r, 'x, 'c, 'w> {
     /// The database that its declared keys are of.
     own_db: u8,
     plan: &'r mut Plan,
+    logged: &'r mut Logged,
     /// It has called a command, and given up its keys since.
     lost: bool,
     /// Its keys were held before it began: it is in EXEC.
@@ -387,7 +396,8 @@ impl Caller for Runner<'_, '_, '_, '_> {
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
-        log(self.call, level, text);
+        let is_final = self.is_held_to_its_end();
+        self.logged.add(self.call, level, text, is_final);
     }
 
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
@@ -637,18 +647,6 @@ impl Runner<'_, '_, '_, '_> {
         self.plan.add(missing, wants_all);
         Err(Trouble::Stop(Stop::Again))
     }
-}
-
-/// A script, or a library that is loaded, has something to log.
-pub(crate) fn log(call: &Call<'_, '_, '_>, level: Level, text: &[u8]) {
-    let text = String::from_utf8_lossy(&text[..text.len().min(LOGGED_BYTES_MAX)]);
-    let level = match level {
-        Level::Debug => 0,
-        Level::Verbose => 1,
-        Level::Notice => 2,
-        Level::Warning => 3,
-    };
-    call.cx.host.note(level, &text);
 }
 
 /// What took so long, in ticks.
