@@ -21,8 +21,8 @@ use crate::answer::{self, CHUNK, LIBRARY_CHUNK, NO_MEMORY, table_of, text_of};
 use crate::random::Random;
 use crate::reply::{Budget, Reader, Unwritten, Writer, Written};
 use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
-use crate::sandbox;
 use crate::strand::{Resume, Said, Strand, TICK};
+use crate::{sandbox, variables};
 
 /// Instructions between two looks at the clock: one may take a millisecond, where it joins long strings.
 const INSTRUCTIONS: u32 = 200;
@@ -259,6 +259,13 @@ impl Drop for Shared {
 #[derive(Clone, Debug)]
 pub struct Compiled(LuaFunction);
 
+impl Compiled {
+    /// Functions of this library may keep something from one call to the next, in variables of the library.
+    pub fn keeps(&self) -> bool {
+        variables::keeps(&self.0.dump(true))
+    }
+}
+
 /// What is compiled and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -279,6 +286,8 @@ pub struct Registered {
     pub description: Option<Vec<u8>>,
     /// What it says it is like.
     pub flags: Vec<String>,
+    /// It has variables of the code around it.
+    pub has_upvalues: bool,
 }
 
 /// The functions of a library, by name, in the state that has loaded it: however many there are, Rust holds one value.
@@ -338,6 +347,9 @@ pub struct Given<'a> {
     pub resp3: bool,
     /// A reply that is a table may have so many bytes.
     pub reply_bytes_max: usize,
+    /// What it works is told by its thread's own time from its beginning on, and not only once it was left: then a thread
+    /// that the system keeps from its core has not worked meanwhile. The system is asked for it, some 0.2 µs.
+    pub is_timed: bool,
 }
 
 /// A Lua state with all that scripts see, and the stack that they run on.
@@ -350,7 +362,7 @@ pub struct Engine {
     stop: Option<Stop>,
     /// What it is told next.
     next: Option<Resume>,
-    /// What it works next is measured by the thread's own time: it is a library, or has been left.
+    /// What it works next is measured by the thread's own time: it is to be so, or it has been left.
     is_timed: bool,
     /// Room for the words of a command.
     words: Vec<u8>,
@@ -452,7 +464,7 @@ impl Engine {
         self.shared.replies.set(false);
         let (resp3, bytes_max) = (given.resp3, given.reply_bytes_max);
         self.shared.how.set(How { resp3, script_resp3: false, bytes_max, is_full: false });
-        (self.stop, self.is_timed) = (None, given.kind == Kind::Library);
+        (self.stop, self.is_timed) = (None, given.is_timed);
         let _ = self.lua.set_memory_limit(self.shared.running.limit());
         let (script, kind) = (script.0.clone(), given.kind as u32);
         self.next = Some(Resume::Run { script, keys, args, kind });
@@ -596,11 +608,14 @@ impl Engine {
         let read = |made: LuaTable| {
             let description = made.raw_get::<Option<LuaString>>("description")?;
             let name: String = made.raw_get("name")?;
-            functions.raw_set(name.as_str(), made.raw_get::<LuaFunction>("callback")?)?;
+            let callback: LuaFunction = made.raw_get("callback")?;
+            let has_upvalues = callback.info().num_upvalues > 0;
+            functions.raw_set(name.as_str(), callback)?;
             LuaResult::Ok(Registered {
                 name,
                 description: description.map(|text| text.as_bytes().to_vec()),
                 flags: made.raw_get("flags")?,
+                has_upvalues,
             })
         };
         let all: LuaResult<_> = all.sequence_values::<LuaTable>().map(|made| read(made?)).collect();
@@ -869,6 +884,7 @@ mod tests {
             kind: Kind::Script,
             resp3: false,
             reply_bytes_max,
+            is_timed: false,
         };
         let of = |elements: usize| {
             format!(
@@ -920,7 +936,14 @@ mod tests {
         let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine)
             .expect("a state");
         let none = Args::rest(b"", 0);
-        let given = Given { keys: none, args: none, kind: Kind::Script, resp3: false, reply_bytes_max: 0 };
+        let given = Given {
+            keys: none,
+            args: none,
+            kind: Kind::Script,
+            resp3: false,
+            reply_bytes_max: 0,
+            is_timed: false,
+        };
         let luas = Lua::new();
         for elements in [511, 512, 513, 514, 2000] {
             for less in
@@ -948,7 +971,14 @@ mod tests {
         let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine)
             .expect("a state");
         let none = Args::rest(b"", 0);
-        let given = |kind| Given { keys: none, args: none, kind, resp3: false, reply_bytes_max: 0 };
+        let given = |kind| Given {
+            keys: none,
+            args: none,
+            kind,
+            resp3: false,
+            reply_bytes_max: 0,
+            is_timed: kind == Kind::Library,
+        };
         let mut slow = Slow::default();
         let asks = engine.compile(b"return redis.call('GET', 'k')", Kind::Script).expect("it compiles");
         assert!(engine.begin(&asks, given(Kind::Script)));

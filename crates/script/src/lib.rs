@@ -10,6 +10,7 @@
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back; `answer`: what a failed script is told
+//! - `variables`: whether a library keeps something from one call to the next
 //! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have
 //!
 //! Lua calls Rust, and Rust calls no Lua from there: a script's depth is Lua's own, which has a bound. Errors that a
@@ -30,6 +31,7 @@ mod running;
 mod sandbox;
 mod strand;
 mod tail;
+mod variables;
 
 pub use berth::Berth;
 pub use engine::{Compiled, End, Engine, Functions, Given, Kind, Outcome, Pace, Registered, sha1_hex};

@@ -1614,6 +1614,79 @@ fn a_script_that_was_left_and_asks_again_is_begun_anew() {
     assert_eq!(bench.words(&["EVAL", late, "1", "a"]), ":4\r\n");
 }
 
+/// A function that keeps something in variables of its library is not begun anew, which would count a call twice: it has the
+/// store to itself from its first command on, until its keys were enough in many runs.
+#[test]
+fn a_function_that_counts_its_calls_counts_each_once() {
+    let mut bench = bench();
+    let code = "#!lua name=counts\n\
+        local calls = {reads = 0, writes = 0, strays = 0}\n\
+        local function count(what) calls[what] = calls[what] + 1 return calls[what] end\n\
+        redis.register_function('reads', function(keys) \
+            local n = count('reads') redis.call('GET', keys[1]) redis.call('GET', keys[2]) return n end)\n\
+        redis.register_function('writes', function(keys) \
+            local n = count('writes') redis.call('GET', keys[1]) redis.call('INCR', keys[2]) return n end)\n\
+        redis.register_function('strays', function(keys, args) \
+            local n = count('strays') for _, key in ipairs(args) do redis.call('GET', key) end \
+            redis.call('INCR', keys[1]) redis.call('INCR', args[1]) return n end)";
+    assert_eq!(bench.words(&["FUNCTION", "LOAD", code]), "$6\r\ncounts\r\n");
+    for n in 1..=200 {
+        for (words, whole_runs) in [
+            (&["FCALL", "reads", "2", "a", "b"][..], 64),
+            (&["FCALL", "writes", "2", "a", "b"][..], 64),
+            (&["FCALL", "strays", "1", "a", "x", "y", "z"][..], u64::MAX),
+        ] {
+            let held = bench.worker.store().whole_holds();
+            assert_eq!(bench.words(words), format!(":{n}\r\n"), "{words:?}");
+            let holds = bench.worker.store().whole_holds() - held;
+            assert_eq!(holds, u64::from(n <= whole_runs), "{words:?}, {n}");
+        }
+    }
+    assert_eq!(bench.words(&["MGET", "a", "b", "x"]), "*3\r\n$3\r\n200\r\n$3\r\n200\r\n$3\r\n200\r\n");
+    // One that keeps nothing is begun anew as a script is, and one that only reads leaves others alone.
+    let code = "#!lua name=plain\n\
+        local function get(key) return redis.call('GET', key) end\n\
+        redis.register_function('gets', function(keys, args) return {get(keys[1]), get(args[1])} end)";
+    assert_eq!(bench.words(&["FUNCTION", "LOAD", code]), "$5\r\nplain\r\n");
+    let held = bench.worker.store().whole_holds();
+    let got = bench.words(&["FCALL", "gets", "1", "a", "b"]);
+    assert_eq!(got, "*2\r\n$3\r\n200\r\n$3\r\n200\r\n");
+    assert_eq!(bench.worker.store().whole_holds(), held);
+}
+
+/// Where such a function wants more than it did in many runs it is begun anew, once, and so is one that works for long.
+#[test]
+fn a_function_that_keeps_something_and_does_what_it_never_did_is_begun_anew_once() {
+    let mut bench = bench();
+    let code = "#!lua name=counts\n\
+        local n = 0\n\
+        redis.register_function('f', function(keys, args) \
+            n = n + 1 redis.call('GET', keys[1]) \
+            if args[1] == 'write' then redis.call('INCR', keys[1]) elseif args[1] then redis.call('GET', args[1]) end \
+            return n end)\n\
+        redis.register_function('works', function(keys, args) \
+            n = n + 1 redis.call('GET', keys[1]) for i = 1, args[1] do end redis.call('GET', keys[1]) return n end)";
+    bench.words(&["FUNCTION", "LOAD", code]);
+    let call = |bench: &mut Bench, word: &str, n: u64, holds: u64| {
+        let held = bench.worker.store().whole_holds();
+        assert_eq!(bench.words(&["FCALL", "f", "1", "k", word]), format!(":{n}\r\n"), "{word}");
+        assert_eq!(bench.worker.store().whole_holds() - held, holds, "{word}, {n}");
+    };
+    // `k` is declared, and read once more.
+    (1..=64).for_each(|n| call(&mut bench, "k", n, 1));
+    call(&mut bench, "k", 65, 0);
+    // It writes for the first time, and has done so in 64 runs then.
+    call(&mut bench, "write", 67, 1);
+    (68..=130).for_each(|n| call(&mut bench, "write", n, 1));
+    call(&mut bench, "write", 131, 0);
+    // It names a key that it has not declared.
+    call(&mut bench, "other", 133, 1);
+    (134..=300).for_each(|n| call(&mut bench, "write", n, 1));
+    // Work of two and a half milliseconds, by the look, and of twenty-five: it holds its keys for eight.
+    assert_eq!(bench.words(&["FCALL", "works", "1", "k", "100000"]), ":301\r\n");
+    assert_eq!(bench.words(&["FCALL", "works", "1", "k", "1000000"]), ":303\r\n");
+}
+
 /// The lines of a run that is begun anew are forgotten with it.
 #[test]
 fn a_script_that_is_begun_anew_logs_each_line_once() {

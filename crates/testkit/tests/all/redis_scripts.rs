@@ -3,6 +3,7 @@
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use larder_testkit::talk::encode;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -111,6 +112,62 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
         assert!(moved > MOVES, "{moved} of {}", 4 * MOVES);
     });
     assert_eq!(first.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
+}
+
+/// Each worker has variables of its own of a library. Functions count their calls there, each once, however many others want the
+/// same keys: a function that names its keys, and one that does not.
+#[test]
+fn functions_that_count_their_calls_count_each_once_on_every_worker() {
+    const CALLS: usize = 100;
+    let server = Server::start(&["-m", "64", "-t", "4"]).expect("larder starts");
+    let mut first = Client::new(&server);
+    first.limit_ms(0);
+    let code = "#!lua name=counts\n\
+        local worker, calls = {}, {}\n\
+        local function count(what) \
+            calls[what] = (calls[what] or 0) + 1 \
+            return redis.status_reply(what .. ' ' .. tostring(worker) .. ' ' .. calls[what]) end\n\
+        redis.register_function('named', function(keys) \
+            local counted = count('named') \
+            redis.call('GET', keys[1]) redis.call('INCR', keys[2]) \
+            return counted end)\n\
+        redis.register_function('strays', function(keys, args) \
+            local counted = count('strays') \
+            redis.call('GET', args[1]) redis.call('GET', args[2]) redis.call('INCR', args[3]) \
+            return counted end)";
+    first.send(&["FUNCTION", "LOAD", code]);
+    assert_eq!((first.line(), first.line()), ("$6".to_owned(), "counts".to_owned()));
+    let replies: Vec<String> = std::thread::scope(|scope| {
+        let calling: Vec<_> = (0..4)
+            .map(|_| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = Client::new(server);
+                    let mut replies = Vec::new();
+                    for _ in 0..CALLS {
+                        replies.push(client.ask(&["FCALL", "named", "2", "a", "b"]));
+                        replies.push(client.ask(&["FCALL", "strays", "0", "a", "b", "c"]));
+                    }
+                    replies
+                })
+            })
+            .collect();
+        calling.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut counted: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for reply in &replies {
+        let (whose, n) = reply.rsplit_once(' ').expect("three words");
+        counted.entry(whose).or_default().push(n.parse().expect("a number"));
+    }
+    for (whose, mut all) in counted {
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(1..=all.len()), "{whose}: {all:?}");
+    }
+    assert_eq!(replies.len(), 2 * 4 * CALLS);
+    for key in ["b", "c"] {
+        first.send(&["GET", key]);
+        assert_eq!((first.line(), first.line()), ("$3".to_owned(), (4 * CALLS).to_string()), "{key}");
+    }
 }
 
 /// The script's worker serves everything else, and the script ends when a client kills it.

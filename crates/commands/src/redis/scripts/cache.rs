@@ -61,8 +61,13 @@ pub(crate) struct Nature {
     pub no_writes: bool,
     /// It may write where there is no memory, as it says.
     pub allow_oom: bool,
+    /// It is a function that may keep something in variables of its library. A run of it that were begun anew would find
+    /// there what it has left there itself.
+    pub keeps: bool,
     /// Runs that wrote and named no other keys than they declared; or [`UNDECLARED`].
     runs: AtomicU32,
+    /// The same of runs that wrote nothing, of a function that keeps something.
+    reads: AtomicU32,
 }
 
 impl Nature {
@@ -93,13 +98,36 @@ impl Nature {
         self.runs.load(Relaxed) == RUNS
     }
 
+    /// A run has the store to itself from its first command on, lest it is begun anew: what it keeps it would keep twice.
+    pub fn begins_whole(&self) -> bool {
+        self.keeps && !self.is_trusted() && self.reads.load(Relaxed) != RUNS
+    }
+
     /// A run has written, with the store to itself, and named other keys or not.
     pub fn note_run(&self, undeclared: bool) {
-        let _ = self.runs.fetch_update(Relaxed, Relaxed, |runs| match (runs, undeclared) {
-            (_, true) => Some(UNDECLARED),
-            (runs, false) => (runs < RUNS).then(|| runs + 1),
-        });
+        note(&self.runs, undeclared);
     }
+
+    /// A run has written nothing, with the store to itself, and named other keys or not.
+    pub fn note_read(&self, undeclared: bool) {
+        note(&self.reads, undeclared);
+    }
+
+    /// A run that held no other keys than it declared has named others, or writes for the first time.
+    pub fn note_more(&self, undeclared: bool) {
+        note(&self.reads, true);
+        if undeclared {
+            note(&self.runs, true);
+        }
+    }
+}
+
+/// Counts a run that named no other keys than it declared, up to [`RUNS`], or notes that one did.
+fn note(count: &AtomicU32, undeclared: bool) {
+    let _ = count.fetch_update(Relaxed, Relaxed, |runs| match (runs, undeclared) {
+        (_, true) => Some(UNDECLARED),
+        (runs, false) => (runs < RUNS).then(|| runs + 1),
+    });
 }
 
 impl Script {
@@ -368,5 +396,38 @@ mod tests {
         nature.note_run(true);
         nature.note_run(false);
         assert!(!nature.is_trusted());
+    }
+
+    #[test]
+    fn a_function_that_keeps_something_has_the_store_to_itself_until_it_is_known() {
+        let function = || Nature { keeps: true, ..Nature::of_function("f") };
+        assert!(!Nature::of_function("f").begins_whole());
+        // One that writes, and then names another key.
+        let nature = function();
+        for _ in 0..RUNS {
+            assert!(nature.begins_whole());
+            nature.note_run(false);
+        }
+        assert!(!nature.begins_whole());
+        nature.note_more(true);
+        for _ in 0..2 * RUNS {
+            nature.note_run(false);
+            nature.note_read(false);
+            assert!(nature.begins_whole());
+        }
+        // One that reads, and then writes.
+        let nature = function();
+        for _ in 0..RUNS {
+            assert!(nature.begins_whole());
+            nature.note_read(false);
+        }
+        assert!(!nature.begins_whole() && !nature.is_trusted());
+        nature.note_more(false);
+        for _ in 0..RUNS {
+            assert!(nature.begins_whole());
+            nature.note_read(false);
+            nature.note_run(false);
+        }
+        assert!(!nature.begins_whole());
     }
 }

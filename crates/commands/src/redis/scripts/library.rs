@@ -6,7 +6,8 @@
 //! ```
 //!
 //! They take 1/64 of the memory at most, which they are charged to. Each worker loads a library into its own Lua state
-//! when it first calls one of its functions: what a library keeps between calls it keeps there.
+//! when it first calls one of its functions: what a library keeps between calls it keeps there. A run of a function that may
+//! keep something is not begun anew as runs of others are (`run`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -302,6 +303,14 @@ impl Caller for Loader<'_, '_, '_, '_> {
     }
 }
 
+/// What a library has come to in a state.
+pub(crate) struct Contents {
+    all: Vec<Registered>,
+    functions: Functions,
+    /// The functions may keep something in variables of the library.
+    keeps: bool,
+}
+
 /// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds.
 ///
 /// # Errors
@@ -311,16 +320,24 @@ pub(crate) fn load(
     state: &mut State,
     code: &[u8],
     ticks: &mut u32,
-) -> Result<(Vec<Registered>, Functions), Fail> {
+) -> Result<Contents, Fail> {
     let compiled = state.engine.compile(code, Kind::Library);
     let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
+    let keeps = compiled.keeps();
     let none = Args::decode(&[], 0);
-    let given = Given { keys: none, args: none, kind: Kind::Library, resp3: false, reply_bytes_max: 0 };
+    let given = Given {
+        keys: none,
+        args: none,
+        kind: Kind::Library,
+        resp3: false,
+        reply_bytes_max: 0,
+        is_timed: true,
+    };
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
     let end = state.engine.go_on("", &mut Loader { call, ticks });
-    let all = match end {
+    let (all, functions) = match end {
         Some(End::Value(outcome)) => state.engine.registered(&outcome).ok_or_else(no_memory)?,
         Some(End::Failed { text, .. }) => {
             let text: String = text.into_iter().map(char::from).collect();
@@ -331,7 +348,10 @@ pub(crate) fn load(
         }
         Some(End::NoMemory | End::TooLarge) | None => return Err(no_memory()),
     };
-    if all.0.is_empty() { Err(Fail::of("ERR No functions registered")) } else { Ok(all) }
+    if all.is_empty() {
+        return Err(Fail::of("ERR No functions registered"));
+    }
+    Ok(Contents { all, functions, keeps })
 }
 
 /// Loads a library whose first line says `name` and ends at `end`.
@@ -346,14 +366,16 @@ pub(crate) fn read(
 ) -> Result<Library, Fail> {
     bounded(code)?;
     let mut state = State::of(call)?;
-    let all = load(call, &mut state, &code[end..], ticks);
-    let functions = all.map(|(all, _)| all.iter().map(function).collect());
+    let loaded = load(call, &mut state, &code[end..], ticks);
+    let functions = loaded.map(|loaded| loaded.all.iter().map(|made| function(made, loaded.keeps)).collect());
     state.give_back(call);
     Ok(Library { name, code: code.into(), functions: functions? })
 }
 
-fn function(registered: &Registered) -> Function {
+/// `keeps`: functions of its library may keep something.
+fn function(registered: &Registered, keeps: bool) -> Function {
     let mut nature = Nature::of_function(&registered.name);
+    nature.keeps = keeps && registered.has_upvalues;
     // What none of these is was refused when it was registered.
     registered.flags.iter().for_each(|flag| {
         nature.take_flag(flag.as_bytes());
@@ -394,7 +416,7 @@ impl State {
             .is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)));
         if !is_there {
             let (_, end) = head(&library.code)?;
-            let (_, functions) = load(call, self, &library.code[end..], &mut 0)?;
+            let functions = load(call, self, &library.code[end..], &mut 0)?.functions;
             let loaded = Loaded { library: Arc::downgrade(library), functions };
             self.libraries.retain(|_, there| there.is_known());
             if self.libraries.len() >= LIBRARIES_MAX {

@@ -24,6 +24,12 @@
 //!    later turns if it takes long, also where it has written, and then has the same time.
 //!
 //! In EXEC the store is held anyway, and every run to its end.
+//!
+//! A function that may keep something in variables of its library would find there what an abandoned run of it has left. So
+//! it has the store to itself from its first command on, until its declared keys were enough in many runs that wrote, or in
+//! many that did not. From then on it holds these. Where it then names another key, or writes for the first time, it is begun
+//! anew once, and its next runs have the store to themselves again. It may hold what it holds for eight milliseconds, by its
+//! thread's own time.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -121,13 +127,11 @@ struct Plan {
     ticks: u32,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan { whole: false, runs: 0, keys: Vec::new(), ticks: TICKS }
-    }
-}
-
 impl Plan {
+    fn of(nature: &Nature) -> Plan {
+        Plan { whole: false, runs: 0, keys: Vec::new(), ticks: ticks_at_first(nature) }
+    }
+
     fn begin(&self, call: &mut Call<'_, '_, '_>, db: u8, keys: Args<'_>) {
         if self.whole {
             return call.cx.guard.begin_whole();
@@ -142,6 +146,11 @@ impl Plan {
         self.whole |= all;
         self.keys.extend(keys);
     }
+}
+
+/// What a run may do at first while it holds what it needs: one that keeps something had better not be begun anew.
+fn ticks_at_first(nature: &Nature) -> u32 {
+    if nature.keeps { TICKS * LONGER } else { TICKS }
 }
 
 const NOT_WITHOUT_MEMORY: Fail =
@@ -174,7 +183,7 @@ impl Run {
         let db = call.client.db;
         let reads = reads || nature.no_writes;
         let (begins, began_us, lost) = (true, 0, false);
-        let (plan, logged) = (Plan::default(), Logged::default());
+        let (plan, logged) = (Plan::of(&nature), Logged::default());
         Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, plan, logged })
     }
 
@@ -195,7 +204,8 @@ impl Run {
                 (self.db, self.began_us, self.lost) = (self.own_db, step_us, false);
                 let kind = if self.nature.is_function { Kind::Function } else { Kind::Script };
                 let reply_bytes_max = call.cx.guard.store().held_bytes_max() as usize;
-                let given = Given { keys: asked.keys, args: asked.args, kind, resp3, reply_bytes_max };
+                let (keys, args, is_timed) = (asked.keys, asked.args, self.nature.keeps);
+                let given = Given { keys, args, kind, resp3, reply_bytes_max, is_timed };
                 if !state.engine.begin(&self.compiled, given) {
                     break Some(End::NoMemory);
                 }
@@ -231,7 +241,7 @@ impl Run {
             let end = state.engine.go_on(&self.nature.name, &mut runner);
             let holds = runner.holds && !held_before;
             if holds {
-                runner.let_go();
+                runner.let_go(matches!(end, Some(End::Value(_) | End::TooLarge)));
             }
             self.db = call.client.db;
             match end {
@@ -416,7 +426,7 @@ impl Caller for Runner<'_, '_, '_, '_> {
     fn replies(&mut self) {
         self.replies = true;
         if self.holds && !self.held_before {
-            self.let_go();
+            self.let_go(true);
         }
     }
 
@@ -426,7 +436,8 @@ impl Caller for Runner<'_, '_, '_, '_> {
 
     fn answered(&mut self) -> Result<Tick, Stop> {
         self.calls += 1;
-        if self.was_fast && !self.calls.is_multiple_of(CALLS) {
+        // What is done fast is a script's own work. Where that is told by its thread's time, no other clock is asked.
+        if self.was_fast && (self.nature.keeps || !self.calls.is_multiple_of(CALLS)) {
             return Ok(Tick::GoOn);
         }
         let took_us = self.call.cx.host.clock_us().saturating_sub(self.step_us);
@@ -441,12 +452,17 @@ impl Runner<'_, '_, '_, '_> {
         if self.holds { self.plan.ticks } else { TICKS }
     }
 
-    /// What it holds is free: it has ended, or goes on later.
-    fn let_go(&mut self) {
+    /// What it holds is free: it has ended, or goes on later. `is_done`: it has come to a value.
+    fn let_go(&mut self, is_done: bool) {
         self.call.cx.guard.finish();
         self.holds = false;
-        if self.plan.whole && self.running.has_written() {
+        if !self.plan.whole {
+            return;
+        }
+        if self.running.has_written() {
             self.nature.note_run(self.undeclared);
+        } else if self.nature.keeps && (is_done || self.undeclared) {
+            self.nature.note_read(self.undeclared);
         }
     }
 
@@ -502,7 +518,7 @@ impl Runner<'_, '_, '_, '_> {
     /// # Errors
     /// It has run for as long as it may.
     fn is_in_time(&self) -> Result<(), Stop> {
-        let holds_longer = self.holds && self.plan.ticks > TICKS;
+        let holds_longer = self.holds && self.plan.ticks > ticks_at_first(self.nature);
         let keeps_others = !matches!(self.pauses, Pauses::May) || holds_longer || self.is_held_to_its_end();
         if keeps_others && self.is_over(self.began_us) { Err(Stop::TooLong) } else { Ok(()) }
     }
@@ -625,25 +641,30 @@ impl Runner<'_, '_, '_, '_> {
                 self.plan.ticks = self.plan.ticks.saturating_mul(LONGER);
                 return Err(Trouble::Stop(Stop::Again));
             }
-            self.plan.add(missing, wants_all);
+            self.plan.add(missing, wants_all || self.nature.begins_whole());
             self.plan.begin(self.call, self.own_db, self.asked.keys);
             self.holds = true;
             // It may have waited for its keys. What it did before that goes for nothing, too: a millisecond at most.
-            self.beside_us += self.call.cx.host.clock_us().saturating_sub(self.step_us);
+            let now_us = self.call.cx.host.clock_us();
+            self.beside_us += now_us.saturating_sub(self.step_us);
+            self.step_us = now_us;
             return Ok(());
         }
         if self.plan.whole || missing.is_empty() && !all && (wrote || !wants_all) {
             return Ok(());
         }
         if wrote {
-            self.nature.note_run(true);
+            self.nature.note_more(true);
             return Err(Fail::of(
                 "ERR the script named a key behind its first write that it had not declared, as it never did before; the next run has all keys",
             )
             .into());
         }
         self.plan.runs += 1;
-        let wants_all = wants_all || self.plan.runs >= RUNS_MAX;
+        if self.nature.keeps {
+            self.nature.note_more(undeclared);
+        }
+        let wants_all = wants_all || self.nature.keeps || self.plan.runs >= RUNS_MAX;
         self.plan.add(missing, wants_all);
         Err(Trouble::Stop(Stop::Again))
     }
