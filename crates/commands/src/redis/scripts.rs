@@ -6,9 +6,8 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`;
-//! which scripts are known, in `cache`, which libraries, in `library`; what a worker keeps for them, in `worker`; what
-//! others see of those at work, in `running`.
+//! what it logs, in `logged`; which scripts are known, in `cache`, which libraries, in `library`; what a worker keeps for
+//! them, in `worker`; what others see of those at work, in `kill`.
 
 pub(crate) mod cache;
 pub(crate) mod functions;
