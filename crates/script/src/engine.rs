@@ -19,7 +19,8 @@ use sha1::{Digest, Sha1};
 
 use crate::answer::{self, CHUNK, LIBRARY_CHUNK, NO_MEMORY, table_of, text_of};
 use crate::random::Random;
-use crate::reply::{Budget, Reader, Unwritten, Writer, Written};
+use crate::reply::{Budget, Reader, Unwritten, Writer, Written, least_bytes};
+use crate::room::Room;
 use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
 use crate::strand::{Resume, Said, Strand, TICK};
 use crate::{sandbox, variables};
@@ -40,6 +41,8 @@ const TOLD_BYTES: i64 = 64 << 10;
 const COLLECTED_BYTES_MAX: usize = 1 << 20;
 /// What is kept of the room for the words of a command.
 const WORDS_BYTES: usize = 64 << 10;
+/// Where the state has what collects it.
+pub(crate) const COLLECT: &str = "collect";
 /// Values that Rust may hold without the state growing for it.
 const REFERENCES: usize = 1024;
 
@@ -49,10 +52,15 @@ const PCALL: i64 = 2;
 const MAY: i64 = 3;
 const RESP: i64 = 4;
 const LOG: i64 = 5;
+/// The reply that waits for room.
+const TAKE: i64 = 6;
+/// `KEYS` and `ARGV`, which waited for room.
+const WORDS: i64 = 7;
 /// Added to a kind: the values are their count and a table of them.
 const MANY: i64 = 10;
 
-/// True and an answer; false and an error to be raised, or nothing if the script ends.
+/// True and an answer; false and an error to be raised, or nothing if the script ends, or true if the reply is there and waits for
+/// the state to be collected.
 type Answer = (bool, LuaValue);
 
 /// What the functions of a state share.
@@ -67,6 +75,10 @@ pub(crate) struct Shared {
     pub overflow: LuaString,
     account: Box<dyn Account>,
     told_bytes: Cell<i64>,
+    /// When it is collected.
+    pub room: Room,
+    /// Bytes of a reply that waits for that.
+    parked_bytes: Cell<usize>,
     /// Looks in a row that there was no room for.
     missed: Cell<u32>,
     /// When the script was looked at, or went on, later by what was done for it since, and what it had worked by then and was
@@ -125,7 +137,7 @@ fn own_time() -> Duration {
 impl Shared {
     /// Tells the account what the state takes.
     fn charge(&self, lua: &Lua) {
-        let used = with_heads(lua.used_memory()) + self.written_bytes.get();
+        let used = with_heads(lua.used_memory()) + self.written_bytes.get() + self.parked_bytes.get();
         self.running.set_used(used);
         self.tell((used as i64 + TOLD_BYTES - 1) / TOLD_BYTES * TOLD_BYTES);
     }
@@ -158,6 +170,29 @@ impl Shared {
         let made = self.idle.call::<()>((LuaValue::Nil, LuaValue::Nil)).map(|()| make(budget));
         let _ = lua.set_memory_limit(limit);
         made
+    }
+
+    /// What was out of use in the state has gone.
+    pub fn collected(&self, lua: &Lua) {
+        self.room.collected(lua.used_memory(), self.running.limit());
+    }
+
+    /// Looks at what the state takes, collects it where that is due, and looks at the clock: true if the script may go on.
+    pub fn looks(&self, lua: &Lua) -> bool {
+        (!self.room.is_due(lua.used_memory()) || self.collect(lua)) && self.look(lua)
+    }
+
+    /// Collects the state, in steps that are looked at: true if the script may go on.
+    fn collect(&self, lua: &Lua) -> bool {
+        let done = self.made(lua, |_| {
+            let collect = lua.named_registry_value::<LuaFunction>(COLLECT);
+            collect.and_then(|collect| collect.call::<()>(()))
+        });
+        if done.and_then(|done| done).is_err() {
+            // So deep in calls that there is no room for it: it is tried again when the state has grown by as much again.
+            self.collected(lua);
+        }
+        !self.running.stops()
     }
 
     /// Looks at the clock: true if the script may go on.
@@ -352,6 +387,13 @@ pub struct Given<'a> {
     pub is_timed: bool,
 }
 
+/// A reply for which there was no room.
+struct Parked {
+    bytes: Vec<u8>,
+    /// An error is raised.
+    raises: bool,
+}
+
 /// A Lua state with all that scripts see, and the stack that they run on.
 pub struct Engine {
     /// Ended before the state goes.
@@ -366,6 +408,8 @@ pub struct Engine {
     is_timed: bool,
     /// Room for the words of a command.
     words: Vec<u8>,
+    /// A reply that waits for the state to be collected.
+    parked: Option<Parked>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -406,6 +450,8 @@ impl Engine {
                 overflow: lua.create_string("stack overflow")?,
                 account,
                 told_bytes: Cell::new(0),
+                room: Room::default(),
+                parked_bytes: Cell::default(),
                 missed: Cell::new(0),
                 looked: Cell::new(Instant::now()),
                 worked: Cell::default(),
@@ -421,7 +467,7 @@ impl Engine {
             let strand = Strand::new(&lua, &run, &shared)?;
             let hook = Rc::clone(&shared);
             let every = LuaHookTriggers::new().every_nth_instruction(INSTRUCTIONS);
-            lua.set_global_hook(every, move |lua, _| match hook.look(lua) {
+            lua.set_global_hook(every, move |lua, _| match hook.looks(lua) {
                 true => Ok(LuaVmState::Continue),
                 false => Err(answer::error("script ended")),
             })?;
@@ -430,9 +476,10 @@ impl Engine {
                 (0..REFERENCES).map(|_| lua.create_table()).collect::<LuaResult<_>>()?;
             drop(held);
             lua.gc_collect()?;
+            shared.collected(&lua);
             shared.charge(&lua);
-            let (stop, next, words) = (None, None, Vec::new());
-            Ok(Engine { strand, lua, shared, stop, next, words, is_timed: false })
+            let (stop, next, words, parked) = (None, None, Vec::new(), None);
+            Ok(Engine { strand, lua, shared, stop, next, words, parked, is_timed: false })
         };
         made().map_err(|error| text_of(&error))
     }
@@ -444,18 +491,45 @@ impl Engine {
     pub fn compile(&self, source: &[u8], kind: Kind) -> Result<Compiled, String> {
         let source = crate::tail::untailed(source);
         let name = if kind == Kind::Script { CHUNK } else { LIBRARY_CHUNK };
-        let _ = self.lua.set_memory_limit(self.shared.running.limit());
-        let chunk = self.lua.load(source.as_ref()).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
-        let compiled = chunk.set_environment(self.lua.globals()).into_function();
-        let _ = self.lua.set_memory_limit(0);
+        let compile = || {
+            let _ = self.lua.set_memory_limit(self.shared.running.limit());
+            let chunk = self.lua.load(source.as_ref()).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
+            let compiled = chunk.set_environment(self.lua.globals()).into_function();
+            let _ = self.lua.set_memory_limit(0);
+            compiled
+        };
+        let mut compiled = compile();
+        if matches!(compiled, Err(LuaError::MemoryError(_))) {
+            // What runs have left does not count. It is less than half of the state, for one with more was made anew.
+            self.collect();
+            compiled = compile();
+        }
         self.shared.charge(&self.lua);
         compiled.map(Compiled).map_err(|error| text_of(&error))
     }
 
-    /// Begins a script of this engine: nothing of it runs before [`Engine::go_on`]. False if there is no room for what it
-    /// is given.
+    /// Collects the state, in one step.
+    fn collect(&self) {
+        let _ = self.lua.gc_collect();
+        self.shared.collected(&self.lua);
+    }
+
+    /// The next run collects the state before it does anything.
+    pub fn make_room(&mut self) {
+        self.shared.room.want();
+    }
+
+    /// Begins a script of this engine: nothing of it runs before [`Engine::go_on`]. False if what it is given is more than a
+    /// state can hold. Where there is no room for it now, or little for the script's own, the run collects the state first, and
+    /// then asks [`Caller::given`].
     pub fn begin(&mut self, script: &Compiled, given: Given<'_>) -> bool {
-        let Ok((keys, args)) = self.tables(given) else { return false };
+        if least_bytes(given.keys) + least_bytes(given.args) > self.shared.running.limit() {
+            return false;
+        }
+        let is_due = self.shared.room.begin(self.lua.used_memory());
+        let budget = self.shared.budget(&self.lua);
+        let words = if is_due { None } else { self.tables(given.keys, given.args, budget).ok() };
+        self.park(None);
         self.shared.running.begin(given.kind == Kind::Function);
         // What the one before had worked is not of this one, nor that nobody could look at it.
         self.shared.worked.set(Duration::ZERO);
@@ -467,8 +541,14 @@ impl Engine {
         (self.stop, self.is_timed) = (None, given.is_timed);
         let _ = self.lua.set_memory_limit(self.shared.running.limit());
         let (script, kind) = (script.0.clone(), given.kind as u32);
-        self.next = Some(Resume::Run { script, keys, args, kind });
+        self.next = Some(Resume::Run { script, words, kind });
         true
+    }
+
+    /// A reply waits, or none does.
+    fn park(&mut self, parked: Option<Parked>) {
+        self.shared.parked_bytes.set(parked.as_ref().map_or(0, |parked| parked.bytes.len()));
+        self.parked = parked;
     }
 
     /// Goes on with the script that was begun, which asks `caller` for what it calls; how it has ended, or nothing if its
@@ -533,6 +613,7 @@ impl Engine {
         };
         let _ = lua.set_memory_limit(0);
         let was_told = shared.running.end();
+        self.park(None);
         let failed = |text| End::Failed { text, is_counted: false };
         let end = match (self.stop, done) {
             (Some(stop), done) => {
@@ -555,6 +636,8 @@ impl Engine {
                 failed([b"ERR ", &*text.as_bytes()].concat())
             }
             (None, Err(LuaError::RuntimeError(text))) => failed(format!("ERR {text}").into_bytes()),
+            // It might be begun anew: not where somebody was told that it ends.
+            (None, _) if was_told => End::Stopped { stop: Stop::Killed, place: answer::place(None, name) },
             (None, _) => End::NoMemory,
         };
         if !matches!(end, End::Value(_)) {
@@ -574,10 +657,9 @@ impl Engine {
     }
 
     /// `KEYS` and `ARGV`.
-    fn tables(&self, given: Given<'_>) -> LuaResult<(LuaTable, LuaTable)> {
-        let budget = self.shared.budget(&self.lua);
+    fn tables(&self, keys: Args<'_>, args: Args<'_>, budget: Budget) -> LuaResult<(LuaTable, LuaTable)> {
         let mut left = budget;
-        Ok((left.words(&self.lua, given.keys)?, left.words(&self.lua, given.args)?))
+        Ok((left.words(&self.lua, keys)?, left.words(&self.lua, args)?))
     }
 
     /// Writes what the script that ended last has come to; false if there is no room for all of it.
@@ -631,7 +713,7 @@ impl Engine {
             return false;
         }
         if self.lua.used_memory() <= COLLECTED_BYTES_MAX {
-            let _ = self.lua.gc_collect();
+            self.collect();
             self.shared.charge(&self.lua);
         }
         self.lua.used_memory() >= limit / 2
@@ -670,6 +752,17 @@ impl Engine {
             LOG => {
                 log(caller, &values);
                 Ok((true, LuaValue::Nil))
+            }
+            TAKE => self.take(lua, budget),
+            WORDS => {
+                let (keys, args) = caller.given();
+                let pair = self.tables(keys, args, budget).and_then(|(keys, args)| {
+                    let pair = lua.create_table_with_capacity(2, 0)?;
+                    pair.raw_set(1, keys)?;
+                    pair.raw_set(2, args)?;
+                    Ok(pair)
+                });
+                Ok(pair.map_or((false, LuaValue::Nil), |pair| (true, LuaValue::Table(pair))))
             }
             _ => Ok((true, LuaValue::Nil)),
         };
@@ -744,7 +837,7 @@ impl Engine {
     ) -> LuaResult<Answer> {
         let count = match words {
             Ok(count) => count,
-            Err(text) => return Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?))),
+            Err(text) => return told(lua, text, raises),
         };
         let script_resp3 = self.shared.how.get().script_resp3;
         let reply = match caller.call(Args::decode(&self.words, count), script_resp3) {
@@ -754,14 +847,25 @@ impl Engine {
                 return Ok((false, LuaValue::Nil));
             }
         };
-        let failed = reply.first() == Some(&b'-');
-        match Reader::new(reply, budget).value(lua, 0) {
-            Ok(value) => Ok((!(failed && raises), value)),
-            Err(error) => {
-                let text = format!("ERR {}", text_of(&error));
-                Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?)))
+        let limit = self.shared.running.limit();
+        let is_due = self.shared.room.is_due(limit.saturating_sub(budget.0));
+        let value = if is_due { Err(answer::no_memory()) } else { value_of(lua, reply, budget, raises) };
+        match value {
+            Ok(value) => Ok(value),
+            // Values of a reply take more than its bytes.
+            Err(LuaError::MemoryError(_)) if reply.len() <= limit => {
+                self.park(Some(Parked { bytes: reply.to_vec(), raises }));
+                Ok((false, LuaValue::Boolean(true)))
             }
+            Err(error) => told(lua, &text_of(&error), raises),
         }
+    }
+
+    /// The reply that waits: the state was collected.
+    fn take(&mut self, lua: &Lua, budget: Budget) -> LuaResult<Answer> {
+        let Some(Parked { bytes, raises }) = self.parked.take() else { return Ok((true, LuaValue::Nil)) };
+        self.park(None);
+        value_of(lua, &bytes, budget, raises).or_else(|error| told(lua, &text_of(&error), raises))
     }
 
     fn may(&mut self, lua: &Lua, caller: &mut dyn Caller, values: &LuaMultiValue) -> LuaResult<Answer> {
@@ -774,6 +878,19 @@ impl Engine {
         };
         Ok((false, LuaValue::Table(table_of(lua, text.as_bytes())?)))
     }
+}
+
+/// The value of a reply; one that is an error is raised, or is a value.
+fn value_of(lua: &Lua, reply: &[u8], budget: Budget, raises: bool) -> LuaResult<Answer> {
+    let failed = reply.first() == Some(&b'-');
+    let value = Reader::new(reply, budget).value(lua, 0)?;
+    Ok((!(failed && raises), value))
+}
+
+/// What was wrong, as an error that is raised, or is a value.
+fn told(lua: &Lua, text: &str, raises: bool) -> LuaResult<Answer> {
+    let text = if text.starts_with("ERR ") { text.to_owned() } else { format!("ERR {text}") };
+    Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?)))
 }
 
 /// The script has something to log.

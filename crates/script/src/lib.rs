@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and what ends it
+//! - `room`: when a state is collected
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back; `answer`: what a failed script is told
@@ -27,6 +28,7 @@ mod pack;
 mod pattern;
 mod random;
 mod reply;
+mod room;
 mod running;
 mod sandbox;
 mod strand;

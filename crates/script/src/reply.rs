@@ -71,6 +71,11 @@ impl Budget {
     }
 }
 
+/// What so many words take in a state, without their bytes.
+pub(crate) fn least_bytes(words: Args<'_>) -> usize {
+    words.len() * (SLOT_BYTES + STRING_BYTES)
+}
+
 /// Reads a reply.
 pub(crate) struct Reader<'r> {
     bytes: &'r [u8],

@@ -15,6 +15,11 @@ use larder_protocol::resp::Args;
 
 /// The server around a script.
 pub trait Caller {
+    /// `KEYS` and `ARGV`, as [`crate::Engine::begin`] was given them: asked for once more where there was no room for them.
+    fn given(&self) -> (Args<'_>, Args<'_>) {
+        (Args::EMPTY, Args::EMPTY)
+    }
+
     /// Carries a command out; its reply, in RESP3 if the script has asked for that.
     ///
     /// # Errors

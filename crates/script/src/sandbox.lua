@@ -26,6 +26,7 @@ local READONLY = 'Attempt to modify a readonly table'
 local CHUNK = '@user_script'
 -- What ends a script, as an error.
 local STOP = {}
+local NO_MEMORY = 'not enough memory'
 
 -- What is behind the tables that are shown.
 local behind = {}
@@ -282,6 +283,7 @@ end
 
 -- Lua does all of it in one step, and so it does with one of its own steps where it owes many.
 local function collect()
+  rust.collecting()
   -- What was under way, and all from the beginning.
   for n = 1, 2 do
     mark(n)
@@ -291,7 +293,20 @@ local function collect()
   -- It owes none since what was under way ended, and is at giving back what has gone.
   repeat looks() until collectgarbage('step', 0)
   spare()
+  rust.collected()
   return 0
+end
+
+-- So many bytes are about to be made in one step: what is out of use is in nobody's way.
+local function room(bytes)
+  if rust.wants_room(bytes) then collect() end
+end
+
+-- What failed with this error is tried once more.
+local function lacked(err)
+  if err ~= NO_MEMORY then return false end
+  collect()
+  return true
 end
 
 -- What it may be told to do. What a script sets of the collector's pace it has no part in: it is told Lua's own.
@@ -353,6 +368,7 @@ local function one(f, name)
   return function(...)
     if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
     local ok, result = f(...)
+    if not ok and lacked(result) then ok, result = f(...) end
     if not ok then error(called(result, name), 2) end
     return result
   end
@@ -363,6 +379,7 @@ local function several(too_many)
     return function(...)
       if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
       local ok, results, count = f(...)
+      if not ok and lacked(results) then ok, results, count = f(...) end
       if not ok then error(called(results, name), 2) end
       if count + 3 > PLACES_MAX then error('stack overflow (' .. too_many .. ')', 2) end
       return unpack(results, 1, count)
@@ -402,6 +419,8 @@ end
 function text.rep(...)
   local s, n = word(1, 'rep', ...), number_of(2, 'rep', ...)
   if s == '' then return s end
+  -- Its pieces, their whole, and the room in which they are joined.
+  if #s * n > LONG then room(3 * #s * n) end
   local made = rep(s, n)
   if #made > LONG then looks() end
   return made
@@ -473,6 +492,7 @@ function text.gsub(...)
   if most then most = most - most % 1 end
   if kind == 'string' or kind == 'number' then
     local ok, result, count = rust.gsub(s, pattern, tostring(by), most)
+    if not ok and lacked(result) then ok, result, count = rust.gsub(s, pattern, tostring(by), most) end
     if not ok then error(result, 2) end
     return result, count
   end
@@ -523,7 +543,9 @@ function tables.foreachi(...)
 end
 
 function tables.concat(...)
-  local made = told('concat', pcall(concat, ...))
+  local ok, made = pcall(concat, ...)
+  if not ok and lacked(made) then ok, made = pcall(concat, ...) end
+  made = told('concat', ok, made)
   if #made > LONG then looks() end
   return made
 end
@@ -710,20 +732,28 @@ local function json_of(set)
   local made = {}
   local encode, decode = rust.json.encode, rust.json.decode
 
+  local function encoded(value)
+    if set.usual then return encode(value) end
+    return encode(value, set.converts, set.ratio, set.safe, set.encode_depth, set.precision, set.invalid)
+  end
+
+  local function decoded(value)
+    if set.usual then return decode(value) end
+    return decode(value, set.decode_depth, set.reads_invalid)
+  end
+
   function made.encode(...)
     if select('#', ...) ~= 1 then error("bad argument #1 to 'encode' (expected 1 argument)", 2) end
-    local ok, result
-    if set.usual then ok, result = encode((...)) else
-      ok, result = encode((...), set.converts, set.ratio, set.safe, set.encode_depth, set.precision, set.invalid)
-    end
+    local ok, result = encoded((...))
+    if not ok and lacked(result) then ok, result = encoded((...)) end
     if not ok then error(called(result, 'encode'), 2) end
     return result
   end
 
   function made.decode(...)
     if select('#', ...) ~= 1 then error("bad argument #1 to 'decode' (expected 1 argument)", 2) end
-    local ok, result
-    if set.usual then ok, result = decode((...)) else ok, result = decode((...), set.decode_depth, set.reads_invalid) end
+    local ok, result = decoded((...))
+    if not ok and lacked(result) then ok, result = decoded((...)) end
     if not ok then error(called(result, 'decode'), 2) end
     return result
   end
@@ -794,7 +824,7 @@ local host
 
 local function failed(message) return { err = 'ERR ' .. message } end
 
-local CALL, PCALL, MAY, RESP, LOG = 1, 2, 3, 4, 5
+local CALL, PCALL, MAY, RESP, LOG, TAKE, WORDS = 1, 2, 3, 4, 5, 6, 7
 -- Beside one of these: its arguments are counted, and in a table, for Rust has no places for so many.
 local MANY = 10
 
@@ -805,6 +835,11 @@ local loads
 local function answered(ok, result)
   if ok then return result end
   if result == nil then error(STOP, 0) end
+  -- The reply is there, and waits for room.
+  if result == true then
+    collect()
+    return answered(host(TAKE))
+  end
   error(result, 0)
 end
 
@@ -1048,7 +1083,8 @@ local function unload()
 end
 
 -- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, or a
--- library, which registers functions; and who answers what it asks.
+-- library, which registers functions; and who answers what it asks. Without keys it begins by collecting what others have left, and
+-- then asks what it is given.
 local function run(script, server, keys, argv, kind)
   local ok, result
   -- What the last one has left, if it was ended before it could put it back itself.
@@ -1056,6 +1092,13 @@ local function run(script, server, keys, argv, kind)
   host, registered = nil, nil
   if not json_settings.usual then
     for name, value in pairs(settings()) do json_settings[name] = value end
+  end
+  if not keys then
+    collect()
+    ok, result = server(WORDS)
+    if not ok then return false, NO_MEMORY end
+    keys, argv = result[1], result[2]
+    result = nil
   end
   if kind == SCRIPT then
     host, base.KEYS, base.ARGV = server, keys, argv
@@ -1074,4 +1117,4 @@ local function run(script, server, keys, argv, kind)
   return ok, result
 end
 
-return run, shown
+return run, shown, collect

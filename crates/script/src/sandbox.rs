@@ -9,7 +9,7 @@ use mlua::prelude::{
 use sha1::{Digest, Sha1};
 
 use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, line_at, text_of};
-use crate::engine::{Shared, hex};
+use crate::engine::{COLLECT, Shared, hex};
 use crate::pattern::Looks;
 use crate::reply::Budget;
 use crate::{bits, json, msgpack, pack, pattern};
@@ -255,7 +255,31 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     let own = Rc::clone(shared);
     rust.raw_set("stops", lua.create_function(move |_, ()| Ok(own.running.stops()))?)?;
     let own = Rc::clone(shared);
-    rust.raw_set("look", lua.create_function(move |lua, ()| Ok(own.look(lua)))?)?;
+    rust.raw_set("look", lua.create_function(move |lua, ()| Ok(own.looks(lua)))?)?;
+    // Behind a collection there may be room for so many bytes where there is none now.
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "wants_room",
+        lua.create_function(move |lua, bytes: f64| {
+            Ok(bytes > own.budget(lua).0 as f64 && bytes < own.running.limit() as f64)
+        })?,
+    )?;
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "collecting",
+        lua.create_function(move |_, ()| {
+            own.room.collecting();
+            Ok(())
+        })?,
+    )?;
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "collected",
+        lua.create_function(move |lua, ()| {
+            own.collected(lua);
+            Ok(())
+        })?,
+    )?;
     let own = Rc::clone(shared);
     rust.raw_set("clock", lua.create_function(move |_, ()| Ok(own.start.elapsed().as_secs_f64()))?)?;
     let own = Rc::clone(shared);
@@ -292,7 +316,9 @@ pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
     constants.raw_set("version", VERSION)?;
     constants.raw_set("version_number", VERSION_NUMBER)?;
     let chunk = lua.load(SOURCE).set_name("=sandbox").into_function()?;
-    let (run, shown): (LuaFunction, LuaTable) = chunk.call((raw, rust(lua, shared)?, constants))?;
+    let (run, shown, collect): (LuaFunction, LuaTable, LuaFunction) =
+        chunk.call((raw, rust(lua, shared)?, constants))?;
+    lua.set_named_registry_value(COLLECT, collect)?;
     // What scripts see is what new chunks and threads have as their globals.
     lua.set_globals(shown)?;
     // Held, so that the names of all chunks are.

@@ -26,8 +26,8 @@ const ENDS_MAX: usize = 10_000;
 /// What a script's stack is resumed with.
 #[derive(Debug)]
 pub(crate) enum Resume {
-    /// Run this.
-    Run { script: LuaFunction, keys: LuaTable, args: LuaTable, kind: u32 },
+    /// Run this. Without words it collects the state first, and then asks for them.
+    Run { script: LuaFunction, words: Option<(LuaTable, LuaTable)>, kind: u32 },
     /// The answer to what the script asked: true and a value; false and an error to be raised.
     Answer(bool, LuaValue),
     /// Go on.
@@ -106,7 +106,8 @@ fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Resume,
         let tick = scope.create_function(|_, ()| Ok(matches!(yielder.suspend(Said::Ticks), Resume::GoOn)))?;
         lua.set_named_registry_value(TICK, tick)?;
         let mut told = yielder.suspend(Said::Ready);
-        while let Resume::Run { script, keys, args, kind } = told {
+        while let Resume::Run { script, words, kind } = told {
+            let (keys, args) = words.unzip();
             let mut done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
             // Of a table the reply is written here, where it can be looked at, and left.
             if let Ok((true, value @ LuaValue::Table(_))) = &mut done

@@ -35,6 +35,7 @@ mod pops;
 mod revoked;
 mod ruled;
 mod scripts;
+mod scripts_memory;
 mod slices;
 mod sorted;
 mod sorting;

@@ -336,7 +336,14 @@ pub(crate) fn load(
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
-    let end = state.engine.go_on("", &mut Loader { call, ticks });
+    let mut end = state.engine.go_on("", &mut Loader { call: &mut *call, ticks: &mut *ticks });
+    // What runs have left does not count.
+    if matches!(end, Some(End::NoMemory)) {
+        state.make_room();
+        if state.engine.begin(&compiled, given) {
+            end = state.engine.go_on("", &mut Loader { call, ticks });
+        }
+    }
     let (all, functions) = match end {
         Some(End::Value(outcome)) => state.engine.registered(&outcome).ok_or_else(no_memory)?,
         Some(End::Failed { text, .. }) => {

@@ -20,7 +20,9 @@
 //!    for eight times as long. So a command that wants them, or to end it, waits eight times as long as it has worked already, at
 //!    most, and what was worked in vain is little more than what was not.
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
-//! 7. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
+//! 7. A run that finds no memory before its first write is begun anew, once, on a state from which all has gone that is out of
+//!    use: what earlier runs have left is not what it fails by.
+//! 8. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
 //!    later turns if it takes long, also where it has written, and then has the same time.
 //!
 //! In EXEC the store is held anyway, and every run to its end.
@@ -110,6 +112,8 @@ pub(crate) struct Run {
     began_us: u64,
     /// It has called a command, and given up its keys since.
     lost: bool,
+    /// It was begun anew for want of memory.
+    has_room: bool,
     plan: Plan,
     logged: Logged,
 }
@@ -182,9 +186,9 @@ impl Run {
         }
         let db = call.client.db;
         let reads = reads || nature.no_writes;
-        let (begins, began_us, lost) = (true, 0, false);
+        let (begins, began_us, lost, has_room) = (true, 0, false, false);
         let (plan, logged) = (Plan::of(&nature), Logged::default());
-        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, plan, logged })
+        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, has_room, plan, logged })
     }
 
     /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
@@ -248,6 +252,11 @@ impl Run {
                 Some(End::Stopped { stop: Stop::Again, .. }) => {
                     self.begins = true;
                     self.logged.begin_anew();
+                }
+                Some(End::NoMemory) if !self.has_room && !state.running.has_written() => {
+                    (self.begins, self.has_room) = (true, true);
+                    self.logged.begin_anew();
+                    state.make_room();
                 }
                 None => {
                     self.lost |= holds;
@@ -372,6 +381,10 @@ impl From<Fail> for Trouble {
 }
 
 impl Caller for Runner<'_, '_, '_, '_> {
+    fn given(&self) -> (Args<'_>, Args<'_>) {
+        (self.asked.keys, self.asked.args)
+    }
+
     fn call(&mut self, words: Args<'_>, resp3: bool) -> Result<&[u8], Stop> {
         self.is_in_time()?;
         self.out.clear();

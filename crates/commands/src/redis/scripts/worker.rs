@@ -163,6 +163,12 @@ impl State {
         }
     }
 
+    /// A run found no room: other scripts' code goes, and the next run begins by collecting what is out of use.
+    pub fn make_room(&mut self) {
+        self.compiled.clear();
+        self.engine.make_room();
+    }
+
     /// A script that was compiled here and is still known, ready to run here.
     pub fn ready(&self, id: &Id) -> Option<(Arc<Script>, Compiled)> {
         let (script, compiled) = self.compiled.get(id)?;
