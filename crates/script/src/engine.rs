@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub start: Instant,
     /// A function that does nothing and makes nothing.
     idle: LuaFunction,
+    /// Lua's, which scripts do not reach.
+    next: LuaFunction,
     /// What a script is told whose calls are too deep for what it calls.
     pub overflow: LuaString,
     account: Box<dyn Account>,
@@ -217,8 +219,18 @@ impl Shared {
         let How { resp3, script_resp3, bytes_max, .. } = how;
         let hold = |bytes| self.hold(bytes);
         let (look, hold): (&dyn Fn(usize) -> bool, &dyn Fn(usize) -> bool) = (&look, &hold);
-        let mut writer = Writer { written: &mut written, bytes_max, resp3, script_resp3, look, hold, steps };
-        let is_full = writer.value(value, 0) == Err(Unwritten::Full);
+        let next = &self.next;
+        let mut writer = Writer {
+            written: &mut written,
+            bytes_max,
+            resp3,
+            script_resp3,
+            look,
+            hold,
+            steps,
+            next,
+        };
+        let is_full = writer.whole(lua, value) == Err(Unwritten::Full);
         self.how.set(How { is_full, ..how });
         self.written_bytes.set(written.taken_bytes());
         self.written.replace(written);
@@ -447,6 +459,7 @@ impl Engine {
                 random: RefCell::default(),
                 start: Instant::now(),
                 idle: lua.globals().raw_get("rawequal")?,
+                next: lua.globals().raw_get("next")?,
                 overflow: lua.create_string("stack overflow")?,
                 account,
                 told_bytes: Cell::new(0),

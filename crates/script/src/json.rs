@@ -10,8 +10,10 @@ use crate::answer::{error, no_memory};
 use crate::bits::{name_of, wrong};
 use crate::sandbox::{Library, Making};
 
-/// Tables may lie in one another so deep; each takes a part of the stack.
-const DEPTH_MAX: usize = 256;
+/// Tables may lie in one another so deep, as in Redis without a script's setting; each takes a part of the stack.
+const DEPTH_MAX: usize = 1000;
+/// Up to here objects are passed within a call of Lua's, which is faster; of these there may be 200 in one another.
+const CALLS_MAX: usize = 64;
 /// Digits of a number.
 const PRECISION: usize = 14;
 /// Bytes of a text that are read or written between two looks.
@@ -195,26 +197,38 @@ impl Writer<'_, '_> {
     fn object(&mut self, table: &LuaTable, depth: usize) -> LuaResult<()> {
         self.put(b"{")?;
         let mut first = true;
-        table.for_each(|key: LuaValue, value: LuaValue| {
-            if !std::mem::take(&mut first) {
-                self.put(b",")?;
+        if depth <= CALLS_MAX {
+            table.for_each(|key: LuaValue, value: LuaValue| {
+                self.key(&key, std::mem::take(&mut first))?;
+                self.value(&value, depth)
+            })?;
+        } else {
+            for pair in table.pairs::<LuaValue, LuaValue>() {
+                let (key, value) = pair?;
+                self.key(&key, std::mem::take(&mut first))?;
+                self.value(&value, depth)?;
             }
-            match &key {
-                LuaValue::Integer(n) => self.put(format!("\"{}\":", format_number(*n as f64)).as_bytes())?,
-                LuaValue::Number(n) => self.put(format!("\"{}\":", format_number(*n)).as_bytes())?,
-                LuaValue::String(text) => {
-                    self.string(&text.as_bytes())?;
-                    self.put(b":")?;
-                }
-                other => {
-                    let name = name_of(other);
-                    let text = format!("Cannot serialise {name}: table key must be a number or string");
-                    return Err(error(text));
-                }
-            }
-            self.value(&value, depth)
-        })?;
+        }
         self.put(b"}")
+    }
+
+    /// The key of a member, of which it may be the first.
+    fn key(&mut self, key: &LuaValue, is_first: bool) -> LuaResult<()> {
+        if !is_first {
+            self.put(b",")?;
+        }
+        match key {
+            LuaValue::Integer(n) => self.put(format!("\"{}\":", format_number(*n as f64)).as_bytes()),
+            LuaValue::Number(n) => self.put(format!("\"{}\":", format_number(*n)).as_bytes()),
+            LuaValue::String(text) => {
+                self.string(&text.as_bytes())?;
+                self.put(b":")
+            }
+            other => {
+                let name = name_of(other);
+                Err(error(format!("Cannot serialise {name}: table key must be a number or string")))
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! - `room`: when a state is collected
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
-//! - `reply`: replies into Lua values and back; `answer`: what a failed script is told
+//! - `reply`: replies into Lua values and back, `nesting`: tables in one another; `answer`: what a failed script is told
 //! - `variables`: whether a library keeps something from one call to the next
 //! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have
 //!
@@ -24,6 +24,7 @@ mod bits;
 mod engine;
 mod json;
 mod msgpack;
+mod nesting;
 mod pack;
 mod pattern;
 mod random;

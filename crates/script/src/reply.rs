@@ -18,12 +18,16 @@
 use larder_protocol::resp::{
     Args, HEAD_BYTES_MAX, format_double, parse_double, parse_integer, write_head, write_integer,
 };
-use mlua::prelude::{Lua, LuaResult, LuaTable, LuaValue};
+use mlua::prelude::{Lua, LuaFunction, LuaResult, LuaTable, LuaValue};
 
 use crate::answer::{COUNTED, error, no_memory, table_of};
+use crate::nesting::{Level, Way};
 
-/// Replies and values may lie in one another so deep.
-pub(crate) const DEPTH_MAX: usize = 128;
+/// Replies of commands may lie in one another so deep.
+const DEPTH_MAX: usize = 128;
+/// Places that values of a script's reply have at most, as in Redis: the outermost has the first, and each table takes some for
+/// what lies in it.
+const PLACES_MAX: usize = 7995;
 /// What a string takes in a state besides its bytes, a table, and an element of one.
 const STRING_BYTES: usize = 64;
 const TABLE_BYTES: usize = 96;
@@ -264,6 +268,8 @@ pub(crate) struct Writer<'w> {
     /// Holds so many bytes for it in all, beside [`KEPT_BYTES`]; false if it may not.
     pub hold: &'w dyn Fn(usize) -> bool,
     pub steps: usize,
+    /// Lua's.
+    pub next: &'w LuaFunction,
 }
 
 /// Why a reply is not written to its end.
@@ -276,6 +282,8 @@ pub(crate) enum Unwritten {
 }
 
 type Wrote = Result<(), Unwritten>;
+/// With a table of which more is to be written, if it was one.
+type Entered = Result<Option<Level>, Unwritten>;
 
 impl Writer<'_> {
     fn step(&mut self, steps: usize) -> Wrote {
@@ -335,9 +343,37 @@ impl Writer<'_> {
         self.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" })
     }
 
-    /// A value and what is in it.
-    pub fn value(&mut self, value: &LuaValue, depth: usize) -> Wrote {
+    /// A value and all that lies in it.
+    pub fn whole(&mut self, lua: &Lua, value: &LuaValue) -> Wrote {
+        let mut way = Way::default();
+        let Some(mut level) = self.value(value, 1)? else { return Ok(()) };
+        loop {
+            if let Some((value, place)) = level.following(self.next) {
+                if let Some(inner) = self.value(&value, place)? {
+                    way.push(lua, level).map_err(|_| Unwritten::Full)?;
+                    level = inner;
+                }
+            } else {
+                let Some(outer) = way.pop() else { return Ok(()) };
+                level = outer;
+            }
+        }
+    }
+
+    /// A value in this place, or the beginning of it, if it is a table.
+    fn value(&mut self, value: &LuaValue, place: usize) -> Entered {
         self.step(1)?;
+        if place > PLACES_MAX {
+            return self.line(b"-", b"ERR reached lua stack limit").map(|()| None);
+        }
+        match value {
+            LuaValue::Table(table) => self.table(table, place),
+            value => self.single(value).map(|()| None),
+        }
+    }
+
+    /// A value that is no table.
+    fn single(&mut self, value: &LuaValue) -> Wrote {
         match value {
             LuaValue::String(text) => self.bulk(&text.as_bytes()),
             LuaValue::Integer(n) => self.integer(*n),
@@ -351,14 +387,34 @@ impl Writer<'_> {
             }
             LuaValue::Boolean(false) if self.script_resp3 => self.put(b":0\r\n"),
             LuaValue::Boolean(true) => self.put(b":1\r\n"),
-            LuaValue::Table(table) if depth < DEPTH_MAX => self.table(table, depth + 1),
-            LuaValue::Table(_) => self.line(b"-", b"ERR reached lua stack limit"),
             _ => self.null(),
         }
     }
 
-    fn table(&mut self, table: &LuaTable, depth: usize) -> Wrote {
+    fn table(&mut self, table: &LuaTable, place: usize) -> Entered {
         self.step(TABLE_STEPS)?;
+        if self.said(table)? {
+            return Ok(None);
+        }
+        let field = |name: &str| table.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
+        if let LuaValue::Table(inner) = field("map") {
+            return self.pairs(inner, b'%', 2, place);
+        }
+        if let LuaValue::Table(inner) = field("set") {
+            return self.pairs(inner, b'~', 1, place);
+        }
+        let element = |n: usize| table.raw_get::<LuaValue>(n).unwrap_or(LuaValue::Nil);
+        let mut count = 0;
+        while !element(count + 1).is_nil() {
+            count += 1;
+            self.step(1)?;
+        }
+        self.head(b'*', count)?;
+        Ok((count > 0).then(|| Level::elements(table.clone(), count, place)))
+    }
+
+    /// Writes a table that is one value by what it says of itself; false if it is none.
+    fn said(&mut self, table: &LuaTable) -> Result<bool, Unwritten> {
         let field = |name: &str| table.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
         if let LuaValue::String(text) = field("err") {
             let text = text.as_bytes();
@@ -368,43 +424,28 @@ impl Writer<'_> {
                 self.written.failed.push((first, field(COUNTED) == LuaValue::Boolean(true)));
             }
             let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-            return self.line(b"-", &text[..end]);
+            return self.line(b"-", &text[..end]).map(|()| true);
         }
         if let LuaValue::String(text) = field("ok") {
-            return self.line(b"+", up_to_zero(&text.as_bytes()));
+            return self.line(b"+", up_to_zero(&text.as_bytes())).map(|()| true);
         }
         match field("double") {
-            LuaValue::Integer(n) => return self.double(n as f64),
-            LuaValue::Number(n) => return self.double(n),
+            LuaValue::Integer(n) => return self.double(n as f64).map(|()| true),
+            LuaValue::Number(n) => return self.double(n).map(|()| true),
             _ => {}
         }
         if let LuaValue::String(text) = field("big_number") {
             let text = lined(&text.as_bytes());
-            return if self.resp3 { self.line(b"(", &text) } else { self.bulk(&text) };
+            let wrote = if self.resp3 { self.line(b"(", &text) } else { self.bulk(&text) };
+            return wrote.map(|()| true);
         }
         if let LuaValue::Table(inner) = field("verbatim_string") {
             let part = |name: &str| inner.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
             if let (LuaValue::String(format), LuaValue::String(text)) = (part("format"), part("string")) {
-                return self.verbatim(&format.as_bytes(), &text.as_bytes());
+                return self.verbatim(&format.as_bytes(), &text.as_bytes()).map(|()| true);
             }
         }
-        if let LuaValue::Table(inner) = field("map") {
-            return self.pairs(&inner, b'%', 2, depth);
-        }
-        if let LuaValue::Table(inner) = field("set") {
-            return self.pairs(&inner, b'~', 1, depth);
-        }
-        let element = |n: usize| table.raw_get::<LuaValue>(n).unwrap_or(LuaValue::Nil);
-        let mut count = 0;
-        while !element(count + 1).is_nil() {
-            count += 1;
-            self.step(1)?;
-        }
-        self.head(b'*', count)?;
-        for n in 1..=count {
-            self.value(&element(n), depth)?;
-        }
-        Ok(())
+        Ok(false)
     }
 
     fn double(&mut self, n: f64) -> Wrote {
@@ -425,8 +466,8 @@ impl Writer<'_> {
         self.put(b"\r\n")
     }
 
-    /// The keys of a table, with their values if that is `words` 2.
-    fn pairs(&mut self, table: &LuaTable, kind: u8, words: usize, depth: usize) -> Wrote {
+    /// The number of a table's keys; they come next, with their values if `words` is 2.
+    fn pairs(&mut self, table: LuaTable, kind: u8, words: usize, place: usize) -> Entered {
         // It may have any number of places, all of them empty: to pass them is one step of Lua's.
         self.look()?;
         let (mut count, mut counted) = (0usize, Ok(()));
@@ -437,21 +478,13 @@ impl Writer<'_> {
         });
         counted?;
         if passed.is_err() {
-            return self.null();
+            return self.null().map(|()| None);
         }
         if self.resp3 {
             self.head(kind, count)?
         } else {
             self.head(b'*', count * words)?
         }
-        let mut done = Ok(());
-        let _ = table.for_each(|key: LuaValue, value: LuaValue| {
-            done = self.value(&key, depth);
-            if words == 2 && done.is_ok() {
-                done = self.value(&value, depth);
-            }
-            if done.is_ok() { Ok(()) } else { Err(no_memory()) }
-        });
-        done
+        Ok(Some(Level::pairs(table, words, place)))
     }
 }

@@ -16,8 +16,9 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use mlua::prelude::{Lua, LuaError, LuaFunction, LuaMultiValue, LuaResult, LuaTable, LuaValue};
 
 /// Bytes of the stack, of which those are memory that were used. Lua's depth has a bound, 200 calls of C, and so have
-/// libraries in Rust: 256 tables in one another take 130 KiB, and 1.5 MiB where nothing is optimised.
-const STACK_BYTES: usize = if cfg!(debug_assertions) { 4 << 20 } else { 1 << 20 };
+/// libraries in Rust: 256 tables in one another take 130 KiB, and 1.5 MiB where nothing is optimised. Of JSON there may be 1,000,
+/// which take four times as much: for all of it a quarter was enough where there were 256.
+const STACK_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 4 << 20 };
 /// Where the state has what its hook calls.
 pub(crate) const TICK: &str = "tick";
 /// So often it is told to end; what has not ended then is left as it is.

@@ -35,7 +35,7 @@ mod pops;
 mod revoked;
 mod ruled;
 mod scripts;
-mod scripts_memory;
+mod scripts_bounds;
 mod slices;
 mod sorted;
 mod sorting;
