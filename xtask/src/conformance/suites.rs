@@ -47,8 +47,8 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("page", page::suite),
 ];
 
-/// Suites in a form that takes an hour. And one that waits for ever, and would end the stage: a watcher that has read all that was
-/// there is told how many lines were skipped with the next line, and `t/watcher.t` has none come before it has read that.
+/// Suites in a form that takes an hour; and memcached's `t/watcher.t`, which has not passed yet. It waited for ever, and so ended
+/// the stage, while a watcher that had read all was told how many lines were skipped with the next line alone.
 pub const LONG_FORMS: &[(&str, Suite)] =
     &[("redis-elements-long", redis::elements_long), ("memcached-watcher", watcher::suite)];
 
