@@ -49,7 +49,7 @@ var checks = []check{
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	config, err := secured(os.Getenv("LARDER_TLS"))
+	config, err := secured(os.Getenv("LARDER_TLS"), os.Getenv("LARDER_CERTIFICATE"))
 	if err != nil {
 		fail("certificates", 0, err)
 	}
@@ -73,14 +73,11 @@ func main() {
 	}
 }
 
-// secured trusts the authority in a folder of certificates, and shows the client's; without a folder there is no TLS.
-func secured(folder string) (*tls.Config, error) {
+// secured trusts the authority in a folder of certificates, and shows the one of that name, if there is a name; without a folder
+// there is no TLS.
+func secured(folder, name string) (*tls.Config, error) {
 	if folder == "" {
 		return nil, nil
-	}
-	own, err := tls.LoadX509KeyPair(filepath.Join(folder, "client.crt"), filepath.Join(folder, "client.key"))
-	if err != nil {
-		return nil, err
 	}
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -90,7 +87,15 @@ func secured(folder string) (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(authority) {
 		return nil, errors.New("no authority in ca.crt")
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}, nil
+	config := &tls.Config{RootCAs: roots}
+	if name != "" {
+		own, err := tls.LoadX509KeyPair(filepath.Join(folder, name+".crt"), filepath.Join(folder, name+".key"))
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config, nil
 }
 
 func fail(name string, protocol int, err error) {

@@ -8,12 +8,14 @@ const path = require("node:path");
 const Redis = require("ioredis");
 
 const port = Number(process.argv[2]);
-// With LARDER_TLS, a folder of certificates: over TLS, as a user with a password.
+// With LARDER_TLS, a folder of certificates: over TLS, as a user with a password. The certificate of the name LARDER_CERTIFICATE is
+// shown.
 const secured = () => {
-  const { LARDER_TLS: folder, LARDER_USER: username, LARDER_PASSWORD: password } = process.env;
+  const { LARDER_TLS: folder, LARDER_CERTIFICATE: name, LARDER_USER: username, LARDER_PASSWORD: password } = process.env;
   if (!folder) return {};
-  const [ca, cert, key] = ["ca.crt", "client.crt", "client.key"].map((name) => fs.readFileSync(path.join(folder, name)));
-  return { username, password, tls: { ca, cert, key } };
+  const read = (file) => fs.readFileSync(path.join(folder, file));
+  const own = name ? { cert: read(`${name}.crt`), key: read(`${name}.key`) } : {};
+  return { username, password, tls: { ca: read("ca.crt"), ...own } };
 };
 const connect = (options) => new Redis({ port, host: "127.0.0.1", ...secured(), ...options });
 

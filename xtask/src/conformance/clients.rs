@@ -1,8 +1,9 @@
 //! Programs of this repository that use other people's Redis clients: `spec/clients`, each with the versions it is built with. A
 //! line `name: ok` is a test that passed; the first failure ends the program.
 //!
-//! Each runs twice: over plain connections as the default user, and over TLS, with a certificate of its own, as a user with rules.
-//! Redis, against which the harness may be checked, is not asked the second time, and so has half of the tests.
+//! Each runs three times: over plain connections as the default user, and over TLS as a user with rules, with a certificate of
+//! its own where the server requires one, and without where it asks for none. Redis, against which the harness may be checked,
+//! is asked over plain connections alone, and so has a third of the tests.
 
 use super::namespace::Namespace;
 use super::secured::Certificates;
@@ -93,7 +94,7 @@ pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     })
 }
 
-/// Runs a program that prints a line for each passed test, plainly and over TLS.
+/// Runs a program that prints a line for each passed test, plainly and over TLS, there with a certificate and without.
 fn counted_twice(
     namespace: &Namespace,
     program: &Program,
@@ -106,13 +107,16 @@ fn counted_twice(
     }
     debian(&[("openssl", "openssl")])?;
     let certificates = Certificates::make(&home.join("certificates"))?;
-    let mut secured = smoke(true);
-    certificates.tell(&mut secured);
-    let options = [certificates.options(TLS_PORT, "yes"), Certificates::users()].concat();
-    let options: Vec<&str> =
-        SERVER_OPTIONS.iter().copied().chain(options.iter().map(String::as_str)).collect();
-    let secured = counted_with(namespace, program, &options, secured)?;
-    Ok(Counts { passed: plain.passed + secured.passed, skipped: 0 })
+    let mut passed = plain.passed;
+    for (shown, required) in [(Some("client"), "yes"), (None, "no")] {
+        let mut secured = smoke(true);
+        certificates.tell(&mut secured, shown);
+        let options = [certificates.options(TLS_PORT, required), Certificates::users()].concat();
+        let options: Vec<&str> =
+            SERVER_OPTIONS.iter().copied().chain(options.iter().map(String::as_str)).collect();
+        passed += counted_with(namespace, program, &options, secured)?.passed;
+    }
+    Ok(Counts { passed, skipped: 0 })
 }
 
 /// Runs a program that prints a line for each passed test, against a fresh server.

@@ -49,11 +49,14 @@ impl Certificates {
         ["--acl-user", app.as_str(), "--acl-user", "default off"].map(str::to_owned).into()
     }
 
-    /// Tells a program where the certificates are, and its user.
-    pub fn tell(&self, program: &mut Command) {
+    /// Tells a program where the certificates are, which of them it shows, and its user.
+    pub fn tell(&self, program: &mut Command, shown: Option<&str>) {
         program
             .env("LARDER_TLS", self.authority.folder())
             .env("LARDER_USER", USER)
             .env("LARDER_PASSWORD", PASSWORD);
+        if let Some(name) = shown {
+            program.env("LARDER_CERTIFICATE", name);
+        }
     }
 }

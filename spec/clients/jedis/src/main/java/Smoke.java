@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import javax.net.ssl.KeyManager;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocketFactory;
@@ -73,15 +74,19 @@ public final class Smoke {
 
   public static void main(String[] arguments) throws Exception {
     HostAndPort server = HostAndPort.from(arguments[0]);
-    SSLSocketFactory sockets = secured(System.getenv("LARDER_TLS"));
+    SSLSocketFactory sockets = secured(System.getenv("LARDER_TLS"), System.getenv("LARDER_CERTIFICATE"));
     for (RedisProtocol protocol : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {
       new Smoke(server, protocol, sockets).all();
     }
     System.exit(0);
   }
 
-  /** Trusts the authority in a folder of certificates, and shows the client's; without a folder there is no TLS. */
-  private static SSLSocketFactory secured(String folder) throws IOException, GeneralSecurityException {
+  /**
+   * Trusts the authority in a folder of certificates, and shows the one of that name, if there is a name; without a folder there is
+   * no TLS.
+   */
+  private static SSLSocketFactory secured(String folder, String name)
+      throws IOException, GeneralSecurityException {
     if (folder == null) {
       return null;
     }
@@ -91,18 +96,24 @@ public final class Smoke {
       CertificateFactory reader = CertificateFactory.getInstance("X.509");
       trusted.setCertificateEntry("ca", reader.generateCertificate(authority));
     }
-    char[] password = System.getenv("LARDER_PASSWORD").toCharArray();
-    KeyStore own = KeyStore.getInstance("PKCS12");
-    try (InputStream pair = Files.newInputStream(Path.of(folder, "client.p12"))) {
-      own.load(pair, password);
-    }
     TrustManagerFactory trusts = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
     trusts.init(trusted);
+    KeyManager[] shown = name == null ? new KeyManager[0] : own(folder, name);
+    SSLContext context = SSLContext.getInstance("TLS");
+    context.init(shown, trusts.getTrustManagers(), null);
+    return context.getSocketFactory();
+  }
+
+  /** Shows the certificate of this name. */
+  private static KeyManager[] own(String folder, String name) throws IOException, GeneralSecurityException {
+    char[] password = System.getenv("LARDER_PASSWORD").toCharArray();
+    KeyStore own = KeyStore.getInstance("PKCS12");
+    try (InputStream pair = Files.newInputStream(Path.of(folder, name + ".p12"))) {
+      own.load(pair, password);
+    }
     KeyManagerFactory shows = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
     shows.init(own, password);
-    SSLContext context = SSLContext.getInstance("TLS");
-    context.init(shows.getKeyManagers(), trusts.getTrustManagers(), null);
-    return context.getSocketFactory();
+    return shows.getKeyManagers();
   }
 
   private void all() {
