@@ -9,9 +9,12 @@
 //! The elements are of one moment. What `BY` and `GET` name of them are other keys, each of which is looked at once, when
 //! its turn comes: in a transaction, which has the store to itself for that, all are of one moment.
 //!
-//! What takes long is done in steps, and so is what comes to take long, since other keys have long values. It is begun anew if
-//! the key has changed until the reply begins or the result is stored, three times. Then the elements are copied in one step, and
-//! the rest is done in steps without another look at them; a result that no other key is read for is made and stored in one step.
+//! What takes long is done in steps, and so is what comes to take long, since other keys have long values. The command begins anew
+//! if the key has changed until the elements are copied or the result is stored, three times. Then it goes on with its keys held
+//! (`steps/held.rs`): until the elements are copied, with `BY` until all are weighed, with `GET` until the reply begins, and with
+//! `STORE` until the result is stored. A held key may still expire or be evicted. Where that happens three times more, the elements
+//! are copied in one step, and the rest is done in steps without another look at them; a result that no other key is read for is
+//! made and stored in one step.
 
 mod number;
 mod pattern;

@@ -6,8 +6,9 @@
 //!        └── all over again, if the key has changed
 //! ```
 //!
-//! What takes long is done in steps, and begun anew if the key has changed until all cells are looked through, or until the
-//! result is stored, three times; then it is looked through, and stored, in one step.
+//! What takes long is done in steps, and the search begins anew if the key has changed until all cells are looked through, or until
+//! the result is stored, three times. Then it goes on with its keys held (`steps/held.rs`). Where a held key expires or is evicted
+//! three times more, all of it is one step.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
