@@ -220,16 +220,8 @@ impl Shared {
         let hold = |bytes| self.hold(bytes);
         let (look, hold): (&dyn Fn(usize) -> bool, &dyn Fn(usize) -> bool) = (&look, &hold);
         let next = &self.next;
-        let mut writer = Writer {
-            written: &mut written,
-            bytes_max,
-            resp3,
-            script_resp3,
-            look,
-            hold,
-            steps,
-            next,
-        };
+        let mut writer =
+            Writer { written: &mut written, bytes_max, resp3, script_resp3, look, hold, steps, next };
         let is_full = writer.whole(lua, value) == Err(Unwritten::Full);
         self.how.set(How { is_full, ..how });
         self.written_bytes.set(written.taken_bytes());
@@ -1076,8 +1068,7 @@ mod tests {
         };
         let luas = Lua::new();
         for elements in [511, 512, 513, 514, 2000] {
-            for less in
-                ["a < b", "a > b", "a % 10 < b % 10", "a % 10 <= b % 10", "a <= b", "true", "a ~= b"]
+            for less in ["a < b", "a > b", "a % 10 < b % 10", "a % 10 <= b % 10", "a <= b", "true", "a ~= b"]
             {
                 let code = format!(
                     "local t, n, asked = {{}}, 1, 0 for i = 1, {elements} do n = n * 7919 % 10007 t[i] = n end \

@@ -149,7 +149,10 @@ mod tests {
     /// What a run comes to: its reply, the text of its error, or `no memory`.
     fn run(engine: &mut Engine, script: &Compiled, host: &mut Host) -> String {
         let (keys, args, kind) = (Args::EMPTY, host.args(), Kind::Script);
-        if !engine.begin(script, Given { keys, args, kind, resp3: false, reply_bytes_max: 1 << 20 }) {
+        if !engine.begin(
+            script,
+            Given { keys, args, kind, resp3: false, reply_bytes_max: 1 << 20, is_timed: false },
+        ) {
             return "no memory".to_owned();
         }
         match engine.go_on("script", host).expect("it is not left") {

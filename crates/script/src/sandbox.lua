@@ -1094,6 +1094,7 @@ local function run(script, server, keys, argv, kind)
     for name, value in pairs(settings()) do json_settings[name] = value end
   end
   if not keys then
+    base.KEYS, base.ARGV = nil, nil
     collect()
     ok, result = server(WORDS)
     if not ok then return false, NO_MEMORY end

@@ -108,16 +108,16 @@ impl<'b> Reader<'b> {
         usize::try_from(i32::from_ne_bytes(bytes.try_into().ok()?)).ok()
     }
 
-    fn text_bytes(&mut self) -> Option<usize> {
+    /// Reads over a text.
+    fn text(&mut self) -> Option<()> {
         let bytes = self.take(size_of::<usize>())?;
-        Some(usize::from_ne_bytes(bytes.try_into().ok()?))
+        self.take(usize::from_ne_bytes(bytes.try_into().ok()?)).map(|_| ())
     }
 
     /// Lua compiles none that are more than 200 deep in one another.
     fn proto(&mut self) -> Option<Proto> {
         // Where it comes from, and its lines.
-        let source_bytes = self.text_bytes()?;
-        self.take(source_bytes)?;
+        self.text()?;
         self.take(2 * size_of::<i32>())?;
         let upvalues = usize::from(self.byte()?);
         // Parameters, whether there are more, registers.
@@ -128,21 +128,24 @@ impl<'b> Reader<'b> {
         let code = code.collect::<Option<Vec<_>>>()?;
         for _ in 0..self.count()? {
             // Nil, a boolean, a number, a text.
-            let bytes = match self.byte()? {
-                0 => 0,
-                1 => 1,
-                3 => size_of::<f64>(),
-                4 => self.text_bytes()?,
+            match self.byte()? {
+                0 => {}
+                1 => self.take(1).map(|_| ())?,
+                3 => self.take(size_of::<f64>()).map(|_| ())?,
+                4 => self.text()?,
                 _ => return None,
-            };
-            self.take(bytes)?;
+            }
         }
         let inner = (0..self.count()?).map(|_| self.proto()).collect::<Option<Vec<_>>>()?;
-        // Lines and names are left out.
-        for _ in 0..3 {
-            if self.count()? > 0 {
-                return None;
-            }
+        // What errors say: a line for each word, names of variables and for which words they are, names of upvalues.
+        let lines = self.count()?;
+        self.take(lines.checked_mul(size_of::<i32>())?)?;
+        for _ in 0..self.count()? {
+            self.text()?;
+            self.take(2 * size_of::<i32>())?;
+        }
+        for _ in 0..self.count()? {
+            self.text()?;
         }
         Some(Proto { upvalues, code, inner })
     }

@@ -47,6 +47,29 @@ fn words_that_wait_for_who_works_at_large_values_are_counted() {
 }
 
 #[test]
+fn a_command_whose_words_cannot_be_kept_is_refused_and_takes_no_long_step() {
+    let mut bench = bench();
+    let [one, other] = ["a", "b"].map(|name| name.repeat(1_000));
+    bench.add(&one, (0..20_000).map(|n| format!("one-{n}")));
+    bench.add(&other, (0..20_000).map(|n| format!("other-{n}")));
+    let (mut works, mut waits) = (Session::new(), Session::new());
+    // It is at work at large values.
+    bench.holds(&mut works, &words("SUNION", 3_000), false);
+    let store = bench.worker.store();
+    let taken = (store.held_bytes_max() - store.held_bytes()) as i64;
+    store.hold(taken);
+    let asked = encode(&[b"SINTERCARD", b"2", one.as_bytes(), other.as_bytes()]);
+    bench.room.work().begin_slice();
+    let (_, reply, _) = bench.call_on(&mut waits, &asked);
+    assert_eq!(reply, b"-OOM connections hold as much memory as they may\r\n");
+    assert!(bench.room.work().done_ns() <= SLICE_NS, "{} ns", bench.room.work().done_ns());
+    bench.worker.store().hold(-taken);
+    assert_eq!(bench.turns(&mut works, b"").0, b"*0\r\n");
+    // With memory it is answered, in steps.
+    assert_eq!(bench.turns(&mut waits, &asked).0, b":0\r\n");
+}
+
+#[test]
 fn a_short_table_of_lcs_is_counted() {
     let mut bench = bench();
     let held = bench.held();

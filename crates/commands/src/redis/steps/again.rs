@@ -20,6 +20,8 @@ pub(super) const TRIES_MAX: u8 = 3;
 /// … and may find it changed so often all the same, though no client writes to it: a key expires, an item gives way. The next
 /// time it is done in one step.
 pub(super) const HELD_TRIES_MAX: u8 = 3;
+/// Bytes of a value that is worked at in one step where there is no memory to keep a command's words: some 4 ms.
+const UNKEPT_BYTES_MAX: u64 = 8 << 20;
 
 /// A command with its arguments.
 #[derive(Debug)]
@@ -140,6 +142,9 @@ impl Job for Waiting {
 impl Call<'_, '_, '_> {
     /// Asks for leave to work at large values of so many bytes in steps. `name`: the command's; `key`: its first
     /// argument if that was read ahead, `args` the others.
+    ///
+    /// # Errors
+    /// Connections hold as much memory as they may, and the command would take long in one step.
     pub(crate) fn leave(
         &mut self,
         bytes: u64,
@@ -158,9 +163,15 @@ impl Call<'_, '_, '_> {
         let is_held = tries >= TRIES_MAX;
         let lane = if is_held { Some(Lane::kept_by_another()) } else { self.cx.room.work().take_lane() };
         // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where
-        // connections hold all they may it is done without.
+        // connections hold all they may, what is short is one step. `bytes` of a value say how long that takes; the least that
+        // goes in steps says nothing, since commands on collections pass it whatever they look through.
         let held = if lane.is_some() { Heap::take(self, 2 * room) } else { Heap::keep(self, 2 * room) };
-        let Ok(held) = held else { return Ok(Leave::No) };
+        let is_short = bytes > STEPS_BYTES_MIN && bytes <= UNKEPT_BYTES_MAX;
+        let held = match held {
+            Ok(held) => held,
+            Err(_) if is_short => return Ok(Leave::No),
+            Err(fail) => return Err(fail),
+        };
         let (words, count) = words_of(key, args);
         let longest = Args::decode(&words, count).longest();
         let again = Again { row, words, count, longest, tries, _held: held };
