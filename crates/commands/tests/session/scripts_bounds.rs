@@ -84,6 +84,17 @@ fn what_earlier_runs_have_left_is_not_what_a_run_fails_by() {
     }
 }
 
+/// It is tried twice.
+#[test]
+fn a_library_that_finds_no_memory_logs_each_line_once() {
+    let mut bench = bench();
+    let code = "#!lua name=l\nredis.log(1, 'begins') local s = 'x' for i = 1, 40 do s = s .. s end \
+        redis.register_function('f', function() return s end)";
+    let refused = "-ERR Error registering functions: not enough memory\r\n";
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", code], 0), refused);
+    assert_eq!(bench.host.take_noted(), [(1, "begins".to_owned())]);
+}
+
 /// Begun anew it would write twice.
 #[test]
 fn a_run_that_finds_no_memory_behind_its_write_is_carried_out_once() {

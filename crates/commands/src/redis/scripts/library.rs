@@ -17,7 +17,7 @@ use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Regist
 use larder_store::Store;
 
 use super::cache::Nature;
-use super::logged::log;
+use super::logged::Logged;
 use super::run::ticks_of;
 use super::worker::State;
 use crate::redis::call::Call;
@@ -281,6 +281,7 @@ struct Loader<'r, 'x, 'c, 'w> {
     call: &'r mut Call<'x, 'c, 'w>,
     /// What the request has taken by now.
     ticks: &'r mut u32,
+    logged: &'r mut Logged,
 }
 
 impl Caller for Loader<'_, '_, '_, '_> {
@@ -293,7 +294,7 @@ impl Caller for Loader<'_, '_, '_, '_> {
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
-        log(self.call, level, text);
+        self.logged.add(self.call, level, text, false);
     }
 
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
@@ -336,14 +337,19 @@ pub(crate) fn load(
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
-    let mut end = state.engine.go_on("", &mut Loader { call: &mut *call, ticks: &mut *ticks });
+    let mut logged = Logged::default();
+    let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut logged };
+    let mut end = state.engine.go_on("", &mut loader);
     // What runs have left does not count.
     if matches!(end, Some(End::NoMemory)) {
+        logged.begin_anew();
         state.make_room();
         if state.engine.begin(&compiled, given) {
-            end = state.engine.go_on("", &mut Loader { call, ticks });
+            let mut loader = Loader { call: &mut *call, ticks, logged: &mut logged };
+            end = state.engine.go_on("", &mut loader);
         }
     }
+    logged.write(call);
     let (all, functions) = match end {
         Some(End::Value(outcome)) => state.engine.registered(&outcome).ok_or_else(no_memory)?,
         Some(End::Failed { text, .. }) => {

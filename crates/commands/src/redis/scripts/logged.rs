@@ -1,4 +1,5 @@
-//! What scripts log. The lines of a run are kept as long as it may be begun anew, so that each is in the log once.
+//! What scripts and libraries log. The lines of a run are kept as long as it may be begun anew, so that each is in the log once;
+//! those of a library until it is loaded.
 //!
 //! ```text
 //! redis.log ─► kept ─► the log         the run has ended, or has written, and is not begun anew any more
@@ -17,7 +18,7 @@ const LINES_MAX: usize = 32;
 /// Bytes of a line; what is behind them is cut off.
 const LINE_BYTES_MAX: usize = 1 << 10;
 
-/// The lines of a run.
+/// The lines of a run, or of a library that is loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
     kept: Vec<(Level, Box<[u8]>)>,
@@ -60,7 +61,7 @@ fn cut(text: &[u8]) -> &[u8] {
 }
 
 /// Writes a line to the log.
-pub(crate) fn log(call: &Call<'_, '_, '_>, level: Level, text: &[u8]) {
+fn log(call: &Call<'_, '_, '_>, level: Level, text: &[u8]) {
     let text = String::from_utf8_lossy(cut(text));
     let level = match level {
         Level::Debug => 0,
