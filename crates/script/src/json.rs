@@ -12,8 +12,9 @@ use crate::sandbox::{Library, Making};
 
 /// Tables may lie in one another so deep, as in Redis without a script's setting; each takes a part of the stack.
 const DEPTH_MAX: usize = 1000;
-/// Up to here objects are passed within a call of Lua's, which is faster; of these there may be 200 in one another.
-const CALLS_MAX: usize = 64;
+/// Up to here objects are passed within a call of Lua's, which is faster. Of these there may be 200 in one another, and the
+/// script may have made most of them.
+const CALLS_MAX: usize = 16;
 /// Digits of a number.
 const PRECISION: usize = 14;
 /// Bytes of a text that are read or written between two looks.

@@ -14,8 +14,8 @@
 //! - `variables`: whether a library keeps something from one call to the next
 //! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have
 //!
-//! Lua calls Rust, and Rust calls no Lua from there: a script's depth is Lua's own, which has a bound. Errors that a
-//! script may catch are Lua values; what ends a script cannot be caught.
+//! Lua calls Rust, and Rust calls nothing of a script's from there: a script's depth is Lua's own, which has a bound. Errors that
+//! a script may catch are Lua values; what ends a script cannot be caught.
 #![forbid(unsafe_code)]
 
 mod answer;
