@@ -31,7 +31,7 @@
 //! it has the store to itself from its first command on, until its declared keys were enough in many runs that wrote, or in
 //! many that did not. From then on it holds these. Where it then names another key, or writes for the first time, it is begun
 //! anew once, and its next runs have the store to themselves again. It may hold what it holds for eight milliseconds, by its
-//! thread's own time.
+//! thread's own time. For want of memory (7.) it is begun anew as others are, in EXEC, too.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
