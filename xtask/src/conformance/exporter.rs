@@ -11,7 +11,10 @@ const PACKAGE: &str = "github.com/prometheus/memcached_exporter/cmd/memcached_ex
 
 /// A bit of everything, values of three sizes, one of them in pieces.
 pub const FILL: &str = r#"
-use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
+use IO::Socket::INET; use Socket qw(IPPROTO_TCP TCP_NODELAY);
+my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
+# Without it the end of each long value waits 40 ms for the system's acknowledgement of what is before it.
+setsockopt($s, IPPROTO_TCP, TCP_NODELAY, 1) or die;
 sub ask { my ($line) = @_; print $s "$line\r\n"; my $reply = <$s>; return $reply }
 for my $i (0..99) { for my $bytes (50, 5000, 50000) {
     my $reply = ask("set k$bytes:$i 0 0 $bytes\r\n" . 'v' x $bytes); die $reply unless $reply eq "STORED\r\n" } }
