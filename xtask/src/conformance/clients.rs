@@ -64,12 +64,24 @@ pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
 
 /// Jedis, over RESP2 and RESP3.
 pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    in_java(namespace, program, "clients/jedis")
+}
+
+/// Lettuce, over RESP2 and RESP3: its synchronous, asynchronous and reactive calls.
+pub fn lettuce(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    in_java(namespace, program, "clients/lettuce")
+}
+
+/// A Maven project in `spec` whose program is the class `Smoke`.
+fn in_java(namespace: &Namespace, program: &Program, project: &str) -> Outcome<Counts> {
     debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
-    let home = copied("clients/jedis")?;
+    let home = copied(project)?;
     let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
     packages.current_dir(&home);
     run(packages)?;
-    let mut build = command("javac", &["-d", "classes", "-cp", "packages/*", "src/main/java/Smoke.java"]);
+    // Its other classes are found by the path of sources.
+    let sources = ["-sourcepath", "src/main/java", "src/main/java/Smoke.java"];
+    let mut build = command("javac", &[&["-d", "classes", "-cp", "packages/*"][..], &sources].concat());
     build.current_dir(&home);
     run(build)?;
     counted_twice(namespace, program, &home, &|is_tls| {

@@ -41,6 +41,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("prometheus", prometheus::suite),
     ("go-redis", clients::go_redis),
     ("jedis", clients::jedis),
+    ("lettuce", clients::lettuce),
     ("ioredis", clients::ioredis),
     ("redis-py-tls", redis::redis_py_tls),
     ("redis-py", redis::redis_py),
