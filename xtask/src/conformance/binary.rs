@@ -4,12 +4,12 @@
 //! It runs twice: with a server that asks for nothing, and with one that asks for SASL. memcached, against which the harness may
 //! be checked, has no file of users for SASL, and is not asked the second time.
 
-use super::clients::{COPY_PACKAGES, copied};
+use super::clients::built_java;
 use super::namespace::Namespace;
 use super::suites::{PASSWORD, USER, serve_sasl, succeeded, write};
 use super::{Counts, Program};
 use crate::install::debian;
-use crate::run::{Outcome, command, run, target};
+use crate::run::{Outcome, target};
 use std::process::Command;
 
 /// Where the server listens in a namespace.
@@ -17,14 +17,7 @@ const ADDRESS: &str = "127.0.0.1:11211";
 
 /// spymemcached by the binary protocol.
 pub fn spymemcached(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
-    debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
-    let home = copied("clients/spymemcached")?;
-    let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
-    packages.current_dir(&home);
-    run(packages)?;
-    let mut build = command("javac", &["-d", "classes", "-cp", "packages/*", "src/main/java/Smoke.java"]);
-    build.current_dir(&home);
-    run(build)?;
+    let home = built_java("clients/spymemcached")?;
     counted_twice(namespace, program, "spymemcached", &|login| {
         let mut smoke = namespace.command("java");
         smoke.args(["-cp", "packages/*:classes", "Smoke", ADDRESS]).args(login).current_dir(&home);

@@ -15,6 +15,7 @@ use crate::run::{Outcome, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Where RESP is spoken inside a namespace.
 const ADDRESS: &str = "127.0.0.1:6379";
@@ -74,16 +75,7 @@ pub fn lettuce(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 
 /// A Maven project in `spec` whose program is the class `Smoke`.
 fn in_java(namespace: &Namespace, program: &Program, project: &str) -> Outcome<Counts> {
-    debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
-    let home = copied(project)?;
-    let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
-    packages.current_dir(&home);
-    run(packages)?;
-    // Its other classes are found by the path of sources.
-    let sources = ["-sourcepath", "src/main/java", "src/main/java/Smoke.java"];
-    let mut build = command("javac", &[&["-d", "classes", "-cp", "packages/*"][..], &sources].concat());
-    build.current_dir(&home);
-    run(build)?;
+    let home = built_java(project)?;
     counted_twice(namespace, program, &home, &|is_tls| {
         let mut smoke = namespace.command("java");
         smoke.args(["-cp", "packages/*:classes", "Smoke", if is_tls { TLS_ADDRESS } else { ADDRESS }]);
@@ -147,6 +139,24 @@ fn counted_with(
     let output = succeeded(smoke)?;
     let passed = output.lines().filter(|line| line.ends_with(": ok")).count() as u32;
     Ok(Counts { passed, skipped: 0 })
+}
+
+/// A Maven project in `spec`, copied, with its packages in `packages` and its class `Smoke` in `classes`, beside the classes that
+/// `Smoke` names. Maven runs for one suite at a time: suites run at once, and fill the same repository of packages.
+pub(super) fn built_java(project: &str) -> Outcome<PathBuf> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
+    let home = copied(project)?;
+    let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
+    packages.current_dir(&home);
+    let alone = ALONE.lock().map_err(|_| "a run of Maven has panicked")?;
+    run(packages)?;
+    drop(alone);
+    let sources = ["-sourcepath", "src/main/java", "src/main/java/Smoke.java"];
+    let mut build = command("javac", &[&["-d", "classes", "-cp", "packages/*"][..], &sources].concat());
+    build.current_dir(&home);
+    run(build)?;
+    Ok(home)
 }
 
 /// A program's directory in `spec`, copied to where it may be built.
