@@ -36,11 +36,16 @@ impl Conversation {
         }
         match &staged.request {
             Request::Fetch(_) => turn.refuse_keys(staged, UNAUTHORIZED),
-            Request::Store(Store { noreply: true, .. })
-            | Request::Delete { noreply: true, .. }
-            | Request::Arithmetic { noreply: true, .. }
-            | Request::Touch { noreply: true, .. } => {}
-            _ => turn.out.put(UNAUTHORIZED),
+            Request::Store(Store { noreply, .. })
+            | Request::Delete { noreply, .. }
+            | Request::Arithmetic { noreply, .. }
+            | Request::Touch { noreply, .. } => {
+                if !noreply {
+                    turn.out.put(UNAUTHORIZED);
+                }
+            }
+            // Lines without a verb were let through above.
+            Request::Meta(_) | Request::Line(_) | Request::Fault { .. } => turn.out.put(UNAUTHORIZED),
         }
         false
     }
