@@ -9,7 +9,9 @@
 //! signal ──► every worker is told ────► drain, end
 //! ```
 //!
-//! Two threads are no workers: one answers monitors by HTTP (`admin`), one has memory mapped ahead (`mapper`).
+//! Three threads are no workers: one answers monitors by HTTP (`admin`), one has memory mapped ahead (`mapper`), one writes the
+//! log (`log`). ACL LOAD and ACL SAVE start another for as long as they read or write the file of users
+//! (`redis/server/acl/filing.rs` of `larder-commands`).
 //!
 //! Where to read:
 //!

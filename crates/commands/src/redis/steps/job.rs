@@ -7,8 +7,19 @@
 //!                   └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
-//! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
+//! A step does what is left of the worker's slice (`core/work.rs`), and a little where nothing is left.
+//!
+//! - A job asks for its keys to be held where it finds them changed each time ([`Step::Hold`]), and goes on inside of `Held`
+//!   (`held.rs`). A job that was begun before waits while others hold its keys.
+//! - A job that must end ([`Job::must_end`]: a write that holds its keys, an EXEC in steps) outlives its client: its worker
+//!   keeps the session until the job is done. Any other job is dropped with its connection.
+//! - Where the rules of its user change, a job ends with its connection, unless it asks for them itself ([`Job::asks_itself`])
+//!   or must end.
+//! - A step that found no memory is made again while some is on its way, where the job says that such a step has done nothing
+//!   ([`Job::asks_again`]).
+//! - In EXEC of one step, and in scripts, all steps are made at once: what EXEC may run is bounded before it begins
+//!   (`transactions/weight.rs`). A longer EXEC is a job itself, which makes the steps of its commands one by one
+//!   (`transactions/steps.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 

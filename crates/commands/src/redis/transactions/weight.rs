@@ -1,5 +1,6 @@
-//! How long EXEC would take: what outside of a transaction is done in steps is one step in it, while others wait for
-//! its keys, or for the store. What would take too long is refused before anything is run.
+//! How long EXEC would take. In an EXEC of one step, what outside of it is done in steps is done at once, while others wait for
+//! its keys, or for the store; an EXEC in steps (`steps.rs`) holds its keys for as long. What would take too long is refused
+//! before anything is run.
 //!
 //! ```text
 //! each command, in order ─▶ how large its keys will be by then, at most ─▶ what it takes ─▶ how large they are behind it
