@@ -12,7 +12,7 @@ use super::join;
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
 use super::told::Before;
-use super::verbs::{NO_CLASS, Outcome, account, class_compared, class_there};
+use super::verbs::{NO_CLASS, Outcome, account, class_compared, class_there, is_long};
 use super::watch::Asked;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -373,7 +373,7 @@ impl Gathering {
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
         let key = cx.guard.key(&self.key);
         let old_bytes = cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes());
-        if join::is_long(cx, old_bytes, self.value.len() as u64) {
+        if is_long(cx, old_bytes, self.value.len() as u64) {
             let Gathering { key, purpose, value, input, .. } = self;
             return join::begin_gathered(cx, out, key, value, purpose, input);
         }

@@ -17,7 +17,7 @@ use crate::core::input::Input;
 use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tally::Tally;
-use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
+use crate::core::work::{Lane, STEP_NS_MIN, copying_ns};
 use crate::memcached::binary;
 use crate::memcached::classic::{append, attributes, put_stored};
 use crate::memcached::incoming::Purpose;
@@ -51,15 +51,6 @@ struct UnderWay {
     seen: Expect,
     upload: Upload,
     _lane: Lane,
-}
-
-/// A value of `old_bytes` with so many more is made in steps.
-#[inline]
-pub(crate) fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
-    let bytes = old_bytes + more;
-    bytes >= STEPS_BYTES_MIN
-        && old_bytes + bytes <= cx.guard.store().memory_bytes()
-        && cx.room.may_go_on_later()
 }
 
 /// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing is

@@ -8,8 +8,7 @@ use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
-use crate::core::work::copying_ns;
-use crate::memcached::join;
+use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 
 /// What memcached adds to key and value: header, the key's NUL, the value's line end.
 const HEADER_BYTES: u64 = 48 + 1 + 2;
@@ -91,6 +90,15 @@ pub fn account(
     }
 }
 
+/// A value of `old_bytes` with so many more is made in steps.
+#[inline]
+pub fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
+    let bytes = old_bytes + more;
+    bytes >= STEPS_BYTES_MIN
+        && old_bytes + bytes <= cx.guard.store().memory_bytes()
+        && cx.room.may_go_on_later()
+}
+
 /// Adds to a value as one step. A result above the item limit is not stored. The token to give instead of the next; and
 /// only if the item has that token. Spends the work of copying the value. None if it is to be done in steps.
 pub fn concat(
@@ -111,7 +119,7 @@ pub fn concat(
             return Some(Outcome::NotStored);
         }
         let unchanged = Expect::Unchanged(item.seen());
-        if in_steps && join::is_long(cx, old_bytes, value.len() as u64) {
+        if in_steps && is_long(cx, old_bytes, value.len() as u64) {
             return None;
         }
         cx.room.work().spend(copying_ns(value_bytes));
