@@ -1,13 +1,14 @@
 //! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
 //! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
-//!   `batch`: what it reads ahead; `upload`: values that are not whole yet
+//!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other commands;
 //!   `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
-//! - `told`: keyspace events; `times`: how long commands take; `text`: what they answer; `stats`, `class_stats`, `slabs`,
-//!   `tuning`: what they show; `metrics`: what scrapers read
+//! - `told`: keyspace events; `asked`: what watchers are told of a store; `times`: how long commands take; `text`: what they
+//!   answer; `stats`, `class_stats`, `slabs`, `tuning`: what they show; `metrics`: what scrapers read
 
 mod admin;
+mod asked;
 mod batch;
 mod binary;
 pub mod class_stats;

@@ -6,6 +6,7 @@ use larder_protocol::meta::Verb;
 use larder_store::{End, Expect, Key, Lookup, Millis, Upload};
 use std::sync::Arc;
 
+use super::asked::Asked;
 use super::binary;
 use super::classic::{self, add, attributes, put_stored};
 use super::join;
@@ -13,7 +14,6 @@ use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
 use super::told::Before;
 use super::verbs::{NO_CLASS, Outcome, account, class_compared, class_there, is_long};
-use super::watch::Asked;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Input, Looks};
@@ -47,7 +47,7 @@ impl Purpose {
     /// What it asks to store, for watchers.
     pub fn asked(&self, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
         match self {
-            Purpose::Classic(store) => Asked::of_store(store, now, key, value_bytes),
+            Purpose::Classic(store) => Asked::of_store(store.verb, &attributes(store, now), key, value_bytes),
             Purpose::Meta(plan) => plan.asked(key, value_bytes),
             Purpose::Binary(plan) => plan.asked(key, value_bytes),
         }

@@ -4,9 +4,9 @@ use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::events::{Seen, seen_at};
 use crate::core::watchers::{Looked, Stored};
+use crate::memcached::asked::Asked;
 use crate::memcached::table::{Command, Effect};
 use crate::memcached::time::seconds_left;
-use crate::memcached::watch::Asked;
 
 /// What a key of the first database was like before a command, where events or a watcher want to know.
 #[derive(Clone, Copy, Debug)]

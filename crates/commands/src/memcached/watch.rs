@@ -1,14 +1,10 @@
 //! watch: a connection that is sent what happens, line by line, and sends no further request.
 
-use larder_protocol::classic::Store;
-use larder_store::{Key, Millis};
+use larder_store::Millis;
 
 use super::admin::Line;
-use super::classic::attributes;
 use super::flow::Flow;
-use super::table::row_of_store;
 use super::text::ERROR;
-use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::watchers::{Watching, stream};
@@ -67,42 +63,4 @@ pub(crate) fn step(watching: &Watching, out: &mut Output) -> Next {
     }
     watching.take(|text| out.put(text));
     Next::Await(None)
-}
-
-/// What a command is asked to store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// The command's name in the line.
-    pub cmd: &'static str,
-    pub expires_at: u64,
-    /// The store's class of what would be stored.
-    pub class: u8,
-    pub value_bytes: u64,
-}
-
-impl Asked {
-    /// What a classic store asks for.
-    pub fn of_store(store: &Store<'_>, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
-        let attributes = attributes(store, now);
-        let class = attributes.class(key, value_bytes);
-        Asked { cmd: row_of_store(store.verb).name, expires_at: attributes.expires_at, class, value_bytes }
-    }
-
-    /// Why it was not stored, where a key was, or was not.
-    pub fn refused(&self, was_there: bool) -> &'static str {
-        match (self.cmd, was_there) {
-            ("cas", true) => "exists",
-            ("cas", false) => "not_found",
-            ("add", true) | ("replace" | "append" | "prepend", false) => "not_stored",
-            _ => "no_memory",
-        }
-    }
-}
-
-/// A value that is too large was refused.
-#[cold]
-pub(crate) fn tell_too_large(cx: &Context<'_, '_>, key: &[u8], cmd: &'static str) {
-    use crate::core::watchers::Stored;
-    let stored = Stored { status: "too_large", cmd, ttl_s: 0, class: None, value_bytes: 0 };
-    cx.shared.watchers.tell_store(cx.watched(), cx.peer, key, stored);
 }

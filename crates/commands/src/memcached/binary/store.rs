@@ -10,12 +10,12 @@ use super::reply::{put_done, put_status, put_text};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::memcached::asked::Asked;
 use crate::memcached::incoming::Purpose;
 use crate::memcached::join;
 use crate::memcached::table::{Command, row_of_store};
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::verbs::{NO_CLASS, Outcome, account, class_compared, concat, refuse};
-use crate::memcached::watch::Asked;
 
 /// What a store is to do: all that is kept of its frame while its value arrives.
 #[derive(Clone, Copy, Debug)]

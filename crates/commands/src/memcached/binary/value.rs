@@ -11,9 +11,9 @@ use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::output::Output;
 use crate::core::traffic::Verb;
 use crate::core::watchers::stream;
+use crate::memcached::asked::tell_too_large;
 use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
 use crate::memcached::verbs;
-use crate::memcached::watch::tell_too_large;
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none when they belong in a

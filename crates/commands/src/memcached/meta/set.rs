@@ -9,6 +9,7 @@ use super::reply::Tail;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::memcached::asked::Asked;
 use crate::memcached::incoming::Purpose;
 use crate::memcached::join;
 use crate::memcached::text::NO_MEMORY;
@@ -16,7 +17,6 @@ use crate::memcached::time::expires_at;
 use crate::memcached::verbs::{
     NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
 };
-use crate::memcached::watch::Asked;
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use larder_store::{Hint, Key};
 
 use super::Turn;
 use crate::core::watchers::stream;
+use crate::memcached::asked::Asked;
 use crate::memcached::batch::Staged;
 use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::told::Before;
-use crate::memcached::watch::Asked;
 use crate::memcached::{classic, meta};
 
 impl Turn<'_, '_, '_, '_> {
@@ -39,7 +39,10 @@ impl Turn<'_, '_, '_, '_> {
     fn asked(&self, staged: &Staged<'_, '_>) -> Option<Asked> {
         let value_bytes = staged.value.len() as u64;
         match &staged.request {
-            Request::Store(store) => Some(Asked::of_store(store, self.cx.now(), &staged.key, value_bytes)),
+            Request::Store(store) => {
+                let attributes = classic::attributes(store, self.cx.now());
+                Some(Asked::of_store(store.verb, &attributes, &staged.key, value_bytes))
+            }
             Request::Meta(meta) if meta.verb == Verb::Set => {
                 let plan = meta::plan_set(self.cx, &meta.flags).ok()?;
                 Some(plan.asked(&staged.key, value_bytes))

@@ -7,6 +7,7 @@ use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::watchers::stream;
+use crate::memcached::asked::tell_too_large;
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
 use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
@@ -14,7 +15,6 @@ use crate::memcached::meta;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::told::Before;
 use crate::memcached::verbs;
-use crate::memcached::watch::tell_too_large;
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
