@@ -2,8 +2,9 @@
 //!
 //! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
 //!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps
-//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other commands;
-//!   `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
+//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other commands,
+//!   of which `line` is one at work, and `flow` what it leaves behind; `binary`: a conversation in frames; `form`: text or frames
+//! - `dump`: long replies, in `steps`; `sizes`, `page`: two of them
 //! - `told`: keyspace events; `asked`: what watchers are told of a store; `times`: how long commands take; `text`: what they
 //!   answer; `stats`, `class_stats`, `slabs`, `tuning`: what they show; `metrics`: what scrapers read
 
@@ -18,9 +19,11 @@ mod flow;
 mod form;
 mod incoming;
 pub(crate) mod join;
+mod line;
 mod login;
 mod meta;
 pub(crate) mod metrics;
+mod page;
 mod pause;
 mod rules;
 mod session;
@@ -28,6 +31,7 @@ pub(crate) mod shared;
 mod sizes;
 pub mod slabs;
 pub mod stats;
+mod steps;
 pub mod table;
 mod text;
 mod time;

@@ -6,51 +6,11 @@ mod lru;
 mod slabs;
 mod stats;
 
-use larder_protocol::Tokens;
-
-use super::form::Form;
-use super::shared::Shared;
-use crate::core::context::Context;
-use crate::core::output::Output;
-
 pub(crate) use control::{
     VERBOSITY_MAX, cache_memlimit, debugtime, flush, flush_all, quit, refresh_certs, shutdown, verbosity,
     version,
 };
 pub(crate) use crawler::lru_crawler;
 pub(crate) use lru::lru;
-pub(crate) use slabs::{PageMove, slabs};
+pub(crate) use slabs::slabs;
 pub(crate) use stats::stats;
-
-/// One administrative line at work.
-pub(crate) struct Line<'x, 'a, 'c, 'w> {
-    /// What memcached's conversations share.
-    pub shared: &'c Shared,
-    /// What it works with.
-    pub cx: &'x mut Context<'c, 'w>,
-    /// Where it replies.
-    pub out: &'x mut Output,
-    /// The tokens behind its name, a `noreply` at the end not among them.
-    pub tokens: Vec<&'a [u8]>,
-    /// The client wants no reply: what is written before the command ends is taken back.
-    pub noreply: bool,
-    /// The form of its reply.
-    pub form: Form,
-}
-
-impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
-    /// A line whose name was read from `tokens`. Allocates: these commands are rare.
-    pub fn new(
-        shared: &'c Shared,
-        cx: &'x mut Context<'c, 'w>,
-        out: &'x mut Output,
-        tokens: Tokens<'a>,
-        noreply: bool,
-    ) -> Line<'x, 'a, 'c, 'w> {
-        let mut tokens: Vec<_> = tokens.collect();
-        if noreply {
-            tokens.pop();
-        }
-        Line { shared, cx, out, tokens, noreply, form: Form::Text }
-    }
-}

@@ -28,12 +28,13 @@ use larder_protocol::Tokens;
 use larder_protocol::binary::{Decoded, Frame, Request, Status, decode};
 use larder_store::{Millis, Upload};
 
-use super::dump::{Dump, Step};
+use super::dump::Dump;
 use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
+use super::steps::Step;
 use super::times::{self, Times};
 use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;

@@ -12,22 +12,19 @@ use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::number::parse_u64;
 use larder_store::{Item, Store};
 
-use super::admin::PageMove;
 use super::form::{FIGURE_BYTES_MAX, Form, put_frame};
+use super::page::PageMove;
 use super::shared::Shared;
 use super::sizes::Sizes;
 use super::slabs::CLASSES_END;
+use super::steps::{ITEM_NS, ITEMS_PER_WALK, Step};
 use super::text::{END, META_MISS, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::core::context::Context;
 use crate::core::host::Connection;
 use crate::core::output::Output;
 use crate::core::prefix::PrefixCount;
-use crate::core::work::{CLEANING_NS, COMMAND_NS, KEY_NS};
+use crate::core::work::{CLEANING_NS, COMMAND_NS};
 
-/// Items looked at between two looks at the output.
-pub(super) const ITEMS_PER_WALK: usize = 64;
-/// What it takes to look at one and to write its line.
-pub(super) const ITEM_NS: u64 = 2 * KEY_NS;
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
 /// What it takes to write one of the former, …
@@ -85,17 +82,6 @@ pub(crate) enum Dump {
     Sizes(Box<Sizes>),
     Page(PageMove),
     Flush { noreply: bool, form: Form },
-}
-
-/// What a step came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The dump is complete.
-    Done,
-    /// The output is full.
-    Full,
-    /// There is more, and it was a turn's work.
-    More,
 }
 
 impl Dump {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use larder_protocol::binary::Status;
 use larder_store::Store;
 
-use super::dump::{ITEM_NS, ITEMS_PER_WALK, Step};
 use super::form::Form;
+use super::steps::{ITEM_NS, ITEMS_PER_WALK, Step};
 use crate::core::context::Context;
 use crate::core::output::Output;
 

@@ -6,8 +6,9 @@ use larder_protocol::Tokens;
 use larder_protocol::classic::{Fetch, Request, StoreVerb};
 use larder_protocol::meta::Verb;
 
-use super::admin::{self, Line};
+use super::admin;
 use super::flow::Flow;
+use super::line::Line;
 use super::watch;
 use crate::core::calls::{MEMCACHED_ROWS_MAX, RowId, RowSum};
 use crate::core::events::Change;

@@ -2,8 +2,8 @@
 
 use larder_store::Millis;
 
-use super::admin::Line;
 use super::flow::Flow;
+use super::line::Line;
 use super::text::ERROR;
 use crate::core::output::Output;
 use crate::core::progress::Next;

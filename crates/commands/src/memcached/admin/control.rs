@@ -4,13 +4,13 @@ use larder_protocol::Fault;
 use larder_protocol::number::{parse_c_u64, parse_i32, parse_u32};
 use larder_store::Millis;
 
-use super::Line;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::host::CERTIFICATES_NS;
 use crate::core::shared::VERSION;
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
+use crate::memcached::line::Line;
 use crate::memcached::shared::Shared;
 use crate::memcached::text::{ERROR, OK};
 use crate::memcached::time::expires_at;

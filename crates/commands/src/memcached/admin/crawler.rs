@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::Fault;
 use larder_protocol::number::parse_u32;
 
-use super::Line;
 use crate::memcached::dump::{Classes, Dump};
 use crate::memcached::flow::Flow;
+use crate::memcached::line::Line;
 use crate::memcached::text::{ERROR, OK};
 
 /// Longest sleep between two items, microseconds.

@@ -2,8 +2,8 @@
 
 use larder_protocol::number::{parse_i32, parse_u32};
 
-use super::Line;
 use crate::memcached::flow::Flow;
+use crate::memcached::line::Line;
 use crate::memcached::text::{ERROR, OK};
 use crate::memcached::tuning::Tuning;
 

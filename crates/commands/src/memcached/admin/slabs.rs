@@ -1,19 +1,14 @@
 //! slabs: moves memory between classes, by hand or by itself.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-
 use larder_protocol::Fault;
 use larder_protocol::number::{parse_i32, parse_u32};
 use larder_store::Automove;
 
-use super::Line;
-use crate::core::context::Context;
-use crate::core::output::Output;
 use crate::core::work::CLASSES_NS;
-use crate::memcached::dump::{Dump, Step};
+use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
+use crate::memcached::line::Line;
+use crate::memcached::page::{BUSY, PageMove, Running};
 use crate::memcached::slabs::SPANS_PER_PAGE;
 use crate::memcached::text::{ERROR, OK};
 
@@ -21,12 +16,9 @@ use crate::memcached::text::{ERROR, OK};
 const ANY: i32 = -1;
 /// The memory that no class owns, as source or destination.
 const POOL: i32 = 0;
-/// Times in a row that a class gives nothing before another is asked.
-const MISSES_MAX: u32 = 4;
 /// A class with fewer pages gives none.
 const PAGES_MIN: u64 = 2;
 
-const BUSY: &[u8] = b"BUSY currently processing reassign request\r\n";
 const BAD_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
 const NO_SPARE: &[u8] = b"NOSPARE source class has no spare pages\r\n";
 const SAME: &[u8] = b"SAME src and dst class are identical\r\n";
@@ -52,58 +44,6 @@ pub(crate) fn slabs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     };
     line.out.put(reply);
     Flow::Next
-}
-
-/// A page that moves, which is 16 spans: some of them, and other connections have their turn. A page of small items
-/// took 4 ms at once.
-#[derive(Debug)]
-pub(crate) struct PageMove {
-    /// Classes that give, the one that gives now last; none: the memory that no class owns.
-    givers: Vec<Option<u8>>,
-    /// Times in a row that it gave nothing: what is being sent or received keeps some spans.
-    misses: u32,
-    into: Option<u8>,
-    /// Spans to go.
-    left: usize,
-    noreply: bool,
-    /// Only one page moves at a time.
-    _running: Running,
-}
-
-/// Says that a page moves, until it is dropped.
-#[derive(Debug)]
-struct Running(Arc<AtomicBool>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.store(false, Relaxed);
-    }
-}
-
-impl PageMove {
-    /// Moves a span of a class, or of those that no class has; what is in it stays as far as there is room for it.
-    pub(crate) fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
-        if let Some(&giver) = self.givers.last() {
-            let moved = match (giver, self.into) {
-                (None, Some(into)) => cx.guard.grow(into, self.left),
-                (giver, into) => cx.guard.reassign(giver, into, 1),
-            };
-            self.left -= moved;
-            self.misses = if moved > 0 { 0 } else { self.misses + 1 };
-            if giver.is_none() || self.misses == MISSES_MAX {
-                self.givers.pop();
-                self.misses = 0;
-            }
-        }
-        if self.left > 0 && !self.givers.is_empty() {
-            return Step::More;
-        }
-        if !self.noreply {
-            // All of it is being sent, or received.
-            out.put(if self.left == SPANS_PER_PAGE as usize { BUSY } else { OK });
-        }
-        Step::Done
-    }
 }
 
 /// Begins to move a page, or says why not.
@@ -140,10 +80,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
     if !spare {
         return Err(NO_SPARE);
     }
-    if shared.reassigning.swap(true, Relaxed) {
-        return Err(BUSY);
-    }
-    let running = Running(Arc::clone(&shared.reassigning));
+    let Some(running) = Running::begin(&shared.reassigning) else { return Err(BUSY) };
     // The class that has most, of those that `to` covers; where several have as much, the largest, which holds all of them.
     let spans = |class: u8| classes.iter().find(|totals| totals.id == class).map_or(0, |totals| totals.spans);
     let into =
@@ -153,14 +90,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
         givers = shared.slabs.members(from as u8).filter(|&class| spans(class) > 0).map(Some).collect();
         givers.sort_by_key(|&class| class.map_or(0, spans));
     }
-    Ok(PageMove {
-        givers,
-        misses: 0,
-        into,
-        left: SPANS_PER_PAGE as usize,
-        noreply: line.noreply,
-        _running: running,
-    })
+    Ok(PageMove::new(givers, into, line.noreply, running))
 }
 
 fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {

@@ -6,7 +6,6 @@ use larder_protocol::Fault;
 use larder_protocol::binary::Status;
 use larder_protocol::number::parse_u32;
 
-use super::Line;
 use crate::core::counters::Sums;
 use crate::core::figures;
 use crate::core::findings;
@@ -15,6 +14,7 @@ use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
 use crate::memcached::form::Form;
+use crate::memcached::line::Line;
 use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::table::{self, Command};

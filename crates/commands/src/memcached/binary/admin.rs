@@ -9,10 +9,11 @@ use super::{Conversation, Next, State, Turn};
 use crate::core::counters::Counter;
 use crate::core::shared::VERSION;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS};
-use crate::memcached::admin::{self, Line, VERBOSITY_MAX};
+use crate::memcached::admin::{self, VERBOSITY_MAX};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
 use crate::memcached::form::Form;
+use crate::memcached::line::Line;
 use crate::memcached::time::expires_at_unsigned;
 
 impl Conversation {

@@ -1,0 +1,82 @@
+//! A page of memory on its way from one class to another (`slabs reassign`), some spans at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::slabs::SPANS_PER_PAGE;
+use super::steps::Step;
+use super::text::OK;
+use crate::core::context::Context;
+use crate::core::output::Output;
+
+/// Times in a row that a class gives nothing before another is asked.
+const MISSES_MAX: u32 = 4;
+
+/// Reply where a page moves already, or where nothing of it could be moved.
+pub(super) const BUSY: &[u8] = b"BUSY currently processing reassign request\r\n";
+
+/// A page that moves, which is 16 spans: some of them, and other connections have their turn. A page of small items
+/// took 4 ms at once.
+#[derive(Debug)]
+pub(crate) struct PageMove {
+    /// Classes that give, the one that gives now last; none: the memory that no class owns.
+    givers: Vec<Option<u8>>,
+    /// Times in a row that it gave nothing: what is being sent or received keeps some spans.
+    misses: u32,
+    into: Option<u8>,
+    /// Spans to go.
+    left: usize,
+    noreply: bool,
+    /// Only one page moves at a time.
+    _running: Running,
+}
+
+/// Says that a page moves, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<AtomicBool>);
+
+impl Running {
+    /// Notes that a page moves; none if another one does.
+    pub fn begin(reassigning: &Arc<AtomicBool>) -> Option<Running> {
+        let runs = reassigning.swap(true, Relaxed);
+        (!runs).then(|| Running(Arc::clone(reassigning)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+impl PageMove {
+    /// A page that moves from these classes, of which the last gives first, into one; `None`: the memory that no class owns.
+    pub fn new(givers: Vec<Option<u8>>, into: Option<u8>, noreply: bool, running: Running) -> PageMove {
+        PageMove { givers, misses: 0, into, left: SPANS_PER_PAGE as usize, noreply, _running: running }
+    }
+
+    /// Moves a span of a class, or of those that no class has; what is in it stays as far as there is room for it.
+    pub(crate) fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
+        if let Some(&giver) = self.givers.last() {
+            let moved = match (giver, self.into) {
+                (None, Some(into)) => cx.guard.grow(into, self.left),
+                (giver, into) => cx.guard.reassign(giver, into, 1),
+            };
+            self.left -= moved;
+            self.misses = if moved > 0 { 0 } else { self.misses + 1 };
+            if giver.is_none() || self.misses == MISSES_MAX {
+                self.givers.pop();
+                self.misses = 0;
+            }
+        }
+        if self.left > 0 && !self.givers.is_empty() {
+            return Step::More;
+        }
+        if !self.noreply {
+            // All of it is being sent, or received.
+            out.put(if self.left == SPANS_PER_PAGE as usize { BUSY } else { OK });
+        }
+        Step::Done
+    }
+}

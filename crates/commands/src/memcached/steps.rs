@@ -1,0 +1,19 @@
+//! A step of a long reply: how many items it looks at between two looks at the output, and what it came to.
+
+use crate::core::work::KEY_NS;
+
+/// Items looked at between two looks at the output.
+pub(super) const ITEMS_PER_WALK: usize = 64;
+/// What it takes to look at one and to write its line.
+pub(super) const ITEM_NS: u64 = 2 * KEY_NS;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The dump is complete.
+    Done,
+    /// The output is full.
+    Full,
+    /// There is more, and it was a turn's work.
+    More,
+}
