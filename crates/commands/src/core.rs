@@ -5,7 +5,7 @@
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
 //! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`;
-//!   which listen: `topics`, `glob`; events of keys: `events`, `telling`
+//!   which listen: `topics`, `delivery`, `glob`; events of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; the clients of `watch`: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; shown: `figures`, `exposition`, `last_minute`,
 //!   `findings`, `shown`, `system`
@@ -19,6 +19,7 @@ pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;
 pub(crate) mod counters;
+pub(crate) mod delivery;
 pub(crate) mod digest;
 pub(crate) mod errors;
 pub(crate) mod events;

@@ -32,6 +32,7 @@ pub use crate::core::access::{Access, FiledUsers, Followed, Rights, RuledUsers, 
 pub use crate::core::acl::file::FILE_BYTES_MAX as USERS_FILE_BYTES_MAX;
 pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
+pub use crate::core::delivery::{Delivery, Message, Target};
 pub use crate::core::digest::Digest;
 pub use crate::core::exposition::{Exposition, Family, LastValues, Sample, TRUNCATED};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
@@ -47,7 +48,7 @@ pub use crate::core::progress::{Next, Progress};
 pub use crate::core::shared::DebugCommand;
 pub use crate::core::shared::{Clock, Settings, VERSION};
 pub use crate::core::shown::{Logged, RespClient};
-pub use crate::core::topics::{Delivery, Message, OUTBOX_BYTES_MAX, Outbox, Target};
+pub use crate::core::topics::{OUTBOX_BYTES_MAX, Outbox};
 pub use crate::core::traffic::{
     AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
 };

@@ -10,7 +10,7 @@ use larder_script::Pace;
 use zeroize::Zeroizing;
 
 use super::counters::Counters;
-use super::topics::Delivery;
+use super::delivery::Delivery;
 
 /// What it takes to read certificates, authorities and keys, as many as may be: 1 MiB of them takes 4.1 ms.
 pub(crate) const CERTIFICATES_NS: u64 = 5_000_000;

@@ -19,8 +19,9 @@ use super::row::flag::{
     STALE, SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
 };
 use super::row::{Channels, Command, NO_KEYS, Weighs};
+use crate::core::delivery::{Message, Target, Topic};
 use crate::core::output::Output;
-use crate::core::topics::{Kind, Message, Names, Target, Topic, Topics, subscription_bytes};
+use crate::core::topics::{Kind, Names, Topics, subscription_bytes};
 use crate::core::work::copying_ns;
 use crate::redis::call::bounded;
 use channels::channels;

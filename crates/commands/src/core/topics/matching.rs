@@ -6,7 +6,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Listeners, Message, Topic, Topics, post};
+use super::{Listeners, Topics, post};
+use crate::core::delivery::{Message, Topic};
 use crate::core::glob::{Weight, matches_counting};
 use crate::core::host::Host;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_store::Store;
 
-use super::{Target, Topics};
+use super::Topics;
+use crate::core::delivery::Target;
 
 /// What a subscription takes beside its name, about.
 const TOPIC_BYTES: usize = 256;

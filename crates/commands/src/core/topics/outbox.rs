@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Delivery, MESSAGE_BYTES, Message, Target};
+use crate::core::delivery::{Delivery, MESSAGE_BYTES, Message, Target};
 
 /// A client looks at all slots of no more than so many.
 const FEW_SLOTS: usize = 64;
@@ -275,8 +275,9 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OUTBOX_BYTES_MAX, Topic};
+    use super::super::OUTBOX_BYTES_MAX;
     use super::*;
+    use crate::core::delivery::Topic;
 
     fn message(topic: Topic, channel: &[u8], text: &Arc<[u8]>) -> Arc<Message> {
         Arc::new(Message { topic, channel: channel.into(), text: Arc::clone(text) })
