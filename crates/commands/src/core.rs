@@ -7,8 +7,8 @@
 //! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`;
 //!   which listen: `topics`, `delivery`, `glob`; events of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; the clients of `watch`: `watchers`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; shown: `figures`, `exposition`, `last_minute`,
-//!   `findings`, `shown`, `system`
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `exposition`,
+//!   `last_minute`, `findings`, `shown`, `system`
 //!
 //! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What one
 //! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`.
@@ -38,6 +38,7 @@ pub(crate) mod output;
 pub(crate) mod pause;
 pub(crate) mod prefix;
 pub(crate) mod progress;
+pub(crate) mod rows;
 pub(crate) mod shared;
 pub(crate) mod shown;
 pub(crate) mod stages;

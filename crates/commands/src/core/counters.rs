@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::CLASSES_END;
 
-use super::calls::{MEMCACHED_ROWS_MAX, ROWS_MAX, Rows};
+use super::rows::{MEMCACHED_ROWS_MAX, ROWS_MAX, Rows};
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident = $text:literal,)*) => {

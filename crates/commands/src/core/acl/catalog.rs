@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::core::calls::ROWS_MAX;
+use crate::core::rows::ROWS_MAX;
 
 /// The number of a command or a subcommand: its row's.
 pub(crate) type CommandId = u32;
