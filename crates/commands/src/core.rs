@@ -4,9 +4,9 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `unauthenticated`;
-//!   which listen: `topics`, `delivery`, `glob`; events of keys: `events`, `telling`
-//! - what is asked for, and what is there: `traffic`; the clients of `watch`: `watchers`
+//! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `tries`, `origin`,
+//!   `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`, `telling`
+//! - what is asked for, and what is there: `traffic`, `shares`; the clients of `watch`: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `exposition`,
 //!   `last_minute`, `findings`, `shown`, `system`
 //!
@@ -40,6 +40,7 @@ pub(crate) mod prefix;
 pub(crate) mod progress;
 pub(crate) mod rows;
 pub(crate) mod shared;
+pub(crate) mod shares;
 pub(crate) mod shown;
 pub(crate) mod stages;
 pub(crate) mod system;
@@ -47,6 +48,7 @@ pub(crate) mod tally;
 pub(crate) mod telling;
 pub(crate) mod topics;
 pub(crate) mod traffic;
+pub(crate) mod tries;
 pub(crate) mod unauthenticated;
 pub(crate) mod usual;
 pub(crate) mod watchers;

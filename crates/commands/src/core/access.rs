@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::acl::catalog::Catalog;
 use super::acl::log::Log;
-use super::acl::user::{NAME_BYTES_MAX, Refused, User, is_name};
+use super::acl::user::{NAME_BYTES_MAX, Refused, USERS_BYTES_MAX, USERS_MAX, User, is_name};
 use super::acl::verbs::Verbs;
 use super::digest::Digest;
 pub use filed::{FiledUsers, Followed};
@@ -37,12 +37,8 @@ pub(crate) const DEFAULT_ID: u64 = 0;
 /// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not logged in. A longer one is
 /// wrong without being looked at.
 pub const SECRET_BYTES_MAX: usize = NAME_BYTES_MAX;
-/// Most users that `ACL SETUSER` and `ACL LOAD` make.
-pub(crate) const USERS_MAX: usize = 4096;
-/// Most passwords of all users then: a login compares each.
+/// Most passwords of all users that `ACL SETUSER` and `ACL LOAD` make: a login compares each.
 pub(crate) const ROWS_MAX: usize = 8192;
-/// Most bytes that all users hold then.
-pub(crate) const USERS_BYTES_MAX: usize = 16 << 20;
 
 /// What it takes to look for a user: to begin, for each byte of name and password, and for each row.
 const LOOK_NS: u64 = 1_000;

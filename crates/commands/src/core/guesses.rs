@@ -26,14 +26,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
-use super::context::Context;
-use super::counters::Counter;
 use super::origin::Origin;
 
 /// What the first failure costs; each further one doubles it, …
 const FIRST_MS: Millis = 100;
 /// … up to this, for those of one connection, …
-const OWN_MS_MAX: Millis = 3_000;
+pub(super) const OWN_MS_MAX: Millis = 3_000;
 /// … and to this, for those of one address: clients give up connecting after three seconds and more.
 const SHARED_MS_MAX: Millis = 1_000;
 /// So many failures of an address cost others nothing: a person has mistyped.
@@ -61,7 +59,7 @@ impl Failures {
 }
 
 /// What `failures` in a row cost.
-fn cost_ms(failures: u32, most: Millis) -> Millis {
+pub(super) fn cost_ms(failures: u32, most: Millis) -> Millis {
     match failures {
         0 => 0,
         n => (FIRST_MS << (n - 1).min(FAILURES_MAX)).min(most),
@@ -78,7 +76,7 @@ pub(crate) struct Guesses {
 
 impl Guesses {
     /// When the next password from there is looked at.
-    fn due(&self, origin: Origin, now: Millis) -> Millis {
+    pub(super) fn due(&self, origin: Origin, now: Millis) -> Millis {
         if !self.any.load(Relaxed) {
             return 0;
         }
@@ -87,7 +85,8 @@ impl Guesses {
         if count == 0 { 0 } else { failures.last + cost_ms(count, SHARED_MS_MAX) }
     }
 
-    fn note(&self, origin: Origin, now: Millis) {
+    /// Counts a failure from there.
+    pub(super) fn note(&self, origin: Origin, now: Millis) {
         let mut all = self.failures();
         self.any.store(true, Relaxed);
         if all.len() >= ADDRESSES_MAX && !all.contains_key(&origin) {
@@ -102,60 +101,6 @@ impl Guesses {
 
     fn failures(&self) -> MutexGuard<'_, HashMap<Origin, Failures>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection's tries to log in.
-#[derive(Debug, Default)]
-pub(crate) struct Tries {
-    failed: u32,
-    last: Millis,
-    /// When the one that waits is looked at.
-    until: Option<Millis>,
-    /// A login of the EXEC at work was wrong: its further ones are refused without a look.
-    logins_skipped: bool,
-}
-
-impl Tries {
-    /// For how long the try that has come waits yet; none: its time has come.
-    pub fn wait_ms(&mut self, cx: &Context<'_, '_>) -> Option<Millis> {
-        let now = cx.now();
-        let until = match self.until {
-            Some(until) => until,
-            None => {
-                let origin = Origin::of_shown(&cx.peer.address());
-                let own = if self.failed == 0 { 0 } else { self.last + cost_ms(self.failed, OWN_MS_MAX) };
-                own.max(cx.shared.guesses.due(origin, now))
-            }
-        };
-        // The clock may have been set back.
-        let left = until.saturating_sub(now).min(OWN_MS_MAX);
-        // The next one's time is its own, also where this one is refused before its password is looked at.
-        self.until = (left > 0).then_some(now + left);
-        (left > 0).then_some(left)
-    }
-
-    /// Whether further logins of this EXEC are refused without a look.
-    pub fn logins_skipped(&self) -> bool {
-        self.logins_skipped
-    }
-
-    /// Sets whether further logins of this EXEC are refused without a look.
-    pub fn skip_logins(&mut self, skipped: bool) {
-        self.logins_skipped = skipped;
-    }
-
-    /// Counts a login whose password was looked at.
-    pub fn record_attempt(&mut self, cx: &Context<'_, '_>, is_right: bool) {
-        cx.counters.add(Counter::AuthCommands, 1);
-        if is_right {
-            self.failed = 0;
-            return;
-        }
-        cx.counters.add(Counter::AuthErrors, 1);
-        self.failed = self.failed.saturating_add(1);
-        self.last = cx.now();
-        cx.shared.guesses.note(Origin::of_shown(&cx.peer.address()), self.last);
     }
 }
 

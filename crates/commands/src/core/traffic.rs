@@ -37,7 +37,7 @@ pub use hot::{HotKey, HotKeys, Shares};
 pub(crate) use hot::{Parts, parts};
 use items::ItemSampler;
 pub use items::{AgeShare, Ages};
-pub(crate) use prefixes::Delimiters;
+pub(crate) use prefixes::{Delimiters, TOLD as PREFIXES_TOLD};
 pub use prefixes::{PrefixShare, PrefixShares};
 pub(crate) use ring::Sample;
 use ring::{Followed, Record, Ring, WORDS_MIN};

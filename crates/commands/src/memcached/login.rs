@@ -30,9 +30,9 @@ use super::session::may_end;
 use super::text::TOO_MANY_CONNECTIONS;
 use crate::core::access::{SECRET_BYTES_MAX, Standing, unauthenticated};
 use crate::core::context::Context;
-use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::core::progress::Next;
+use crate::core::tries::Tries;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::COMMAND_NS;
 

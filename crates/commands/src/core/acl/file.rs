@@ -6,8 +6,7 @@ use larder_protocol::resp::split;
 
 use super::catalog::Catalog;
 use super::rules::Fault;
-use super::user::{Refused, User, is_name};
-use crate::core::access::{USERS_BYTES_MAX, USERS_MAX};
+use super::user::{Refused, USERS_BYTES_MAX, USERS_MAX, User, is_name};
 
 /// Most bytes of such a file.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -18,6 +18,10 @@ use crate::core::digest::Digest;
 pub(crate) const NAME_BYTES_MAX: usize = 16 << 10;
 /// Most bytes that a user's rules and passwords hold.
 pub(crate) const USER_BYTES_MAX: usize = 64 << 10;
+/// Most users that `ACL SETUSER` and `ACL LOAD` make.
+pub(crate) const USERS_MAX: usize = 4096;
+/// Most bytes that all users hold then.
+pub(crate) const USERS_BYTES_MAX: usize = 16 << 20;
 /// Most passwords of a user: a login compares each of each user.
 pub(crate) const PASSWORDS_MAX: usize = 64;
 /// Most selectors of a user.

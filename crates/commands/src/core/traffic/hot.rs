@@ -8,7 +8,6 @@ use larder_store::Store;
 use super::ring::KEY_BYTES_KEPT;
 use super::top::{Name, Sums, Top, ranked};
 use super::{Hottest, Round, SIGMAS, Traffic};
-use crate::core::context::Context;
 
 /// A key that is asked for often.
 #[derive(Clone, Debug)]
@@ -107,19 +106,6 @@ impl fmt::Display for Escaped<'_> {
         f.write_str(std::str::from_utf8(&room[..bytes]).unwrap_or_default())
     }
 }
-
-impl Context<'_, '_> {
-    /// The hot keys, as clients are shown them; none if there is no sampling. Spends what that takes.
-    pub(crate) fn hot_keys(&self) -> Option<HotKeys> {
-        self.room.work().spend(HOT_KEYS_NS);
-        self.shared.traffic.hot_keys(self.guard.store(), TOLD)
-    }
-}
-
-/// Hot keys that clients are shown.
-const TOLD: usize = 50;
-/// What it takes to find them, and to write them.
-const HOT_KEYS_NS: u64 = 300_000;
 
 impl HotKeys {
     /// The hottest of them.

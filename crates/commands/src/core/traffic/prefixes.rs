@@ -23,7 +23,6 @@ use larder_store::Store;
 use super::hot::{Escaped, Parts, Sampled, Shares};
 use super::top::{Name, Sums};
 use super::{Coldest, ENTRIES_MAX, ENTRIES_MIN, MEMORY_OF_AN_ENTRY, SIGMAS, Sample, Traffic};
-use crate::core::context::Context;
 
 /// What ends a prefix, the first that a key has.
 const ENDS: [u8; 4] = [b':', b'/', b'.', b'_'];
@@ -137,17 +136,7 @@ impl Parts for PrefixShare {
 }
 
 /// Prefixes that clients are shown.
-const TOLD: usize = 50;
-/// What it takes to find them, and to write them.
-const PREFIXES_NS: u64 = 200_000;
-
-impl Context<'_, '_> {
-    /// The prefixes, as clients are shown them; none if there is no sampling. Spends what that takes.
-    pub(crate) fn prefix_shares(&self) -> Option<PrefixShares> {
-        self.room.work().spend(PREFIXES_NS);
-        self.shared.traffic.prefix_shares(self.guard.store(), TOLD)
-    }
-}
+pub(crate) const TOLD: usize = 50;
 
 impl Traffic {
     /// The prefixes of the last rounds that were asked for most, as [`Traffic::hot_keys`], and behind them those that are
