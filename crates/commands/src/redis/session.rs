@@ -18,6 +18,7 @@ mod dispatch;
 mod events;
 pub(crate) mod execute;
 mod gather;
+mod job;
 mod runs;
 pub(crate) mod turn;
 mod upload;

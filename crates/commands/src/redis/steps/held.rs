@@ -137,7 +137,7 @@ impl Tries {
 
 /// A command that is carried out with its keys held.
 #[derive(Debug)]
-pub(super) struct Held(Stage);
+pub(crate) struct Held(Stage);
 
 #[derive(Debug)]
 enum Stage {

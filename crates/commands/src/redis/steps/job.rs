@@ -7,6 +7,8 @@
 //!                   └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! How a connection goes on with its job is `session/job.rs`.
+//!
 //! A step does what is left of the worker's slice (`core/work.rs`), and a little where nothing is left.
 //!
 //! - A job asks for its keys to be held where it finds them changed each time ([`Step::Hold`]), and goes on inside of `Held`
@@ -21,30 +23,20 @@
 //!   (`transactions/weight.rs`). A longer EXEC is a job itself, which makes the steps of its commands one by one
 //!   (`transactions/steps.rs`).
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use crate::core::access::{Snapshot, Standing};
 use crate::core::calls::RowId;
 use crate::core::hold::LOOK_MS;
-use crate::core::input::Asked;
-use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::core::work::Work;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::put_fail;
-use crate::redis::row::flag;
 use crate::redis::server::commandlog::Noted;
-use crate::redis::session::turn::Turn;
-use crate::redis::session::{Conversation, State};
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
-use crate::redis::steps::held::Held;
 use crate::redis::steps::kept::Kept;
-use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::table;
 
 /// What a step came to.
@@ -155,19 +147,19 @@ pub(crate) trait Job: std::fmt::Debug + Send {
 pub(crate) struct UnderWay {
     pub job: Box<dyn Job>,
     /// The client's user when it began.
-    user: Snapshot,
+    pub user: Snapshot,
     /// Its reply is not sent.
     pub silent: bool,
     /// The row that its failures are counted for.
     pub row: Option<RowId>,
     /// What its steps took, in all.
-    took_us: u64,
+    pub took_us: u64,
     /// That is what the command took.
-    is_timed: bool,
+    pub is_timed: bool,
     /// Bytes that were replied.
-    replied_bytes: u64,
+    pub replied_bytes: u64,
     /// What is listed if it took long or these are many.
-    noted: Option<Box<Noted>>,
+    pub noted: Option<Box<Noted>>,
 }
 
 impl UnderWay {
@@ -278,151 +270,5 @@ impl Call<'_, '_, '_> {
     /// What a step may do.
     pub fn step_ns(&self) -> u64 {
         self.cx.room.work().left_ns(STEP_NS_MIN)
-    }
-}
-
-impl Conversation {
-    /// The command that was just begun goes on in the next turn, if there is one; what comes behind it begins at
-    /// `rest`.
-    #[cold]
-    pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
-        let job = self.client.job.take()?;
-        turn.at = rest;
-        // What its steps wait for is not what its beginning has waited for.
-        self.asked = Asked::default();
-        let waits = job.job.waits();
-        self.state = State::Job(job);
-        if waits { self.job(turn) } else { Some(Next::Yield) }
-    }
-
-    /// A command in steps that was begun before keys were held waits until they are free: what it does next may be to
-    /// them. One that goes through its words, each of them a key, waits only if one of the next is held; one that names the
-    /// keys that it works at, or the only one, only if one of these is.
-    #[cold]
-    fn waits_beside(&mut self, turn: &Turn<'_, '_, '_, '_>) -> bool {
-        let db = self.client.db;
-        let State::Job(under_way) = &mut self.state else { return false };
-        let Some(keys) = turn.cx.shared.pause.holds.keys() else { return false };
-        let job = &under_way.job;
-        if job.must_end() || job.holds() || job.waits() || job.only_replies() {
-            return false;
-        }
-        let is_held = |key: &[u8]| keys.has(turn.cx.guard.key_in(db, key).hash());
-        if let Some(again) = job.again() {
-            return again.may_work_at(is_held);
-        }
-        if let Some(name) = job.only_key() {
-            return is_held(name.bytes());
-        }
-        let in_moments = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::MOMENTS));
-        match under_way.job.kept() {
-            Some(kept) if in_moments => {
-                let mut words = kept.words().take(KEYS_AT_ONCE);
-                words.any(is_held)
-            }
-            Some(_) | None => true,
-        }
-    }
-
-    /// Goes on with a command in steps.
-    pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
-        if turn.out.is_full() && !self.must_end() && !self.holds() {
-            return Some(Next::Flush);
-        }
-        if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {
-            turn.cx.shared.pause.holds.note_waiter();
-            return Some(Next::Sleep(LOOK_MS));
-        }
-        let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
-        let (mark, replied, held) = (turn.out.mark(), turn.out.len(), under_way.job.holds());
-        let began_us = turn.cx.host.clock_us();
-        let asks_again = under_way.job.asks_again();
-        let again = turn.cx.guard.ask_again(false);
-        turn.cx.guard.ask_again(again && asks_again);
-        let mut call = turn.call(&mut self.client);
-        call.row = under_way.row;
-        let mut done = under_way.job.step(&mut call);
-        let finds_none = asks_again && done.as_ref().is_err_and(Fail::is_no_memory);
-        if finds_none && call.cx.guard.memory_comes() {
-            if let Some(next) = self.asked.again(call.cx, 0) {
-                call.cx.guard.ask_again(again);
-                self.state = State::Job(under_way);
-                return Some(next);
-            }
-            call.cx.guard.memory_did_not_come();
-            call.cx.guard.ask_again(false);
-            done = under_way.job.step(&mut call);
-        }
-        if asks_again {
-            // The next step, or request, has not been asked yet.
-            self.asked = Asked::default();
-        }
-        call.cx.guard.ask_again(again);
-        let flow = call.flow;
-        // EXEC keeps or drops the reply of each of its commands itself, but not that it has failed.
-        let execs = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::RUNS_QUEUE));
-        let silent = under_way.silent || execs && done.is_err() && call.client.replies.is_silent();
-        if let Err(fail) = &done {
-            call.count_error(fail);
-            put_fail(call.out, fail);
-            if let Some(row) = under_way.row {
-                fail.count(&call.cx.counters.rows, row);
-            }
-        }
-        if silent {
-            turn.out.rewind(mark);
-        }
-        under_way.replied_bytes += turn.out.len().saturating_sub(replied);
-        // The next command does not pay for it.
-        turn.cx.spend_beside(turn.out);
-        turn.serve_called();
-        if held && !under_way.job.holds() || execs && !under_way.job.must_end() {
-            // Clients that waited for what it held: it is through, or holds its keys anew where databases were swapped.
-            turn.serve_left();
-        }
-        under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
-        if let Some(row) = under_way.row
-            && !matches!(done, Ok(Step::More | Step::Hold | Step::Full | Step::Await(_) | Step::Sleep(_)))
-        {
-            turn.note_latency(row, under_way.took_us);
-        }
-        let next = match done {
-            Ok(Step::Done) | Err(_) => {
-                // EXEC is done here where it had to wait, with all that it may have run.
-                turn.tell_behind(&mut self.client, under_way.row.and_then(table::row));
-                turn.limits = self.limits(turn.shared, turn.cx);
-                // It may have begun another.
-                let Some(next) = self.client.job.take() else {
-                    if execs {
-                        self.client.replies.end_command();
-                    }
-                    if let (Some(row), true) = (under_way.row, under_way.is_timed) {
-                        turn.cx.counters.rows.took(row, 1, under_way.took_us);
-                    }
-                    if let Some(noted) = under_way.noted.take() {
-                        let (took_us, reply_bytes) = (under_way.took_us, under_way.replied_bytes);
-                        turn.call(&mut self.client).note_end(*noted, took_us, reply_bytes);
-                    }
-                    drop(under_way);
-                    turn.serve_left();
-                    // What had to come to its end did so.
-                    let is_killed = self.client.facts.killed.load(Relaxed);
-                    return self.follow(turn, if is_killed { Flow::Close } else { flow });
-                };
-                // It was begun by the rules of this turn.
-                (under_way.job, under_way.user) = (next.job, next.user);
-                Next::Yield
-            }
-            Ok(Step::More) => Next::Yield,
-            Ok(Step::Hold) => {
-                under_way.job = Box::new(Held::around(under_way.job));
-                Next::Yield
-            }
-            Ok(Step::Full) => Next::Flush,
-            Ok(Step::Await(ms)) => Next::Await(ms),
-            Ok(Step::Sleep(ms)) => Next::Sleep(ms),
-        };
-        self.state = State::Job(under_way);
-        Some(next)
     }
 }
