@@ -6,11 +6,12 @@
 //!   `secret`: which words are shown to no client; `permissions`: what a client's user may do
 //! - `client`: what a connection keeps between two commands; `facts`: what others see of it; `shared`: what all RESP clients
 //!   share; `limits`: of these; `figures`, `metrics`: what is shown of it
-//! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `clock`,
-//!   `decimal`: times and numbers that it is given; `reply`, `fail`: what it answers
+//! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
+//!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
+mod bytes;
 mod call;
 mod client;
 mod clock;
@@ -40,6 +41,7 @@ mod steps;
 mod strings;
 pub mod table;
 mod transactions;
+mod word;
 
 pub(crate) use collections::block::{LEFT_ROUNDS, Serving};
 pub(crate) use permissions::catalog;

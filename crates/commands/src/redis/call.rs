@@ -6,6 +6,7 @@ use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup
 use super::fail::{Done, Fail};
 use super::reply;
 use super::shared::Shared;
+pub(crate) use super::word::{integer, is};
 use crate::core::calls::RowId;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -337,11 +338,6 @@ pub(crate) fn kept(item: &Item<'_>) -> Attributes {
     }
 }
 
-/// The word is this option, in any case.
-pub(crate) fn is(word: &[u8], option: &str) -> bool {
-    word.eq_ignore_ascii_case(option.as_bytes())
-}
-
 /// A client's pattern.
 ///
 /// # Errors
@@ -374,14 +370,6 @@ pub(crate) const KEYS_AS_ONE_MAX: usize = 16 << 10;
 /// They are too many.
 pub(crate) fn few_keys(keys: usize) -> Done {
     if keys > KEYS_AS_ONE_MAX { Err(Fail::of("ERR too many keys")) } else { Ok(()) }
-}
-
-/// A 64-bit number.
-///
-/// # Errors
-/// It is none.
-pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
-    parse_integer(word).ok_or(Fail::NOT_AN_INTEGER)
 }
 
 /// The next argument of an option that needs one.

@@ -2,8 +2,8 @@
 
 use larder_store::Millis;
 
-use super::call::{integer, is};
 use super::fail::Fail;
+use super::word::{integer, is};
 
 /// The unit of a time, and what it counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::{Guard, Millis};
 
-use crate::redis::server::parameter::memory;
+use super::bytes::memory;
 
 /// `proto-max-bulk-len` unless it is set.
 const BULK_BYTES_MAX: u64 = 512 << 20;

@@ -2,9 +2,9 @@
 
 use larder_protocol::resp::Args;
 
-use crate::redis::call::is;
 use crate::redis::row::{Command, Secret};
 use crate::redis::table;
+use crate::redis::word::is;
 
 /// What is shown in the place of a password.
 pub(crate) const REDACTED: &str = "(redacted)";

@@ -3,6 +3,7 @@
 use larder_protocol::resp::parse_integer;
 
 use crate::core::acl::log::ENTRIES_MAX;
+use crate::redis::bytes::memory;
 
 /// What a parameter can be set to.
 #[derive(Clone, Copy, Debug)]
@@ -244,23 +245,6 @@ fn saves(text: &str) -> Option<String> {
     let numbers = numbers.collect::<Option<Vec<i32>>>()?;
     let told = || numbers.iter().map(i32::to_string).collect::<Vec<_>>().join(" ");
     numbers.len().is_multiple_of(2).then(told)
-}
-
-/// Bytes with one of Redis's suffixes; no digits are 0, as there.
-pub(crate) fn memory(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    let number = if digits == 0 { 0 } else { text[..digits].parse::<u64>().ok()? };
-    number.checked_mul(unit)
 }
 
 impl Parameter {
