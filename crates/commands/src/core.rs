@@ -5,7 +5,8 @@
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
 //! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `tries`, `origin`,
-//!   `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`, `telling`
+//!   `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`,
+//!   `published`, `telling`
 //! - what is asked for, and what is there: `traffic`, `shares`; the clients of `watch`: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `exposition`,
 //!   `last_minute`, `findings`, `shown`, `system`
@@ -38,6 +39,7 @@ pub(crate) mod output;
 pub(crate) mod pause;
 pub(crate) mod prefix;
 pub(crate) mod progress;
+pub(crate) mod published;
 pub(crate) mod rows;
 pub(crate) mod shared;
 pub(crate) mod shares;

@@ -8,27 +8,25 @@
 //! While any class is wanted, a writing command's keys are looked at before and after it, of either protocol: what changed says
 //! what happened, and [`Change`] how it is called, as Redis names it. What the store does by itself (expire, evict) it notes, and
 //! the next worker that ends a batch publishes it. With nothing wanted it costs a look at one word for each receive.
+//!
+//! What is wanted and how a change is called is here; `published` has how it comes to be published.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use larder_store::{Event, Guard, Lookup, Store};
 
-use super::context::Context;
-use super::host::Host;
-use super::shared::Shared;
-use super::telling::Happened;
-use super::watchers::{Looked, Scene, Watchers, stream};
+use super::watchers::{Looked, Watchers, stream};
 
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
 const ALL: u32 = (1 << 10) - 1;
-const EXPIRED: u32 = Class::Expired as u32;
-const EVICTED: u32 = 1 << 7;
-const KEYSPACE: u32 = 1 << 16;
-const KEYEVENT: u32 = 1 << 17;
-const MISS: u32 = 1 << 18;
-const NEW: u32 = 1 << 19;
+pub(super) const EXPIRED: u32 = Class::Expired as u32;
+pub(super) const EVICTED: u32 = 1 << 7;
+pub(super) const KEYSPACE: u32 = 1 << 16;
+pub(super) const KEYEVENT: u32 = 1 << 17;
+pub(super) const MISS: u32 = 1 << 18;
+pub(super) const NEW: u32 = 1 << 19;
 
 /// The class of an event that a command publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl Change {
 }
 
 /// Keys are looked at for memcached's watchers.
-const WATCHED: u32 = 1 << 31;
+pub(super) const WATCHED: u32 = 1 << 31;
 
 /// Which events are wanted.
 #[derive(Debug, Default)]
@@ -122,7 +120,7 @@ impl Events {
         self.mask.load(Relaxed) != 0
     }
 
-    fn wants(&self, class: u32) -> bool {
+    pub(super) fn wants(&self, class: u32) -> bool {
         self.mask.load(Relaxed) & class != 0
     }
 
@@ -151,7 +149,7 @@ impl Events {
     }
 
     /// Has workers and the store look for what was set, and for what is watched.
-    fn apply(&self, store: &Store, watchers: &Watchers) {
+    pub(super) fn apply(&self, store: &Store, watchers: &Watchers) {
         let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = if watchers.wants(stream::KEYS) { WATCHED } else { 0 };
         self.mask.store(*set | watched, Relaxed);
@@ -187,102 +185,6 @@ impl Events {
     }
 }
 
-/// So much of what the store did by itself is matched against patterns and published at once.
-const TOLD_NS_MAX: u64 = 200_000;
-
-impl Shared {
-    /// Publishes that something of this class and name has happened to a key; what that took.
-    fn tell_of(
-        &self,
-        host: &dyn Host,
-        store: &Store,
-        class: u32,
-        (event, db, key): (&'static str, u8, &[u8]),
-        some_time: bool,
-    ) -> u64 {
-        if !self.events.wants(class) {
-            return 0;
-        }
-        let (by_key, by_event) = (self.events.wants(KEYSPACE), self.events.wants(KEYEVENT));
-        let happened = Happened { event, db, key, by_key, by_event };
-        self.telling.tell(&self.topics, host, store, happened, some_time)
-    }
-
-    /// Publishes what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
-    /// upkeep has to.
-    #[inline]
-    pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
-        if guard.has_events() {
-            self.tell_all_of(guard, host);
-        }
-    }
-
-    #[cold]
-    fn tell_all_of(&self, guard: &mut Guard<'_>, host: &dyn Host) {
-        let (store, now, mut ns) = (Arc::clone(guard.store()), guard.now(), 0);
-        let watched = self.watchers.wants(stream::EVICTIONS);
-        let moves = self.watchers.wants(stream::SYSEVENTS);
-        // Something was noted for a watcher that has gone.
-        let mut for_nobody = false;
-        guard.take_givings(&mut |giving| {
-            for_nobody |= !moves;
-            if moves {
-                self.watchers.tell_given(Scene { host, store: &store, now }, giving);
-            }
-        });
-        guard.take_gone(&mut |gone| {
-            let (class, name) = match gone.event {
-                Event::Expired => (EXPIRED, "expired"),
-                Event::Evicted => (EVICTED, "evicted"),
-                Event::FieldsExpired => (Class::Hash as u32, "hexpired"),
-                Event::Emptied => (Class::Generic as u32, "del"),
-            };
-            let is_watched = watched && gone.event == Event::Evicted;
-            for_nobody |= !is_watched && !self.events.wants(class);
-            if is_watched {
-                self.watchers.tell_evicted(Scene { host, store: &store, now }, gone);
-            }
-            ns += self.tell_of(host, &store, class, (name, gone.database, gone.key), ns < TOLD_NS_MAX);
-        });
-        if for_nobody {
-            self.apply_watch(&store);
-        }
-    }
-
-    /// A watcher watches keys. When the last of them has gone, this ends the looks at keys for them.
-    pub(crate) fn watches_keys(&self, store: &Store) -> bool {
-        let watched = self.watchers.wants(stream::KEYS);
-        if !watched && self.events.wants(WATCHED) {
-            self.apply_watch(store);
-        }
-        watched
-    }
-
-    /// Has workers and the store look for what is watched now.
-    #[cold]
-    pub(crate) fn apply_watch(&self, store: &Store) {
-        self.events.apply(store, &self.watchers);
-    }
-
-    /// As [`Context::tell_change`], where no slice is at hand: the worker that goes on publishing does it.
-    pub(crate) fn tell_change_later(
-        &self,
-        (host, store): (&dyn Host, &Store),
-        change: &Change,
-        (db, key): (u8, &[u8]),
-        (was, is): (Seen, Seen),
-    ) {
-        each_event(change, was, is, &mut |class, event| {
-            self.tell_of(host, store, class, (event, db, key), false);
-        });
-    }
-
-    /// Goes on publishing events that wait, for so long or a little longer; what that took.
-    pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
-        self.telling.go_on(&self.topics, host, store, ns_max)
-    }
-}
-
 /// What a key was like: token and expiry of its item.
 pub(crate) type Seen = Option<(u64, u64)>;
 
@@ -314,7 +216,7 @@ impl Before {
 }
 
 /// Calls `tell` with class and name of each event that a change of a key is.
-fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'static str)) {
+pub(super) fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'static str)) {
     match (was, is) {
         (was, is) if was == is => {}
         (_, None) => {
@@ -338,59 +240,6 @@ fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'
                 tell(Class::Generic as u32, "persist");
             }
         }
-    }
-}
-
-impl Context<'_, '_> {
-    /// Publishes that something of this class and name has happened to a key.
-    pub(crate) fn tell(&self, class: Class, event: &'static str, db: u8, key: &[u8]) {
-        self.tell_of(class as u32, event, db, key);
-    }
-
-    fn tell_of(&self, class: u32, event: &'static str, db: u8, key: &[u8]) {
-        let (work, store) = (self.room.work(), self.guard.store());
-        let some_time = !work.is_used_up();
-        work.spend(self.shared.tell_of(self.host, store, class, (event, db, key), some_time));
-    }
-
-    /// Publishes what has happened to a key, by what it was like before.
-    pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
-        each_event(change, was, is, &mut |class, event| self.tell_of(class, event, db, key));
-    }
-
-    /// Publishes that a key has come to be.
-    pub(crate) fn tell_new(&self, db: u8, key: &[u8]) {
-        self.tell_of(NEW, "new", db, key);
-    }
-
-    /// Publishes that a key was asked for and is not there.
-    pub(crate) fn tell_miss(&self, db: u8, key: &[u8]) {
-        self.tell_of(MISS, "keymiss", db, key);
-    }
-
-    /// The same of one of very many keys: it is published behind what waits, by the worker that goes on publishing.
-    pub(crate) fn tell_miss_later(&self, db: u8, key: &[u8]) {
-        let events = &self.shared.events;
-        if events.wants(MISS) {
-            let (by_key, by_event) = (events.wants(KEYSPACE), events.wants(KEYEVENT));
-            let happened = Happened { event: "keymiss", db, key, by_key, by_event };
-            self.shared.telling.tell_later(self.guard.store(), happened);
-        }
-    }
-
-    /// Goes on publishing events that wait, with what is left of the slice.
-    pub(crate) fn go_on_telling(&self) {
-        if self.shared.telling.waits() {
-            let work = self.room.work();
-            work.spend(self.shared.go_on_telling(self.host, self.guard.store(), work.left_ns(0)));
-        }
-    }
-}
-
-impl Shared {
-    /// Misses are wanted.
-    pub(crate) fn tells_misses(&self) -> bool {
-        self.events.wants(MISS)
     }
 }
 
