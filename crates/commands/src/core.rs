@@ -4,8 +4,8 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may send commands, and what they may do: `access`, `acl`, `digest`, `guesses`, `tries`, `origin`,
-//!   `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`,
+//! - which clients may send commands, and what they may do: `access`, `acl`, `arrival`, `digest`, `guesses`, `tries`,
+//!   `origin`, `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`,
 //!   `published`, `telling`
 //! - what is asked for, and what is there: `traffic`, `shares`; the clients of `watch`: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `exposition`,
@@ -16,6 +16,7 @@
 
 pub(crate) mod access;
 pub(crate) mod acl;
+pub(crate) mod arrival;
 pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;

@@ -27,7 +27,7 @@ pub use filed::{FiledUsers, Followed};
 pub use reader::Rights;
 pub use ruled::RuledUsers;
 pub use standing::UsersNow;
-pub(crate) use standing::{Since, Snapshot, Standing, unauthenticated};
+pub(crate) use standing::{Since, Snapshot, Standing};
 
 /// The user of a client that names none.
 pub(crate) const DEFAULT_USER: &str = "default";

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Access, DEFAULT_ID, DEFAULT_USER, Users};
 use crate::core::acl::user::User;
-use crate::core::context::Context;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::{Work, copying_ns};
 
@@ -15,26 +14,16 @@ pub(crate) struct Standing {
     /// Nothing is checked before its commands run: it has logged in, or need not, and its user may do everything.
     free: bool,
     /// It has logged in, or need not.
-    admitted: bool,
+    pub(in crate::core) admitted: bool,
     /// [`Access::epoch`] when its user was looked at.
     epoch: u64,
     /// Its user; none: the default one, which may do everything, or none yet.
     user: Option<Arc<User>>,
     /// It must log in, and has not.
-    unauthenticated: Option<UnauthenticatedClient>,
+    pub(in crate::core) unauthenticated: Option<UnauthenticatedClient>,
 }
 
 impl Standing {
-    /// The standing of a connection that sends its first bytes.
-    pub fn new(cx: &Context<'_, '_>) -> Standing {
-        let mut standing = Standing::of_nobody();
-        standing.begin(&cx.shared.access);
-        if !standing.admitted {
-            standing.unauthenticated = unauthenticated(cx, cx.shared.settings.unauthenticated_max);
-        }
-        standing
-    }
-
     /// The standing of a connection that need not log in.
     pub fn unasked(access: &Access) -> Standing {
         let mut standing = Standing::of_nobody();
@@ -42,12 +31,13 @@ impl Standing {
         standing
     }
 
-    fn of_nobody() -> Standing {
+    /// Nobody's.
+    pub(in crate::core) fn of_nobody() -> Standing {
         Standing { free: false, admitted: false, epoch: 0, user: None, unauthenticated: None }
     }
 
     /// The connection is the default user where clients need not log in, and otherwise no user.
-    fn begin(&mut self, access: &Access) {
+    pub(in crate::core) fn begin(&mut self, access: &Access) {
         // Read first: what has changed since is looked at again.
         self.epoch = access.epoch();
         self.admitted = !access.asks();
@@ -164,16 +154,6 @@ impl Standing {
         // The default one, which is none here or has its number, is always there.
         self.user.as_ref().is_some_and(|user| users.get(user.name()).is_none_or(|now| now.id != user.id))
     }
-
-    /// Its login is forgotten. It is not refused, however many unauthenticated clients there are.
-    pub fn forget(&mut self, cx: &Context<'_, '_>) {
-        self.begin(&cx.shared.access);
-        if self.admitted {
-            self.unauthenticated = None;
-        } else if self.unauthenticated.is_none() {
-            self.unauthenticated = unauthenticated(cx, usize::MAX);
-        }
-    }
 }
 
 /// The users as they are at one time, for connections that are looked at together ([`crate::Session::turn_out`]).
@@ -211,11 +191,6 @@ impl Snapshot {
         }
         Since::Changed(Arc::clone(now))
     }
-}
-
-/// One more unauthenticated client; `None` if there are `max`.
-pub(crate) fn unauthenticated(cx: &Context<'_, '_>, max: usize) -> Option<UnauthenticatedClient> {
-    UnauthenticatedClient::new(&cx.shared.unauthenticated, cx.host.clock_us() / 1000, max)
 }
 
 #[cfg(test)]
