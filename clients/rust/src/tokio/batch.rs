@@ -1,4 +1,4 @@
-//! Batches, async.
+//! Batches, async: lanes are dialed and given their requests one after another, then all replies are awaited.
 
 use super::client::Client;
 use super::dial;
@@ -16,7 +16,7 @@ impl Batch<Client> {
         let (deadline, began) = (self.client().deadline(), self.client().fleet().begins());
         let done = Done::begin(self);
         let batch = &mut *done.batch;
-        // All lanes get their requests before the first is waited for.
+        // All lanes get their requests before the first reply is awaited.
         let mut begun = Vec::new();
         let (list, mut paths) = batch.paths();
         while let Some(Path { server, at, mine }) = paths.pop_front() {

@@ -1,7 +1,7 @@
 //! Findings: what an operator should know, in words, with the figures that say so and what to do.
 //!
-//! One row a rule. A rule looks at figures of now and at what happened in the last minute; the least counts that it
-//! asks for keep it silent where little happened.
+//! One row a rule. A rule looks at figures of now, at what happened in the last minute, at what the system and the machine say,
+//! and at the forecast of other memory limits. The least counts that it asks for keep it silent where little happened.
 
 use super::context::Context;
 use super::figures::{self, Figures, Place};

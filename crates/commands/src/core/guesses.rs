@@ -12,9 +12,9 @@
 //! nothing behind the first that is wrong. No thread sleeps: the server's timers call the connection again. People that mistype
 //! a password and try again a while later do not wait.
 //!
-//! A client behind the same address as one that guesses waits a second at most, once for each connection, and only for AUTH. What
-//! one address is, `origin` says. There is room for 4,096 addresses; the one that has not failed for longest goes. A failure is
-//! forgotten in every five seconds without another.
+//! A client behind the same address as one that guesses waits a second at most, once for each connection, and only to log in: by
+//! AUTH, in the text protocol and by SASL all wait the same way (`tries`). What one address is, `origin` says. There is room for
+//! 4,096 addresses; the one that has not failed for longest goes. A failure is forgotten in every five seconds without another.
 //!
 //! Together with the quarter of `-c` that may be open without having logged in, an address tries some hundred passwords a second
 //! at most; where the default user need not log in, as many as it may have connections. A dictionary is too much for that only if

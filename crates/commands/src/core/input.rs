@@ -2,6 +2,9 @@
 //!
 //! All such requests together may hold a part of the memory ([`larder_store::Store::input_bytes_max`]). One that wants
 //! more than is left asks a few times more, while the server closes those that stand still, before it is refused.
+//!
+//! A request that is whole may wait for memory of the store itself, where some is on its way ([`Asked`]): as often, and up to
+//! 5 s more while flushed items are cleaned up.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What a command works with, and the words that most of them use.
+//! What a command works with, and the words that most of them use; and room for what it allocates and replies, for which items
+//! give way ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may be of another database behind it.
 
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
