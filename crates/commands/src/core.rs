@@ -8,8 +8,8 @@
 //!   `origin`, `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`,
 //!   `published`, `telling`
 //! - what is asked for, and what is there: `traffic`, `shares`; the clients of `watch`: `watchers`
-//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `exposition`,
-//!   `last_minute`, `findings`, `shown`, `system`
+//! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `base`,
+//!   `exposition`, `last_minute`, `looks`, `findings`, `shown`, `system`
 //!
 //! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What one
 //! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`.
@@ -17,6 +17,7 @@
 pub(crate) mod access;
 pub(crate) mod acl;
 pub(crate) mod arrival;
+pub(crate) mod base;
 pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;
@@ -35,6 +36,7 @@ pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod last_minute;
+pub(crate) mod looks;
 pub(crate) mod origin;
 pub(crate) mod output;
 pub(crate) mod pause;

@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 
 use larder_store::{ClassTotals, Ledger, Millis, Store, Totals};
 
+use super::base::Base;
 use super::calls::{self, RowSum};
 use super::context::Context;
 use super::counters::Sums;
@@ -107,20 +108,6 @@ impl Figures {
             ],
         }
     }
-}
-
-/// What was counted before the last reset.
-#[derive(Debug, Default)]
-pub(crate) struct Base {
-    process: Process,
-    sums: Sums,
-    totals: Totals,
-    /// Every class, or none.
-    classes: Vec<ClassTotals>,
-    /// RESP's commands, by their numbers.
-    rows: Vec<RowSum>,
-    /// memcached's.
-    memcached: Vec<RowSum>,
 }
 
 /// Spends so much, and so much for each worker.

@@ -6,7 +6,8 @@
 use super::context::Context;
 use super::figures::{self, Figures, Place};
 use super::host::{Machine, WorkerTime};
-use super::last_minute::{Event, Happened};
+use super::last_minute::Event;
+use super::looks::Happened;
 use super::system::System;
 use super::traffic::Gain;
 

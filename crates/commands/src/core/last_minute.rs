@@ -1,16 +1,9 @@
 //! What happened in the last minute: counts of events, taken some seconds apart by upkeep of one worker.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::counters::Counter;
 use super::figures::table::Figure;
 use super::figures::{Figures, Place};
-
-/// Between two looks.
-const LOOK_S: u64 = 10;
-/// Looks that are kept: a minute, and the one at its beginning.
-const LOOKS: usize = 7;
+use super::looks::{Counts, EVENTS, Happened, LastMinute};
 
 macro_rules! events {
     ($($name:ident: $read:expr,)*) => {
@@ -56,16 +49,11 @@ events! {
     Stalls: |f| f.sums.of(Counter::Stalls),
 }
 
-/// Counts of all events.
-type Counts = [u64; READ.len()];
+const _: () = assert!(READ.len() == EVENTS, "each event has a place among the counts");
 
 fn counts(figures: &Figures) -> Counts {
     std::array::from_fn(|at| READ[at](figures))
 }
-
-/// The last looks, by the second in which they were taken.
-#[derive(Debug, Default)]
-pub(crate) struct LastMinute(Mutex<VecDeque<(u64, Counts)>>);
 
 impl LastMinute {
     /// Takes a look, if one is due.
@@ -76,44 +64,10 @@ impl LastMinute {
         }
     }
 
-    fn is_due(&self, now_s: u64) -> bool {
-        // The clock may have been moved back.
-        self.looks().back().is_none_or(|(at, _)| now_s < *at || now_s - at >= LOOK_S)
-    }
-
-    fn add(&self, now_s: u64, counts: Counts) {
-        let mut looks = self.looks();
-        if looks.back().is_some_and(|(at, _)| *at > now_s) {
-            looks.clear();
-        }
-        looks.push_back((now_s, counts));
-        if looks.len() > LOOKS {
-            looks.pop_front();
-        }
-    }
-
     /// What happened from the first of the last looks until these figures.
     pub fn until(&self, figures: &Figures) -> Happened {
         self.since_first(figures.now_s, counts(figures))
     }
-
-    fn since_first(&self, now_s: u64, mut counts: Counts) -> Happened {
-        let (at, before) = self.looks().front().copied().unwrap_or((now_s, counts));
-        counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(before));
-        Happened { seconds: now_s.saturating_sub(at), counts }
-    }
-
-    fn looks(&self) -> MutexGuard<'_, VecDeque<(u64, Counts)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What happened in some seconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Happened {
-    /// How many.
-    pub seconds: u64,
-    counts: Counts,
 }
 
 impl Happened {

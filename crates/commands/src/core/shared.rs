@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use larder_store::{Guard, Millis};
 
 use super::access::{Access, RuledUsers};
+use super::base::Base;
 use super::digest::Digest;
 use super::errors::Errors;
 use super::events::Events;
-use super::figures::Base;
 use super::guesses::Guesses;
-use super::last_minute::LastMinute;
+use super::looks::LastMinute;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::system::Said;

@@ -1,0 +1,58 @@
+//! Counts of events as they were at the last looks, some seconds apart, and what came since the first. Which events there are, and
+//! how they are read, says `last_minute`.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many events are counted.
+pub(super) const EVENTS: usize = 28;
+/// Between two looks.
+const LOOK_S: u64 = 10;
+/// Looks that are kept: a minute, and the one at its beginning.
+const LOOKS: usize = 7;
+
+/// Counts of all events.
+pub(super) type Counts = [u64; EVENTS];
+
+/// The last looks, by the second in which they were taken.
+#[derive(Debug, Default)]
+pub(crate) struct LastMinute(Mutex<VecDeque<(u64, Counts)>>);
+
+impl LastMinute {
+    /// A look is due.
+    pub(super) fn is_due(&self, now_s: u64) -> bool {
+        // The clock may have been moved back.
+        self.looks().back().is_none_or(|(at, _)| now_s < *at || now_s - at >= LOOK_S)
+    }
+
+    /// Takes a look.
+    pub(super) fn add(&self, now_s: u64, counts: Counts) {
+        let mut looks = self.looks();
+        if looks.back().is_some_and(|(at, _)| *at > now_s) {
+            looks.clear();
+        }
+        looks.push_back((now_s, counts));
+        if looks.len() > LOOKS {
+            looks.pop_front();
+        }
+    }
+
+    /// What came since the first look.
+    pub(super) fn since_first(&self, now_s: u64, mut counts: Counts) -> Happened {
+        let (at, before) = self.looks().front().copied().unwrap_or((now_s, counts));
+        counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(before));
+        Happened { seconds: now_s.saturating_sub(at), counts }
+    }
+
+    fn looks(&self) -> MutexGuard<'_, VecDeque<(u64, Counts)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happened in some seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Happened {
+    /// How many.
+    pub seconds: u64,
+    pub(super) counts: Counts,
+}
