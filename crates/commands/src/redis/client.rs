@@ -10,8 +10,8 @@ use crate::core::access::Standing;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tries::Tries;
+use crate::redis::closing::Closing;
 use crate::redis::pubsub::Subscriptions;
-use crate::redis::server::acl::Closing;
 use crate::redis::steps::job::UnderWay;
 use crate::redis::transactions::Transaction;
 

@@ -22,7 +22,7 @@ use crate::redis::row::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table::{self, rows};
-pub(crate) use close::{Closing, clients_ns};
+pub(crate) use close::clients_ns;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 const RULES: u64 = PLAIN | ADMIN;

@@ -19,6 +19,7 @@ use crate::core::acl::user::User;
 use crate::core::topics::Kind;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, Flow};
+use crate::redis::closing::Closing;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::may_monitor;
@@ -29,33 +30,6 @@ const CLIENT_NS: u64 = 100;
 /// What it takes to look at a name that has subscribers, and at each of these.
 const TOPIC_NS: u64 = 100;
 const TARGET_NS: u64 = 30;
-
-/// Users that an EXEC has changed.
-#[derive(Debug, Default)]
-pub(crate) struct Closing {
-    /// Users that may listen to less than before: connections that listen to anything.
-    deaf: Changed,
-    /// Users that may not run MONITOR: connections that are shown commands.
-    blind: Changed,
-}
-
-/// Users by their numbers: those that were changed so, and those that were again.
-#[derive(Debug, Default)]
-struct Changed {
-    once: HashSet<u64>,
-    again: HashSet<u64>,
-}
-
-impl Changed {
-    /// Whether this is the first time.
-    fn is_first(&mut self, user: u64) -> bool {
-        let is_first = self.once.insert(user);
-        if !is_first {
-            self.again.insert(user);
-        }
-        is_first
-    }
-}
 
 /// It listens, as one of these users.
 fn is_deaf(facts: &ClientFacts, users: &HashSet<u64>) -> bool {
