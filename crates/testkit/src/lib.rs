@@ -9,7 +9,7 @@
 //!   checked;
 //! - [`linear`], [`history`], [`both`]: whether the results of two clients can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
-//! - [`talk`]: RESP clients of such a server, in words;
+//! - [`talk`]: RESP clients of sessions without sockets, in words; [`resp`]: of a server, over sockets;
 //! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
 //!   take minutes;
 //! - [`proof`]: values that prove their origin;
@@ -35,6 +35,7 @@ pub mod pipelines;
 pub mod process;
 pub mod proof;
 pub mod redis;
+pub mod resp;
 pub mod runner;
 pub mod socket;
 pub mod stage;

@@ -74,3 +74,9 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     }
     bytes
 }
+
+/// As [`encode`], of arguments that are text.
+pub fn encode_text(words: &[&str]) -> Vec<u8> {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    encode(&words)
+}

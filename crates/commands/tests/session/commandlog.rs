@@ -2,19 +2,10 @@
 
 use crate::{Bench, bench};
 use larder_commands::Session;
-
-fn words(words: &[&[u8]]) -> Vec<u8> {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        request.extend(format!("${}\r\n", word.len()).bytes());
-        request.extend_from_slice(word);
-        request.extend(b"\r\n");
-    }
-    request
-}
+use larder_testkit::talk::encode;
 
 fn ask(bench: &mut Bench, session: &mut Session, request: &[&[u8]]) -> Vec<u8> {
-    bench.run(session, &words(request), 60_000).0
+    bench.run(session, &encode(request), 60_000).0
 }
 
 /// Size, words and the first of these that are no numbers, of each that is listed, the last one first.
@@ -52,7 +43,7 @@ fn large_requests_are_listed_however_they_came() {
         listed.iter().map(|(size, words)| (*size, words.iter().map(|word| &word[..]).collect())).collect();
     let cut = format!("{}... (1999872 more bytes)", "v".repeat(128));
     // As they were on the wire.
-    let bytes = |request: &[&[u8]]| words(request).len() as u64;
+    let bytes = |request: &[&[u8]]| encode(request).len() as u64;
     let expected = [
         (bytes(&[b"APPEND", b"third", &value]), vec!["APPEND", "third", &cut]),
         (bytes(&[b"SETEX", b"other", b"100", &value]), vec!["SETEX", "other", "100", &cut]),
@@ -80,9 +71,8 @@ fn large_replies_are_listed_however_they_are_made() {
         sizes.push(ask(&mut bench, &mut session, request).len() as u64);
     }
     // In a pipeline, behind one that is short.
-    let pipeline =
-        [words(&[b"GET", b"none"]), words(&get), words(&[b"STRLEN", b"value"]), words(&getrange)].concat();
-    bench.run(&mut session, &pipeline, 60_000);
+    let pipeline: [&[&[u8]]; 4] = [&[b"GET", b"none"], &get, &[b"STRLEN", b"value"], &getrange];
+    bench.run(&mut session, &pipeline.map(encode).concat(), 60_000);
     let listed = listed(&mut bench, &mut session, "large-reply");
     let shown: Vec<(u64, &str)> = listed.iter().rev().map(|(size, words)| (*size, &words[0][..])).collect();
     let expected = [
@@ -203,7 +193,7 @@ fn a_command_that_waited_is_listed_when_it_is_served_by_the_time_that_it_worked(
         let id = ask(&mut bench, &mut waiting, &[b"CLIENT", b"ID"]);
         let id = &id[1..id.len() - 2];
         let name = String::from_utf8_lossy(waits[0]).into_owned();
-        assert_eq!(bench.turn(&mut waiting, &words(waits)), (Next::Await(None), Vec::new()), "{name}");
+        assert_eq!(bench.turn(&mut waiting, &encode(waits)), (Next::Await(None), Vec::new()), "{name}");
         bench.host.clock_us.fetch_add(3_000_000, Relaxed);
         assert_eq!(of_waiting(&mut bench, &mut session), [], "{name} waits");
         let served: Vec<&[u8]> = served.iter().map(|word| if *word == b"$id" { id } else { word }).collect();
@@ -216,10 +206,10 @@ fn a_command_that_waited_is_listed_when_it_is_served_by_the_time_that_it_worked(
     // Its time is up; and a client that goes leaves nothing.
     ask(&mut bench, &mut session, &[b"SLOWLOG", b"RESET"]);
     let mut late = Session::new();
-    let wait = bench.turn(&mut late, &words(&[b"BLPOP", b"l", b"1"]));
+    let wait = bench.turn(&mut late, &encode(&[b"BLPOP", b"l", b"1"]));
     assert_eq!(wait, (Next::Await(Some(1000)), Vec::new()));
     let mut gone = Session::new();
-    bench.turn(&mut gone, &words(&[b"BLPOP", b"other", b"0"]));
+    bench.turn(&mut gone, &encode(&[b"BLPOP", b"other", b"0"]));
     drop(gone);
     bench.host.clock_us.fetch_add(1_000_000, Relaxed);
     assert_eq!(bench.turn(&mut late, b""), (Next::Receive, b"*-1\r\n".to_vec()));

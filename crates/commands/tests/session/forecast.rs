@@ -1,5 +1,6 @@
 //! What more or less memory would bring: all requests of the keys that are followed are seen, by whichever way they come.
 
+use crate::traffic::resp;
 use crate::{Bench, START, bench};
 use larder_commands::metrics::Scene;
 use larder_commands::{Outlook, Session, Settings};
@@ -60,11 +61,6 @@ impl Watched {
 
 fn key(n: usize) -> String {
     format!("key-{n:05}")
-}
-
-fn resp(words: &[&str]) -> String {
-    let bulk: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-    format!("*{}\r\n{bulk}", words.len())
 }
 
 /// Requests of keys, some in each.

@@ -6,6 +6,7 @@ use crate::survey::command;
 use crate::{Bench, bench};
 use larder_commands::{DebugCommand, Next, SLICE_NS, Session, Settings};
 use larder_protocol::resp::words_read;
+use larder_testkit::talk::encode;
 
 /// Keys of a request that takes several steps.
 const KEYS: usize = 16_000;
@@ -36,12 +37,6 @@ fn received(bench: &mut Bench, session: &mut Session, request: &[u8]) -> (Vec<u8
     }
     assert!(kept.is_empty());
     (replies, whole)
-}
-
-fn command_of(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    words.iter().for_each(|word| bytes.extend(bulk(word)));
-    bytes
 }
 
 #[test]
@@ -344,7 +339,7 @@ fn large_payloads_are_restored_in_steps() {
     let start = dumped.iter().position(|&byte| byte == b'\n').expect("a head") + 1;
     let payload = &dumped[start..dumped.len() - 2];
     let (reply, count) =
-        received(&mut bench, &mut session, &command_of(&[b"RESTORE", b"new", b"0", payload]));
+        received(&mut bench, &mut session, &encode(&[b"RESTORE", b"new", b"0", payload]));
     assert_eq!(reply, b"+OK\r\n");
     assert!(count >= 10, "{count} turns");
     assert!(get(&mut bench, "new") == bulk(&value));
@@ -357,18 +352,18 @@ fn large_payloads_are_restored_in_steps() {
         (vec![b"RESTORE", b"new", b"0", &broken, b"REPLACE"], "-ERR DUMP payload version"),
         (vec![b"RESTORE", b"other", b"0", &payload[..payload.len() - 1]], "-ERR DUMP payload version"),
     ] {
-        let (reply, _) = received(&mut bench, &mut session, &command_of(&words));
+        let (reply, _) = received(&mut bench, &mut session, &encode(&words));
         assert!(reply.starts_with(error.as_bytes()), "{}", String::from_utf8_lossy(&reply));
     }
     assert_eq!(get(&mut bench, "other"), b"$-1\r\n");
     let terms: [&[u8]; 3] = [b"REPLACE", b"IDLETIME", b"30"];
     let words = [&[&b"RESTORE"[..], b"new", b"100000", payload][..], &terms].concat();
-    assert_eq!(received(&mut bench, &mut session, &command_of(&words)).0, b"+OK\r\n");
+    assert_eq!(received(&mut bench, &mut session, &encode(&words)).0, b"+OK\r\n");
     let left = bench.turns(&mut session, &command(&["PTTL", "new"])).0;
     assert_eq!(left, b":100000\r\n");
     assert_eq!(bench.turns(&mut session, &command(&["OBJECT", "IDLETIME", "new"])).0, b":30\r\n");
     // Another client stores it meanwhile; the database is swapped for another.
-    let request = command_of(&[b"RESTORE", b"late", b"0", payload]);
+    let request = encode(&[b"RESTORE", b"late", b"0", payload]);
     let begin = |bench: &mut Bench, session: &mut Session| {
         let (next, _, consumed) = bench.call(session, &request);
         assert_eq!((next, consumed), (Next::Yield, request.len()));
@@ -405,7 +400,7 @@ fn what_is_packed_is_unpacked_in_steps() {
         payload.extend([10, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         payload
     };
-    let restore = |payload: &[u8]| command_of(&[b"RESTORE", b"key", b"0", payload]);
+    let restore = |payload: &[u8]| encode(&[b"RESTORE", b"key", b"0", payload]);
     let (reply, count) = turns(&mut bench, &mut session, &restore(&payload(unpacked, b"")));
     assert_eq!(reply, b"+OK\r\n");
     assert!(count >= 20, "{count} turns");

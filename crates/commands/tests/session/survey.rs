@@ -5,6 +5,9 @@ use larder_commands::{Context, Next, Output, Session};
 use larder_store::{Attributes, Expect};
 use larder_testkit::talk::encode;
 
+/// A command in Redis's form.
+pub use larder_testkit::talk::encode_text as command;
+
 /// Keys that take several steps to look at.
 const KEYS: u64 = 20_000;
 
@@ -98,13 +101,6 @@ impl Bench {
     fn held_bytes(&self) -> u64 {
         self.worker.store().held_bytes()
     }
-}
-
-/// A command in Redis's form.
-pub fn command(words: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-    bytes.into_bytes()
 }
 
 fn sorted(reply: &[u8], head: &str) -> Vec<String> {

@@ -93,7 +93,8 @@ fn multi_get(key: &str) -> String {
     format!("gets {key}\r\n")
 }
 
-fn resp(words: &[&str]) -> String {
+/// A command in Redis's form.
+pub fn resp(words: &[&str]) -> String {
     let bulk: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{bulk}", words.len())
 }

@@ -11,6 +11,7 @@ use larder_testkit::PATIENCE;
 use larder_testkit::canary::{self, Excess, Heard};
 use larder_testkit::process::Server;
 use larder_testkit::stage::Null;
+use larder_testkit::talk::encode_text as command;
 use larder_testkit::timing::at_most;
 
 /// Bytes of the large value.
@@ -27,12 +28,6 @@ const WAIT: Duration = Duration::from_millis(10 * SLOWER);
 /// A debug build checks each sum and index, is hardly optimised, and runs beside other tests. So this test finds waits of more
 /// than half a second; `cargo xtask attack` and the soak look for milliseconds.
 const SLOWER: u64 = if cfg!(debug_assertions) { 50 } else { 1 };
-
-fn command(words: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-    bytes.into_bytes()
-}
 
 fn connect(server: &Server) -> TcpStream {
     let stream = server.connect().expect("a connection");

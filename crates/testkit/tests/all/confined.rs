@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
+use larder_testkit::resp::ask_text;
+use larder_testkit::talk::encode_text;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::tls::client::{Identity, connection, trusting};
@@ -76,20 +78,7 @@ fn says(stream: &mut (impl Read + Write), request: &str, wanted: &str) {
 
 /// A request in RESP, and its reply: a line, or the text of a bulk string.
 fn resp(stream: &mut (impl Read + Write), words: &[&str]) -> String {
-    let mut request = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{words:?}: {error}"));
-        line.extend(byte);
-    }
-    let line = String::from_utf8(line).expect("text");
-    let Some(length) = line.trim_end().strip_prefix('$') else { return line.trim_end().to_owned() };
-    let mut text = vec![0; length.parse::<usize>().expect("a length") + 2];
-    stream.read_exact(&mut text).expect("a bulk string");
-    String::from_utf8(text).expect("text").trim_end().to_owned()
+    ask_text(stream, &encode_text(words))
 }
 
 /// What HTTP answers to a path.

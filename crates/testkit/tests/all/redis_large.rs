@@ -2,46 +2,17 @@
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
-use larder_testkit::talk::encode;
+use larder_testkit::resp::Resp;
 use rustix::net::sockopt;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// A client that reads its replies, and compares large ones with the expected bytes.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        Client(BufReader::new(server.connect().expect("a connection")))
-    }
-
-    fn send(&mut self, words: &[&[u8]]) {
-        self.0.get_mut().write_all(&encode(words)).expect("sent");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("a reply");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, words: &[&[u8]]) -> String {
-        self.send(words);
-        self.line()
-    }
-
-    /// The reply to a command that answers with a long text.
-    fn text(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        let head = self.ask(words);
-        let bytes = head.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
-        let mut text = vec![0; bytes.unwrap_or_else(|| panic!("{head}")) + 2];
-        self.0.read_exact(&mut text).expect("a value");
-        text.truncate(text.len() - 2);
-        text
-    }
+/// The reply to a command that answers with a long text.
+fn text(client: &mut Resp, words: &[&[u8]]) -> Vec<u8> {
+    client.send(words);
+    client.bulk().expect("a value")
 }
 
 fn server() -> Server {
@@ -66,7 +37,7 @@ fn holds(server: &Server, what: &str) {
 #[test]
 fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     let server = server();
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     let mut model = vec![b'x'; 28 * MEBIBYTE];
     assert_eq!(client.ask(&[b"SET", b"big", &model]), "+OK");
     holds(&server, "SET");
@@ -93,8 +64,9 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     holds(&server, "BITOP");
     assert_eq!(client.ask(&[b"RENAME", b"big", b"other"]), "+OK");
     holds(&server, "RENAME");
-    assert!(client.text(&[b"GET", b"other"]) == model);
-    assert!(client.text(&[b"GETRANGE", b"other", b"1000001", b"-2"]) == model[1_000_001..model.len() - 1]);
+    assert!(text(&mut client, &[b"GET", b"other"]) == model);
+    let part = text(&mut client, &[b"GETRANGE", b"other", b"1000001", b"-2"]);
+    assert!(part == model[1_000_001..model.len() - 1]);
     holds(&server, "GETRANGE");
     // Bit fields far apart; the bytes between them are not kept beside the value.
     let far = (20 * MEBIBYTE * 8).to_string();
@@ -109,14 +81,14 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     holds(&server, "BITFIELD");
     // A value that is too long changes nothing.
     assert!(client.ask(&[b"APPEND", b"other", &vec![b'y'; 4 * MEBIBYTE]]).starts_with("-ERR string exceeds"));
-    assert!(client.text(&[b"GET", b"other"]) == model);
+    assert!(text(&mut client, &[b"GET", b"other"]) == model);
     holds(&server, "after all");
 }
 
 #[test]
 fn an_append_for_which_there_is_no_room_leaves_the_value() {
     let server = server();
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     // The largest possible value: with a copy beside it, it is nearly all of the memory.
     let mut model = vec![b'x'; 32 * MEBIBYTE - 8];
     assert_eq!(client.ask(&[b"SET", b"big", &model]), "+OK");
@@ -126,25 +98,25 @@ fn an_append_for_which_there_is_no_room_leaves_the_value() {
     } else {
         assert_eq!(reply, "-OOM command not allowed when used memory > 'maxmemory'.");
     }
-    assert!(client.text(&[b"GET", b"big"]) == model);
+    assert!(text(&mut client, &[b"GET", b"big"]) == model);
     assert!(client.ask(&[b"APPEND", b"big", b"123456789"]).starts_with("-ERR string exceeds"));
-    assert!(client.text(&[b"GET", b"big"]) == model);
+    assert!(text(&mut client, &[b"GET", b"big"]) == model);
     holds(&server, "APPEND");
 }
 
 #[test]
 fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
     let server = server();
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     let value = vec![b'v'; 20 * MEBIBYTE];
     assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
     assert_eq!(client.ask(&[b"SET", b"small", &value[..100_000]]), "+OK");
-    let payload = client.text(&[b"DUMP", b"small"]);
+    let payload = text(&mut client, &[b"DUMP", b"small"]);
     assert_eq!(client.ask(&[b"RESTORE", b"again", b"0", &payload]), "+OK");
-    assert!(client.text(&[b"GET", b"again"]) == value[..100_000]);
+    assert!(text(&mut client, &[b"GET", b"again"]) == value[..100_000]);
     let mut others = Vec::new();
     for number in 0..24 {
-        let mut other = Client::new(&server);
+        let mut other = Resp::new(&server);
         match number % 2 {
             0 => other.send(&[b"DUMP", b"big"]),
             _ => other.send(&[b"GETRANGE", b"big", b"1", b"-1"]),
@@ -154,7 +126,7 @@ fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
         holds(&server, "unread replies");
     }
     // Bytes that were sent in pieces are complete.
-    let payload = client.text(&[b"DUMP", b"big"]);
+    let payload = text(&mut client, &[b"DUMP", b"big"]);
     assert_eq!(payload.len(), 1 + 5 + value.len() + 10);
     assert!(payload[6..6 + value.len()] == value);
     holds(&server, "after all");
@@ -164,11 +136,11 @@ fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
 #[test]
 fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
     let server = server();
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     let value = vec![b'v'; 20 * MEBIBYTE];
     assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
     assert_eq!(client.ask(&[b"SET", b"other", &value[..5 * MEBIBYTE]]), "+OK");
-    let mut slow = Client::new(&server);
+    let mut slow = Resp::new(&server);
     // The system would take all of the value for the client, and nothing of it would wait in the server.
     sockopt::set_socket_recv_buffer_size(slow.0.get_ref(), 256 << 10).expect("a socket");
     assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
@@ -193,7 +165,7 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
         let mut other = vec![0; 5 * MEBIBYTE];
         if client.0.read_exact(&mut other).is_err() {
             // This client stood still for so long that it was closed because it did not read.
-            client = Client::new(&server);
+            client = Resp::new(&server);
             continue;
         }
         served = other == value[..5 * MEBIBYTE] && client.line().is_empty();

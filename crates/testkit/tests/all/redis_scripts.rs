@@ -2,10 +2,8 @@
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
-use larder_testkit::talk::encode;
+use larder_testkit::resp::Resp;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -26,49 +24,20 @@ const SUM: &str = "local sum = 0 \
     for i = 0, tonumber(ARGV[1]) - 1 do sum = sum + redis.call('GET', 'account' .. i) end \
     return sum";
 
-struct Client {
-    stream: TcpStream,
-    reader: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let stream = server.connect().expect("a connection");
-        let reader = BufReader::new(stream.try_clone().expect("a descriptor"));
-        Client { stream, reader }
-    }
-
-    fn send(&mut self, words: &[&str]) {
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.stream.write_all(&encode(&words)).expect("sent");
-    }
-
-    fn ask(&mut self, words: &[&str]) -> String {
-        self.send(words);
-        self.line()
-    }
-
-    /// From here on scripts may take this many milliseconds, or any time where it is 0: a script whose thread is kept from its
-    /// core is not one that never ends.
-    fn limit_ms(&mut self, ms: u32) {
-        assert_eq!(self.ask(&["CONFIG", "SET", "busy-reply-threshold", &ms.to_string()]), "+OK");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
+/// Sets how many milliseconds a script may take; 0 sets no limit: a script whose thread waits for its core is not one that never
+/// ends.
+fn limit_ms(client: &mut Resp, ms: u32) {
+    assert_eq!(client.say(&["CONFIG", "SET", "busy-reply-threshold", &ms.to_string()]), "+OK");
 }
 
 #[test]
 fn money_moved_by_scripts_is_all_there_at_every_moment() {
     let server = Server::start(&["-m", "64", "-t", "4"]).expect("larder starts");
     let all = format!(":{}", ACCOUNTS as i64 * EACH);
-    let mut first = Client::new(&server);
-    first.limit_ms(0);
+    let mut first = Resp::new(&server);
+    limit_ms(&mut first, 0);
     for n in 0..ACCOUNTS {
-        assert_eq!(first.ask(&["SET", &format!("account{n}"), &EACH.to_string()]), "+OK");
+        assert_eq!(first.say(&["SET", &format!("account{n}"), &EACH.to_string()]), "+OK");
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -76,7 +45,7 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
             .map(|seed| {
                 let server = &server;
                 scope.spawn(move || {
-                    let mut client = Client::new(server);
+                    let mut client = Resp::new(server);
                     let mut random = seed + 1;
                     let mut moved = 0;
                     for n in 0..MOVES {
@@ -87,9 +56,9 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
                         // One script declares its keys in some of its runs, the other in all, and then locks only them.
                         let named = format!("{MOVE} -- names its keys");
                         let reply = match n % 10 {
-                            9 => client.ask(&["EVAL", MOVE, "0", &amount, &from, &to]),
-                            7 | 8 => client.ask(&["EVAL", MOVE, "2", &from, &to, &amount]),
-                            _ => client.ask(&["EVAL", &named, "2", &from, &to, &amount]),
+                            9 => client.say(&["EVAL", MOVE, "0", &amount, &from, &to]),
+                            7 | 8 => client.say(&["EVAL", MOVE, "2", &from, &to, &amount]),
+                            _ => client.say(&["EVAL", &named, "2", &from, &to, &amount]),
                         };
                         assert!(reply == ":0" || reply == ":1", "{reply}");
                         moved += usize::from(reply == ":1");
@@ -99,10 +68,10 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
             })
             .collect();
         let watching = scope.spawn(|| {
-            let mut client = Client::new(&server);
+            let mut client = Resp::new(&server);
             let mut looks = 0;
             while !done.load(Relaxed) || looks < 50 {
-                assert_eq!(client.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
+                assert_eq!(client.say(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
                 looks += 1;
             }
         });
@@ -111,7 +80,7 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
         watching.join().expect("no panic");
         assert!(moved > MOVES, "{moved} of {}", 4 * MOVES);
     });
-    assert_eq!(first.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
+    assert_eq!(first.say(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
 }
 
 /// Each worker has variables of its own of a library. Functions count their calls there, each once, however many others want the
@@ -120,8 +89,8 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
 fn functions_that_count_their_calls_count_each_once_on_every_worker() {
     const CALLS: usize = 100;
     let server = Server::start(&["-m", "64", "-t", "4"]).expect("larder starts");
-    let mut first = Client::new(&server);
-    first.limit_ms(0);
+    let mut first = Resp::new(&server);
+    limit_ms(&mut first, 0);
     let code = "#!lua name=counts\n\
         local worker, calls = {}, {}\n\
         local function count(what) \
@@ -135,18 +104,18 @@ fn functions_that_count_their_calls_count_each_once_on_every_worker() {
             local counted = count('strays') \
             redis.call('GET', args[1]) redis.call('GET', args[2]) redis.call('INCR', args[3]) \
             return counted end)";
-    first.send(&["FUNCTION", "LOAD", code]);
+    first.send_text(&["FUNCTION", "LOAD", code]);
     assert_eq!((first.line(), first.line()), ("$6".to_owned(), "counts".to_owned()));
     let replies: Vec<String> = std::thread::scope(|scope| {
         let calling: Vec<_> = (0..4)
             .map(|_| {
                 let server = &server;
                 scope.spawn(move || {
-                    let mut client = Client::new(server);
+                    let mut client = Resp::new(server);
                     let mut replies = Vec::new();
                     for _ in 0..CALLS {
-                        replies.push(client.ask(&["FCALL", "named", "2", "a", "b"]));
-                        replies.push(client.ask(&["FCALL", "strays", "0", "a", "b", "c"]));
+                        replies.push(client.say(&["FCALL", "named", "2", "a", "b"]));
+                        replies.push(client.say(&["FCALL", "strays", "0", "a", "b", "c"]));
                     }
                     replies
                 })
@@ -165,7 +134,7 @@ fn functions_that_count_their_calls_count_each_once_on_every_worker() {
     }
     assert_eq!(replies.len(), 2 * 4 * CALLS);
     for key in ["b", "c"] {
-        first.send(&["GET", key]);
+        first.send_text(&["GET", key]);
         assert_eq!((first.line(), first.line()), ("$3".to_owned(), (4 * CALLS).to_string()), "{key}");
     }
 }
@@ -174,46 +143,46 @@ fn functions_that_count_their_calls_count_each_once_on_every_worker() {
 #[test]
 fn a_script_without_end_delays_nobody_and_is_killed() {
     let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");
-    let (mut one, mut other) = (Client::new(&server), Client::new(&server));
-    other.limit_ms(0);
-    assert_eq!(other.ask(&["SET", "k", "v"]), "+OK");
-    one.send(&["EVAL", "redis.call('GET', KEYS[1]) while true do end", "1", "k"]);
+    let (mut one, mut other) = (Resp::new(&server), Resp::new(&server));
+    limit_ms(&mut other, 0);
+    assert_eq!(other.say(&["SET", "k", "v"]), "+OK");
+    one.send_text(&["EVAL", "redis.call('GET', KEYS[1]) while true do end", "1", "k"]);
     for _ in 0..200 {
-        assert_eq!(other.ask(&["SET", "k", "v"]), "+OK");
-        assert_eq!(other.ask(&["EVAL", "return redis.call('STRLEN', KEYS[1])", "1", "k"]), ":1");
+        assert_eq!(other.say(&["SET", "k", "v"]), "+OK");
+        assert_eq!(other.say(&["EVAL", "return redis.call('STRLEN', KEYS[1])", "1", "k"]), ":1");
     }
-    while other.ask(&["SCRIPT", "KILL"]) != "+OK" {}
+    while other.say(&["SCRIPT", "KILL"]) != "+OK" {}
     assert!(one.line().starts_with("-ERR Script killed by user with SCRIPT KILL"));
-    assert_eq!(one.ask(&["PING"]), "+PONG");
-    assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
+    assert_eq!(one.say(&["PING"]), "+PONG");
+    assert!(other.say(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
 }
 
 /// A script that has written keeps its worker until its time limit. Clients of other workers that use other keys are served.
 #[test]
 fn a_script_that_has_written_is_ended_when_its_time_is_over() {
     let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
-    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
-    clients[0].limit_ms(0);
+    let mut clients: Vec<Resp> = (0..4).map(|_| Resp::new(&server)).collect();
+    limit_ms(&mut clients[0], 0);
     let script = "redis.call('SET', KEYS[1], ARGV[1]) while ARGV[1] == 'stay' do end return 1";
     // The script has declared its keys in many runs, so it locks nothing else.
     for _ in 0..64 {
-        assert_eq!(clients[0].ask(&["EVAL", script, "1", "k", "go"]), ":1");
+        assert_eq!(clients[0].say(&["EVAL", script, "1", "k", "go"]), ":1");
     }
-    clients[0].limit_ms(300);
+    limit_ms(&mut clients[0], 300);
     // A kill before its first write ends the script: then it has done nothing, and is run again.
     while !is_ended_by_its_time(&mut clients, script) {
-        assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":2");
+        assert_eq!(clients[0].say(&["STRLEN", "k"]), ":2");
     }
-    assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":4");
+    assert_eq!(clients[0].say(&["STRLEN", "k"]), ":4");
 }
 
 /// The first client runs a script that never ends, and the others kill it; false if it had not written by then.
-fn is_ended_by_its_time(clients: &mut [Client], script: &str) -> bool {
-    clients[0].send(&["EVAL", script, "1", "k", "stay"]);
+fn is_ended_by_its_time(clients: &mut [Resp], script: &str) -> bool {
+    clients[0].send_text(&["EVAL", script, "1", "k", "stay"]);
     // Two of the others belong to the other worker.
     for client in &mut clients[1..] {
-        client.send(&["SET", "other", "x"]);
-        client.send(&["SCRIPT", "KILL"]);
+        client.send_text(&["SET", "other", "x"]);
+        client.send_text(&["SCRIPT", "KILL"]);
     }
     let mut is_killed = false;
     for client in &mut clients[1..] {
@@ -234,10 +203,10 @@ fn is_ended_by_its_time(clients: &mut [Client], script: &str) -> bool {
 fn a_server_with_scripts_without_end_stops_when_it_is_told_to() {
     for script in ["while true do end", "redis.call('SET', KEYS[1], 1) while true do end"] {
         let mut server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
-        let (mut one, mut other) = (Client::new(&server), Client::new(&server));
-        one.limit_ms(500);
-        one.send(&["EVAL", script, "1", "k"]);
-        assert_eq!(other.ask(&["PING"]), "+PONG");
+        let (mut one, mut other) = (Resp::new(&server), Resp::new(&server));
+        limit_ms(&mut one, 500);
+        one.send_text(&["EVAL", script, "1", "k"]);
+        assert_eq!(other.say(&["PING"]), "+PONG");
         server.terminate();
         let status = server.wait(PATIENCE).expect("it stops");
         assert!(status.success(), "{status}");
@@ -248,9 +217,9 @@ fn a_server_with_scripts_without_end_stops_when_it_is_told_to() {
 #[ignore = "time: a server that cannot end a script has 35 s"]
 fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_end() {
     let mut server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
-    let mut client = Client::new(&server);
-    client.limit_ms(0);
-    client.send(&["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "k"]);
+    let mut client = Resp::new(&server);
+    limit_ms(&mut client, 0);
+    client.send_text(&["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "k"]);
     let told = Instant::now();
     server.terminate();
     let status = server.wait(PATIENCE).expect("it stops");
@@ -264,28 +233,28 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
 #[test]
 fn a_script_without_end_goes_with_its_client_that_is_killed() {
     let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");
-    let (mut one, mut other) = (Client::new(&server), Client::new(&server));
-    let id = one.ask(&["CLIENT", "ID"]);
-    one.send(&["EVAL", "while true do end", "0"]);
-    assert_eq!(other.ask(&["CLIENT", "KILL", "ID", &id[1..]]), ":1");
+    let (mut one, mut other) = (Resp::new(&server), Resp::new(&server));
+    let id = one.say(&["CLIENT", "ID"]);
+    one.send_text(&["EVAL", "while true do end", "0"]);
+    assert_eq!(other.say(&["CLIENT", "KILL", "ID", &id[1..]]), ":1");
     assert_eq!(one.line(), "", "closed without a reply");
-    assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
-    assert_eq!(other.ask(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "n"]), ":1");
+    assert!(other.say(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
+    assert_eq!(other.say(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "n"]), ":1");
 }
 
 /// A script that reads for ever leaves keys that it does not read to other clients, and any of them can kill it.
 #[test]
 fn a_script_that_reads_for_ever_is_killed_from_every_worker() {
     let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
-    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
-    clients[0].limit_ms(0);
-    assert_eq!(clients[0].ask(&["SET", "k", "v"]), "+OK");
+    let mut clients: Vec<Resp> = (0..4).map(|_| Resp::new(&server)).collect();
+    limit_ms(&mut clients[0], 0);
+    assert_eq!(clients[0].say(&["SET", "k", "v"]), "+OK");
     for killer in 1..4 {
-        clients[0].send(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"]);
+        clients[0].send_text(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"]);
         // The script may not have begun.
-        while clients[killer].ask(&["SCRIPT", "KILL"]) != "+OK" {}
+        while clients[killer].say(&["SCRIPT", "KILL"]) != "+OK" {}
         let ended = clients[0].line();
         assert!(ended.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{ended}");
-        assert_eq!(clients[killer].ask(&["SET", "k", "v"]), "+OK");
+        assert_eq!(clients[killer].say(&["SET", "k", "v"]), "+OK");
     }
 }

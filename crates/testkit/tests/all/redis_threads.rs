@@ -3,48 +3,13 @@
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
-use larder_testkit::talk::encode;
+use larder_testkit::resp::Resp;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::time::Instant;
 
 fn server() -> Server {
     Server::start(&["-m", "64", "-t", "2"]).expect("larder starts")
-}
-
-struct Client {
-    stream: TcpStream,
-    reader: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn new(server: &Server) -> Client {
-        let stream = server.connect().expect("a connection");
-        let reader = BufReader::new(stream.try_clone().expect("a descriptor"));
-        Client { stream, reader }
-    }
-
-    fn send(&mut self, words: &[&[u8]]) {
-        self.stream.write_all(&encode(words)).expect("sent");
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, words: &[&[u8]]) -> String {
-        self.send(words);
-        self.line()
-    }
-
-    /// A bulk string, or none.
-    fn bulk(&mut self) -> Option<String> {
-        let head = self.line();
-        (head != "$-1").then(|| self.line())
-    }
 }
 
 #[test]
@@ -55,12 +20,12 @@ fn counter_raised_under_watch_by_many_counts_exactly() {
     std::thread::scope(|scope| {
         for _ in 0..clients {
             scope.spawn(|| {
-                let mut client = Client::new(&server);
+                let mut client = Resp::new(&server);
                 let mut raised = 0;
                 while raised < EACH {
                     assert_eq!(client.ask(&[b"WATCH", b"counter"]), "+OK");
                     client.send(&[b"GET", b"counter"]);
-                    let seen: u64 = client.bulk().map_or(0, |value| value.parse().expect("a number"));
+                    let seen: u64 = client.text().map_or(0, |value| value.parse().expect("a number"));
                     let next = (seen + 1).to_string();
                     client.send(&[b"MULTI"]);
                     client.send(&[b"SET", b"counter", next.as_bytes()]);
@@ -80,9 +45,9 @@ fn counter_raised_under_watch_by_many_counts_exactly() {
             });
         }
     });
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     client.send(&[b"GET", b"counter"]);
-    assert_eq!(client.bulk(), Some((clients * EACH).to_string()));
+    assert_eq!(client.text(), Some((clients * EACH).to_string()));
 }
 
 /// The sums that a client has added, by number: to fields, and to members.
@@ -90,7 +55,7 @@ type Added = [BTreeMap<usize, u64>; 2];
 
 /// Adds to fields and scores, and moves members between two sets, `times` times.
 fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u64) -> Added {
-    let mut client = Client::new(server);
+    let mut client = Resp::new(server);
     let mut added = Added::default();
     // The last value of each counter that this client has read: counters only grow.
     let mut told = Added::default();
@@ -110,7 +75,7 @@ fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u
                 let board = which % 2;
                 let number = if board == 1 {
                     client.send(&[b"ZINCRBY", b"board", text.as_bytes(), name]);
-                    client.bulk().expect("a score")
+                    client.text().expect("a score")
                 } else {
                     client.ask(&[b"HINCRBY", b"counts", name, text.as_bytes()])[1..].to_owned()
                 };
@@ -143,7 +108,7 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
     let server = server();
     const EACH: usize = 3000;
     const ELEMENTS: usize = 300;
-    let mut client = Client::new(&server);
+    let mut client = Resp::new(&server);
     let names: Vec<String> = (0..ELEMENTS).map(|element| format!("e{element:03}")).collect();
     let mut fill: Vec<&[u8]> = vec![b"SADD", b"left"];
     fill.extend(names.iter().map(|name| name.as_bytes()));
@@ -164,14 +129,14 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
     }
     for (element, sum) in &sums[0] {
         client.send(&[b"HGET", b"counts", names[*element].as_bytes()]);
-        assert_eq!(client.bulk(), Some(sum.to_string()), "field {element}");
+        assert_eq!(client.text(), Some(sum.to_string()), "field {element}");
     }
     // The sorted set has the same scores by its order as by name.
     client.send(&[b"ZRANGE", b"board", b"0", b"-1", b"WITHSCORES"]);
     assert_eq!(client.line(), format!("*{}", 2 * sums[1].len()));
     let mut board: Vec<(u64, String)> = Vec::new();
     for _ in 0..sums[1].len() {
-        let (member, score) = (client.bulk().expect("a member"), client.bulk().expect("a score"));
+        let (member, score) = (client.text().expect("a member"), client.text().expect("a score"));
         board.push((score.parse().expect("a number"), member));
     }
     let mut expected: Vec<(u64, String)> =
@@ -180,7 +145,7 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
     assert_eq!(board, expected);
     for (rank, (score, member)) in board.iter().enumerate() {
         client.send(&[b"ZSCORE", b"board", member.as_bytes()]);
-        assert_eq!(client.bulk(), Some(score.to_string()), "{member}");
+        assert_eq!(client.text(), Some(score.to_string()), "{member}");
         assert_eq!(client.ask(&[b"ZRANK", b"board", member.as_bytes()]), format!(":{rank}"));
     }
     assert_eq!(client.ask(&[b"SUNIONSTORE", b"all", b"left", b"right"]), format!(":{ELEMENTS}"));
@@ -190,7 +155,7 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
 fn every_subscriber_hears_every_publisher_in_order() {
     let server = server();
     const EACH: usize = 3000;
-    let mut listeners: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
+    let mut listeners: Vec<Resp> = (0..4).map(|_| Resp::new(&server)).collect();
     for client in &mut listeners {
         assert_eq!(client.ask(&[b"SUBSCRIBE", b"news"]), "*3");
         assert_eq!([client.line(), client.line(), client.line(), client.line()].last().unwrap(), "news");
@@ -200,7 +165,7 @@ fn every_subscriber_hears_every_publisher_in_order() {
         for publisher in 0..3 {
             let server = &server;
             scope.spawn(move || {
-                let mut client = Client::new(server);
+                let mut client = Resp::new(server);
                 for n in 0..EACH {
                     client.send(&[b"PUBLISH", b"news", format!("{publisher} {n}").as_bytes()]);
                 }
@@ -225,11 +190,11 @@ fn every_subscriber_hears_every_publisher_in_order() {
 #[test]
 fn subscriber_that_does_not_read_is_cut_and_others_are_not() {
     let server = server();
-    let mut slow = Client::new(&server);
+    let mut slow = Resp::new(&server);
     slow.ask(&[b"SUBSCRIBE", b"news"]);
-    let mut publisher = Client::new(&server);
+    let mut publisher = Resp::new(&server);
     // One client of each worker: by the time it is answered, the worker has seen the messages for the slow client.
-    let mut others = [(); 2].map(|()| Client::new(&server));
+    let mut others = [(); 2].map(|()| Resp::new(&server));
     let text = vec![b'x'; 60_000];
     let start = Instant::now();
     let mut sent = 0u64;
@@ -246,6 +211,6 @@ fn subscriber_that_does_not_read_is_cut_and_others_are_not() {
     assert_eq!(publisher.ask(&[b"PING"]), "+PONG");
     // The client receives the messages that were being sent, and then the end.
     let mut rest = Vec::new();
-    let end = slow.reader.read_to_end(&mut rest);
+    let end = slow.0.read_to_end(&mut rest);
     assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
 }

@@ -4,6 +4,7 @@
 use larder_testkit::PATIENCE;
 use larder_testkit::bounded::{Bounded, is_closed, number, random};
 use larder_testkit::client::Client;
+use larder_testkit::resp::{self, line};
 use larder_testkit::talk::encode;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,18 +35,7 @@ fn goes_on(bounded: &Bounded, client: &mut Client, what: &str) {
 
 /// Sends a request; its one line of reply, without the line's end.
 fn ask(stream: &mut TcpStream, words: &[&[u8]]) -> String {
-    stream.write_all(&encode(words)).expect("sent");
-    line(stream)
-}
-
-fn line(stream: &mut TcpStream) -> String {
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while !line.ends_with(b"\r\n") {
-        stream.read_exact(&mut byte).expect("a reply");
-        line.push(byte[0]);
-    }
-    String::from_utf8_lossy(&line).trim_end().to_owned()
+    resp::ask(stream, &encode(words))
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! RESP pipelines of random commands get the same replies however their bytes are cut.
 
 use larder_testkit::local::Local;
+use larder_testkit::talk::encode;
 use proptest::prelude::*;
 
 const WORDS: &[&str] = &[
@@ -75,15 +76,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         0 => b"*1\r\n$x\r\n".to_vec(),
         1 => b"*0\r\n\r\n".to_vec(),
         2..=6 => [words.join(&b' '), b"\r\n".to_vec()].concat(),
-        _ => {
-            let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-            for word in &words {
-                bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-                bytes.extend_from_slice(word);
-                bytes.extend_from_slice(b"\r\n");
-            }
-            bytes
-        }
+        _ => encode(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
     })
 }
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
 use larder_testkit::process::{Program, Server};
+use larder_testkit::resp::{ask_text, line};
+use larder_testkit::talk::encode_text;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::client::{Identity, connection, trusting};
@@ -163,11 +165,7 @@ fn info_tells_which_listeners_speak_tls() {
     let identity = Identity::new();
     let (server, address) = resp_server(&identity, &["--tls-auth-clients", "no"]);
     let mut stream = connect_to(address, &trusting(&identity, None));
-    let length = resp(&mut stream, &["INFO", "server"]);
-    let length = length.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
-    let mut page = vec![0; length.expect("a bulk")];
-    stream.read_exact(&mut page).expect("a page");
-    let page = String::from_utf8(page).expect("text");
+    let page = resp(&mut stream, &["INFO", "server"]);
     let told: Vec<&str> = page.lines().filter(|line| line.starts_with("listener")).collect();
     let plain = format!("listener0:name=tcp,bind=127.0.0.1,port={}", server.address().port());
     let tls = format!("listener1:name=tls,bind=127.0.0.1,port={}", address.port());
@@ -182,28 +180,23 @@ fn client_list_says_who_speaks_tls() {
     plain.write_all(b"*1\r\n$4\r\nPING\r\n").expect("sent");
     plain.read_exact(&mut [0; 7]).expect("a reply");
     let mut stream = connect_to(address, &trusting(&identity, None));
-    let length = resp(&mut stream, &["CLIENT", "LIST"]);
-    let length = length.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
-    let mut page = vec![0; length.expect("a bulk")];
-    stream.read_exact(&mut page).expect("a page");
-    let page = String::from_utf8(page).expect("text");
+    let page = resp(&mut stream, &["CLIENT", "LIST"]);
     let speaks: Vec<&str> = page.lines().filter(|line| line.ends_with(" tls=yes")).collect();
     assert_eq!((page.lines().count(), speaks.len(), page.matches("tls=").count()), (2, 1, 1), "{page}");
     assert!(speaks[0].contains(&format!(" laddr={address} ")), "{page}");
 }
 
-/// A request in RESP, and its reply up to the end of a line.
+/// A request in RESP, and its reply: the first line, or the text of a bulk string.
 pub fn resp(stream: &mut Tls, words: &[&str]) -> String {
-    let mut request = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a reply");
-        line.extend(byte);
-    }
-    String::from_utf8(line).expect("text")
+    ask_text(stream, &encode_text(words))
+}
+
+/// The value of a parameter, as CONFIG GET tells it.
+pub fn parameter(stream: &mut Tls, name: &str) -> String {
+    assert_eq!(resp(stream, &["CONFIG", "GET", name]), "*2");
+    let told = [(); 4].map(|()| line(stream));
+    assert_eq!(told[1], name);
+    told[3].clone()
 }
 
 #[test]
@@ -236,28 +229,14 @@ fn config_set_puts_a_certificate_and_its_key_in_force_together_or_neither() {
         assert!(said.starts_with("-ERR CONFIG SET failed") && said.contains(wanted), "{said}");
         says(&mut connect_to(address, &old), ping, "+PONG\r\n").expect("as before");
     }
-    assert_eq!(
-        resp(&mut stream, &["CONFIG", "SET", "tls-cert-file", &chain, "tls-key-file", &key]),
-        "+OK\r\n"
-    );
+    let set = ["CONFIG", "SET", "tls-cert-file", &chain, "tls-key-file", &key];
+    assert_eq!(resp(&mut stream, &set), "+OK");
     says(&mut stream, ping, "+PONG\r\n").expect("an open connection stays");
     let new = trusting(&second, None);
     says(&mut connect_to(address, &old), ping, "+PONG\r\n").expect_err("the old one is shown no more");
     let mut stream = connect_to(address, &new);
     says(&mut stream, ping, "+PONG\r\n").expect("the new one is");
-    let mut get = |name: &str| {
-        assert_eq!(resp(&mut stream, &["CONFIG", "GET", name]), "*2\r\n");
-        let mut line = || {
-            let mut line = Vec::new();
-            while !line.ends_with(b"\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).expect("a reply");
-                line.extend(byte);
-            }
-            String::from_utf8(line).expect("text").trim_end().to_owned()
-        };
-        [line(), line(), line(), line()][3].clone()
-    };
+    let mut get = |name: &str| parameter(&mut stream, name);
     assert_eq!((get("tls-cert-file"), get("tls-key-file")), (chain.clone(), key));
     assert_eq!((get("tls-auth-clients"), get("tls-port")), ("no".into(), address.port().to_string()));
     // The cache's port uses the new files, and reports them.

@@ -5,6 +5,7 @@ use larder_eventloop::socket::Address;
 use larder_server::Arrival;
 use larder_testkit::frames::{self, Way};
 use larder_testkit::pattern::Captures;
+use larder_testkit::talk::encode;
 use larder_tls::Transport;
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -75,15 +76,6 @@ fn same(requests: &[u8], bytes: std::ops::Range<usize>) {
     }
 }
 
-fn resp(words: &[&[u8]]) -> Vec<u8> {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        request.extend(format!("${}\r\n", word.len()).into_bytes());
-        request.extend([word, &b"\r\n"[..]].concat());
-    }
-    request
-}
-
 #[test]
 fn frames_with_values_that_come_in_parts_are_answered_as_on_a_plain_port() {
     let large = "v".repeat(100_000);
@@ -110,19 +102,19 @@ fn frames_with_values_that_come_in_parts_are_answered_as_on_a_plain_port() {
 #[test]
 fn elements_in_pieces_and_pairs_in_steps_are_answered_as_on_a_plain_port() {
     let element = vec![b'e'; 200_000];
-    let mut requests = resp(&[b"RPUSH", b"list", b"a", &element, b"b"]);
-    requests.extend(resp(&[b"LRANGE", b"list", b"0", b"-1"]));
+    let mut requests = encode(&[b"RPUSH", b"list", b"a", &element, b"b"]);
+    requests.extend(encode(&[b"LRANGE", b"list", b"0", b"-1"]));
     let names: Vec<String> = (0..3_000).map(|n| format!("key:{n}")).collect();
     let mut pairs: Vec<&[u8]> = vec![b"MSET"];
     pairs.extend(names.iter().flat_map(|name| [name.as_bytes(), b"value"]));
-    requests.extend(resp(&pairs));
+    requests.extend(encode(&pairs));
     let mut words: Vec<&[u8]> = vec![b"MGET"];
     words.extend(names.iter().map(|name| name.as_bytes()));
-    requests.extend(resp(&words));
-    requests.extend(resp(&[b"MULTI"]));
-    requests.extend(resp(&[b"EVAL", b"return redis.call('LRANGE', KEYS[1], 0, -1)", b"1", b"list"]));
-    requests.extend(resp(&[b"LMOVE", b"list", b"other", b"RIGHT", b"LEFT"]));
-    requests.extend(resp(&[b"EXEC"]));
+    requests.extend(encode(&words));
+    requests.extend(encode(&[b"MULTI"]));
+    requests.extend(encode(&[b"EVAL", b"return redis.call('LRANGE', KEYS[1], 0, -1)", b"1", b"list"]));
+    requests.extend(encode(&[b"LMOVE", b"list", b"other", b"RIGHT", b"LEFT"]));
+    requests.extend(encode(&[b"EXEC"]));
     requests.extend(b"get key:2999\r\n");
     same(&requests, 433_000..434_000);
 }

@@ -9,7 +9,7 @@ use larder_testkit::talk::encode;
 use larder_tls::{ClientAuth, ClientUser};
 
 use super::client::{Client, Identity, trusting};
-use super::process::{Tls, connect_to, resp, resp_server};
+use super::process::{connect_to, parameter, resp, resp_server};
 use super::world::World;
 
 /// A file of the certificates of some clients, which goes with this value.
@@ -35,36 +35,6 @@ impl Drop for Authorities {
     }
 }
 
-/// The text of a bulk reply; a reply of another kind as it is.
-fn bulk(stream: &mut Tls, words: &[&str]) -> String {
-    let line = resp(stream, words);
-    let length = line.strip_prefix('$').and_then(|length| length.trim_end().parse::<usize>().ok());
-    let Some(length) = length else { return line };
-    let mut text = vec![0; length + 2];
-    stream.read_exact(&mut text).expect("a bulk");
-    text.truncate(length);
-    String::from_utf8(text).expect("text")
-}
-
-/// The value of a parameter, as CONFIG GET tells it.
-fn parameter(stream: &mut Tls, name: &str) -> String {
-    assert_eq!(resp(stream, &["CONFIG", "GET", name]), "*2\r\n");
-    let told = format!("${}\r\n{name}\r\n$", name.len());
-    let mut begin = vec![0; told.len()];
-    stream.read_exact(&mut begin).expect("its name");
-    assert_eq!(String::from_utf8_lossy(&begin), told);
-    let mut line = || {
-        let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).expect("a reply");
-            line.extend(byte);
-        }
-        String::from_utf8(line).expect("text").trim_end().to_owned()
-    };
-    [line(), line()][1].clone()
-}
-
 #[test]
 fn a_client_is_the_user_that_its_certificate_names_and_else_what_it_is_without_one() {
     let identity = Identity::new();
@@ -72,31 +42,31 @@ fn a_client_is_the_user_that_its_certificate_names_and_else_what_it_is_without_o
     let authorities = Authorities::of("users", &clients);
     let named = ["--tls-ca-cert-file", authorities.path(), "--tls-auth-clients-user", "CN"];
     let users = ["--acl-user", "app on ~app:* +@all", "--acl-user", "turned-off off >pw ~* +@all"];
-    let unauthenticated = "-NOAUTH Authentication required.\r\n";
+    let unauthenticated = "-NOAUTH Authentication required.";
     for (password, other) in [(&[][..], "default"), (&["--requirepass", "secret"][..], unauthenticated)] {
         let (_server, address) = resp_server(&identity, &[&named[..], &users, password].concat());
         let connect = |client: &Identity| connect_to(address, &trusting(&identity, Some(client)));
         for (client, name) in clients.iter().zip(["app", other, other]) {
-            assert_eq!(bulk(&mut connect(client), &["ACL", "WHOAMI"]), name);
+            assert_eq!(resp(&mut connect(client), &["ACL", "WHOAMI"]), name);
         }
         let mut app = connect(&clients[0]);
-        assert_eq!(resp(&mut app, &["SET", "app:1", "v"]), "+OK\r\n");
-        assert_eq!(resp(&mut app, &["GET", "x"]), "-NOPERM No permissions to access a key\r\n");
+        assert_eq!(resp(&mut app, &["SET", "app:1", "v"]), "+OK");
+        assert_eq!(resp(&mut app, &["GET", "x"]), "-NOPERM No permissions to access a key");
         let mut admin = connect(&clients[2]);
         if !password.is_empty() {
-            assert_eq!(resp(&mut admin, &["AUTH", "secret"]), "+OK\r\n");
+            assert_eq!(resp(&mut admin, &["AUTH", "secret"]), "+OK");
         }
-        let stats = bulk(&mut admin, &["INFO", "stats"]);
+        let stats = resp(&mut admin, &["INFO", "stats"]);
         assert!(stats.contains("acl_access_denied_tls_cert:3\r\n"), "{stats}");
         // A user that is removed is nobody any more, and its client is closed.
-        assert_eq!(resp(&mut admin, &["ACL", "DELUSER", "app"]), ":1\r\n");
+        assert_eq!(resp(&mut admin, &["ACL", "DELUSER", "app"]), ":1");
         let end = app.read(&mut [0; 10]);
         let is_closed = match &end {
             Ok(bytes) => *bytes == 0,
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
         assert!(is_closed, "{end:?}");
-        assert_eq!(bulk(&mut connect(&clients[0]), &["ACL", "WHOAMI"]), other);
+        assert_eq!(resp(&mut connect(&clients[0]), &["ACL", "WHOAMI"]), other);
     }
 }
 
@@ -112,24 +82,24 @@ fn config_set_has_certificates_name_users_for_connections_that_come() {
     let trust = trusting(&identity, Some(&clients[0]));
     let whoami = ["ACL", "WHOAMI"];
     let mut admin = connect_to(address, &trust);
-    assert_eq!((bulk(&mut admin, &whoami), parameter(&mut admin, NAME)), ("default".into(), "off".into()));
+    assert_eq!((resp(&mut admin, &whoami), parameter(&mut admin, NAME)), ("default".into(), "off".into()));
     for wrong in ["URI", "yes", ""] {
         let refused = resp(&mut admin, &["CONFIG", "SET", NAME, wrong]);
         assert!(refused.starts_with("-ERR CONFIG SET failed") && refused.contains("off, CN"), "{refused}");
     }
     let mut open = Vec::new();
     for (value, told, name) in [("cn", "CN", "app"), ("off", "off", "default"), ("CN", "CN", "app")] {
-        assert_eq!(resp(&mut admin, &["CONFIG", "SET", NAME, value]), "+OK\r\n");
+        assert_eq!(resp(&mut admin, &["CONFIG", "SET", NAME, value]), "+OK");
         assert_eq!(parameter(&mut admin, NAME), told);
         for _ in 0..2 {
             let mut stream = connect_to(address, &trust);
-            assert_eq!(bulk(&mut stream, &whoami), name);
+            assert_eq!(resp(&mut stream, &whoami), name);
             open.push((stream, name));
         }
     }
-    assert_eq!(bulk(&mut admin, &whoami), "default", "an open connection stays what it is");
+    assert_eq!(resp(&mut admin, &whoami), "default", "an open connection stays what it is");
     for (stream, name) in &mut open {
-        assert_eq!(bulk(stream, &whoami), *name);
+        assert_eq!(resp(stream, &whoami), *name);
     }
 }
 

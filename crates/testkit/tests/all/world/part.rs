@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+pub use larder_testkit::talk::encode as words;
+
 use crate::world::bank::{Query, Since};
 use crate::world::model::{Answer, Verb};
 use crate::world::shared::Ask;
@@ -95,13 +97,6 @@ pub enum Part {
 /// A bulk string.
 pub fn bulk(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
-}
-
-/// Words as a RESP client sends them.
-pub fn words(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    words.iter().for_each(|word| bytes.extend(bulk(word)));
-    bytes
 }
 
 const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object\r\n";
