@@ -6,7 +6,7 @@
 //! - [`pipelines`]: the same requests, received in several ways;
 //! - [`store_model`]: a store and a plain map side by side;
 //! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: a server whose memory limit is
-//!   checked;
+//!   checked; [`folder`]: a folder of a test's own;
 //! - [`linear`], [`history`], [`both`]: whether the results of two clients can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of sessions without sockets, in words; [`resp`]: of a server, over sockets;
@@ -23,6 +23,7 @@ pub mod both;
 pub mod bounded;
 pub mod canary;
 pub mod client;
+pub mod folder;
 pub mod frames;
 pub mod history;
 pub mod host;

@@ -3,6 +3,7 @@
 
 use larder_client::{Builder, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{Port, Server};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -463,8 +464,8 @@ fn a_server_tells_its_figures() {
 
 #[test]
 fn a_question_for_figures_is_waited_for_by_a_drain_and_ended_by_a_close() {
-    let path = std::env::temp_dir().join(format!("larder-asked-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("asked");
+    let path = folder.join("socket");
     let name = path.to_str().expect("text");
     one_thread().block_on(async {
         let listener = UnixListener::bind(&path).expect("a socket");
@@ -497,7 +498,6 @@ fn a_question_for_figures_is_waited_for_by_a_drain_and_ended_by_a_close() {
             }
         }
     });
-    let _ = std::fs::remove_file(&path);
 }
 
 #[test]
@@ -568,8 +568,8 @@ async fn answers_in_pieces(listener: UnixListener, seed: u64) {
 #[test]
 fn who_goes_away_takes_nobodys_answer_and_keeps_its_buffer() {
     const TASKS: u64 = 24;
-    let path = std::env::temp_dir().join(format!("larder-awaited-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("awaited");
+    let path = folder.join("socket");
     let runtime = two_threads();
     let given_up = Arc::new(AtomicU64::new(0));
     let listener = {
@@ -634,14 +634,13 @@ fn who_goes_away_takes_nobodys_answer_and_keeps_its_buffer() {
     assert_eq!((counters.dials, counters.overdue), (1, 0), "{counters:?}");
     assert!(given_up.load(Ordering::Relaxed) > 100, "{given_up:?}");
     played.abort();
-    let _ = std::fs::remove_file(&path);
 }
 
 #[test]
 #[ignore = "time: calls are to be sent within their timeout of 100 ms"]
 fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
-    let path = std::env::temp_dir().join(format!("larder-silent-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("silent");
+    let path = folder.join("socket");
     let runtime = two_threads();
     let listener = {
         let _inside = runtime.enter();
@@ -671,7 +670,6 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
     assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Answered));
     assert_eq!(client.counters().overdue, 4);
     silent.abort();
-    let _ = std::fs::remove_file(&path);
 }
 
 #[test]

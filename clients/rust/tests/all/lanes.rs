@@ -2,12 +2,11 @@
 
 use larder_client::{Builder, Client, Dialect, Ttl, Window};
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::Server;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use tokio::runtime;
@@ -21,17 +20,14 @@ type Seen = Arc<Mutex<Vec<BTreeSet<String>>>>;
 
 /// A server that says yes to all sets and has no value for any get, and notes which keys each connection brought.
 struct Notes {
-    path: PathBuf,
+    folder: Folder,
     seen: Seen,
 }
 
 impl Notes {
     fn new() -> Notes {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larder-lanes-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).expect("a socket");
+        let folder = Folder::new("lanes");
+        let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
         let seen = Seen::default();
         let all = Arc::clone(&seen);
         // It ends with the program.
@@ -50,11 +46,11 @@ impl Notes {
                 });
             }
         });
-        Notes { path, seen }
+        Notes { folder, seen }
     }
 
     fn builder(&self) -> Builder {
-        let builder = Client::builder().server(self.path.to_str().expect("text")).protocol(Dialect::Meta);
+        let builder = Client::builder().server(self.folder.at("socket").as_str()).protocol(Dialect::Meta);
         builder.timeout(PATIENCE).dial_timeout(PATIENCE).stall_timeout(PATIENCE).lanes(LANES)
     }
 
@@ -70,12 +66,6 @@ impl Notes {
         let mut seen = self.seen.lock().expect("not poisoned").clone();
         seen.sort();
         assert_eq!(seen, expected);
-    }
-}
-
-impl Drop for Notes {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use larder_client::{Builder, Call, Client, Error, Event, Outcome, Server as Address, Ttl, Want};
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::Server;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -116,8 +117,8 @@ fn an_observer_of_a_client_for_tasks_is_told_the_same() {
 
 #[test]
 fn an_observer_is_told_that_a_server_is_down_and_back() {
-    let path = std::env::temp_dir().join(format!("larder-observe-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("observe");
+    let path = folder.join("socket");
     let notes = Notes::default();
     let client = notes.of(path.to_str().expect("text")).build().expect("a client");
     for _ in 0..3 {
@@ -150,14 +151,13 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
     assert_eq!(told, ["connected", "back", "get 1 -1 of it"]);
     client.close();
     answers.join().expect("it ended with the connection");
-    let _ = std::fs::remove_file(&path);
 }
 
 #[test]
 fn an_observer_is_told_of_a_connection_to_a_server_that_went_and_of_none_behind_a_close() {
     let server = Server::start(&["--threads", "1", "-m", "64"]).expect("a server");
-    let path = std::env::temp_dir().join(format!("larder-observe-gone-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("observe-gone");
+    let path = folder.join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
     let (notes, name) = (Notes::default(), path.to_str().expect("text"));
     let greeting = b"VERSION 1.4.0\r\n";
@@ -184,5 +184,4 @@ fn an_observer_is_told_of_a_connection_to_a_server_that_went_and_of_none_behind_
         assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
     });
     assert_eq!(notes.taken(), ["get 1 -0 of it: Caller"]);
-    let _ = std::fs::remove_file(&path);
 }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use larder_testkit::folder::Folder;
+
 /// Exit code, and the output on standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(words).output().expect("it runs");
@@ -84,8 +86,8 @@ fn commands_of_serve(text: &str) -> Vec<String> {
 #[test]
 fn every_command_of_serve_in_the_documents_is_understood() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let users = std::env::temp_dir().join(format!("larder-documents-users-{}", std::process::id()));
-    std::fs::write(&users, "me:secret\n").expect("it can be written");
+    let folder = Folder::new("documents");
+    let users = folder.write("users", "me:secret\n");
     let mut paths: Vec<PathBuf> = ["README.md", "SECURITY.md"].map(|name| root.join(name)).into();
     let docs = std::fs::read_dir(root.join("docs")).expect("the documents are there");
     paths.extend(docs.map(|entry| entry.expect("the documents are there").path()));
@@ -97,7 +99,7 @@ fn every_command_of_serve_in_the_documents_is_understood() {
             count += 1;
             // A file of users is read with the command line.
             let own = |word: &str| match word {
-                "/etc/larder/users" => users.as_os_str().to_owned(),
+                "/etc/larder/users" => OsString::from(&users),
                 word => OsString::from(word),
             };
             let words = command.split_whitespace().skip(2).map(own);
@@ -106,7 +108,6 @@ fn every_command_of_serve_in_the_documents_is_understood() {
             }
         }
     }
-    std::fs::remove_file(users).expect("it was there");
     assert!(count >= 3, "{count} commands were found");
 }
 

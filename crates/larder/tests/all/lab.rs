@@ -2,16 +2,11 @@
 //!
 //! These need the programs of Debian's packages memcached and redis-server: `cargo xtask lab`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use larder_lab::results::Run;
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
+use larder_testkit::folder::Folder;
 
 fn lab(arguments: &[&str], folder: &Path) -> Output {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
@@ -27,7 +22,7 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
 /// Runs an experiment beside memcached and Redis; every check must hold, every server have a row in every table, every
 /// picture have something in it. Checks of time may not hold: then the run must say so.
 fn beside_others(experiment: &str, more: &[&str]) -> Run {
-    let folder = folder(experiment);
+    let folder = Folder::new(experiment);
     let arguments =
         [&[experiment, "--quick", "--peer", "memcached,redis", "--peer", "larder-redis"], more].concat();
     let output = lab(&arguments, &folder);
@@ -35,7 +30,6 @@ fn beside_others(experiment: &str, more: &[&str]) -> Run {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let run = Run::read_json(&folder.join("out.json")).unwrap_or_else(|_| panic!("{said}\n{complained}"));
     let page = std::fs::read_to_string(folder.join("out.html")).unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
     assert!(run.failed_at_any_time().next().is_none(), "{said}\n{complained}");
     let valid = run.failed().next().is_none();
     assert_eq!(output.status.success(), valid, "{said}\n{complained}");
@@ -128,13 +122,12 @@ fn patterns_are_measured_beside_memcached_and_redis() {
 
 #[test]
 fn a_pattern_after_another_keeps_its_bound_in_the_lab() {
-    let folder = folder("pattern");
+    let folder = Folder::new("pattern");
     let what =
         ["--stream", "later-0.5", "--after", "loop-1.2,later-0.5", "--memory-mb", "8", "--rounds", "1"];
     let output = lab(&[&["hitratio", "--quick"][..], &what].concat(), &folder);
     let said = String::from_utf8_lossy(&output.stdout);
     let run = Run::read_json(&folder.join("out.json")).unwrap_or_else(|_| panic!("{said}"));
-    std::fs::remove_dir_all(folder).unwrap();
     assert!(output.status.success() && run.failed().next().is_none(), "{said}");
     let value = |column| run.tables[0].value("larder", &["later-0.5", "1000 B", "loop-1.2"], column).unwrap();
     assert!((value("bound").median - 96.0).abs() < 1e-9 && value("hits").median >= 96.0, "{said}");
@@ -144,7 +137,7 @@ fn a_pattern_after_another_keeps_its_bound_in_the_lab() {
 #[test]
 #[ignore = "peers: memcached"]
 fn a_run_is_compared_with_itself() {
-    let folder = folder("compare");
+    let folder = Folder::new("compare");
     let output = lab(
         &["memory", "--quick", "--items", "5000", "--memory-mb", "8", "--no-larder", "--peer", "memcached"],
         &folder,
@@ -153,7 +146,6 @@ fn a_run_is_compared_with_itself() {
     let json = folder.join("out.json").to_string_lossy().into_owned();
     let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(["lab", "compare", &json, &json]).output();
     let output = output.unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(" 0 are better, 0 worse"), "{said}");
     assert!(!said.contains("not the same"), "{said}");

@@ -3,40 +3,21 @@
 //!
 //! Nothing here depends on time. These tests need Go, a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
 
-use std::process::Command;
-
-use larder_lab::results::{Run, Table};
+use larder_lab::results::Run;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{Program, Server};
 
-use crate::outcome::had_tracer;
+use crate::outcome::{had_tracer, held, table};
 use crate::serving::Serving;
 
 /// Runs the experiment; all its checks must hold but for those of time.
-fn clients(name: &str, arguments: &[&str]) -> Run {
-    let json = std::env::temp_dir().join(format!("larder-clients-{name}-{}.json", std::process::id()));
-    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        // The checks of these tests hold on a busy machine too.
-        .args(["lab", "clients", "--quick", "--rounds", "1", "--wait-max", "100", "--json"])
-        .arg(&json)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let (said, complained) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{said}\n{complained}"));
-    std::fs::remove_file(&json).unwrap();
-    assert!(run.failed_at_any_time().next().is_none(), "{said}\n{complained}");
-    assert_eq!(output.status.success(), run.failed().next().is_none(), "{said}\n{complained}");
-    run
+fn clients(arguments: &[&str]) -> Run {
+    held(&[&["clients", "--quick", "--rounds", "1"][..], arguments].concat())
 }
 
 /// Hits of one caller, by clients in Go and C.
 const HITS: [&str; 10] =
     ["--part", "grid", "--driver", "go,c", "--operation", "hit", "--callers", "1", "--visit-ms", "20"];
-
-fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
-    run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
-}
 
 fn holds(run: &Run, claim: &str) {
     assert!(run.checks.iter().any(|check| check.claim == claim && check.held), "{claim}");
@@ -45,7 +26,7 @@ fn holds(run: &Run, claim: &str) {
 #[test]
 #[ignore = "peers: go, libmemcached"]
 fn the_clients_are_counted_and_none_is_wrong() {
-    let run = clients("grid", &["--part", "grid", "--driver", "go,c", "--visit-ms", "20"]);
+    let run = clients(&["--part", "grid", "--driver", "go,c", "--visit-ms", "20"]);
     for claim in [
         "every value read was the key's",
         "every call has one outcome",
@@ -107,7 +88,7 @@ fn the_clients_are_counted_and_none_is_wrong() {
 #[ignore = "peers: go, libmemcached"]
 fn sets_that_go_together_are_counted_by_both_sides() {
     let sets = ["--part", "grid", "--operation", "sets", "--callers", "1", "--visit-ms", "20"];
-    let run = clients("sets", &[&sets[..], &["--driver", "go,c"]].concat());
+    let run = clients(&[&sets[..], &["--driver", "go,c"]].concat());
     holds(&run, "every call has one outcome");
     holds(&run, "the server counted the same sets");
     let costs = table(&run, "clients");
@@ -129,7 +110,7 @@ fn sets_that_go_together_are_counted_by_both_sides() {
 #[test]
 #[ignore = "network: cargo and its registry"]
 fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_for_tasks() {
-    let run = clients("rust", &["--driver", "rust", "--client", "larder,by hand", "--visit-ms", "20"]);
+    let run = clients(&["--driver", "rust", "--client", "larder,by hand", "--visit-ms", "20"]);
     for claim in [
         "every value read was the key's",
         "every call has one outcome",
@@ -157,13 +138,11 @@ fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_fo
 #[test]
 #[ignore = "peers: go, libmemcached"]
 fn a_target_with_a_password_is_asked_by_clients_that_say_one() {
-    let users = std::env::temp_dir().join(format!("larder-clients-users-{}", std::process::id()));
-    std::fs::write(&users, "me:sE\"c\\ret\n").unwrap();
-    let options = ["-Y", users.to_str().unwrap()];
-    let server = Server::start_program(&Program::Larder, &options).unwrap();
+    let folder = Folder::new("clients");
+    let users = folder.write("users", "me:sE\"c\\ret\n");
+    let server = Server::start_program(&Program::Larder, &["-Y", &users]).unwrap();
     let target = format!("a=memcached://me:sE%22c%5Cret@{}", server.address());
-    let run = clients("users", &[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
-    std::fs::remove_file(users).unwrap();
+    let run = clients(&[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
     holds(&run, "every value read was the key's");
     let rows = table(&run, "clients").rows.iter().filter(|row| row.target == "a");
     let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
@@ -179,7 +158,7 @@ fn a_target_with_a_password_is_asked_by_clients_that_say_one() {
 #[ignore = "peers: go, libmemcached"]
 fn a_target_at_an_ipv6_address_is_asked_as_others() {
     let Some((_server, target)) = Serving::at_ipv6("memcached", &["--redis-port", "0", "-p"]) else { return };
-    let run = clients("ipv6", &[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
+    let run = clients(&[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
     let rows = table(&run, "clients").rows.iter().filter(|row| row.target == "a");
     let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
     let expected = [
@@ -204,7 +183,7 @@ fn a_target_at_an_ipv6_address_is_asked_as_others() {
 #[test]
 #[ignore = "peers: go"]
 fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wrong() {
-    let run = clients("faults", &["--part", "faults", "--driver", "go", "--client", "verified"]);
+    let run = clients(&["--part", "faults", "--driver", "go", "--client", "verified"]);
     for claim in [
         "every call beside a fault has one outcome",
         "no value of Larder's own client was wrong",

@@ -3,9 +3,9 @@
 //! while, one that dies, one whose threads idle.
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -424,7 +424,8 @@ fn an_experiment_whose_server_dies_ends_soon_and_says_which_it_was() {
 #[ignore = "time: judges threads by their CPU time in a short visit"]
 fn threads_that_did_nothing_are_reported() {
     let _alone = alone();
-    let json = std::env::temp_dir().join(format!("larder-idle-{}.json", std::process::id()));
+    let folder = Folder::new("idle");
+    let json = folder.join("out.json");
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["lab", "servers", "--quick", "--threads", "4", "--load", "hit", "--keys", "1000"])
         .args(["--connections", "1", "--pipeline", "1", "--wait-max", "100", "--json"])
@@ -437,9 +438,5 @@ fn threads_that_did_nothing_are_reported() {
         said.contains("1 of 4 threads did all the work (connections per event loop: 1, 0, 0, 0"),
         "{said}"
     );
-    remove(&json);
-}
-
-fn remove(path: &Path) {
-    std::fs::remove_file(path).unwrap();
+    assert!(json.exists(), "{said}");
 }

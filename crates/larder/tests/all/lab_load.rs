@@ -3,35 +3,22 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use larder_lab::results::Run;
+use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("larder-load-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
+use crate::outcome::said;
 
 /// Runs a load; the machine may be busy.
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     let target = format!("a=memcached://{address}");
     command.args(["lab", "load", "--wait-max", "100", "--target", &target]).args(words).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
-}
-
-fn path(folder: &Path, name: &str) -> String {
-    folder.join(name).to_string_lossy().into_owned()
 }
 
 /// The values of the only row of a run, by column.
@@ -66,9 +53,9 @@ fn the_seconds_of_a_load_at_a_rate_add_up_to_all_of_it_in_each_file() {
 }
 
 fn seconds_add_up(name: &str, pace: &[&str]) {
-    let folder = folder(name);
+    let folder = Folder::new(name);
     let server = Server::start(&[""; 0]).unwrap();
-    let (json, csv, log) = (path(&folder, "out.json"), path(&folder, "out.csv"), path(&folder, "out.hlog"));
+    let (json, csv, log) = (folder.at("out.json"), folder.at("out.csv"), folder.at("out.hlog"));
     let files = ["--json", &json, "--csv", &csv, "--hdr-log", &log];
     let what =
         ["--verb", "get:6,set:2,miss:2", "--keys", "1000", "--pipeline", "3", "--flush-target", "--force"];
@@ -111,15 +98,14 @@ fn seconds_add_up(name: &str, pace: &[&str]) {
     assert_eq!(log.lines().any(|line| line.starts_with("Tag=lag,")), pace.contains(&"--rate"), "{log}");
     let windows: u64 = run.histograms[0].count + run.histograms[0].over_range;
     assert_eq!(windows as f64 * 3.0, all["requests"]);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn files_of_a_load_are_kept_and_a_full_disk_is_told() {
-    let folder = folder("kept");
+    let folder = Folder::new("kept");
     let few = ["--verb", "set", "--keys", "10", "--seconds", "0.05", "--flush-target"];
     let server = serve(Model::default());
-    let file = path(&folder, "dear");
+    let file = folder.at("dear");
     for option in ["--json", "--csv", "--hdr-log"] {
         std::fs::write(&file, "dear").unwrap();
         let output = load(server, &[&few[..], &[option, &file]].concat());
@@ -135,13 +121,12 @@ fn files_of_a_load_are_kept_and_a_full_disk_is_told() {
     }
     let output = load(server, &[&few[..], &["--force", "--csv", &file, "--hdr-log", &file]].concat());
     assert!(said(&output).contains("two results cannot both be written there"), "{}", said(&output));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_load_that_is_not_valid_says_so_in_each_file() {
-    let folder = folder("wrong");
-    let (json, csv, log) = (path(&folder, "out.json"), path(&folder, "out.csv"), path(&folder, "out.hlog"));
+    let folder = Folder::new("wrong");
+    let (json, csv, log) = (folder.at("out.json"), folder.at("out.csv"), folder.at("out.hlog"));
     let one_key = serve(Model { forgetful: true, ..Model::default() });
     let few = ["--verb", "hit", "--keys", "100", "--requests", "1000", "--flush-target"];
     let output = load(one_key, &[&few[..], &["--json", &json, "--csv", &csv, "--hdr-log", &log]].concat());
@@ -152,7 +137,6 @@ fn a_load_that_is_not_valid_says_so_in_each_file() {
     assert_eq!(sum(&lines["errors"]) as f64, figures(&run)["errors"]);
     assert!(lines["valid"].iter().all(|said| said == "no") && figures(&run)["errors"] > 0.0);
     assert!(std::fs::read_to_string(&log).unwrap().contains("#Result not valid"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -167,8 +151,8 @@ fn a_load_at_a_rate_ends_after_so_many_requests_beside_its_warm_up() {
 }
 
 fn ends_after_requests(name: &str, paces: &[&[&str]]) {
-    let folder = folder(name);
-    let json = path(&folder, "out.json");
+    let folder = Folder::new(name);
+    let json = folder.at("out.json");
     let server = Server::start_program(&Program::Larder, &["-t", "2"]).unwrap();
     let cores = thread::available_parallelism().unwrap().get();
     let threads = cores.min(2).to_string();
@@ -195,7 +179,6 @@ fn ends_after_requests(name: &str, paces: &[&[&str]]) {
         let output = load(server.address(), &["--threads", "2", "--connections", "1", "--flush-target"]);
         assert!(said(&output).contains("2 threads take a connection each"), "{}", said(&output));
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -5,57 +5,23 @@
 
 use std::process::Command;
 
-use larder_lab::results::{Run, Table, of_time};
+use larder_lab::results::{Run, of_time};
 use larder_testkit::stand_in::Burners;
 
-use crate::outcome::had_tracer;
+use crate::outcome::{had_tracer, held, table};
 use crate::serving::Serving;
 
 /// Runs the experiment; all its checks must hold but for those of time.
-fn matrix(name: &str, arguments: &[&str]) -> Run {
-    let json = std::env::temp_dir().join(format!("larder-matrix-{name}-{}.json", std::process::id()));
-    let output = Command::new(env!("CARGO_BIN_EXE_larder"))
-        // The checks of these tests hold on a busy machine too.
-        .args(["lab", "matrix", "--quick", "--wait-max", "100", "--json"])
-        .arg(&json)
-        .args(arguments)
-        .output()
-        .unwrap();
-    let (said, complained) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{said}\n{complained}"));
-    std::fs::remove_file(&json).unwrap();
-    assert!(run.failed_at_any_time().next().is_none(), "{said}\n{complained}");
-    assert_eq!(output.status.success(), run.failed().next().is_none(), "{said}\n{complained}");
-    run
-}
-
-fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
-    run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
+fn matrix(arguments: &[&str]) -> Run {
+    held(&[&["matrix", "--quick"][..], arguments].concat())
 }
 
 #[test]
 #[ignore = "peers: libmemcached"]
 fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
-    let run = matrix(
-        "grid",
-        &[
-            "--rounds",
-            "3",
-            "--visit-ms",
-            "1",
-            "--part",
-            "grid",
-            "--operation",
-            "set,get,delete",
-            "--value-bytes",
-            "8,1000",
-            "--reply",
-            "awaited,noreply",
-            "--link",
-            "loopback,relay-1ms",
-        ],
-    );
+    let part = ["--rounds", "3", "--visit-ms", "1", "--part", "grid", "--operation", "set,get,delete"];
+    let cells = ["--value-bytes", "8,1000", "--reply", "awaited,noreply", "--link", "loopback,relay-1ms"];
+    let run = matrix(&[&part[..], &cells].concat());
     let claims = [
         "the options are in effect, as library and socket say",
         "no call without a fault told an error",
@@ -112,7 +78,7 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
 #[test]
 #[ignore = "peers: libmemcached"]
 fn the_matrix_knows_what_was_lost_and_not_told() {
-    let run = matrix("faults", &["--part", "faults"]);
+    let run = matrix(&["--part", "faults"]);
     let faults = table(&run, "faults");
     let figure = |fault: &str, client: &str, column: &str| {
         faults.value("larder", &[fault, client], column).map(|value| value.median)
@@ -186,7 +152,7 @@ fn a_target_at_an_ipv6_address_is_asked_over_every_link() {
     let Some((_server, target)) = Serving::at_ipv6("memcached", &["--redis-port", "0", "-p"]) else { return };
     let cells = ["--part", "grid", "--operation", "set", "--value-bytes", "8", "--handle", "kept"];
     let links = ["--link", "loopback,relay-1ms", "--rounds", "1", "--visit-ms", "1"];
-    let run = matrix("ipv6", &[&cells[..], &links, &["--no-larder", "--target", target.as_str()]].concat());
+    let run = matrix(&[&cells[..], &links, &["--no-larder", "--target", target.as_str()]].concat());
     let costs = table(&run, "matrix");
     let of = |client: &str, link: &str| {
         let labels = ["set", "8 B", "kept", "awaited", link, client];

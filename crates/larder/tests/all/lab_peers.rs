@@ -2,6 +2,7 @@
 //! interrupted.
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -13,12 +14,6 @@ use std::time::{Duration, Instant};
 use larder_lab::results::Run;
 
 use crate::outcome::refused;
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
 
 fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -40,7 +35,7 @@ fn redis_as(folder: &Path, name: &str, without: &str) {
 #[test]
 #[ignore = "peers: redis-server"]
 fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
-    let folder = folder("names");
+    let folder = Folder::new("names");
     redis_as(&folder, "valkey-server", "--no-such-option");
     redis_as(&folder, "keydb-server", "--server-threads");
     let json = folder.join("out.json");
@@ -55,7 +50,6 @@ fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
     let complained = String::from_utf8_lossy(&output.stderr);
     let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{complained}"));
     assert!(run.failed_at_any_time().next().is_none(), "{complained}");
-    std::fs::remove_dir_all(folder).unwrap();
     let names: Vec<&str> = run.targets.iter().map(|target| target.name.as_str()).collect();
     assert_eq!(names, ["valkey", "keydb"]);
     for target in &run.targets {
@@ -80,9 +74,9 @@ fn a_peer_that_is_not_installed_says_how_to_get_it() {
     }
 }
 
-/// A folder like `target` with a larder binary in it, and the fetched programs in a folder of their own.
-fn target_of(name: &str, fetched: &[(&str, &str)]) -> PathBuf {
-    let home = folder(name).join("target");
+/// A folder like `target` with a larder binary in it, and the fetched programs, in a folder of a test.
+fn target_in(folder: &Folder, fetched: &[(&str, &str)]) -> PathBuf {
+    let home = folder.join("target");
     for inside in ["debug", "peers/bin"] {
         std::fs::create_dir_all(home.join(inside)).unwrap();
     }
@@ -100,7 +94,8 @@ fn target_of(name: &str, fetched: &[(&str, &str)]) -> PathBuf {
 
 #[test]
 fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_command() {
-    let home = target_of("unfetched", &[]);
+    let folder = Folder::new("unfetched");
+    let home = target_in(&folder, &[]);
     for peer in ["memcached-new", "valkey-new", "redis-new"] {
         for words in [["memory", "--quick"], ["bench-server", "--quick"]] {
             let mut command = Command::new(home.join("debug/larder"));
@@ -109,7 +104,6 @@ fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_comman
             refused(&output, 64, "cargo xtask peers");
         }
     }
-    std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
 }
 
 #[test]
@@ -117,7 +111,8 @@ fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_comman
 fn newest_peers_are_taken_from_where_they_are_fetched_to() {
     let fetched =
         [("memcached", "memcached"), ("valkey-server", "redis-server"), ("redis-server", "redis-server")];
-    let home = target_of("fetched", &fetched);
+    let folder = Folder::new("fetched");
+    let home = target_in(&folder, &fetched);
     let json = home.join("out.json");
     let output = Command::new(home.join("debug/larder"))
         .args([
@@ -145,7 +140,6 @@ fn newest_peers_are_taken_from_where_they_are_fetched_to() {
         .map(|target| (target.name.as_str(), target.command.as_ref().unwrap().contains("/peers/bin/")))
         .collect();
     assert_eq!(found, [("memcached-new", true), ("valkey-new", true), ("redis-new", true)]);
-    std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
 }
 
 /// A server that answers everything with `answer`, and then closes the connection if `close`.
@@ -244,7 +238,7 @@ fn collections_are_asked_of_servers_that_have_them() {
 
 #[test]
 fn elements_of_every_type_are_written_counted_and_read_back() {
-    let folder = folder("elements");
+    let folder = Folder::new("elements");
     let json = folder.join("out.json");
     let types = ["--type", "zset,set,list,hash", "--elements", "1200", "--items", "1200"];
     let output = lab(&["memory", "--quick"]).args(types).arg("--json").arg(&json).output().unwrap();
@@ -262,12 +256,11 @@ fn elements_of_every_type_are_written_counted_and_read_back() {
         "larder-redis: zset of 1,200",
     ];
     assert_eq!(rows, all);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn every_command_on_collections_is_answered_as_it_must_be() {
-    let folder = folder("verbs");
+    let folder = Folder::new("verbs");
     let json = folder.join("out.json");
     let named = "hget,hset,hset-new,sadd,sismember,zadd,zadd-new,zscore,zrank,zrange,lpush,lpop";
     let verbs: Vec<&str> = named.split(',').collect();
@@ -288,15 +281,13 @@ fn every_command_on_collections_is_answered_as_it_must_be() {
     assert_eq!(asked, twice);
     let all_did = table.rows.iter().all(|row| row.values[0].as_ref().is_some_and(|rate| rate.median > 0.0));
     assert!(all_did, "each command was answered some times");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn the_matrix_says_in_a_line_what_it_lacks() {
-    let folder = folder("no-cc");
+    let folder = Folder::new("no-cc");
     let output =
         lab(&["matrix", "--quick"]).env("PATH", "/nowhere").env("XDG_CACHE_HOME", &folder).output().unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
     refused(&output, 69, "cc is not on PATH; Debian has it: apt install gcc libc6-dev libmemcached-dev");
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
     let output = lab(&["matrix", "--quick", "--peer", "redis"]).output().unwrap();
@@ -312,10 +303,9 @@ fn the_clients_say_in_a_line_what_they_lack() {
         ("python", "python3 is not on PATH; Debian has it: apt install python3-venv"),
         ("java", "mvn is not on PATH; Debian has it: apt install maven"),
     ] {
-        let folder = folder(&format!("no-{driver}"));
+        let folder = Folder::new(&format!("no-{driver}"));
         let mut lab = lab(&["clients", "--quick", "--driver", driver]);
         let output = lab.env("PATH", "/nowhere").env("XDG_CACHE_HOME", &folder).output().unwrap();
-        std::fs::remove_dir_all(folder).unwrap();
         refused(&output, 69, lacks);
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
     }
@@ -382,7 +372,7 @@ fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
 
 #[test]
 fn runs_of_two_experiments_are_not_compared() {
-    let folder = folder("two");
+    let folder = Folder::new("two");
     let paths = ["memory", "cas"].map(|name| {
         let path = folder.join(name);
         std::fs::write(&path, Run::new(name, name).json().unwrap()).unwrap();
@@ -393,12 +383,11 @@ fn runs_of_two_experiments_are_not_compared() {
     assert!(lab(&["compare", &paths[0], &paths[0]]).output().unwrap().status.success());
     let output = lab(&["compare", &paths[0], "/nowhere/run"]).output().unwrap();
     refused(&output, 74, "/nowhere/run");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_closed_or_full_stdout_loses_no_file_and_no_exit_code() {
-    let folder = folder("stdout");
+    let folder = Folder::new("stdout");
     let json = folder.join("out.json");
     let few = ["memory", "--quick", "--items", "1000", "--memory-mb", "4"];
     for closed in [true, false] {
@@ -422,12 +411,11 @@ fn a_closed_or_full_stdout_loses_no_file_and_no_exit_code() {
     }
     let output = lab(&few).arg("--json").arg(&json).arg("--report").arg(&json).output().unwrap();
     refused(&output, 74, "two results cannot both be written there");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn results_that_are_there_are_kept_and_a_full_disk_loses_nothing_else() {
-    let folder = folder("files");
+    let folder = Folder::new("files");
     let (json, page) = (folder.join("out.json"), folder.join("out.html"));
     let few = ["memory", "--quick", "--items", "1000", "--memory-mb", "4"];
     let run = |json: &str, more: &[&str]| {
@@ -452,12 +440,11 @@ fn results_that_are_there_are_kept_and_a_full_disk_loses_nothing_else() {
     refused(&output, 74, "/dev/full: No space left on device");
     assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
     assert!(String::from_utf8_lossy(&output.stdout).contains("bytes per key"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_run_that_was_not_valid_is_not_compared() {
-    let folder = folder("invalid");
+    let folder = Folder::new("invalid");
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let mut run = Run::new("memory", "memory");
     std::fs::write(folder.join("valid"), run.json().unwrap()).unwrap();
@@ -467,7 +454,6 @@ fn a_run_that_was_not_valid_is_not_compared() {
         let output = lab(&["compare", &path(pair[0]), &path(pair[1])]).output().unwrap();
         refused(&output, 1, "invalid is of a run without a result: counts agree");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Processes whose command line has `word` in it.

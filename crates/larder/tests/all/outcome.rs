@@ -1,9 +1,10 @@
 //! How a run of the program ended.
 
 use std::io::Write;
-use std::process::Output;
+use std::process::{Command, Output};
 
-use larder_lab::results::Run;
+use larder_lab::results::{Run, Table};
+use larder_testkit::folder::Folder;
 
 /// What the program printed on both of its outputs.
 pub fn said(output: &Output) -> String {
@@ -16,6 +17,24 @@ pub fn refused(output: &Output, code: u8, why: &str) {
     let said = said(output);
     assert!(said.contains(why) && !said.contains("panicked"), "{why:?} is not in {said}");
     assert_eq!(output.status.code(), Some(code.into()), "{said}");
+}
+
+/// Runs `larder lab` on a machine that may be busy; all its checks must hold but for those of time.
+pub fn held(arguments: &[&str]) -> Run {
+    let folder = Folder::new("lab");
+    let json = folder.join("out.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let output = command.arg("lab").args(arguments).args(["--wait-max", "100", "--json"]).arg(&json).output();
+    let output = output.unwrap();
+    let run = Run::read_json(&json).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert!(run.failed_at_any_time().next().is_none(), "{}", said(&output));
+    assert_eq!(output.status.success(), run.failed().next().is_none(), "{}", said(&output));
+    run
+}
+
+/// A table of a run.
+pub fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
+    run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
 }
 
 /// Whether the run had a tracer that counts system calls. Where it had none, `test` prints what it cannot check; past the

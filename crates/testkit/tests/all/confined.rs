@@ -3,10 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::Server;
 use larder_testkit::resp::ask_text;
 use larder_testkit::talk::encode_text;
@@ -16,29 +17,6 @@ use crate::tls::client::{Identity, connection, trusting};
 
 /// Threads of a server with two workers: these, the main thread, and those for HTTP, memory and the log.
 const THREADS: usize = 6;
-
-/// A folder of a test's own.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("larder-confined-{}-{name}", std::process::id()));
-        // A process of the same number may have left it.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("a folder of our own");
-        Folder(folder)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Waits until `done` returns a value.
 fn await_that<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
@@ -115,9 +93,9 @@ struct Confined {
 
 impl Confined {
     fn new(mode: &str) -> Confined {
-        let (identity, folder) = (Identity::new(), Folder::new(mode));
-        let (users, number) = (folder.at("users.acl"), folder.at("pid"));
-        std::fs::write(&users, "user default on nopass sanitize-payload ~* &* +@all\n").expect("written");
+        let (identity, folder) = (Identity::new(), Folder::new("confined"));
+        let number = folder.at("pid");
+        let users = folder.write("users.acl", "user default on nopass sanitize-payload ~* &* +@all\n");
         let (chain, key) = (identity.chain_text(), identity.key_text());
         let pair = ["--tls-cert-file", &chain, "--tls-key-file", &key, "--tls-auth-clients", "no"];
         let ports = ["--tls-port", "-1", "--http-port", "-1"];

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{Port, Program, Server, larder};
 
 /// A placeholder in options for a port that no other program has.
@@ -115,9 +116,9 @@ fn ask(address: SocketAddr, request: &[u8], reply_end: &str) -> String {
 #[test]
 fn a_port_of_other_machines_without_a_password_is_told() {
     const TOLD: &str = "every machine that reaches this address may read and write";
-    let path = std::env::temp_dir().join(format!("larder-open-ports-{}", std::process::id()));
-    std::fs::write(&path, "open sesame\n").expect("a file of our own");
-    let file = path.to_str().expect("a temporary path");
+    let folder = Folder::new("open-ports");
+    let path = folder.write("password", "open sesame\n");
+    let file = path.as_str();
     for (options, told) in [
         (&["-l", "0.0.0.0", "--redis-port", "0"][..], 1),
         (&["-l", "127.0.0.1", "--redis-port", "0"], 0),
@@ -133,7 +134,6 @@ fn a_port_of_other_machines_without_a_password_is_told() {
         let said = if told > 0 { server.end_when_said(TOLD) } else { server.end() };
         assert_eq!(said.matches(TOLD).count(), told, "{options:?}: {said}");
     }
-    std::fs::remove_file(&path).expect("it was written");
 }
 
 #[test]
@@ -184,19 +184,16 @@ fn the_log_names_no_password_however_much_it_says() {
 
 #[test]
 fn a_file_of_users_that_cannot_be_read_or_written_is_logged_without_its_passwords() {
-    let folder = std::env::temp_dir().join(format!("larder-users-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder of our own");
-    let path = folder.join("users");
+    let folder = Folder::new("users");
     let lines = "user default on >sesame-canary ~* &* +@all\nuser app on >canary-too\n";
-    std::fs::write(&path, lines).expect("written");
-    let file = path.to_str().expect("a temporary path");
-    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "--aclfile", file, "-vvv"]);
+    let file = folder.write("users", lines);
+    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "--aclfile", &file, "-vvv"]);
     let redis = server.free.address();
     // A password that has lost its sign.
-    std::fs::write(&path, "user default on sesame-canary\n").expect("written");
+    folder.write("users", "user default on sesame-canary\n");
     let refused = ask(redis, b"AUTH sesame-canary\r\nACL LOAD\r\n", "was performed\r\n");
     assert!(refused.starts_with("+OK\r\n-ERR ") && !refused.contains("canary"), "{refused}");
-    std::fs::remove_dir_all(&folder).expect("it was made");
+    drop(folder);
     let refused = ask(redis, b"AUTH sesame-canary\r\nACL SAVE\r\n", "for more information\r\n");
     assert!(refused.starts_with("+OK\r\n-ERR ") && !refused.contains("canary"), "{refused}");
     let said = server.end_when_said("ACL SAVE: ");

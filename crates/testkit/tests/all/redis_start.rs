@@ -1,5 +1,6 @@
 //! Starts with the options of Redis's users: its own port, which on many machines is Redis's, and a password.
 
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{Program, Server, larder};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -36,12 +37,10 @@ fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
 
 #[test]
 fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
-    let path = std::env::temp_dir().join(format!("larder-requirepass-{}", std::process::id()));
-    std::fs::write(&path, "open sesame\n").expect("a file of our own");
-    let name = path.to_str().expect("a temporary path");
+    let folder = Folder::new("requirepass");
+    let name = folder.write("password", "open sesame\n");
     let server =
-        Server::start_program(&Program::LarderResp, &["--requirepass-file", name]).expect("a server");
-    std::fs::remove_file(&path).expect("it was written");
+        Server::start_program(&Program::LarderResp, &["--requirepass-file", &name]).expect("a server");
     let line = std::fs::read(format!("/proc/{}/cmdline", server.id())).expect("it runs");
     assert!(!line.windows(4).any(|bytes| bytes == b"open"), "{}", line.escape_ascii());
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
@@ -61,16 +60,13 @@ fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
 #[test]
 fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_none() {
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    let folder = std::env::temp_dir();
-    let [rules, password] = ["rules", "password"]
-        .map(|name| folder.join(format!("larder-{name}-at-start-{}", std::process::id())));
-    std::fs::write(&password, "old").expect("a file of our own");
+    let folder = Folder::new("at-start");
+    let password = folder.write("password", "old");
     for (line, right, wrong) in
         [("user default on >new ~* &* +@all", "new", "old"), ("user app on >app", "old", "new")]
     {
-        std::fs::write(&rules, line).expect("a file of our own");
-        let paths = [&rules, &password].map(|path| path.to_str().expect("a temporary path"));
-        let options = ["--aclfile", paths[0], "--requirepass-file", paths[1]];
+        let rules = folder.write("rules", line);
+        let options = ["--aclfile", &rules, "--requirepass-file", &password];
         let server = Server::start_program(&Program::LarderResp, &options).expect("a server");
         for loads in [true, false] {
             let mut stream = server.connect().expect("it listens");
@@ -87,19 +83,15 @@ fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_no
             }
         }
     }
-    for path in [rules, password] {
-        std::fs::remove_file(path).expect("it was written");
-    }
 }
 
 /// A thread works the file meanwhile, and the client may have sent all that it has to say (`nc -N`).
 #[test]
 fn rules_are_loaded_and_saved_for_a_client_that_sends_no_more() {
-    let rules = std::env::temp_dir().join(format!("larder-rules-of-the-last-{}", std::process::id()));
-    std::fs::write(&rules, "user app on >app\n").expect("a file of our own");
-    let path = rules.to_str().expect("a temporary path");
-    let server = Server::start_program(&Program::LarderResp, &["--aclfile", path]).expect("a server");
-    std::fs::write(&rules, "user app on >app\nuser bo on >bo\n").expect("a file of our own");
+    let folder = Folder::new("rules-of-the-last");
+    let rules = folder.write("rules", "user app on >app\n");
+    let server = Server::start_program(&Program::LarderResp, &["--aclfile", &rules]).expect("a server");
+    folder.write("rules", "user app on >app\nuser bo on >bo\n");
     let ask = |sent: &str| {
         let mut stream = server.connect().expect("it listens");
         stream.write_all(sent.as_bytes()).expect("sent");
@@ -114,6 +106,4 @@ fn rules_are_loaded_and_saved_for_a_client_that_sends_no_more() {
     assert_eq!(ask("ACL SAVE\r\n"), "+OK\r\n");
     let saved = std::fs::read_to_string(&rules).expect("it was written");
     assert!(saved.contains("user cy on"), "{saved}");
-    drop(server);
-    std::fs::remove_file(rules).expect("it was written");
 }

@@ -3,11 +3,11 @@
 use super::PATIENCE;
 use super::case::{Act, Case, unescaped};
 use larder_client::Dialect;
+use larder_testkit::folder::Folder;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use std::time::Duration;
 pub struct Played {
     listener: UnixListener,
     pub path: PathBuf,
+    _folder: Folder,
     stream: Option<UnixStream>,
     opaques: HashMap<String, String>,
     /// The server sends byte by byte.
@@ -24,10 +25,8 @@ pub struct Played {
 
 impl Played {
     pub fn new(case: &Case, slowly: bool) -> Played {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("larder-client-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = Folder::new("client");
+        let path = folder.join("socket");
         let listener = UnixListener::bind(&path).expect("a socket");
         listener.set_nonblocking(true).expect("an option");
         let greets = match case.with.get("protocol").map(String::as_str) {
@@ -36,7 +35,7 @@ impl Played {
             _ if case.with.contains_key("auth") => None,
             _ => Some(Dialect::Meta),
         };
-        Played { listener, path, stream: None, opaques: HashMap::new(), slowly, greets }
+        Played { listener, path, _folder: folder, stream: None, opaques: HashMap::new(), slowly, greets }
     }
 
     fn dial(&mut self) {
@@ -143,11 +142,5 @@ impl Played {
             }
         }
         assert!(self.listener.accept().is_err(), "another connection");
-    }
-}
-
-impl Drop for Played {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }

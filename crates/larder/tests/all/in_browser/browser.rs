@@ -3,6 +3,7 @@
 //! Everything that the browser reports is kept: lines of its console, requests, violations of a policy.
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -28,7 +29,7 @@ pub struct Browser {
     session: String,
     /// The events that the browser sent on its own.
     events: Vec<Value>,
-    folder: PathBuf,
+    _folder: Folder,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -36,7 +37,6 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -44,8 +44,7 @@ impl Browser {
     /// Starts a browser of this width and height whose page is empty.
     pub fn start(width: u32, height: u32) -> Browser {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = std::env::temp_dir().join(format!("larder-page-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = Folder::new("page");
         let mut command = Command::new("sh");
         // The protocol is spoken on descriptors 3 and 4.
         command.args(["-c", "exec chromium \"$@\" 3<&0 4>&1 1>/dev/null 2>&1", "sh"]);
@@ -85,7 +84,7 @@ impl Browser {
             last_id: 0,
             session: String::new(),
             events: Vec::new(),
-            folder,
+            _folder: folder,
             _alone: alone,
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();

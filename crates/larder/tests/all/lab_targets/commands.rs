@@ -1,7 +1,8 @@
 //! `larder lab load` with commands of users, and with presets.
 
-use super::targets::{figures, folder, lab, memcached};
+use super::targets::{figures, lab, memcached};
 use crate::outcome::refused;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{Program, Server};
 
 /// Sends commands on hashes, so many at this pace, and checks that they are answered as expected.
@@ -24,17 +25,16 @@ fn hash_is_checked(target: &str, folder: &std::path::Path, pace: &[&str]) {
 #[test]
 #[ignore = "time: a warm-up at a rate ends the load if it comes too late"]
 fn commands_are_asked_at_a_rate() {
-    let folder = folder("rate");
+    let folder = Folder::new("rate");
     let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
     let target = format!("a=redis://{}", redis.address());
     let pace = ["--rate", "500", "--requests", "1000", "--pipeline", "4", "--warm-up", "0.1"];
     hash_is_checked(&target, &folder, &pace);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn commands_are_asked_and_what_they_answer_is_checked() {
-    let folder = folder("commands");
+    let folder = Folder::new("commands");
     let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
     let mc = Server::start(&[""; 0]).unwrap();
     let targets = (format!("a=redis://{}", redis.address()), memcached(mc.address()));
@@ -82,12 +82,11 @@ fn commands_are_asked_and_what_they_answer_is_checked() {
     ] {
         refused(&load(&targets.0, words), code, why);
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_turn_expects_the_value_that_it_sent() {
-    let folder = folder("turns");
+    let folder = Folder::new("turns");
     let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
     let target = format!("a=redis://{}", redis.address());
     let turn =
@@ -99,12 +98,11 @@ fn a_turn_expects_the_value_that_it_sent() {
     let most = ["--requests", &u64::MAX.to_string(), "--seconds", "1", "--connections", "3"];
     let (all, said) = figures(&target, &folder, &[&turn[..4], &most].concat());
     assert!(all["requests"] > 0.0, "{said}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn presets_ask_what_they_are_called_after() {
-    let folder = folder("presets");
+    let folder = Folder::new("presets");
     let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
     let mc = Server::start(&[""; 0]).unwrap();
     for target in [format!("a=redis://{}", redis.address()), memcached(mc.address())] {
@@ -156,5 +154,4 @@ fn presets_ask_what_they_are_called_after() {
     let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
     refused(&load(&["--preset", "ycsb-e"]), 64, "memcached has no command for that");
     refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), 64, "say themselves what is asked");
-    std::fs::remove_dir_all(folder).unwrap();
 }

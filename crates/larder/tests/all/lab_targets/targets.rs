@@ -1,20 +1,13 @@
-//! Helpers for tests of `larder lab load` on a target: a folder of their own, the program, and what it wrote.
+//! Helpers for tests of `larder lab load` on a target: the program, and what it wrote.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use larder_lab::results::Run;
 
 use crate::outcome::said;
-
-pub fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
 
 /// Runs the lab; the machine may be busy.
 pub fn lab(words: &[&str]) -> Output {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::targets::{figures, folder, lab, memcached};
+use super::targets::{figures, lab, memcached};
 use crate::outcome::{refused, said};
 use larder_lab::results::Run;
+use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};
 
@@ -55,7 +56,7 @@ fn traces(seconds: usize) -> [(&'static str, String); 3] {
 
 #[test]
 fn each_format_is_told_and_asks_the_same_of_each_server() {
-    let folder = folder("formats");
+    let folder = Folder::new("formats");
     let (mc, redis) =
         (Server::start(&[""; 0]).unwrap(), Server::start_program(&Program::LarderResp, &[""; 0]).unwrap());
     let targets = [memcached(mc.address()), format!("a=redis://{}", redis.address())];
@@ -79,12 +80,11 @@ fn each_format_is_told_and_asks_the_same_of_each_server() {
             }
         }
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_trace_keeps_its_times_as_they_are_scaled() {
-    let folder = folder("times");
+    let folder = Folder::new("times");
     let server = Server::start(&[""; 0]).unwrap();
     for (format, text) in traces(1250) {
         let file = folder.join("trace");
@@ -108,12 +108,11 @@ fn a_trace_keeps_its_times_as_they_are_scaled() {
     );
     let (all, said) = figures(&target, &folder, &words[4..]);
     assert!(all["requests"] == 1.0 && said.contains("left out: 3 lines that ask for no value"), "{said}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn bad_lines_are_told_and_requests_end_a_trace() {
-    let folder = folder("bad");
+    let folder = Folder::new("bad");
     let file = folder.join("trace");
     let server = serve(Model::default());
     let [(_, twitter), ..] = traces(10);
@@ -137,7 +136,6 @@ fn bad_lines_are_told_and_requests_end_a_trace() {
     refused(&load(&["--trace", path, "--verb", "set"]), 64, "say themselves what is asked");
     refused(&load(&["--trace", path, "--rate", "5"]), 64, "are of a load that is made here");
     refused(&load(&["--trace", "/nowhere/trace"]), 74, "/nowhere/trace: No such file");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A trace of two passes over a thousand objects of a kilobyte, as libCacheSim writes it.
@@ -157,7 +155,7 @@ fn oracle() -> Vec<u8> {
 
 #[test]
 fn a_trace_of_reads_is_filled_from_its_misses() {
-    let folder = folder("oracle");
+    let folder = Folder::new("oracle");
     let file = folder.join("trace");
     std::fs::write(&file, oracle()).unwrap();
     let path = file.to_str().unwrap();
@@ -172,12 +170,11 @@ fn a_trace_of_reads_is_filled_from_its_misses() {
     let one_key = memcached(serve(Model { forgetful: true, ..Model::default() }));
     let output = lab(&["load", "--flush-target", "--target", &one_key, "--trace", path]);
     refused(&output, 1, "that are not its value");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
-    let folder = folder("misses");
+    let folder = Folder::new("misses");
     let (file, json) = (folder.join("trace"), folder.join("out.json"));
     std::fs::write(&file, oracle()).unwrap();
     // All of the trace fits in one cache, and nothing of the loop stays in the other; the oracle has a megabyte.
@@ -210,13 +207,12 @@ fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
         );
         assert!(run.tables.len() == 1, "no stream was asked for");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "peers: memcached, redis-server"]
 fn a_trace_of_each_format_is_asked_of_every_peer() {
-    let folder = folder("peers");
+    let folder = Folder::new("peers");
     let (file, json) = (folder.join("trace"), folder.join("out.json"));
     let texts = traces(10).map(|(format, text)| (format, text.into_bytes()));
     for (format, bytes) in texts.into_iter().chain([("oracle", oracle())]) {
@@ -235,5 +231,4 @@ fn a_trace_of_each_format_is_asked_of_every_peer() {
         }
         assert!(said(&output).contains(&format!("trace ({format}): ")), "{}", said(&output));
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use larder_lab::results::Run;
+use larder_testkit::folder::Folder;
 
 use super::cores::cores;
 use super::loads::{larder, load};
-use super::{folder, refused, said, written};
+use super::{refused, said, written};
 
 /// The only row of a load on Larder that wrote `out.json` into `folder`.
 fn row(folder: &Path, words: &[&str]) -> impl Fn(&str) -> f64 + use<> {
@@ -22,7 +23,7 @@ fn row(folder: &Path, words: &[&str]) -> impl Fn(&str) -> f64 + use<> {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_mix_is_what_was_asked_for_whoever_owns_its_keys() {
-    let folder = folder("mix");
+    let folder = Folder::new("mix");
     for keys in [&["--one-key"][..], &["--hot-key", "80"], &["--keys", "3"]] {
         for (mix, changes) in [("hit:1,set:1", "sets"), ("hit:1,incr:1", "additions")] {
             let mix = ["--verb", mix, "--connections", "16", "--requests", "20000"];
@@ -37,13 +38,12 @@ fn a_mix_is_what_was_asked_for_whoever_owns_its_keys() {
     let row = row(&folder, &words);
     let (swaps, refused) = (row("swaps"), row("refused swaps"));
     assert!(swaps > 0.0 && refused > 0.0 && (swaps + refused - 10_000.0).abs() < 500.0, "{swaps} {refused}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn keys_in_turn_are_asked_of_by_those_who_have_some() {
-    let folder = folder("turns");
+    let folder = Folder::new("turns");
     for pace in [&[][..], &["--rate", "2000"]] {
         for verb in ["hit", "set", "delete", "incr", "cas"] {
             // The threads run on as many cores as there are.
@@ -59,7 +59,6 @@ fn keys_in_turn_are_asked_of_by_those_who_have_some() {
             }
         }
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

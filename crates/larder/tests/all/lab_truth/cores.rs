@@ -3,9 +3,10 @@
 use std::process::{Command, Output, Stdio};
 
 use larder_lab::peers::{Kind, Server, Spec};
+use larder_testkit::folder::Folder;
 use larder_testkit::stand_in::Burners;
 
-use super::{alone, folder, lab, refused, said, written};
+use super::{alone, lab, refused, said, written};
 
 /// A short visit.
 const FEW: [&str; 15] = [
@@ -41,7 +42,7 @@ pub fn cores() -> Vec<usize> {
 #[ignore = "time: judges how long threads wait for a core"]
 fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
     let _alone = alone();
-    let folder = folder("starved");
+    let folder = Folder::new("starved");
     let cores = cores();
     for core in [cores.first(), cores.last()] {
         let burners = Burners::on(*core.unwrap(), 1);
@@ -58,14 +59,13 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         drop(burners);
         std::fs::remove_file(folder.join("out.json")).unwrap();
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: judges how long threads wait for a core"]
 fn of_two_labs_at_once_one_at_least_has_no_result() {
     let _alone = alone();
-    let folders = [folder("one-of-two"), folder("two-of-two")];
+    let folders = [Folder::new("one-of-two"), Folder::new("two-of-two")];
     let labs = folders.each_ref().map(|folder| {
         let mut words = [&FEW[..], &["64"]].concat();
         for (name, value) in [("--rounds", "6"), ("--visit-ms", "500")] {
@@ -80,9 +80,6 @@ fn of_two_labs_at_once_one_at_least_has_no_result() {
     let is_refused = |output: &Output| said(output).contains("result not valid: threads got their cores");
     let all: Vec<String> = outputs.iter().map(said).collect();
     assert!(outputs.iter().any(is_refused), "{}", all.join("\n"));
-    for folder in folders {
-        std::fs::remove_dir_all(folder).unwrap();
-    }
 }
 
 #[test]

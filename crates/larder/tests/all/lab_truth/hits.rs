@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
+use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, serve};
 
-use super::{folder, lab, refused, said, written};
+use super::{lab, refused, said, written};
 
 const MEMORY_MB: u64 = 1;
 const REQUESTS: f64 = 8_192.0;
@@ -22,7 +23,7 @@ fn hitratio(model: Model, more: &[&str], folder: &Path) -> Output {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn an_ideal_lru_misses_what_the_oracle_misses_however_fast_it_is() {
-    let folder = folder("speeds");
+    let folder = Folder::new("speeds");
     for delay in [0, 200, 1_000] {
         let model = Model { delay: Duration::from_micros(delay), ..Model::default() };
         let output = hitratio(model, &[], &folder);
@@ -35,13 +36,12 @@ fn an_ideal_lru_misses_what_the_oracle_misses_however_fast_it_is() {
         assert!((0.01..0.5).contains(&truth), "{truth}");
         std::fs::remove_file(folder.join("out.json")).unwrap();
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn memory_that_was_not_seen_is_not_said_to_be_equal() {
-    let folder = folder("unseen");
+    let folder = Folder::new("unseen");
     let output = hitratio(Model::default(), &[], &folder);
     let run = written(&folder, &output);
     for column in ["resident", "limit given"] {
@@ -49,33 +49,29 @@ fn memory_that_was_not_seen_is_not_said_to_be_equal() {
     }
     assert!(run.verdict.contains("in memory that was not equal (a is not seen"), "{}", run.verdict);
     assert!(!said(&output).contains("1 MiB of resident memory,"), "{}", said(&output));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_differs_from_itself_is_no_result() {
-    let folder = folder("moody");
+    let folder = Folder::new("moody");
     let output = hitratio(Model { moody: true, ..Model::default() }, &[], &folder);
     refused(&output, 1, "result not valid: a server measured twice agrees with itself");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_warm_up_that_was_cut_off_is_no_result() {
-    let folder = folder("cut");
+    let folder = Folder::new("cut");
     let slow = Model { delay: Duration::from_millis(20), ..Model::default() };
     refused(&hitratio(slow, &["--warm-max", "0.1"], &folder), 1, "the warm-up was cut off after 0.1 s");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_counts_nothing_is_no_result() {
-    let folder = folder("uncounted");
+    let folder = Folder::new("uncounted");
     // It does not count how many items it holds, either.
     let output = hitratio(Model { counts: false, ..Model::default() }, &["--flush-target"], &folder);
     refused(&output, 1, "a does not count hits and misses");
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -15,10 +15,11 @@ use larder_lab::generator::{Arrivals, Load};
 use larder_lab::keys::Keyspace;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::workload::{Verb, Workload};
+use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::stand_in::{Burners, proxy, switch, unchanged};
 
-use super::{alone, cores, folder, lab, refused, said};
+use super::{alone, cores, lab, refused, said};
 
 /// A load on a server that speaks memcached's text; the machine may be busy.
 pub fn load(address: SocketAddr, more: &[&str]) -> Command {
@@ -55,13 +56,12 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
 
 /// An experiment that only writes, on a server that keeps everything under one key, has no result.
 fn one_key_refused(experiment: &[&str]) {
-    let folder = folder(&format!("one-key-{}", experiment[0]));
+    let folder = Folder::new(&format!("one-key-{}", experiment[0]));
     let target = format!("a=memcached://{}", serve(Model { forgetful: true, ..Model::default() }));
     let few = ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50"];
     let few = [&few[..], &["--flush-target", "--target", &target]].concat();
     let output = lab(&[experiment, &few].concat(), &folder).output().unwrap();
     refused(&output, 1, "every reply was the right one");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_server_that_is_silent_for_too_long_ends_an_open_loop_while_requests_go_on()
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn the_memory_of_a_target_that_was_used_is_no_result() {
-    let folder = folder("used");
+    let folder = Folder::new("used");
     let (server, address) = larder();
     let target = format!("a=memcached://{address}");
     let few = ["memory", "--quick", "--no-larder", "--items", "100000", "--target", &target];
@@ -191,5 +191,4 @@ fn the_memory_of_a_target_that_was_used_is_no_result() {
         1,
         "result not valid: memory grew by what was stored at least",
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }

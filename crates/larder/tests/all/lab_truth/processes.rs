@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use larder_lab::Address;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::stand_in::{proxy, script, unchanged};
 
-use super::{alone, folder, lab, refused, said, written};
+use super::{alone, lab, refused, said, written};
 
 /// Writes a wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their
 /// command line.
@@ -59,7 +60,7 @@ const FEW: [&str; 14] = [
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_wrapper_beside_its_server_has_no_figures_and_ends_with_it() {
-    let folder = folder("wrapper");
+    let folder = Folder::new("wrapper");
     wrapped_memcached(&folder);
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let peer = ["--peer", "memcached", "--memory-mb", "311"];
@@ -77,13 +78,12 @@ fn a_wrapper_beside_its_server_has_no_figures_and_ends_with_it() {
         69,
         "its process cannot be seen from here",
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_process_id_that_is_not_the_listeners_has_no_figures() {
-    let folder = folder("reported");
+    let folder = Folder::new("reported");
     let program = Some(env!("CARGO_BIN_EXE_larder").into());
     let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: None, null: None };
     let server = Server::start(&spec).unwrap();
@@ -102,7 +102,6 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
         (cpu, said(&output).contains("it reports process"))
     };
     assert_eq!((run(at), run(through)), ((true, false), (false, true)));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -110,7 +109,7 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
 fn a_lab_that_is_killed_takes_wrappers_and_their_servers_with_it_without_setpriv() {
     let _alone = alone();
     for (signal, memory_mb) in [("INT", "321"), ("TERM", "322"), ("KILL", "323")] {
-        let folder = folder(&format!("killed-{signal}"));
+        let folder = Folder::new(&format!("killed-{signal}"));
         wrapped_memcached(&folder);
         let mark = folder.display().to_string();
         let lab = lab(&["cas", "--no-larder", "--peer", "memcached", "--memory-mb", memory_mb], &folder);
@@ -129,32 +128,29 @@ fn a_lab_that_is_killed_takes_wrappers_and_their_servers_with_it_without_setpriv
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         assert!(!child.wait().unwrap().success(), "{signal}");
         wait_until(signal, || processes(&mark).is_empty());
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_peer_that_dies_at_the_start_is_told_with_its_own_last_lines() {
-    let folder = folder("last-words");
+    let folder = Folder::new("last-words");
     script(&folder, "memcached", "echo one\necho two >&2\necho the disk is on fire >&2\nexit 3");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let few = ["memory", "--quick", "--no-larder", "--peer", "memcached"];
     let output = lab(&few, &folder).env("PATH", &path).output().unwrap();
     refused(&output, 69, "ended at once (exit status: 3)");
     refused(&output, 69, "it said: the disk is on fire");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_peer_whose_settings_are_not_what_was_asked_for_is_refused() {
-    let folder = folder("settings");
+    let folder = Folder::new("settings");
     let larder = env!("CARGO_BIN_EXE_larder");
     script(&folder, "memcached", &format!("exec {larder} serve --redis-port 0 --http-port 0 \"$@\" -t 3"));
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let few = ["memory", "--quick", "--no-larder", "--peer", "memcached"];
     let output = lab(&few, &folder).env("PATH", &path).output().unwrap();
     refused(&output, 69, "memcached has num_threads at \"3\" and was asked for \"1\"");
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -8,9 +8,10 @@ use larder_lab::control::Family;
 use larder_lab::handshakes::Client;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::results::Run;
+use larder_testkit::folder::Folder;
 use larder_testkit::process::{self, Program};
 
-use super::{folder, refused, said};
+use super::{refused, said};
 use crate::serving::Serving;
 
 fn start(kind: Kind) -> Server {
@@ -71,7 +72,7 @@ fn a_memcached_that_was_just_flushed_holds_nothing_though_it_counts() {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_target_that_is_another_program_with_other_settings_is_told_so() {
-    let folder = folder("names");
+    let folder = Folder::new("names");
     let options = ["-t", "3", "-m", "48"];
     let server = process::Server::start_program(&Program::Larder, &options).unwrap();
     let json = folder.join("out.json");
@@ -88,7 +89,6 @@ fn a_target_that_is_another_program_with_other_settings_is_told_so() {
     ] {
         assert!(notes.contains(told) && said(&output).contains(told), "{told:?} is not in {}", said(&output));
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Experiments for each way to connect that there is: scripts, dialogs, questions.
@@ -118,7 +118,7 @@ fn told(target: &str, folder: &Path) -> String {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_password_is_said_on_every_connection_and_shown_nowhere() {
-    let folder = folder("password");
+    let folder = Folder::new("password");
     let options = ["--requirepass", "sEcr@t%"];
     let server = process::Server::start_program(&Program::LarderResp, &options).unwrap();
     let address = server.address();
@@ -142,13 +142,12 @@ fn a_password_is_said_on_every_connection_and_shown_nowhere() {
         let output = at(target, words);
         assert!(!output.status.success() && !shows(&said(&output)), "{}", said(&output));
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
-    let folder = folder("tls");
+    let folder = Folder::new("tls");
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let [chain, key] = ["crt", "key"].map(|name| folder.join(name).to_str().unwrap().to_owned());
     std::fs::write(&chain, made.cert.pem()).unwrap();
@@ -179,7 +178,6 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
     }
     let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &["matrix", "--quick"]);
     refused(&output, 64, "drivers speak no TLS");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// A certificate of 127.0.0.1 that has signed itself: the file of this name, and that of its key. Returns it as PEM.
@@ -193,7 +191,7 @@ fn certificate(folder: &Path, name: &str) -> String {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_client_that_may_resumes_all_sessions_but_the_first() {
-    let folder = folder("handshakes");
+    let folder = Folder::new("handshakes");
     certificate(&folder, "ca");
     let [chain, key] = ["ca.crt", "ca.key"].map(|name| folder.join(name).to_str().unwrap().to_owned());
     let files = format!("ssl_chain_cert={chain},ssl_key={key},ssl_session_cache");
@@ -205,13 +203,12 @@ fn a_client_that_may_resumes_all_sessions_but_the_first() {
             assert_eq!([(); 3].map(|()| client.connect().unwrap()), expected, "{family:?}");
         }
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn the_cost_of_tls_has_all_rows_and_each_handshake_is_of_its_kind() {
-    let folder = folder("cost-of-tls");
+    let folder = Folder::new("cost-of-tls");
     let authority = ["ecdsa", "rsa"].map(|name| certificate(&folder, name)).concat();
     std::fs::write(folder.join("ca.crt"), authority).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
@@ -230,13 +227,12 @@ fn the_cost_of_tls_has_all_rows_and_each_handshake_is_of_its_kind() {
     // A visit as short as this says nothing about bounds.
     let last = text.lines().next_back().unwrap_or_default();
     assert!(last.ends_with(" bounds missed; medians of 1 rounds"), "{all}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "peers: memcached"]
 fn memcached_takes_user_and_password_on_every_connection() {
-    let folder = folder("users");
+    let folder = Folder::new("users");
     let users = folder.join("users");
     std::fs::write(&users, "me:sEcret\n").unwrap();
     let memcached = Program::Memcached("/usr/bin/memcached".into());
@@ -246,13 +242,12 @@ fn memcached_takes_user_and_password_on_every_connection() {
     assert!(!all.contains("sEcret"), "{all}");
     let output = at(&format!("a=memcached://me:other@{address}"), &LOAD);
     refused(&output, 69, "the login is not taken: CLIENT_ERROR authentication failure");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn unix_sockets_and_ipv6_are_targets_as_others() {
-    let folder = folder("places");
+    let folder = Folder::new("places");
     let path = folder.join("socket").to_string_lossy().into_owned();
     let target = format!("a=memcached+unix://{path}");
     let server = Serving::start(&["-s", &path], &target).unwrap();
@@ -264,5 +259,4 @@ fn unix_sockets_and_ipv6_are_targets_as_others() {
         let address = target.trim_start_matches("a=redis://");
         assert!(all.contains(address) && !all.contains("is shown: nobody"), "{all}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }

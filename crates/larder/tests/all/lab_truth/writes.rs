@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, Writes, serve};
 
 use super::loads::load;
-use super::{folder, lab, refused, said};
+use super::{lab, refused, said};
 
 fn that(writes: Writes) -> SocketAddr {
     serve(Model { writes, ..Model::default() })
@@ -19,12 +20,11 @@ const OPEN: [&str; 5] = ["latency", "--mix", "set", "--percent", "10"];
 
 /// Checks that an experiment that only writes, on a server that does `writes` with them, has no result for this reason.
 fn experiment_refused(experiment: &[&str], writes: Writes, why: &str) {
-    let folder = folder(&format!("{}-{writes:?}", experiment[0]));
+    let folder = Folder::new(&format!("{}-{writes:?}", experiment[0]));
     let target = format!("a=memcached://{}", that(writes));
     let few = ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50"];
     let few = [&few[..], &["--flush-target", "--target", &target]].concat();
     refused(&lab(&[experiment, &few].concat(), &folder).output().unwrap(), 1, why);
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 const NOTHING: &str = "what was written can be read (a: 0 of the";
@@ -44,7 +44,7 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
 
     experiment_refused(&CLOSED, Writes::Dropped, NOTHING);
     // A trace that only writes is refused, too.
-    let folder = folder("dropped");
+    let folder = Folder::new("dropped");
     let file = folder.join("trace");
     let line = |key: u32| format!("{key},key{key},6,100,1,set,0\n");
     std::fs::write(&file, (0..100).map(line).collect::<String>()).unwrap();
@@ -53,7 +53,6 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
     let one_key = serve(Model { forgetful: true, ..Model::default() });
     refused(&load(one_key, &trace).output().unwrap(), 1, "every reply was the right one");
     assert!(load(that(Writes::Stored), &trace).output().unwrap().status.success());
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

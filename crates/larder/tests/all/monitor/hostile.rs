@@ -2,6 +2,7 @@
 //! the data port is not affected.
 
 use larder_testkit::PATIENCE;
+use larder_testkit::folder::Folder;
 use larder_testkit::timing::at_most;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -300,27 +301,6 @@ fn keys_of_any_bytes_are_told_as_json_by_http() {
     }
 }
 
-/// A file of this text, which is removed with this value.
-struct Temporary(std::path::PathBuf);
-
-impl Temporary {
-    fn new(name: &str, text: &str) -> Temporary {
-        let path = std::env::temp_dir().join(format!("larder-{name}-{}", std::process::id()));
-        std::fs::write(&path, text).expect("a temporary file");
-        Temporary(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// `ann:secret` and `ann:wrong`, as a browser sends them.
 const RIGHT: &str = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
 const WRONG: &str = "Authorization: Basic YW5uOndyb25n\r\n";
@@ -357,9 +337,10 @@ fn other_machines_are_shown_what_monitors_need_and_no_more() {
 
 #[test]
 fn the_page_is_shown_to_users_alone_where_there_are_some() {
-    let users = Temporary::new("http-users", "# readers\nann:secret\nbo:other\n");
+    let folder = Folder::new("http-users");
+    let users = folder.write("users", "# readers\nann:secret\nbo:other\n");
     for host in ["127.0.0.1", "0.0.0.0"] {
-        let web = Web::start(&["-t", "1", "--http-host", host, "--http-auth-file", users.path()]);
+        let web = Web::start(&["-t", "1", "--http-host", host, "--http-auth-file", &users]);
         for path in ["/", "/app.js", "/api/v1/hotkeys", "/nowhere"] {
             let told = web.ask(&head(path, "localhost", ""));
             assert!(
@@ -437,8 +418,9 @@ fn a_user_is_shown_what_its_rights_are_and_no_less_than_nobody() {
 
 #[test]
 fn those_who_guess_passwords_keep_no_scraper_waiting() {
-    let users = Temporary::new("http-guesses", "ann:secret\n");
-    let web = Web::start(&["-t", "1", "--http-auth-file", users.path()]);
+    let folder = Folder::new("http-guesses");
+    let users = folder.write("users", "ann:secret\n");
+    let web = Web::start(&["-t", "1", "--http-auth-file", &users]);
     let mut data = web.text();
     // All guess at once, and do not wait for an answer. The guesses of a pipeline are checked one at a time.
     let guesses: Vec<TcpStream> = (0..MANY)
@@ -465,9 +447,10 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
 
 #[test]
 fn names_of_keys_are_hidden_where_it_is_asked_for() {
-    let users = Temporary::new("http-keys", "ann:secret\n");
+    let folder = Folder::new("http-keys");
+    let users = folder.write("users", "ann:secret\n");
     let shown = |options: &[&str]| {
-        let options = [&["-t", "1", "--http-auth-file", users.path()][..], options].concat();
+        let options = [&["-t", "1", "--http-auth-file", &users][..], options].concat();
         let web = Web::start(&options);
         let mut redis = web.text();
         redis.ask("*2\r\n$4\r\nAUTH\r\n$3\r\npwd\r\n");

@@ -1,10 +1,10 @@
 //! Clients that are the users that their certificates name (`--tls-auth-clients-user`).
 
 use std::io::{ErrorKind, Read};
-use std::path::PathBuf;
 
 use larder_eventloop::sim::Weather;
 use larder_eventloop::socket::Address;
+use larder_testkit::folder::Folder;
 use larder_testkit::talk::encode;
 use larder_tls::{ClientAuth, ClientUser};
 
@@ -12,35 +12,19 @@ use super::client::{Client, Identity, trusting};
 use super::process::{connect_to, parameter, resp, resp_server};
 use super::world::World;
 
-/// A file of the certificates of some clients, which goes with this value.
-struct Authorities(PathBuf);
-
-impl Authorities {
-    fn of(name: &str, clients: &[Identity]) -> Authorities {
-        let file = format!("larder-tls-{name}-{}.crt", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let read = |client: &Identity| std::fs::read_to_string(&client.chain).expect("its file");
-        std::fs::write(&path, clients.iter().map(read).collect::<String>()).expect("a file of our own");
-        Authorities(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-}
-
-impl Drop for Authorities {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Writes a file of the certificates of some clients into a folder; returns its path.
+fn authorities(folder: &Folder, clients: &[Identity]) -> String {
+    let read = |client: &Identity| std::fs::read_to_string(&client.chain).expect("its file");
+    folder.write("clients.crt", &clients.iter().map(read).collect::<String>())
 }
 
 #[test]
 fn a_client_is_the_user_that_its_certificate_names_and_else_what_it_is_without_one() {
     let identity = Identity::new();
     let clients = ["app", "turned-off", "nobody"].map(Identity::named);
-    let authorities = Authorities::of("users", &clients);
-    let named = ["--tls-ca-cert-file", authorities.path(), "--tls-auth-clients-user", "CN"];
+    let folder = Folder::new("tls-users");
+    let authorities = authorities(&folder, &clients);
+    let named = ["--tls-ca-cert-file", &authorities, "--tls-auth-clients-user", "CN"];
     let users = ["--acl-user", "app on ~app:* +@all", "--acl-user", "turned-off off >pw ~* +@all"];
     let unauthenticated = "-NOAUTH Authentication required.";
     for (password, other) in [(&[][..], "default"), (&["--requirepass", "secret"][..], unauthenticated)] {
@@ -75,8 +59,9 @@ fn config_set_has_certificates_name_users_for_connections_that_come() {
     const NAME: &str = "tls-auth-clients-user";
     let identity = Identity::new();
     let clients = [Identity::named("app")];
-    let authorities = Authorities::of("config", &clients);
-    let options = ["--tls-ca-cert-file", authorities.path(), "--acl-user", "app on ~* +@all"];
+    let folder = Folder::new("tls-users");
+    let authorities = authorities(&folder, &clients);
+    let options = ["--tls-ca-cert-file", &authorities, "--acl-user", "app on ~* +@all"];
     let (_server, address) = resp_server(&identity, &options);
     // The same client each time: sessions are resumed as far as the server lets it.
     let trust = trusting(&identity, Some(&clients[0]));

@@ -12,10 +12,9 @@
 //! Between these both the old and the new are right. No client is the default user, which is off.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_commands::Digest;
+use larder_testkit::folder::Folder;
 
 use crate::world::plan::Plan;
 use crate::world::simulation::owner_name;
@@ -71,29 +70,15 @@ pub struct Stamp {
     was_taken: bool,
 }
 
-/// The file of users and their passwords, which is removed with it.
-#[derive(Debug)]
-struct File(PathBuf);
-
-impl File {
-    fn new() -> File {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("larder-world-{}-{}.users", std::process::id(), MADE.fetch_add(1, Relaxed));
-        File(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+/// The name of the file of users.
+const FILE: &str = "users";
 
 /// All users, by their clients; none where clients need not log in.
 #[derive(Debug, Default)]
 pub struct Users {
     all: Vec<User>,
-    file: Option<File>,
+    /// Where the file of users and their passwords is.
+    folder: Option<Folder>,
     /// The client whose user has another password in the file than the server knows.
     filing: Option<usize>,
     /// Connections of users that were removed.
@@ -119,7 +104,7 @@ impl Users {
         let listeners = (0..plan.listeners).map(|n| User::new(listener_name(n), Kind::Listener));
         let admins = ADMINS.iter().map(|name| User::new((*name).to_owned(), Kind::Admin));
         let all = owners.chain(listeners).chain(admins).collect();
-        let users = Users { all, file: Some(File::new()), ..Users::default() };
+        let users = Users { all, folder: Some(Folder::new("world")), ..Users::default() };
         users.write();
         users
     }
@@ -132,8 +117,8 @@ impl Users {
     fn write(&self) {
         let lines: Vec<String> =
             self.all_filed().map(|user| format!("{}:{}\n", user.name, user.password())).collect();
-        if let Some(File(path)) = &self.file {
-            std::fs::write(path, lines.concat()).expect("a file of our own");
+        if let Some(folder) = &self.folder {
+            folder.write(FILE, &lines.concat());
         }
     }
 
@@ -144,7 +129,7 @@ impl Users {
 
     /// The file's path.
     pub fn path(&self) -> Option<String> {
-        self.file.as_ref().map(|File(path)| path.display().to_string())
+        self.folder.as_ref().map(|folder| folder.at(FILE))
     }
 
     /// Writes another password of a user into the file, which the server is then to read again; false if it is not to be
