@@ -62,6 +62,8 @@ mod strings;
 #[cfg(all(test, not(feature = "loom")))]
 mod strings_tests;
 #[cfg(all(test, not(feature = "loom")))]
+mod testing;
+#[cfg(all(test, not(feature = "loom")))]
 pub(super) mod tests;
 mod timed;
 #[cfg(all(test, not(feature = "loom")))]

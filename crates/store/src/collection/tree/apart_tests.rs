@@ -1,27 +1,20 @@
 //! Elements that lie apart, in lists in trees, against vectors. Leaves, nodes and parts are small here, and labels few: one of
 //! 17,000 bytes has 25 parts, below several nodes.
 
+use super::testing::{copy, ends, publish, remove, text};
 use super::tests::{NOW, height, move_all, store};
 use crate::collection::build::STRING_BYTES_MAX;
-use crate::collection::{BulkLoad, Copied, DIGITS_MAX, Declined, Element, Entries, Made, Type};
+use crate::collection::{BulkLoad, Declined, Element, Entries, Made, Type};
 use crate::worker::Guard;
 use crate::{Attributes, Config, End, Expect, Key, Store};
 use proptest::prelude::*;
-use std::sync::Arc;
 
 type List = Vec<Vec<u8>>;
 
 /// The strings of the entries of a list.
 fn texts<'g>(entries: Entries<'g>) -> impl Iterator<Item = Vec<u8>> {
     let list = entries.collection;
-    entries.map(move |entry| match entry.name {
-        Element::Apart(apart) => {
-            let all: Vec<u8> = list.parts(&apart).flatten().copied().collect();
-            assert_eq!(all.len(), entry.name.len());
-            all
-        }
-        element => element.text(&mut [0; DIGITS_MAX]).to_vec(),
-    })
+    entries.map(move |entry| text(&list, &entry.name))
 }
 
 fn compare(guard: &mut Guard<'_>, key: &Key<'_>, list: &[Vec<u8>]) {
@@ -94,35 +87,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn ends(front: bool) -> End {
-    if front { End::Front } else { End::Back }
-}
-
-/// Copies a list node by node.
-fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
-    let version = guard.peek(from).hit().unwrap().cas();
-    let mut load = BulkLoad::new(store, Type::List);
-    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
-    publish(guard, load, to);
-}
-
-fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
-    while !guard.load_finish(&mut load, to).unwrap() {}
-    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
-}
-
-fn remove(list: &mut List, front: bool, count: usize, which: &[u8]) -> usize {
-    let mut places: Vec<usize> = (0..list.len()).filter(|&i| list[i] == which).collect();
-    if !front {
-        places.reverse();
-    }
-    places.truncate(count);
-    let gone = places.len();
-    places.sort_unstable();
-    places.iter().rev().for_each(|&i| drop(list.remove(i)));
-    gone
-}
-
 fn is_as_a_vector(steps: &[Step]) {
     let (store, mut worker) = store(16);
     let mut list = List::new();
@@ -172,7 +136,7 @@ fn is_as_a_vector(steps: &[Step]) {
             Step::Remove { front, place, count } if len > 0 => {
                 let which = list[place % len].clone();
                 let gone = guard.list_remove(&key, ends(front), count, &which).unwrap();
-                assert_eq!(gone, remove(&mut list, front, count, &which));
+                assert_eq!(gone, remove(&mut list, ends(front), count, &which));
             }
             Step::Remove { .. } => {}
             Step::Trim { front, back } => {
@@ -182,12 +146,8 @@ fn is_as_a_vector(steps: &[Step]) {
                 list = list[kept(len)].to_vec();
             }
             Step::Copy | Step::CopySome => {
-                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
-                    copy_some(&store, &mut guard, &key, &other);
-                } else {
-                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
-                    assert_eq!(copied.is_ok(), len > 0);
-                }
+                let by_node = matches!(step, Step::CopySome);
+                assert_eq!(copy(&store, &mut guard, Type::List, (&key, &other), by_node), len > 0);
                 if len > 0 {
                     compare(&mut guard, &other, &list);
                 }
@@ -314,7 +274,7 @@ fn a_change_with_elements_apart_of_which_any_allocation_is_refused_has_done_noth
                     8 => list[5] = b"short".to_vec(),
                     _ => {
                         let which = list[6].clone();
-                        assert!(remove(&mut list, false, 2, &which) > 0);
+                        assert!(remove(&mut list, End::Back, 2, &which) > 0);
                     }
                 }
                 compare(&mut guard, &key, &list);

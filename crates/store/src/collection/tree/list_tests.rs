@@ -1,5 +1,6 @@
 //! Lists in trees against vectors. Leaves and nodes are small here, and labels few, so that all of it comes about.
 
+use super::testing::{ends, remove};
 use super::tests::{NOW, height, move_all, store, text};
 use crate::collection::{Declined, Type};
 use crate::worker::Guard;
@@ -60,10 +61,6 @@ fn element(n: usize, bytes: usize) -> Vec<u8> {
     [(n % 7).to_string().into_bytes(), vec![b'x'; bytes]].concat()
 }
 
-fn ends(front: bool) -> End {
-    if front { End::Front } else { End::Back }
-}
-
 fn is_as_a_vector(steps: &[Step]) {
     let (store, mut worker) = store(8);
     let mut list = List::new();
@@ -117,14 +114,7 @@ fn is_as_a_vector(steps: &[Step]) {
             Step::Remove { front, which, count } => {
                 let gone_is = element(which, 3);
                 let gone = guard.list_remove(&key, ends(front), count, &gone_is).unwrap();
-                let mut places: Vec<usize> = (0..len).filter(|&i| list[i] == gone_is).collect();
-                if !front {
-                    places.reverse();
-                }
-                places.truncate(count);
-                assert_eq!(gone, places.len());
-                places.sort_unstable();
-                places.iter().rev().for_each(|&i| drop(list.remove(i)));
+                assert_eq!(gone, remove(&mut list, ends(front), count, &gone_is));
             }
             Step::Trim { front, back } => {
                 let kept = |len: usize| front.min(len)..len.saturating_sub(back).max(front.min(len));
@@ -284,14 +274,7 @@ fn a_change_of_a_list_of_which_any_allocation_is_refused_has_done_nothing() {
                     6 => list = list[50..list.len() - 50].to_vec(),
                     7 => compare(&mut guard, &other, &list),
                     _ => {
-                        let gone = element(3, 3);
-                        let mut left = 40;
-                        for i in (0..list.len()).rev() {
-                            if left > 0 && list[i] == gone {
-                                list.remove(i);
-                                left -= 1;
-                            }
-                        }
+                        remove(&mut list, End::Back, 40, &element(3, 3));
                     }
                 }
                 compare(&mut guard, &key, &list);

@@ -3,31 +3,18 @@
 
 use super::apart::PART_BYTES;
 use super::strings::{PARTS_MAX, free_label};
-use super::tests::{NOW, height, move_all, store};
+use super::testing::{carry, copy, member_of, publish, scanned, text};
+use super::tests::{NOW, move_all, store};
 use crate::collection::build::{Builder, MEMBER_BYTES_MAX, NewEntry};
 use crate::collection::element::LongText;
-use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, Type};
+use crate::collection::{BulkLoad, Declined, Element, Made, Type};
 use crate::key::HASHED_BYTES;
 use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 type Set = BTreeSet<Vec<u8>>;
-
-fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
-    let mut text = Vec::new();
-    there.each_part(element, |part| text.extend_from_slice(part));
-    assert_eq!(text.len(), element.len());
-    text
-}
-
-/// A member of so many bytes, which only at its end is another than others of its length.
-fn member_of(n: usize, bytes: usize) -> Vec<u8> {
-    let end = format!("m{n}").into_bytes();
-    [vec![b'x'; bytes.saturating_sub(end.len())], end].concat()
-}
 
 /// The nth member: of a third of them the bytes are apart.
 fn member(n: usize) -> Vec<u8> {
@@ -72,18 +59,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, set: &Set) {
     }
     let longest = set.iter().map(Vec::len).max().unwrap_or(0);
     assert!(longest <= MEMBER_BYTES_MAX || there.longest_apart() >= longest);
-    let (mut cursor, mut scanned) = (0, 0);
-    loop {
-        let mut places = Vec::new();
-        let next = there.scan(cursor, &mut places);
-        scanned += places.into_iter().map(|range| range.len()).sum::<usize>();
-        assert!(next == 0 || next > cursor && next < 1 << 48);
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
-    assert_eq!(scanned, set.len(), "each once");
+    assert_eq!(scanned(&there).iter().map(|range| range.len()).sum::<usize>(), set.len(), "each once");
 }
 
 fn add(guard: &mut Guard<'_>, key: &Key<'_>, members: &[Vec<u8>]) -> Result<usize, Declined> {
@@ -96,18 +72,6 @@ fn remove(guard: &mut Guard<'_>, key: &Key<'_>, members: &[Vec<u8>]) -> Result<u
 
 fn made(member: &[u8]) -> Made<'_> {
     Made { name: member, value: &[], score: 0.0, expires_at: 0 }
-}
-
-fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
-    while !guard.load_finish(&mut load, to).unwrap() {}
-    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
-}
-
-fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
-    let version = guard.peek(from).hit().unwrap().cas();
-    let mut load = BulkLoad::new(store, Type::Set);
-    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
-    publish(guard, load, to);
 }
 
 #[derive(Clone, Debug)]
@@ -152,24 +116,13 @@ fn is_as_a_set(steps: &[Step]) {
                 assert_eq!(remove(&mut guard, &key, &members), Ok(gone));
             }
             Step::Copy | Step::CopySome => {
-                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
-                    copy_some(&store, &mut guard, &key, &other);
-                } else {
-                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
-                    assert_eq!(copied.is_ok(), !set.is_empty());
-                }
+                let by_node = matches!(step, Step::CopySome);
+                assert_eq!(copy(&store, &mut guard, Type::Set, (&key, &other), by_node), !set.is_empty());
                 if !set.is_empty() {
                     compare(&mut guard, &other, &set);
                 }
             }
-            Step::Carry => {
-                guard.begin([key, other]);
-                if guard.peek(&key).hit().is_some() {
-                    assert!(guard.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
-                    assert!(guard.collection_carry(&other, &key, Expect::Absent).unwrap().is_ok());
-                }
-                guard.finish();
-            }
+            Step::Carry => carry(&mut guard, &key, &other),
             Step::Move => move_all(&store, &mut guard),
         }
         compare(&mut guard, &key, &set);

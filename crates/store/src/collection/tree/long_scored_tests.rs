@@ -1,33 +1,20 @@
 //! Members that lie apart, in sorted sets in trees, against maps. Leaves, nodes and parts are small here, and few members are
 //! alike without a name: a member of 17,000 bytes has 25 parts, below several nodes of the members tree.
 
-use super::tests::{NOW, height, move_all, store};
+use super::testing::{carry, copy, member_of, publish, ranked, scanned, text};
+use super::tests::{NOW, move_all, store};
 use crate::collection::build::{Builder, NewEntry, SCORED_BYTES_MAX};
 use crate::collection::element::LongText;
-use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, ScoreRule, Type};
+use crate::collection::{BulkLoad, Declined, Made, ScoreRule, Type};
 use crate::key::HASHED_BYTES;
 use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// Members with their scores.
 type Map = BTreeMap<Vec<u8>, f64>;
-
-fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
-    let mut text = Vec::new();
-    there.each_part(element, |part| text.extend_from_slice(part));
-    assert_eq!(text.len(), element.len());
-    text
-}
-
-/// A member of so many bytes, which only at its end is another than others of its length.
-fn member_of(n: usize, bytes: usize) -> Vec<u8> {
-    let end = format!("m{n}").into_bytes();
-    [vec![b'x'; bytes.saturating_sub(end.len())], end].concat()
-}
 
 /// The nth member: a third of them lie apart.
 fn member(n: usize) -> Vec<u8> {
@@ -40,13 +27,6 @@ fn member(n: usize) -> Vec<u8> {
         _ => 0,
     };
     member_of(n, bytes)
-}
-
-/// In the order of a sorted set.
-fn ranked(map: &Map) -> Vec<(f64, Vec<u8>)> {
-    let mut all: Vec<_> = map.iter().map(|(name, score)| (*score, name.clone())).collect();
-    all.sort_by(|one, other| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1)));
-    all
 }
 
 /// All that can be asked of a sorted set is as the map has it.
@@ -80,16 +60,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
     }
     let longest = map.keys().map(Vec::len).max().unwrap_or(0);
     assert!(longest <= SCORED_BYTES_MAX || there.longest_apart() >= longest);
-    let (mut cursor, mut places) = (0, Vec::new());
-    loop {
-        let next = there.scan(cursor, &mut places);
-        assert!(next == 0 || next > cursor && next < 1 << 48);
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
-    let mut scanned: Vec<usize> = places.into_iter().flatten().collect();
+    let mut scanned: Vec<usize> = scanned(&there).into_iter().flatten().collect();
     scanned.sort_unstable();
     assert!(scanned.into_iter().eq(0..all.len()), "each once");
 }
@@ -115,18 +86,6 @@ fn remove(guard: &mut Guard<'_>, key: &Key<'_>, members: &[Vec<u8>]) -> Result<u
 
 fn made((score, name): &(f64, Vec<u8>)) -> Made<'_> {
     Made { name, value: &[], score: *score, expires_at: 0 }
-}
-
-fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
-    while !guard.load_finish(&mut load, to).unwrap() {}
-    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
-}
-
-fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
-    let version = guard.peek(from).hit().unwrap().cas();
-    let mut load = BulkLoad::new(store, Type::SortedSet);
-    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
-    publish(guard, load, to);
 }
 
 #[derive(Clone, Debug)]
@@ -184,24 +143,13 @@ fn is_as_a_map(steps: &[Step]) {
                 }
             }
             Step::Copy | Step::CopySome => {
-                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
-                    copy_some(&store, &mut guard, &key, &other);
-                } else {
-                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
-                    assert_eq!(copied.is_ok(), !map.is_empty());
-                }
+                let by_node = matches!(step, Step::CopySome);
+                assert_eq!(copy(&store, &mut guard, Type::SortedSet, (&key, &other), by_node), !map.is_empty());
                 if !map.is_empty() {
                     compare(&mut guard, &other, &map);
                 }
             }
-            Step::Carry => {
-                guard.begin([key, other]);
-                if guard.peek(&key).hit().is_some() {
-                    assert!(guard.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
-                    assert!(guard.collection_carry(&other, &key, Expect::Absent).unwrap().is_ok());
-                }
-                guard.finish();
-            }
+            Step::Carry => carry(&mut guard, &key, &other),
             Step::Move => move_all(&store, &mut guard),
         }
         compare(&mut guard, &key, &map);

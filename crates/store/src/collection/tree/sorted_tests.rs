@@ -1,5 +1,6 @@
 //! Sorted sets in trees against maps. Leaves and nodes are small here, and few members are alike without a name.
 
+use super::testing::{ranked, scanned};
 use super::tests::{NOW, height, move_all, store, text};
 use crate::collection::{Declined, ScoreRule, Type};
 use crate::worker::Guard;
@@ -10,13 +11,6 @@ use std::collections::BTreeMap;
 
 /// Members with their scores.
 type Map = BTreeMap<Vec<u8>, f64>;
-
-/// In the order of a sorted set.
-fn ranked(map: &Map) -> Vec<(f64, Vec<u8>)> {
-    let mut all: Vec<_> = map.iter().map(|(name, score)| (*score, name.clone())).collect();
-    all.sort_by(|one, other| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1)));
-    all
-}
 
 /// All that can be asked of a sorted set is as the map has it.
 fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
@@ -54,16 +48,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
         assert_eq!(there.find(stranger).is_some(), map.contains_key(stranger));
         assert_eq!(there.score(stranger), map.get(stranger).copied());
     }
-    let (mut cursor, mut places) = (0, Vec::new());
-    loop {
-        let next = there.scan(cursor, &mut places);
-        assert!(next == 0 || next > cursor && next < 1 << 48);
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
-    let mut scanned: Vec<usize> = places.into_iter().flatten().collect();
+    let mut scanned: Vec<usize> = scanned(&there).into_iter().flatten().collect();
     scanned.sort_unstable();
     assert!(scanned.into_iter().eq(0..all.len()), "each once");
 }

@@ -3,18 +3,17 @@
 
 use super::apart::PART_BYTES;
 use super::strings::{PARTS_MAX, free_label};
-use super::tests::{NOW, height, move_all, store};
+use super::testing::{carry, copy, live, publish, scanned, text};
+use super::tests::{NOW, move_all, store};
 use crate::collection::build::{Builder, FIELD_BYTES_MAX, NewEntry};
 use crate::collection::element::LongText;
-use crate::collection::{
-    BulkLoad, Collection, Copied, DIGITS_MAX, Declined, Due, Element, Fields, Lasting, Made, Type,
-};
+use crate::collection::{BulkLoad, Declined, Due, Element, Fields, Lasting, Made, Type};
 use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Values with their times, 0 for never.
@@ -22,17 +21,6 @@ type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 /// Two names of one order, with the seed of tests.
 const ALIKE: [&[u8]; 2] = [b"f297588", b"f63139430"];
-
-fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
-    match element {
-        Element::Apart(apart) => {
-            let all: Vec<u8> = there.parts(apart).flatten().copied().collect();
-            assert_eq!(all.len(), element.len());
-            all
-        }
-        element => element.text(&mut [0; DIGITS_MAX]).to_vec(),
-    }
-}
 
 /// What is said of all elements by the longest of them is so of each.
 #[test]
@@ -47,14 +35,6 @@ fn elements_fit_that_are_no_longer_than_ones_that_do() {
             assert!(store.element_fits(kind, &text[..bytes], &text[..bytes]), "{kind:?} {bytes}");
         }
     }
-}
-
-fn live(map: &Map, now: u64) -> Map {
-    let is_live = |at: u64| at == 0 || at > now;
-    map.iter()
-        .filter(|(_, (_, at))| is_live(*at))
-        .map(|(name, known)| (name.clone(), known.clone()))
-        .collect()
 }
 
 /// All that can be asked of the hash is as the map has it.
@@ -83,18 +63,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
     assert_eq!(there.entries_back(0..there.len()).map(known).collect::<Map>(), map);
     let longest = map.values().map(|(value, _)| value.len()).max().unwrap_or(0);
     assert!(longest < 16_384 || there.longest_apart() >= longest);
-    let (mut cursor, mut scanned) = (0, 0);
-    loop {
-        let mut places = Vec::new();
-        let next = there.scan(cursor, &mut places);
-        scanned += places.into_iter().map(|range| range.len()).sum::<usize>();
-        assert!(next == 0 || next > cursor && next < 1 << 48);
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
-    assert_eq!(scanned, map.len(), "each once");
+    assert_eq!(scanned(&there).iter().map(|range| range.len()).sum::<usize>(), map.len(), "each once");
 }
 
 fn value(n: usize, bytes: usize) -> Vec<u8> {
@@ -144,18 +113,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Carry),
         2 => Just(Step::Move),
     ]
-}
-
-fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
-    let version = guard.peek(from).hit().unwrap().cas();
-    let mut load = BulkLoad::new(store, Type::Hash);
-    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
-    publish(guard, load, to);
-}
-
-fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
-    while !guard.load_finish(&mut load, to).unwrap() {}
-    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
 }
 
 fn is_as_a_map(steps: &[Step]) {
@@ -219,24 +176,13 @@ fn is_as_a_map(steps: &[Step]) {
             Step::Wait { ms } => now += ms,
             Step::Copy | Step::CopySome => {
                 while let Due::More(_) = guard.hash_take_due(&key).unwrap() {}
-                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
-                    copy_some(&store, &mut guard, &key, &other);
-                } else {
-                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
-                    assert_eq!(copied.is_ok(), !map.is_empty());
-                }
+                let by_node = matches!(step, Step::CopySome);
+                assert_eq!(copy(&store, &mut guard, Type::Hash, (&key, &other), by_node), !map.is_empty());
                 if !map.is_empty() {
                     compare(&mut guard, &other, &map);
                 }
             }
-            Step::Carry => {
-                guard.begin([key, other]);
-                if guard.peek(&key).hit().is_some() {
-                    assert!(guard.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
-                    assert!(guard.collection_carry(&other, &key, Expect::Absent).unwrap().is_ok());
-                }
-                guard.finish();
-            }
+            Step::Carry => carry(&mut guard, &key, &other),
             Step::Move => move_all(&store, &mut guard),
         }
         if !matches!(step, Step::Wait { .. }) {

@@ -1,5 +1,6 @@
 //! Trees against maps. Leaves and nodes are small here, so that trees are high.
 
+use super::testing::scanned;
 use crate::class::ClassId;
 use crate::collection::{DIGITS_MAX, Declined, Element, Entry, Type};
 use crate::worker::Guard;
@@ -63,18 +64,8 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type, map: &Map) {
         assert_eq!(there.find(stranger).is_some(), map.contains_key(stranger));
         assert_eq!(there.has(stranger), map.contains_key(stranger));
     }
-    let (mut cursor, mut scanned) = (0, Vec::new());
-    loop {
-        let mut places = Vec::new();
-        let next = there.scan(cursor, &mut places);
-        scanned.extend(places.into_iter().flat_map(|range| there.entries(range)).map(of));
-        assert!(next == 0 || next > cursor && next < 1 << 48);
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
-    assert_eq!(scanned, all, "each once");
+    let scanned = scanned(&there).into_iter().flat_map(|range| there.entries(range)).map(of);
+    assert_eq!(scanned.collect::<Vec<_>>(), all, "each once");
 }
 
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! Hashes whose fields expire, against a map with times. Leaves and nodes are small here, so that trees are high.
 
+use super::testing::live;
 use super::tests::{NOW, height, move_all, store, text};
 use crate::collection::{Due, Fields, Lasting, Timed, Type};
 use crate::worker::Guard;
@@ -9,13 +10,6 @@ use std::collections::BTreeMap;
 
 /// Values with their times, 0 for never.
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
-
-fn live(map: &Map, now: u64) -> Map {
-    map.iter()
-        .filter(|(_, (_, at))| *at == 0 || *at > now)
-        .map(|(name, known)| (name.clone(), known.clone()))
-        .collect()
-}
 
 /// What is asked by names is as the map has it at this time; what is counted, once it is settled.
 fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
