@@ -4,16 +4,10 @@ mod memory;
 mod tokens;
 mod uploads;
 
-use larder_store::{Attributes, Config, End, Expect, Guard, Lookup, Refusal, Store, Value, Worker};
-use std::sync::Arc;
+use crate::plain::{collect, store};
+use larder_store::{Attributes, End, Expect, Guard, Lookup, Refusal};
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn store(megabytes: u64) -> (Arc<Store>, Worker) {
-    let store = Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap();
-    let worker = store.worker().unwrap();
-    (store, worker)
-}
 
 fn set(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) -> u64 {
     let key = guard.key(key);
@@ -22,11 +16,7 @@ fn set(guard: &mut Guard<'_>, key: &[u8], value: &[u8]) -> u64 {
 
 fn get(guard: &mut Guard<'_>, key: &[u8]) -> Option<Vec<u8>> {
     let key = guard.key(key);
-    guard.get(&key).hit().map(|item| match item.value() {
-        Value::Whole(value) => value.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    })
+    guard.get(&key).hit().map(|item| collect(item.value()))
 }
 
 #[test]

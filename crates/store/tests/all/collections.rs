@@ -1,5 +1,6 @@
 //! Collections as items: their verbs, and what may happen to any item.
 
+use crate::plain::store;
 use larder_store::{
     Attributes, Collection, Config, DIGITS_MAX, Declined, Element, End, Event, Eviction, Expect, Guard, Key,
     Lookup, Refusal, ScoreRule, Store, Type, Value, Worker,
@@ -9,12 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn store(mebibytes: u64) -> (Arc<Store>, Worker) {
-    let store = Store::new(Config { memory_bytes: mebibytes << 20, ..Config::default() }).unwrap();
-    let worker = store.worker().unwrap();
-    (store, worker)
-}
 
 fn text(element: Element<'_>) -> String {
     String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).unwrap()

@@ -1,5 +1,6 @@
 //! Memory that is not needed any more is the system's again, and nothing is lost by that.
 
+use crate::plain::delete;
 use larder_store::{Attributes, Automove, Config, Expect, Store, Value, Worker};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -12,13 +13,6 @@ fn set(worker: &mut Worker, now: u64, name: u64) {
     let key = guard.key(&bytes);
     let value = [name as u8; VALUE_BYTES as usize];
     guard.store_value(&key, &value, &Attributes::default(), Expect::Any).unwrap();
-}
-
-fn delete(worker: &mut Worker, now: u64, name: u64) {
-    let mut guard = worker.enter(now);
-    let bytes = name.to_be_bytes();
-    let key = guard.key(&bytes);
-    guard.delete(&key, Expect::Present).unwrap();
 }
 
 fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {

@@ -1,31 +1,9 @@
 //! Databases, flushes of one of them, and long keys, seen from outside.
 
-use larder_store::{
-    Attributes, Config, DATABASES, Expect, Guard, KEY_BYTES_MAX, Lookup, Refusal, Store, Value, Worker,
-};
-use std::sync::Arc;
+use crate::plain::{get_in as get, set_in as set, store};
+use larder_store::{Attributes, DATABASES, Expect, KEY_BYTES_MAX, Lookup, Refusal};
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn store(megabytes: u64) -> (Arc<Store>, Worker) {
-    let store = Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap();
-    let worker = store.worker().unwrap();
-    (store, worker)
-}
-
-fn set(guard: &mut Guard<'_>, database: u8, key: &[u8], value: &[u8]) {
-    let key = guard.key_in(database, key);
-    guard.store_value(&key, value, &Attributes::default(), Expect::Any).unwrap();
-}
-
-fn get(guard: &mut Guard<'_>, database: u8, key: &[u8]) -> Option<Vec<u8>> {
-    let key = guard.key_in(database, key);
-    guard.get(&key).hit().map(|item| match item.value() {
-        Value::Whole(value) => value.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    })
-}
 
 #[test]
 fn databases_do_not_see_each_other() {

@@ -1,5 +1,6 @@
 //! A cache whose expired items hold more than a twentieth of its bytes evicts nothing that has not expired.
 
+use crate::plain::Dice;
 use larder_store::{Attributes, Config, Event, Expect, Refusal, Store, Worker};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,15 +12,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// The share of the bytes held that expired items may have.
 const SHARE: f64 = 0.05;
 const KEY_BYTES: u64 = 8;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
 
 fn store_one(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) {
     let mut guard = worker.enter(now);
@@ -137,7 +129,7 @@ fn start(run: &Run<'_>) -> (Arc<Store>, Vec<Worker>) {
 }
 
 /// The sets of a step: name, bytes, expiry.
-fn step(run: &Run<'_>, random: &mut Random, now: u64, names: &mut u64) -> Vec<(u64, u64, u64)> {
+fn step(run: &Run<'_>, random: &mut Dice, now: u64, names: &mut u64) -> Vec<(u64, u64, u64)> {
     let mean = run.sizes.iter().sum::<u64>() / run.sizes.len() as u64 + KEY_BYTES;
     let sets = 1 + random.below((run.memory_bytes / 200 / mean).max(1));
     let one = |_| {
@@ -152,7 +144,7 @@ fn step(run: &Run<'_>, random: &mut Random, now: u64, names: &mut u64) -> Vec<(u
 /// Returns how many items were evicted; none may be while a larger share of the bytes has expired.
 fn run(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
-    let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
+    let (mut random, mut held, mut now) = (Dice(seed), Held::default(), NOW);
     let (mut names, mut written, mut tick) = (0, 0, NOW);
     while written < 4 * run.memory_bytes {
         now += random.below(run.step_ms);
@@ -188,7 +180,7 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
 /// in it that had not expired, and the share of expired bytes is too large even when the step is over.
 fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
-    let (mut random, mut held, mut now) = (Random(seed), Held::default(), NOW);
+    let (mut random, mut held, mut now) = (Dice(seed), Held::default(), NOW);
     let (mut names, mut written, mut tick) = (0, 0, NOW);
     while written < 4 * run.memory_bytes {
         now += random.below(run.step_ms);

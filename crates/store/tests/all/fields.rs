@@ -1,6 +1,7 @@
 //! Fields that expire in a store that evicts, expires keys, moves items, flushes and changes its limit: a hash is whole or gone,
 //! and every field of a hash that is there is as it was left, or has expired.
 
+use crate::plain::Dice;
 use larder_store::{
     Attributes, Config, DIGITS_MAX, Due, Element, Expect, Fields, Guard, Lasting, Store, Timed, Type, Worker,
 };
@@ -14,16 +15,6 @@ type Known = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 fn text(element: Element<'_>) -> Vec<u8> {
     element.text(&mut [0; DIGITS_MAX]).to_vec()
-}
-
-/// Random numbers, the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
 }
 
 fn store(mebibytes: u64, workers: usize) -> (Arc<Store>, Vec<Worker>) {

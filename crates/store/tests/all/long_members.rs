@@ -3,6 +3,7 @@
 //! or gone, each member is where it belongs, and the books are right afterwards.
 
 use crate::long_values::wait_for;
+use crate::plain::Dice;
 use larder_store::{Config, Declined, Expect, Guard, Key, ScoreRule, Store, Type, Worker};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,16 +16,6 @@ const MEMBERS: u64 = 24;
 const STEPS: u64 = 1_500;
 /// The limits between which the test changes.
 const MEBIBYTES: [u64; 3] = [8, 12, 16];
-
-/// Random numbers, the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
-}
 
 /// The member with a number: most lie apart, some of one length, and each says at its end which it is.
 fn member(number: u64) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Hashes most of whose values lie apart: two workers write, read, expire and delete them in a store that evicts them, moves what
 //! is left and has its limit changed. Each hash is whole or gone, and the books are right afterwards.
 
+use crate::plain::Dice;
 use larder_store::{Collection, Config, Declined, Due, Expect, Fields, Guard, Lasting, Store, Type, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,22 +13,13 @@ const STEPS: u64 = 1_500;
 /// The limits between which the test changes.
 const MEBIBYTES: [u64; 3] = [8, 12, 16];
 
-/// Random numbers, the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % n
-    }
-    /// The length of a value, most of which lie apart.
-    fn bytes(&mut self) -> usize {
-        match self.below(10) {
-            0 => 16 + self.below(200) as usize,
-            1 => 16_300 + self.below(60) as usize,
-            2 => 300_000 + self.below(700_000) as usize,
-            _ => 17_000 + self.below(60_000) as usize,
-        }
+/// The length of a value, most of which lie apart.
+fn bytes(dice: &mut Dice) -> usize {
+    match dice.below(10) {
+        0 => 16 + dice.below(200) as usize,
+        1 => 16_300 + dice.below(60) as usize,
+        2 => 300_000 + dice.below(700_000) as usize,
+        _ => 17_000 + dice.below(60_000) as usize,
     }
 }
 
@@ -78,7 +70,7 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
         guard.store().set_memory_bytes(MEBIBYTES[dice.below(3) as usize] << 20);
     }
     let key = guard.key(&name);
-    let new = value(numbers.fetch_add(1, Ordering::Relaxed), dice.bytes());
+    let new = value(numbers.fetch_add(1, Ordering::Relaxed), bytes(dice));
     let field = format!("f{}", dice.below(9)).into_bytes();
     let done = match dice.below(9) {
         0..3 => {

@@ -18,6 +18,7 @@ mod moving;
 mod other_workers;
 mod patching;
 mod pauses;
+mod plain;
 mod removals;
 mod shift;
 mod shrinking;

@@ -1,15 +1,10 @@
 //! Memory moves between classes: what is hot stays, and with room everything does.
 
-use larder_store::{Attributes, Automove, Config, Eviction, Expect, Lookup, Store, Value, Worker};
+use crate::plain::{collect, store};
+use larder_store::{Attributes, Automove, Config, Eviction, Expect, Lookup, Store, Worker};
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn store(megabytes: u64) -> (Arc<Store>, Worker) {
-    let store = Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap();
-    let worker = store.worker().unwrap();
-    (store, worker)
-}
 
 /// A value that names its key and repeats it to its end.
 fn value(name: u64, bytes: usize) -> Vec<u8> {
@@ -29,11 +24,7 @@ fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
     let key = name.to_be_bytes();
     let key = guard.key(&key);
     let Lookup::Hit(item) = guard.get(&key) else { return None };
-    let bytes: Vec<u8> = match item.value() {
-        Value::Whole(bytes) => bytes.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    };
+    let bytes = collect(item.value());
     assert!(bytes == value(name, bytes.len()), "torn or foreign value under {name}");
     Some((bytes.len(), item.cas()))
 }

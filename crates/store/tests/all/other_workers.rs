@@ -2,6 +2,7 @@
 //! worker's write that wants it, whatever the first worker did before, and however little it does now. One thread drives all
 //! workers, so that a write which waits for another worker waits in vain, and is repeated.
 
+use crate::plain::Dice;
 use larder_store::{Attributes, Config, End, Expect, Guard, Store, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const WORKERS: usize = 4;
 const KEYS: u64 = 4_000;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    /// The length of a value: sizes of all magnitudes from 10 bytes to `most`.
-    fn bytes(&mut self, most: u64) -> usize {
-        let magnitude = 10 << self.below(18);
-        (magnitude + self.below(magnitude)).min(most) as usize
-    }
+/// The length of a value: sizes of all magnitudes from 10 bytes to `most`.
+fn bytes(random: &mut Dice, most: u64) -> usize {
+    let magnitude = 10 << random.below(18);
+    (magnitude + random.below(magnitude)).min(most) as usize
 }
 
 /// Stores a value; false if it is refused.
@@ -36,7 +28,7 @@ fn write(guard: &mut Guard<'_>, name: u64, bytes: usize) -> bool {
 }
 
 /// Has a worker do much of everything.
-fn toil(worker: &mut Worker, random: &mut Random, now: u64, most: u64) {
+fn toil(worker: &mut Worker, random: &mut Dice, now: u64, most: u64) {
     for _ in 0..1 + random.below(4) {
         let mut guard = worker.enter(now);
         let kind = random.below(8);
@@ -54,9 +46,9 @@ fn toil(worker: &mut Worker, random: &mut Random, now: u64, most: u64) {
                     let _ = guard.store_value(&key, &[b'e'; 300], &attributes, Expect::Any);
                 }
                 4 => drop(guard.maintain()),
-                5 => drop(write(&mut guard, u64::from_be_bytes(name), random.bytes(2_000))),
+                5 => drop(write(&mut guard, u64::from_be_bytes(name), bytes(random, 2_000))),
                 _ => {
-                    let _ = write(&mut guard, u64::from_be_bytes(name), random.bytes(most));
+                    let _ = write(&mut guard, u64::from_be_bytes(name), bytes(random, most));
                     if random.below(20) == 0 {
                         break;
                     }
@@ -81,7 +73,7 @@ fn run(seed: u64, megabytes: u64, most: u64, idle: Idle) {
     let config = Config { memory_bytes: megabytes << 20, workers_max: WORKERS, ..Config::default() };
     let store = Store::new(config).unwrap();
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| Arc::clone(&store).worker().unwrap()).collect();
-    let (mut random, mut now) = (Random(seed), NOW);
+    let (mut random, mut now) = (Dice(seed), NOW);
     for round in 0..12 {
         for _ in 0..2 {
             for worker in &mut workers {
@@ -92,7 +84,7 @@ fn run(seed: u64, megabytes: u64, most: u64, idle: Idle) {
         let writer = random.below(WORKERS as u64) as usize;
         let what = format!("{megabytes} MB, seed {seed}, {idle:?}, round {round}");
         for _ in 0..60 {
-            let (name, bytes) = (random.below(KEYS), random.bytes(most));
+            let (name, bytes) = (random.below(KEYS), bytes(&mut random, most));
             let count = 1 + random.below(4);
             // A refused write is refused only until the other workers have each entered a batch once more.
             let mut tries = 0;

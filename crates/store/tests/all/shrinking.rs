@@ -1,5 +1,6 @@
 //! The index grows and shrinks with the number of items, and loses none of them.
 
+use crate::plain::delete;
 use larder_store::{Attributes, Config, Expect, Store, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,13 +20,6 @@ fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {
     let bytes = name.to_be_bytes();
     let key = guard.key(&bytes);
     guard.get(&key).hit().is_some_and(|item| item.key() == bytes)
-}
-
-fn delete(worker: &mut Worker, now: u64, name: u64) {
-    let mut guard = worker.enter(now);
-    let bytes = name.to_be_bytes();
-    let key = guard.key(&bytes);
-    guard.delete(&key, Expect::Present).unwrap();
 }
 
 /// Does upkeep as a server's worker does, over some passes of the index.

@@ -13,6 +13,7 @@
 //! are pushed once each, and popped once at most. Members go to and fro between two sets, as one: none is in both. A
 //! sorted set is in order, and what is found by name, or gone through by cursors, is what is there in order.
 
+use crate::plain::collect;
 use larder_store::{
     Attributes, Automove, Collection, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard,
     Hint, Key, Lookup, Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
@@ -71,14 +72,6 @@ fn words(bytes: &[u8]) -> (u64, u64) {
     let (first, second) = (word(0), word(8));
     assert!(bytes == value(first, second, bytes.len()), "a torn value");
     (first, second)
-}
-
-fn collect(value: Value<'_>) -> Vec<u8> {
-    match value {
-        Value::Whole(bytes) => bytes.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    }
 }
 
 /// The hint that the stages of a batch make for a key.

@@ -1,6 +1,7 @@
 //! Threads against one store: the counts at the end are those that were acknowledged, and no reader ever sees a torn value,
 //! another key's value, or memory that was used again.
 
+use crate::plain::collect;
 use larder_store::{Attributes, Config, Expect, Guard, Key, Lookup, Refusal, Store, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +35,6 @@ fn value(key: u64, version: u64, bytes: usize) -> Vec<u8> {
 fn check(key: u64, bytes: &[u8]) {
     let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
     assert!(bytes == value(key, version, bytes.len()), "torn or foreign value under key {key}");
-}
-
-fn collect(value: Value<'_>) -> Vec<u8> {
-    match value {
-        Value::Whole(bytes) => bytes.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    }
 }
 
 /// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from

@@ -4,7 +4,8 @@ mod beside;
 mod full;
 mod watching;
 
-use larder_store::{Attributes, Config, Event, Expect, Guard, Key, Lookup, Refusal, Store, Value, Worker};
+use crate::plain::{get_in as get, set_in as set};
+use larder_store::{Attributes, Config, Event, Expect, Guard, Key, Lookup, Refusal, Store, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,11 +18,6 @@ fn store(megabytes: u64) -> Arc<Store> {
     Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
 }
 
-fn set(guard: &mut Guard<'_>, name: u8, key: &[u8], value: &[u8]) {
-    let key = guard.key_in(name, key);
-    guard.store_value(&key, value, &Attributes::default(), Expect::Any).unwrap();
-}
-
 /// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from
 /// its core for longer than the store waits for its batch.
 fn write(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], at_last: bool) -> Result<(), Refusal> {
@@ -32,15 +28,6 @@ fn write(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], at_last: bool) -> R
             stored => return stored.map(drop),
         }
     }
-}
-
-fn get(guard: &mut Guard<'_>, name: u8, key: &[u8]) -> Option<Vec<u8>> {
-    let key = guard.key_in(name, key);
-    guard.get(&key).hit().map(|item| match item.value() {
-        Value::Whole(value) => value.to_vec(),
-        Value::Pieces(value) => value.pin().pieces(0).flatten().copied().collect(),
-        Value::Collection(_) => panic!("it is a string"),
-    })
 }
 
 fn number(guard: &mut Guard<'_>, key: &[u8]) -> u64 {
