@@ -133,55 +133,6 @@ fn values_come_back_with_flags_and_tokens() {
 }
 
 #[test]
-fn stores_keep_their_conditions_and_are_quiet_about_success_alone() {
-    let mut bench = crate::bench();
-    let noop = get(NOOP, "");
-    talk(
-        &mut bench,
-        &[
-            &set(0x02, "k", b"1"),
-            &set(0x02, "k", b"2"),
-            &set(0x12, "k", b"2"),
-            &set(0x12, "n", b"1"),
-            &set(0x03, "no", b"2"),
-            &set(0x13, "no", b"2"),
-            &set(0x03, "k", b"3"),
-            &set(0x13, "k", b"4"),
-            &set(0x11, "q", b"5"),
-            &noop,
-        ],
-        &[
-            "02 0*",
-            "02 2 Data exists for key.",
-            "12 2 Data exists for key.",
-            "03 1 Not found",
-            "13 1 Not found",
-            "03 0*",
-            "0a 0",
-        ],
-    );
-    talk(
-        &mut bench,
-        &[
-            &frame(0x0e, b"", "k", b"!"),
-            &frame(0x0f, b"", "k", b"?"),
-            &frame(0x19, b"", "k", b"!"),
-            &frame(0x1a, b"", "k", b""),
-            &frame(0x0e, b"", "no", b"!"),
-            &frame(0x1a, b"", "no", b"!"),
-            &get(0x00, "k"),
-            &get(0x00, "q"),
-        ],
-        &["0e 0*", "0f 0*", "0e 5 Not stored.", "1a 5 Not stored.", "00 0 7 ?4!!*", "00 0 7 5*"],
-    );
-    talk(
-        &mut bench,
-        &[&get(0x04, "k"), &get(0x04, "k"), &get(0x14, "q"), &get(0x14, "q"), &noop],
-        &["04 0", "04 1 Not found", "14 1 Not found", "0a 0"],
-    );
-}
-
-#[test]
 fn a_token_makes_any_store_a_compare_and_swap() {
     let mut bench = crate::bench();
     let extras = [0; 8];

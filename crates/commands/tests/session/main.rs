@@ -146,109 +146,6 @@ fn talk(bench: &mut Bench, pairs: &[(&str, &str)]) {
 
 const BAD: &str = "CLIENT_ERROR bad command line format\r\n";
 
-#[test]
-fn values_come_back_as_stored() {
-    talk(
-        &mut bench(),
-        &[
-            ("get a\r\n", "END\r\n"),
-            ("set a 0 0 5\r\nhello\r\n", "STORED\r\n"),
-            ("set b 7 0 0\r\n\r\n", "STORED\r\n"),
-            ("get a\r\n", "VALUE a 0 5\r\nhello\r\nEND\r\n"),
-            (
-                "get a x b a  \r\n",
-                "VALUE a 0 5\r\nhello\r\nVALUE b 7 0\r\n\r\nVALUE a 0 5\r\nhello\r\nEND\r\n",
-            ),
-            ("get a\nget b\n", "VALUE a 0 5\r\nhello\r\nEND\r\nVALUE b 7 0\r\n\r\nEND\r\n"),
-            ("set c 0 0 1 noreply\r\nx\r\nget c\r\n", "VALUE c 0 1\r\nx\r\nEND\r\n"),
-            ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
-            ("add n 0 0 1\r\nx\r\n", "STORED\r\n"),
-            ("replace z 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
-            ("replace n 0 0 1\r\ny\r\n", "STORED\r\n"),
-            (
-                "append n 5 9 2\r\n12\r\nprepend n 0 0 1\r\n0\r\nget n\r\n",
-                "STORED\r\nSTORED\r\nVALUE n 0 4\r\n0y12\r\nEND\r\n",
-            ),
-            ("append zz 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
-            ("delete n\r\ndelete n\r\n", "DELETED\r\nNOT_FOUND\r\n"),
-            ("touch a 100\r\ntouch z 1\r\n", "TOUCHED\r\nNOT_FOUND\r\n"),
-            ("gat 0 a z\r\n", "VALUE a 0 5\r\nhello\r\nEND\r\n"),
-        ],
-    );
-}
-
-#[test]
-fn cas_stores_only_over_the_version_that_was_seen() {
-    let mut bench = bench();
-    talk(&mut bench, &[("set a 0 0 1\r\n1\r\n", "STORED\r\n"), ("cas z 0 0 1 5\r\nx\r\n", "NOT_FOUND\r\n")]);
-    let reply = bench.ask("gets a\r\n");
-    let token = reply.split_whitespace().nth(4).unwrap().to_string();
-    talk(
-        &mut bench,
-        &[
-            (&format!("cas a 0 0 1 {token}\r\n2\r\n"), "STORED\r\n"),
-            (&format!("cas a 0 0 1 {token}\r\n3\r\n"), "EXISTS\r\n"),
-            ("cas a 0 0 1 0\r\n3\r\n", "EXISTS\r\n"),
-            ("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n"),
-        ],
-    );
-    assert_eq!(bench.counted(Counter::CasHits), 1);
-    assert_eq!(bench.counted(Counter::CasBadval), 2);
-    assert_eq!(bench.counted(Counter::CasMisses), 1);
-    assert_eq!(bench.counted(Counter::CmdSet), 5);
-}
-
-#[test]
-fn without_cas_no_token_matches() {
-    let mut bench = Bench::new(Settings { cas: false, ..Settings::default() });
-    talk(
-        &mut bench,
-        &[
-            ("set a 0 0 1\r\n1\r\ngets a\r\n", "STORED\r\nVALUE a 0 1 0\r\n1\r\nEND\r\n"),
-            ("cas a 0 0 1 0\r\n2\r\n", "EXISTS\r\n"),
-            ("ms a 1 C5\r\n2\r\n", "EX\r\n"),
-        ],
-    );
-}
-
-#[test]
-fn counters_add_wrap_and_stop_at_zero() {
-    let not_a_number = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-    talk(
-        &mut bench(),
-        &[
-            ("incr n 1\r\n", "NOT_FOUND\r\n"),
-            ("set n 3 0 2\r\n10\r\n", "STORED\r\n"),
-            ("decr n 1\r\nget n\r\n", "9\r\nVALUE n 3 2\r\n9 \r\nEND\r\n"),
-            ("incr n 1\r\n", "10\r\n"),
-            ("decr n 100\r\n", "0\r\n"),
-            ("set n 0 0 20\r\n18446744073709551615\r\nincr n 2\r\n", "STORED\r\n1\r\n"),
-            ("set n 0 0 3\r\n1 2\r\nincr n 1\r\n", "STORED\r\n2\r\n"),
-            ("set n 0 0 1\r\nx\r\nincr n 1\r\n", &format!("STORED\r\n{not_a_number}")),
-            ("set n 0 0 0\r\n\r\nincr n 1\r\n", &format!("STORED\r\n{not_a_number}")),
-            ("incr n -1\r\n", "CLIENT_ERROR invalid numeric delta argument\r\n"),
-        ],
-    );
-}
-
-#[test]
-fn broken_blocks_are_told_and_never_resynchronised() {
-    talk(
-        &mut bench(),
-        &[
-            ("set a 0 0 1\r\nxy\r\n", &format!("CLIENT_ERROR bad data chunk\r\n{BAD}")),
-            ("set a 0 0 2\r\nx\r\nversion\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
-            ("set a 0 x 2\r\nxy\r\nget a\r\n", &format!("{BAD}END\r\n")),
-            ("set a 0 x 2 noreply\r\nxy\r\nget a\r\n", "END\r\n"),
-            ("set a 0 0 -1\r\nget a\r\n", &format!("{BAD}END\r\n")),
-        ],
-    );
-    for unreadable in ["ms a x\r\nget a\r\n", "add a 0 0 noreply\r\nget a\r\n"] {
-        let (replies, closed) = bench().run(&mut Session::new(), unreadable.as_bytes(), usize::MAX);
-        assert!(closed && replies == BAD.as_bytes(), "{unreadable:?}");
-    }
-}
-
 /// What a request is answered where framing is strict, in pieces of every length; a store behind it must not have happened.
 fn strictly(sent: &str, answered: &str, closes: bool) {
     let settings = || Settings { strict_framing: true, item_bytes_max: 100_000, ..Settings::default() };
@@ -324,35 +221,6 @@ fn strict_framing_closes_where_the_end_of_a_login_is_not_sure() {
             assert_eq!((&replies, closed), (&answered, closes), "in steps of {step}");
         }
     }
-}
-
-#[test]
-fn lines_that_are_no_commands_get_their_error() {
-    let mut bench = bench();
-    talk(
-        &mut bench,
-        &[
-            ("\r\n", BAD),
-            ("mn\n", BAD),
-            ("bogus\r\n", "ERROR\r\n"),
-            ("GET a\r\n", "ERROR\r\n"),
-            ("foo bar noreply\r\n", ""),
-            ("verbosity noreply\r\n", ""),
-            ("verbosity 1 noreply\r\n", ""),
-            ("*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
-            ("slabs reassign 1\r\nslabs\r\nlru\r\nstats foo\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
-            ("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n"),
-            ("debugtime 5\r\n", "ERROR\r\n"),
-            ("mn\r\n", "MN\r\n"),
-        ],
-    );
-    for closing in [&b"GET / HTTP/1.1\r\nHost: x\r\n"[..], b"quit\r\nversion\r\n"] {
-        let (replies, closed) = bench.run(&mut Session::new(), closing, usize::MAX);
-        assert!(closed && replies.is_empty(), "{closing:?}");
-    }
-    let long = format!("set {}", "x".repeat(2045));
-    assert!(bench.run(&mut Session::new(), long.as_bytes(), usize::MAX).1, "2049 bytes");
-    assert!(!bench.run(&mut Session::new(), &long.as_bytes()[..2048], usize::MAX).1, "2048 bytes");
 }
 
 #[test]
@@ -433,44 +301,6 @@ fn long_values_arrive_in_any_pieces() {
         assert!(!closed);
         assert!(replies == expected.as_bytes(), "in steps of {step}");
     }
-}
-
-#[test]
-fn bytes_one_by_one_give_the_same_replies() {
-    let input = "set a 0 0 5\r\nhello\r\nget a b a\r\n gets  z\r\nms b 2 T0 k\r\nhi\r\nmg b v t k\r\nincr a 1\r\nbogus\r\n\
-                 set n 0 0 1\r\n1\r\nincr n 5\r\nset x 0 0 1\r\nxy\r\nma n v\r\nmn\r\ndelete a\r\ntouch a 1\r\nverbosity 1\r\n";
-    let whole = bench().run(&mut Session::new(), input.as_bytes(), usize::MAX);
-    for step in 1..9 {
-        assert_eq!(bench().run(&mut Session::new(), input.as_bytes(), step), whole, "in steps of {step}");
-    }
-}
-
-#[test]
-fn time_moves_by_debugtime_and_items_expire() {
-    let mut bench = Bench::new(Settings { debugtime: true, ..Settings::default() });
-    talk(
-        &mut bench,
-        &[
-            (
-                "debugtime p\r\nset a 0 10 1\r\nx\r\nset b 0 -1 1\r\nx\r\nset c 0 2592001 1\r\nx\r\n",
-                "OK\r\nSTORED\r\nSTORED\r\nSTORED\r\n",
-            ),
-            ("get a b c\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n"),
-            ("debugtime 9\r\nmg a t\r\ndebugtime 1\r\nget a\r\n", "OK\r\nHD t1\r\nOK\r\nEND\r\n"),
-            ("set d 0 0 1\r\nx\r\nflush_all 5\r\nget d\r\n", "STORED\r\nOK\r\nVALUE d 0 1\r\nx\r\nEND\r\n"),
-            (
-                "debugtime 4\r\nset e 0 0 1\r\nx\r\ndebugtime 1\r\nget d e\r\n",
-                "OK\r\nSTORED\r\nOK\r\nEND\r\n",
-            ),
-            (
-                "set f 0 0 1\r\nx\r\nflush_all\r\nset g 0 0 1\r\nx\r\nget f g\r\n",
-                "STORED\r\nOK\r\nSTORED\r\nVALUE g 0 1\r\nx\r\nEND\r\n",
-            ),
-            ("debugtime r\r\n", "OK\r\n"),
-        ],
-    );
-    assert_eq!(bench.counted(Counter::GetExpired), 3);
-    assert!(bench.counted(Counter::GetFlushed) >= 1);
 }
 
 #[test]
