@@ -64,6 +64,16 @@ impl Talk {
     }
 }
 
+/// Has clients say their commands, one after another, each of which must be answered with what stands behind it.
+///
+/// # Panics
+/// At the first reply that is another one.
+pub fn expect(talk: &mut Talk, lines: &[(usize, &str, &str)]) {
+    for (n, &(client, command, reply)) in lines.iter().enumerate() {
+        assert_eq!(talk.say(client, command), reply, "line {n}: client {client}: {command}");
+    }
+}
+
 /// A request of these arguments.
 pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();

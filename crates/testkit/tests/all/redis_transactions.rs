@@ -1,36 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their replies, and the commands that change a watched key.
 
-use larder_testkit::talk::{Talk, encode};
+use larder_testkit::talk::{Talk, encode, expect};
 
 fn talk() -> Talk {
     Talk::new(&[])
-}
-
-/// Sends each command and compares its reply.
-fn expect(talk: &mut Talk, lines: &[(usize, &str, &str)]) {
-    for (n, &(client, command, reply)) in lines.iter().enumerate() {
-        assert_eq!(talk.say(client, command), reply, "line {n}: client {client}: {command}");
-    }
-}
-
-#[test]
-fn exec_runs_what_was_queued_in_order() {
-    expect(
-        &mut talk(),
-        &[
-            (0, "MULTI", "+OK"),
-            (0, "SET k 1", "+QUEUED"),
-            (0, "INCR k", "+QUEUED"),
-            (1, "GET k", "$-1"),
-            (0, "GET k", "+QUEUED"),
-            (0, "EXEC", "*3 +OK :2 $1 2"),
-            (1, "GET k", "$1 2"),
-            (0, "EXEC", "-ERR EXEC without MULTI"),
-            (0, "DISCARD", "-ERR DISCARD without MULTI"),
-            (0, "MULTI", "+OK"),
-            (0, "EXEC", "*0"),
-        ],
-    );
 }
 
 #[test]
@@ -47,20 +20,6 @@ fn discard_forgets_queue_and_watches() {
             (0, "MULTI", "+OK"),
             (0, "GET k", "+QUEUED"),
             (0, "EXEC", "*1 $1 2"),
-        ],
-    );
-}
-
-#[test]
-fn multi_in_multi_and_watch_in_multi_are_refused_and_spoil_nothing() {
-    expect(
-        &mut talk(),
-        &[
-            (0, "MULTI", "+OK"),
-            (0, "MULTI", "-ERR MULTI calls can not be nested"),
-            (0, "WATCH k", "-ERR WATCH inside MULTI is not allowed"),
-            (0, "SET k v", "+QUEUED"),
-            (0, "EXEC", "*1 +OK"),
         ],
     );
 }
@@ -87,18 +46,6 @@ fn command_that_cannot_be_queued_aborts_exec_before_a_touched_watch_does() {
             ],
         );
     }
-    expect(
-        &mut talk(),
-        &[
-            (0, "MULTI", "+OK"),
-            (
-                0,
-                "EXEC now",
-                "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
-            ),
-            (0, "EXEC", "-ERR EXEC without MULTI"),
-        ],
-    );
 }
 
 #[test]
