@@ -238,10 +238,11 @@ func TestI3NothingIsWrittenToDstAfterTimeout(t *testing.T) {
 	})
 }
 
-func TestI4RequestsAreWrittenWholeThroughASmallWindow(t *testing.T) {
+// throughASmallWindow has callers write and read values over a lane that takes seven bytes at a time.
+func throughASmallWindow(t *testing.T, o Options) {
+	t.Helper()
 	in(t, func(t *testing.T) {
-		s := &faulty.Server{}
-		l := served(s, 7, options())
+		l := served(&faulty.Server{}, 7, o)
 		var callers sync.WaitGroup
 		for i := range 16 {
 			callers.Go(func() {
@@ -257,6 +258,10 @@ func TestI4RequestsAreWrittenWholeThroughASmallWindow(t *testing.T) {
 		callers.Wait()
 		l.Close(fault.Closed)
 	})
+}
+
+func TestI4RequestsAreWrittenWholeThroughASmallWindow(t *testing.T) {
+	throughASmallWindow(t, options())
 }
 
 func TestI5WhoWritesMuchDoesNotWaitForWhoReadsNothing(t *testing.T) {
@@ -313,26 +318,9 @@ func TestWriterThatCannotGoOnReturnsInTimeAndTheRestIsWritten(t *testing.T) {
 }
 
 func TestValuesThatAreNotCopiedArriveWholeThroughASmallWindow(t *testing.T) {
-	in(t, func(t *testing.T) {
-		o := options()
-		o.Vector = 100
-		s := &faulty.Server{}
-		l := served(s, 7, o)
-		var callers sync.WaitGroup
-		for i := range 16 {
-			callers.Go(func() {
-				value := strings.Repeat(strconv.Itoa(i%10), 300+i)
-				if err := set(l, fmt.Sprint(i), value); err != nil {
-					t.Error(err)
-				}
-				if got, err := get(l, fmt.Sprint(i)); err != nil || got != value {
-					t.Errorf("%q, %v", got, err)
-				}
-			})
-		}
-		callers.Wait()
-		l.Close(fault.Closed)
-	})
+	o := options()
+	o.Vector = 100
+	throughASmallWindow(t, o)
 }
 
 func TestCallerWhoseValueIsNotCopiedReturnsInTimeAndOwnsItAgain(t *testing.T) {
