@@ -101,14 +101,6 @@ pub fn process_time(pid: u32) -> io::Result<CpuTime> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?)
 }
 
-/// CPU time of one thread of process `pid`; in steps of 10 ms.
-///
-/// # Errors
-/// When the thread cannot be read (it has ended).
-pub fn thread_time(pid: u32, tid: u32) -> io::Result<CpuTime> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"))?)
-}
-
 /// Time one thread has spent on a core, user and system together, to the nanosecond.
 ///
 /// # Errors
@@ -258,7 +250,6 @@ mod tests {
                 }
                 assert!(process_run_time(pid).unwrap() > Duration::ZERO);
                 process_time(pid).unwrap();
-                thread_time(pid, tid).unwrap();
             })
             .unwrap()
             .join()

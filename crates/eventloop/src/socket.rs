@@ -231,14 +231,6 @@ impl Socket {
         Ok(sockopt::set_tcp_nodelay(&self.fd, on)?)
     }
 
-    /// Has the system probe a silent peer (TCP keep-alive).
-    ///
-    /// # Errors
-    /// What setsockopt(2) says.
-    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
-        Ok(sockopt::set_socket_keepalive(&self.fd, on)?)
-    }
-
     /// Receives into `buffer` and returns the number of bytes. 0 is the end of the stream (if `buffer` is not empty).
     ///
     /// # Errors
