@@ -167,11 +167,11 @@ pub struct Sample {
 
 /// A setting on a server, over all rounds.
 #[derive(Debug)]
-pub struct Cell {
+pub struct Cell<S = Setting> {
     /// The server.
     pub seat: Seat,
     /// The setting.
-    pub setting: Setting,
+    pub setting: S,
     /// The results, by round.
     pub samples: Vec<Sample>,
 }

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::report::{add_peak, at_limit, peaks, server_us};
 use super::verbs::{Asker, Counts, Verb};
 use super::{Options, Sample};
 use crate::books::Books;
@@ -17,7 +18,7 @@ use crate::elements::{self, Shape, asked_as_redis};
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Checks, Experiment, Options as Common, Pair, Seat};
 use crate::placement::Placement;
-use crate::results::{Better, Column, Environment, Estimate, Table, number};
+use crate::results::{Better, Environment, number};
 use crate::starvation::Waited;
 use crate::usage::Usage;
 
@@ -50,12 +51,7 @@ impl Setting {
 }
 
 /// A setting on a server, over all rounds.
-#[derive(Debug)]
-struct Cell {
-    seat: Seat,
-    setting: Setting,
-    samples: Vec<Sample>,
-}
+type Cell = super::Cell<Setting>;
 
 /// Runs the experiment.
 ///
@@ -230,57 +226,20 @@ fn check_whole(checks: &mut Checks, name: &str, evicted: Option<u64>) {
     });
 }
 
-/// If the generator works for more than this share of the time, it is the limit.
-const BUSY_MAX: f64 = 0.95;
-
-fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
-    Estimate::of(&cell.samples.iter().map(figure).collect::<Vec<_>>())
-}
-
-fn server_us(cell: &Cell) -> Option<Estimate> {
-    Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
-}
-
-/// Whether the generator was the limit: then the throughput is the generator's, and not the server's.
-fn at_limit(cell: &Cell) -> bool {
-    estimate(cell, |sample| sample.busy).is_some_and(|busy| busy.median > BUSY_MAX)
-}
-
 /// Writes the results into the run.
 fn report(experiment: &mut Experiment, cells: &[Cell]) {
     let labels = ["asked", "elements of a key", "connections", "pipeline"];
     let title = "Peaks of a closed loop on collections; latency is of a whole pipeline";
-    let mut table = Table::new("elements", title, &labels);
-    table.absent("the process of that server cannot be seen from here");
-    for (name, unit, better) in [
-        ("throughput", "1/s", Better::Higher),
-        ("server CPU", "µs", Better::Lower),
-        ("p50", "µs", Better::Lower),
-        ("p99", "µs", Better::Lower),
-        ("generator busy", "%", Better::Neither),
-    ] {
-        table.column(Column::new(name, unit, better));
-    }
+    let mut table = peaks("elements", title, &labels);
     for cell in cells {
         let Setting { verb, shape, connections, pipeline } = cell.setting;
-        let busy = estimate(cell, |sample| 100.0 * sample.busy);
         let labels = [
             verb.name().to_owned(),
             number::text(shape.elements.into()),
             connections.to_string(),
             pipeline.to_string(),
         ];
-        let values = [
-            estimate(cell, |sample| sample.rate),
-            server_us(cell),
-            estimate(cell, |sample| sample.latency.quantile_us(0.5)),
-            estimate(cell, |sample| sample.latency.quantile_us(0.99)),
-            busy,
-        ];
-        let row = table.row(&experiment.seat_name(cell.seat), labels, values);
-        if at_limit(cell) {
-            row.note = "throughput: the generator was the limit".to_owned();
-        }
+        add_peak(&mut table, cell, &experiment.seat_name(cell.seat), labels);
     }
     experiment.run.tables.push(table);
     compare(experiment, cells);

@@ -15,34 +15,12 @@ const BUSY_MAX: f64 = 0.95;
 /// [`Error::NotValid`] when a histogram cannot be packed.
 pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> {
     let labels = ["asked", "connections", "pipeline", "value, B"];
-    let mut table = Table::new("servers", "Peaks of a closed loop; latency is of a whole pipeline", &labels);
-    table.absent("the process of that server cannot be seen from here");
-    for (name, unit, better) in [
-        ("throughput", "1/s", Better::Higher),
-        ("server CPU", "µs", Better::Lower),
-        ("p50", "µs", Better::Lower),
-        ("p99", "µs", Better::Lower),
-        ("generator busy", "%", Better::Neither),
-    ] {
-        table.column(Column::new(name, unit, better));
-    }
+    let mut table = peaks("servers", "Peaks of a closed loop; latency is of a whole pipeline", &labels);
     for cell in cells {
         let Setting { asked, connections, pipeline, value_bytes } = cell.setting;
-        let busy = estimate(cell, |s| 100.0 * s.busy);
-        let limit = busy.as_ref().is_some_and(|busy| busy.median > 100.0 * BUSY_MAX);
         let labels = [asked.name().to_owned()];
         let counts = [connections, pipeline, value_bytes].map(|n| n.to_string());
-        let values = [
-            estimate(cell, |s| s.rate),
-            server_us(cell),
-            estimate(cell, |s| s.latency.quantile_us(0.5)),
-            estimate(cell, |s| s.latency.quantile_us(0.99)),
-            busy,
-        ];
-        let row = table.row(&experiment.seat_name(cell.seat), labels.into_iter().chain(counts), values);
-        if limit {
-            row.note = "throughput: the generator was the limit".to_owned();
-        }
+        add_peak(&mut table, cell, &experiment.seat_name(cell.seat), labels.into_iter().chain(counts));
     }
     let shown = Grid::of(cells);
     if let Some(digest) = table.digest(ROWS_MAX, |at| shown.has(&cells[at].setting)) {
@@ -70,11 +48,53 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
     Ok(())
 }
 
-fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
+/// A table of the peaks of closed loops, with these labels.
+pub(super) fn peaks(id: &str, title: &str, labels: &[&str]) -> Table {
+    let mut table = Table::new(id, title, labels);
+    table.absent("the process of that server cannot be seen from here");
+    for (name, unit, better) in [
+        ("throughput", "1/s", Better::Higher),
+        ("server CPU", "µs", Better::Lower),
+        ("p50", "µs", Better::Lower),
+        ("p99", "µs", Better::Lower),
+        ("generator busy", "%", Better::Neither),
+    ] {
+        table.column(Column::new(name, unit, better));
+    }
+    table
+}
+
+/// Adds a row to a table of [`peaks`].
+pub(super) fn add_peak<S>(
+    table: &mut Table,
+    cell: &Cell<S>,
+    server: &str,
+    labels: impl IntoIterator<Item = String>,
+) {
+    let values = [
+        estimate(cell, |s| s.rate),
+        server_us(cell),
+        estimate(cell, |s| s.latency.quantile_us(0.5)),
+        estimate(cell, |s| s.latency.quantile_us(0.99)),
+        estimate(cell, |s| 100.0 * s.busy),
+    ];
+    let row = table.row(server, labels, values);
+    if at_limit(cell) {
+        row.note = "throughput: the generator was the limit".to_owned();
+    }
+}
+
+/// Whether the generator was the limit: then the throughput is the generator's, and not the server's.
+pub(super) fn at_limit<S>(cell: &Cell<S>) -> bool {
+    estimate(cell, |sample| sample.busy).is_some_and(|busy| busy.median > BUSY_MAX)
+}
+
+fn estimate<S>(cell: &Cell<S>, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(figure).collect::<Vec<_>>())
 }
 
-fn server_us(cell: &Cell) -> Option<Estimate> {
+/// CPU time of the server for a request, if its process can be seen.
+pub(super) fn server_us<S>(cell: &Cell<S>) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
 }
 
