@@ -338,8 +338,7 @@ fn large_payloads_are_restored_in_steps() {
     let (dumped, _) = turns(&mut bench, &mut session, &command(&["DUMP", "large"]));
     let start = dumped.iter().position(|&byte| byte == b'\n').expect("a head") + 1;
     let payload = &dumped[start..dumped.len() - 2];
-    let (reply, count) =
-        received(&mut bench, &mut session, &encode(&[b"RESTORE", b"new", b"0", payload]));
+    let (reply, count) = received(&mut bench, &mut session, &encode(&[b"RESTORE", b"new", b"0", payload]));
     assert_eq!(reply, b"+OK\r\n");
     assert!(count >= 10, "{count} turns");
     assert!(get(&mut bench, "new") == bulk(&value));

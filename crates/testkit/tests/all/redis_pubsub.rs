@@ -64,11 +64,7 @@ fn reset_ends_subscriptions_and_resp3_has_a_null_for_no_channel() {
     let mut talk = Talk::new(&[]);
     expect(
         &mut talk,
-        &[
-            (0, "SUBSCRIBE a", "*3 $9 subscribe $1 a :1"),
-            (0, "RESET", "+RESET"),
-            (1, "PUBLISH a x", ":0"),
-        ],
+        &[(0, "SUBSCRIBE a", "*3 $9 subscribe $1 a :1"), (0, "RESET", "+RESET"), (1, "PUBLISH a x", ":0")],
     );
     talk.say(0, "HELLO 3");
     expect(&mut talk, &[(0, "UNSUBSCRIBE", ">3 $11 unsubscribe _ :0")]);

@@ -144,7 +144,10 @@ fn is_as_a_map(steps: &[Step]) {
             }
             Step::Copy | Step::CopySome => {
                 let by_node = matches!(step, Step::CopySome);
-                assert_eq!(copy(&store, &mut guard, Type::SortedSet, (&key, &other), by_node), !map.is_empty());
+                assert_eq!(
+                    copy(&store, &mut guard, Type::SortedSet, (&key, &other), by_node),
+                    !map.is_empty()
+                );
                 if !map.is_empty() {
                     compare(&mut guard, &other, &map);
                 }
