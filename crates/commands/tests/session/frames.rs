@@ -1,14 +1,13 @@
 //! Frames beside what else happens to a conversation: a pause, memory that does not come, values that are added to in steps,
 //! listeners and watchers, replies that wait.
 
-use larder_commands::{DebugCommand, Next, Room, Session, Settings, Shared};
+use larder_commands::{DebugCommand, Next, Session, Settings};
 use larder_store::{Config, Store};
-use larder_testkit::host::LocalHost;
 
 use crate::binary::{NOOP, frame, frame_cas, get, guarded, lines, number, plain, replies, set, told};
 use crate::slices::{LARGE, bulk, bytes};
 use crate::survey::command;
-use crate::{Bench, START, slices, watch};
+use crate::{Bench, slices, watch};
 
 /// Calls a session until it waits: for what, what it replied, and what it left of the input.
 fn until_it_waits<'i>(
@@ -276,14 +275,8 @@ fn memory_that_runs_out_in_the_midst_of_a_value_is_said_at_its_end() {
     let config =
         Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: false, seed: 1 };
     let store = Store::new(config).expect("a store");
-    let mut bench = Bench {
-        worker: store.worker().expect("a worker"),
-        shared: Shared::new(Settings { item_bytes_max: 4 << 20, ..Settings::default() }),
-        host: LocalHost::default(),
-        room: Room::default(),
-        system: START,
-        limit: 1 << 20,
-    };
+    let settings = Settings { item_bytes_max: 4 << 20, ..Settings::default() };
+    let mut bench = Bench::over(store.worker().expect("a worker"), settings);
     let value = "v".repeat(1000);
     let fill: String = (0..4000)
         .map(|n| format!("set f{n} 0 0 1000 noreply\r\n{value}\r\n"))

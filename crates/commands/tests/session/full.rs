@@ -3,10 +3,9 @@
 use crate::slices::set;
 use crate::survey::command;
 use crate::{Bench, START, bench};
-use larder_commands::{Context, Next, Output, Room, Session, Settings, Shared};
+use larder_commands::{Context, Next, Output, Session, Settings};
 use larder_protocol::resp::words_read;
 use larder_store::{Attributes, Config, End, Expect, Guard, ScoreRule, Store, Worker};
-use larder_testkit::host::LocalHost;
 use larder_testkit::timing::{at_most, timed};
 use std::time::Duration;
 
@@ -73,14 +72,7 @@ fn full_of(memory_bytes: u64, evict: bool, of_all_lengths: bool) -> Bench {
     }
     guard.take_beside_ns();
     drop(guard);
-    Bench {
-        worker,
-        shared: Shared::new(Settings::default()),
-        host: LocalHost::default(),
-        room: Room::default(),
-        system: START,
-        limit: 1 << 20,
-    }
+    Bench::over(worker, Settings::default())
 }
 
 impl Bench {
@@ -124,15 +116,7 @@ fn pressed() -> (Bench, Worker) {
     fill(&mut worker.enter(START), true, false);
     worker.set_patient(false);
     worker.set_asked_again(true);
-    let bench = Bench {
-        worker,
-        shared: Shared::new(Settings::default()),
-        host: LocalHost::default(),
-        room: Room::default(),
-        system: START,
-        limit: 1 << 20,
-    };
-    (bench, other)
+    (Bench::over(worker, Settings::default()), other)
 }
 
 /// Requests that are each looked at alone, since keyspace events are published: for memory that is on its way the worker does not

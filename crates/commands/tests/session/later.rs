@@ -4,9 +4,8 @@ use super::{Bench, START};
 use crate::binary::{NOOP, get as get_frame, lines, set as set_frame};
 use crate::pairs::{pairs, waits};
 use crate::survey::command;
-use larder_commands::{Next, Room, Session, Settings, Shared};
+use larder_commands::{Next, Session, Settings};
 use larder_store::{Attributes, Config, Expect, Store};
-use larder_testkit::host::LocalHost;
 use larder_testkit::timing::at_most;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,14 +45,7 @@ fn full_with(config: Config, keys: u32, value_bytes: usize) -> Bench {
     }
     worker.set_patient(false);
     worker.set_asked_again(true);
-    Bench {
-        worker,
-        shared: Shared::new(Settings::default()),
-        host: LocalHost::default(),
-        room: Room::default(),
-        system: START,
-        limit: 1 << 20,
-    }
+    Bench::over(worker, Settings::default())
 }
 
 impl Bench {

@@ -76,14 +76,18 @@ impl Bench {
         let config =
             Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
         let store = Store::new(config).unwrap();
+        let mut bench = Bench::over(store.worker().unwrap(), settings);
+        bench.host.connections = 500;
+        bench.host.settings = vec![("maxbytes", 67_108_864)];
+        bench
+    }
+
+    /// A bench over a store that a test has prepared.
+    fn over(worker: Worker, settings: Settings) -> Bench {
         Bench {
-            worker: store.worker().unwrap(),
+            worker,
             shared: Shared::new(settings),
-            host: LocalHost {
-                connections: 500,
-                settings: vec![("maxbytes", 67_108_864)],
-                ..LocalHost::default()
-            },
+            host: LocalHost::default(),
             room: Room::default(),
             system: START,
             limit: 1 << 20,

@@ -1,8 +1,9 @@
 //! Values of fields that are longer than a leaf, by every command that has to do with one.
 
 use crate::apart::{array, bulk, is_dumped_restored_and_told_apart, job};
+use crate::long_members::turns;
 use crate::{Bench, START, bench};
-use larder_commands::{Next, Session, Settings};
+use larder_commands::{Session, Settings};
 
 /// A bench with more memory, where what is left of long requests may be kept.
 pub(crate) fn large_bench() -> Bench {
@@ -191,23 +192,6 @@ fn no_turn_copies_more_than_some_mebibytes_of_values() {
     let mut bench = large_bench();
     let job = job(1 << 20);
     let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
-    let turns = |bench: &mut Bench, words: &str| {
-        let (sent, mut session, mut at) = (bench.asked(words), Session::new(), 0);
-        let (mut replies, mut count, mut ns_max) = (Vec::new(), 0, 0);
-        loop {
-            let (next, more, consumed) = bench.call(&mut session, &sent[at..]);
-            ns_max = ns_max.max(bench.room.work().done_ns());
-            replies.extend(more);
-            count += 1;
-            at += consumed;
-            match next {
-                Next::Yield | Next::Flush => {}
-                Next::Sleep(ms @ 2) | Next::Await(Some(ms @ 2)) => bench.system += ms,
-                Next::Receive => return (replies, count, ns_max),
-                other => panic!("{other:?}"),
-            }
-        }
-    };
     let pairs: String = names.iter().map(|name| format!(" {name} {job}")).collect();
     let (reply, count, ns_max) = turns(&mut bench, &format!("HSET h{pairs}"));
     assert_eq!(reply, b":40\r\n");
