@@ -1,7 +1,7 @@
 //! Prometheus' memcached_exporter scrapes the server: its figures equal those of `stats`, and each series that of `/metrics`.
 
 use super::namespace::Namespace;
-use super::suites::{check, go, go_home, succeeded};
+use super::suites::{check, go, go_home};
 use super::{Counts, Program, series};
 use crate::run::{Outcome, run};
 use std::collections::HashMap;
@@ -107,11 +107,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     run(go(&home, &["build", "-o", &exporter.to_string_lossy(), PACKAGE]))?;
     let with_http = series::with_http(program);
     let _server = namespace.serve(with_http.as_ref().unwrap_or(program), &[])?;
-    let perl = |script: &str| {
-        let mut command = namespace.command("perl");
-        command.args(["-e", script]);
-        succeeded(command)
-    };
+    let perl = |script: &str| namespace.output("perl", &["-e", script]);
     perl(FILL)?;
     perl(REST)?;
     let options =

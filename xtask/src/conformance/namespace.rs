@@ -1,6 +1,7 @@
 //! A network namespace with nothing but a loopback: every suite may have port 11211 there.
 
 use super::Program;
+use super::suites::succeeded;
 use crate::install::is_root;
 use crate::run::{Outcome, capture, command, run, which};
 use std::ffi::OsStr;
@@ -44,6 +45,13 @@ impl Namespace {
         let mut command = self.inside();
         command.args(["timeout", "7200"]).arg(program);
         command
+    }
+
+    /// What a program inside prints; an error of this if it fails.
+    pub fn output(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Outcome<String> {
+        let mut command = self.command(program);
+        command.args(arguments);
+        succeeded(command)
     }
 
     /// Starts a program inside that runs until the handle is dropped.

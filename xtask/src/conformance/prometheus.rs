@@ -5,7 +5,7 @@
 
 use super::namespace::{Namespace, Server};
 use super::series::{self, PORT};
-use super::suites::{succeeded, write};
+use super::suites::write;
 use super::{Counts, Program, exporter, redis_exporter};
 use crate::install::debian;
 use crate::run::{Outcome, target};
@@ -94,9 +94,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
     let _prometheus = started(namespace, &home)?;
     let perl = |script: &str, arguments: &[&str]| {
-        let mut command = namespace.command("perl");
-        command.args(["-e", script]).args(arguments);
-        succeeded(command)
+        namespace.output("perl", &[&["-e", script][..], arguments].concat())
     };
     let ask = |at: &str, expressions: &[&str]| -> Outcome<Vec<Vec<f64>>> {
         let answers = perl(ASK, &[&[at][..], expressions].concat())?;

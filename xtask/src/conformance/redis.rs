@@ -4,7 +4,7 @@ use super::Counts;
 use super::Program;
 use super::namespace::Namespace;
 use super::secured::Certificates;
-use super::suites::{PYTEST, agreeing, check, pytest, succeeded, summed_up};
+use super::suites::{PYTEST, agreeing, check, pytest, summed_up};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::programs::built;
@@ -23,11 +23,7 @@ const REDIS_PY_TESTS: [&str; 5] =
 pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("redis-cli", "redis-tools")])?;
     let _server = namespace.serve(program, &DEBUG)?;
-    let cli = |arguments: &[&str]| {
-        let mut command = namespace.command("redis-cli");
-        command.args(arguments);
-        succeeded(command)
-    };
+    let cli = |arguments: &[&str]| namespace.output("redis-cli", arguments);
     cli(&["debug", "populate", "1000", "key", "10"])?;
     cli(&["set", "biggest", &"x".repeat(5000)])?;
     let scan = cli(&["--scan", "--pattern", "key:*"])?;
@@ -49,9 +45,7 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         let newest = peer(newest)?;
         println!("{}", version(&newest)?);
         for (typed, hint) in HINTS {
-            let mut command = namespace.command(&newest);
-            command.args(["--test_hint", typed]);
-            let shown = succeeded(command)?;
+            let shown = namespace.output(&newest, &["--test_hint", typed])?;
             check(typed, shown.trim() == *hint, &shown)?;
             hints += 1;
         }
@@ -225,9 +219,7 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
     let benchmark = peer("redis-benchmark")?;
     println!("{}", version(&benchmark)?);
     let _server = namespace.serve(program, &[])?;
-    let mut command = namespace.command(benchmark);
-    command.args(["-n", "20000", "-P", "16", "-q", "-r", "1000"]);
-    let output = succeeded(command)?;
+    let output = namespace.output(benchmark, &["-n", "20000", "-P", "16", "-q", "-r", "1000"])?;
     check("redis-benchmark", !output.contains("Error") && !output.contains("WARNING"), &output)?;
     // One line for each test, so the number of lines is the number of tests.
     let passed = output.matches(" requests per second").count() as u32;

@@ -1,7 +1,7 @@
 //! redis_exporter: its metrics equal the figures of INFO, and those of `/metrics` series by series.
 
 use super::namespace::Namespace;
-use super::suites::{check, succeeded};
+use super::suites::check;
 use super::{Counts, Program, series};
 use crate::install::debian;
 use crate::run::Outcome;
@@ -73,11 +73,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("prometheus-redis-exporter", "prometheus-redis-exporter"), ("redis-cli", "redis-tools")])?;
     let with_http = series::with_http(program);
     let _server = namespace.serve(with_http.as_ref().unwrap_or(program), &["-t", "2"])?;
-    let perl = |script: &str| {
-        let mut command = namespace.command("perl");
-        command.args(["-e", script]);
-        succeeded(command)
-    };
+    let perl = |script: &str| namespace.output("perl", &["-e", script]);
     perl(FILL)?;
     let options = ["-redis.addr=redis://127.0.0.1:6379", "-web.listen-address=127.0.0.1:9121"];
     let _exporter = namespace.background("prometheus-redis-exporter", &options)?;
@@ -87,9 +83,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         .filter_map(|line| line.rsplit_once(' '))
         .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
         .collect();
-    let mut info = namespace.command("redis-cli");
-    info.args(["info", "everything"]);
-    let info = figures(&succeeded(info)?);
+    let info = figures(&namespace.output("redis-cli", &["info", "everything"])?);
     let mut passed = 0;
     for (metric, field) in FIGURES {
         let (found, expected) = (metrics.get(metric), info.get(*field));

@@ -3,7 +3,6 @@
 
 use super::Program;
 use super::namespace::Namespace;
-use super::suites::succeeded;
 use crate::run::Outcome;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -72,9 +71,7 @@ pub fn with_http(program: &Program) -> Option<Program> {
 pub fn compare(namespace: &Namespace, exporter: &str, family: &str, least: usize) -> Outcome {
     let rules = rules(EXCEPTIONS)?;
     let scrape = |address: &str| {
-        let mut command = namespace.command("perl");
-        command.args(["-e", SCRAPE, address]);
-        succeeded(command).map(|text| Page::read(&text, family))
+        namespace.output("perl", &["-e", SCRAPE, address]).map(|text| Page::read(&text, family))
     };
     let own = format!("http://127.0.0.1:{PORT}/metrics");
     let began = Instant::now();

@@ -85,9 +85,7 @@ const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
 fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("memccapable", "libmemcached-tools")])?;
     let _server = namespace.serve(program, &[])?;
-    let mut command = namespace.command("memccapable");
-    command.args(["-h", "localhost", "-p", "11211"]);
-    let output = succeeded(command)?;
+    let output = namespace.output("memccapable", &["-h", "localhost", "-p", "11211"])?;
     let count = |mark: &str| output.lines().filter(|line| line.trim_end().ends_with(mark)).count() as u32;
     match (count("[FAIL]"), output.contains("All tests passed")) {
         (0, true) => Ok(Counts { passed: count("[pass]"), skipped: count("[skip]") }),
@@ -272,14 +270,8 @@ fn memcached_tool(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let fill = "use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;\
         for my $i (0..99) { print $s \"set key:$i $i 0 \".length(\"value $i\").\"\\r\\nvalue $i\\r\\n\"; \
         my $line = <$s>; die $line unless $line eq \"STORED\\r\\n\" }";
-    let mut command = namespace.command("perl");
-    command.args(["-e", fill]);
-    succeeded(command)?;
-    let tool = |mode: &str| {
-        let mut command = namespace.command("perl");
-        command.args([MEMCACHED_TOOL, "localhost:11211", mode]);
-        succeeded(command)
-    };
+    namespace.output("perl", &["-e", fill])?;
+    let tool = |mode: &str| namespace.output("perl", &[MEMCACHED_TOOL, "localhost:11211", mode]);
     let display = tool("display")?;
     let items: u64 =
         display.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4)?.parse::<u64>().ok()).sum();
