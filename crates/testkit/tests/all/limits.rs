@@ -202,38 +202,6 @@ fn a_value_is_announced_with_31_bits_and_its_line_end() {
 }
 
 #[test]
-fn thirty_thousand_keys_are_answered_while_others_are_served() {
-    const KEYS: usize = 30_000;
-    let server = server(&[]);
-    let value = "v".repeat(200);
-    let sets: String = (0..KEYS).map(|n| format!("set key:{n} 0 0 200 noreply\r\n{value}\r\n")).collect();
-    assert_eq!(answer(&server, (sets + "mn\r\n").as_bytes()), "MN\r\n");
-    let asks = |stream: &mut TcpStream| {
-        let keys: String = (0..KEYS).map(|n| format!(" key:{n}")).collect();
-        stream.write_all(format!("get{keys}\r\n").as_bytes()).expect("sent");
-    };
-    // More than a socket and the server hold for a client that does not read.
-    let mut streams: Vec<TcpStream> = (0..4).map(|_| server.connect().expect("a connection")).collect();
-    streams.iter_mut().for_each(asks);
-    assert_eq!(answer(&server, b"set other 0 0 1\r\nx\r\n"), "STORED\r\n");
-    assert_eq!(answer(&server, b"get other\r\n"), "VALUE other 0 1\r\nx\r\nEND\r\n");
-    for stream in &mut streams {
-        let mut replies = BufReader::new(&*stream);
-        let mut line = String::new();
-        for n in 0..KEYS {
-            for expected in [format!("VALUE key:{n} 0 200\r\n"), format!("{value}\r\n")] {
-                line.clear();
-                replies.read_line(&mut line).expect("a line");
-                assert_eq!(line, expected);
-            }
-        }
-        line.clear();
-        replies.read_line(&mut line).expect("a line");
-        assert_eq!(line, "END\r\n");
-    }
-}
-
-#[test]
 fn a_client_watches_16384_keys() {
     const WATCHED: usize = 16 << 10;
     // This much memory keeps two clients below the limit of all watched keys together.
