@@ -197,10 +197,8 @@ fn those_who_wait_are_shown_and_hold_nothing_when_they_have_gone() {
 
 #[test]
 fn keys_that_are_waited_for_take_their_share_of_the_memory_and_no_more() {
-    let mut bench = Bench::new(Settings::default());
-    let config = Config { memory_bytes: 4 << 20, workers_max: 1, evict: true, seed: 1, memory_bytes_max: 0 };
-    let store = Store::new(config).expect("a store");
-    bench.worker = store.worker().expect("a worker");
+    let mut bench = Bench::of(Settings::default(), 4 << 20);
+    let store = std::sync::Arc::clone(bench.worker.store());
     let mut sessions = Vec::new();
     loop {
         let name = |n: usize| format!("{:01000}", sessions.len() * 16 + n);

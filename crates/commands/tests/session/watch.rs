@@ -2,7 +2,7 @@
 
 use crate::{Bench, bench};
 use larder_commands::{Session, Settings};
-use larder_store::{Attributes, Config, Expect, Store};
+use larder_store::{Attributes, Expect};
 
 /// A connection that watches these.
 pub fn watcher(bench: &mut Bench, streams: &str) -> Session {
@@ -190,10 +190,7 @@ fn who_does_not_read_loses_lines_and_is_told_how_many() {
 
 #[test]
 fn evictions_are_told_with_what_was_lost() {
-    let config =
-        Config { memory_bytes: 2 << 20, memory_bytes_max: 2 << 20, workers_max: 1, evict: true, seed: 1 };
-    let mut bench = bench();
-    bench.worker = Store::new(config).expect("a store").worker().expect("a worker");
+    let mut bench = Bench::of(Settings::default(), 2 << 20);
     let mut watcher = watcher(&mut bench, "evictions");
     let value = "v".repeat(10_000);
     for n in 0..1000 {
@@ -229,10 +226,7 @@ fn class_of(line: &str) -> &str {
 
 #[test]
 fn spans_that_classes_give_are_told_as_memcached_tells_pages() {
-    let config =
-        Config { memory_bytes: 4 << 20, memory_bytes_max: 4 << 20, workers_max: 1, evict: true, seed: 1 };
-    let mut bench = bench();
-    bench.worker = Store::new(config).expect("a store").worker().expect("a worker");
+    let mut bench = Bench::of(Settings::default(), 4 << 20);
     // Names of one length: one of the store's classes.
     let value = "s".repeat(100);
     let small = |n: u32| format!("set small{n:05} 0 0 100\r\n{value}\r\n");
@@ -260,10 +254,7 @@ fn spans_that_classes_give_are_told_as_memcached_tells_pages() {
 
 #[test]
 fn evictions_are_noted_no_longer_when_their_watcher_has_gone_though_another_watches() {
-    let config =
-        Config { memory_bytes: 2 << 20, memory_bytes_max: 2 << 20, workers_max: 1, evict: true, seed: 1 };
-    let mut bench = bench();
-    bench.worker = Store::new(config).expect("a store").worker().expect("a worker");
+    let mut bench = Bench::of(Settings::default(), 2 << 20);
     let value = "v".repeat(10_000);
     let fill = |bench: &mut Bench, name: &str| {
         for n in 0..500 {
