@@ -40,6 +40,7 @@ impl Running {
     /// Notes that a page moves; none if another one does.
     pub fn begin(reassigning: &Arc<AtomicBool>) -> Option<Running> {
         let runs = reassigning.swap(true, Relaxed);
+        // None is made for a page that is refused: its drop would say that the other one has moved.
         (!runs).then(|| Running(Arc::clone(reassigning)))
     }
 }
@@ -78,5 +79,21 @@ impl PageMove {
             out.put(if self.left == SPANS_PER_PAGE as usize { BUSY } else { OK });
         }
         Step::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_page_moves_at_a_time_and_a_refused_one_ends_no_move() {
+        let reassigning = Arc::new(AtomicBool::new(false));
+        let first = Running::begin(&reassigning).expect("no page moves");
+        for refused in 0..2 {
+            assert!(Running::begin(&reassigning).is_none(), "{refused} were refused before");
+        }
+        drop(first);
+        assert!(Running::begin(&reassigning).is_some(), "the first has moved");
     }
 }
