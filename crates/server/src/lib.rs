@@ -9,8 +9,8 @@
 //! signal ──► every worker is told ────► drain, end
 //! ```
 //!
-//! Three threads are no workers: one answers monitors by HTTP (`admin`), one has memory mapped ahead (`mapper`), one writes the
-//! log (`log`). ACL LOAD and ACL SAVE start another for as long as they read or write the file of users
+//! Beside the main thread three are no workers: one answers monitors by HTTP (`admin`), one has memory mapped ahead (`mapper`),
+//! one writes the log (`log`). ACL LOAD and ACL SAVE start another for as long as they read or write the file of users
 //! (`redis/server/acl/filing.rs` of `larder-commands`).
 //!
 //! Where to read:

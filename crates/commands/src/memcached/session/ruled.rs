@@ -44,7 +44,7 @@ impl Conversation {
                     turn.out.put(UNAUTHORIZED);
                 }
             }
-            // Lines without a verb were let through above.
+            // A line and a fault have no verb: both were let through above.
             Request::Meta(_) | Request::Line(_) | Request::Fault { .. } => turn.out.put(UNAUTHORIZED),
         }
         false
