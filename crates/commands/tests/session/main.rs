@@ -308,6 +308,34 @@ fn long_values_arrive_in_any_pieces() {
 }
 
 #[test]
+fn time_moves_by_debugtime_and_items_expire() {
+    let mut bench = Bench::new(Settings { debugtime: true, ..Settings::default() });
+    talk(
+        &mut bench,
+        &[
+            (
+                "debugtime p\r\nset a 0 10 1\r\nx\r\nset b 0 -1 1\r\nx\r\nset c 0 2592001 1\r\nx\r\n",
+                "OK\r\nSTORED\r\nSTORED\r\nSTORED\r\n",
+            ),
+            ("get a b c\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n"),
+            ("debugtime 9\r\nmg a t\r\ndebugtime 1\r\nget a\r\n", "OK\r\nHD t1\r\nOK\r\nEND\r\n"),
+            ("set d 0 0 1\r\nx\r\nflush_all 5\r\nget d\r\n", "STORED\r\nOK\r\nVALUE d 0 1\r\nx\r\nEND\r\n"),
+            (
+                "debugtime 4\r\nset e 0 0 1\r\nx\r\nget d e\r\ndebugtime 1\r\nget d e\r\n",
+                "OK\r\nSTORED\r\nVALUE d 0 1\r\nx\r\nVALUE e 0 1\r\nx\r\nEND\r\nOK\r\nEND\r\n",
+            ),
+            (
+                "set f 0 0 1\r\nx\r\nflush_all\r\nset g 0 0 1\r\nx\r\nget f g\r\n",
+                "STORED\r\nOK\r\nSTORED\r\nVALUE g 0 1\r\nx\r\nEND\r\n",
+            ),
+            ("debugtime r\r\n", "OK\r\n"),
+        ],
+    );
+    assert_eq!(bench.counted(Counter::GetExpired), 3);
+    assert!(bench.counted(Counter::GetFlushed) >= 1);
+}
+
+#[test]
 fn a_turn_ends_after_the_requests_it_was_given() {
     let mut bench = Bench::new(Settings { requests_per_event: Some(1), ..Settings::default() });
     assert_eq!(bench.ask(&"set a 0 0 1\r\nx\r\n".repeat(6)), "STORED\r\n".repeat(6));
