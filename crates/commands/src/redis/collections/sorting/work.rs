@@ -116,7 +116,7 @@ pub(super) struct Sorting {
     /// Places that are left to copy.
     places: Range<usize>,
     texts: Copied,
-    /// What they are sorted by: numbers, or texts with [`named::THERE`] in front.
+    /// What they are sorted by: numbers, or texts behind a byte that says whether there is one.
     scores: Vec<f64>,
     weights: Copied,
     sorted: Sorted,
