@@ -38,6 +38,9 @@ impl Fail {
     pub const PATTERN_TOO_LONG: Fail =
         Fail::of("ERR pattern exceeds maximum allowed size (65536 bytes, 4096 where not all are letters)");
     pub const BAD_DATABASE: Fail = Fail::of("ERR DB index is out of range");
+    /// What EXEC does beside what was weighed is bounded where nothing is lost by it: what only looks.
+    pub const LOOKED_ENOUGH: Fail =
+        Fail::of("ERR this EXEC has looked through or replied as much as is done while others wait");
     pub const NOT_POSITIVE: Fail = Fail::of("ERR value is out of range, must be positive");
 
     /// A fixed text.

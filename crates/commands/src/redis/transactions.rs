@@ -708,10 +708,6 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     let _ = call.reserve_room(bytes.min(most) + short);
 }
 
-/// What a queue does beside what was weighed is bounded where nothing is lost by it: what only looks.
-const LOOKED_ENOUGH: Fail =
-    Fail::of("ERR this EXEC has looked through or replied as much as is done while others wait");
-
 /// A queued command at work.
 #[derive(Debug)]
 struct AtWork {
@@ -758,7 +754,7 @@ fn begin_queued(
     } else if !may && queued.row.has(READONLY) {
         Err(Fail::HELD)
     } else if looks && call.cx.room.work().done_ns().saturating_sub(began_ns) > EXEC_NS_MAX {
-        Err(LOOKED_ENOUGH)
+        Err(Fail::LOOKED_ENOUGH)
     } else {
         call.client.executes_from_ns = began_ns;
         // A script says by its reply that it has failed.

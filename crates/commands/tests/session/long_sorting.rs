@@ -18,6 +18,8 @@ const TOO_LONG: &str = "-ERR value to sort by exceeds maximum allowed size (4194
 const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
 const TOO_MUCH: &str =
     "-ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes\r\n";
+const ENOUGH: &str =
+    "-ERR this EXEC has looked through or replied as much as is done while others wait\r\n";
 
 /// Values of a mebibyte for a list of so many numbers, which order them the other way round and are alike but for their ends.
 fn weighed() -> (Bench, Vec<String>) {
@@ -290,6 +292,78 @@ fn exec_reads_of_a_long_number_only_what_it_may_read() {
     slices::set(&mut bench, "w_1", "1".repeat(MOST).as_bytes());
     is(&mut bench, "SORT l BY w_*", &array(&["1"]));
     check(bench);
+}
+
+/// A list of so many elements that are alike: a pattern names the same key of each.
+fn alike(bench: &mut Bench, key: &str, count: usize) {
+    let words = " 1".repeat(count);
+    is(bench, &format!("RPUSH {key}{words}"), &format!(":{count}\r\n"));
+}
+
+/// The replies of so many times the same command in EXEC, and what its longest turn has done.
+fn exec_times(bench: &mut Bench, command: &str, times: usize) -> (String, u64) {
+    let mut sent = bench.asked("MULTI");
+    (0..times).for_each(|_| sent.extend(bench.asked(command)));
+    sent.extend(bench.asked("EXEC"));
+    let (reply, _, ns_max) = turns_of(bench, &sent);
+    let reply = String::from_utf8(reply).unwrap();
+    let queued = format!("+OK\r\n{}*{times}\r\n", "+QUEUED\r\n".repeat(times));
+    (reply.strip_prefix(&queued).expect("all of it is run").to_owned(), ns_max)
+}
+
+/// Values that no look is weighed for, though each is no longer than a leaf: 9 times as much as is copied of them is sorted by.
+#[test]
+fn exec_reads_no_more_values_of_a_leaf_each_than_take_10_ms() {
+    let mut bench = large_bench();
+    slices::set(&mut bench, "w_1", &[b'1'; 17_000]);
+    slices::set(&mut bench, "v_1", &[b'1'; 16_000]);
+    let ones = |count: usize| array(&vec!["1"; count]);
+    let told = |count: usize| format!("*{count}\r\n{}", bulk(&"1".repeat(16_000)).repeat(count));
+    let stored = |count: usize| format!(":{count}\r\n");
+    let cases: [(&str, [usize; 2], &dyn Fn(usize) -> String); 4] = [
+        // 77 µs each, …
+        ("BY w_* ALPHA", [100, 200], &ones),
+        // … 18, …
+        ("BY w_*", [400, 1_000], &ones),
+        // … 25, …
+        ("BY nosort GET v_* STORE d", [200, 600], &stored),
+        // … and 9.
+        ("BY nosort GET v_*", [1_000, 1_500], &told),
+    ];
+    for (options, [few, many], expected) in cases {
+        bench.reply("DEL few many");
+        alike(&mut bench, "few", few);
+        alike(&mut bench, "many", many);
+        let (reply, _) = exec_times(&mut bench, &format!("SORT few {options}"), 1);
+        assert!(reply == expected(few), "{options}: {}", &reply[..reply.len().min(80)]);
+        let (reply, ns_max) = exec_times(&mut bench, &format!("SORT many {options}"), 2);
+        assert!(reply == ENOUGH.repeat(2), "{options}: {}", &reply[..reply.len().min(80)]);
+        assert!(ns_max < 11_000_000, "{options} {ns_max}");
+        // Outside of it there are steps.
+        let (reply, _, _) = turns(&mut bench, &format!("SORT many {options}"));
+        assert!(reply == expected(many).as_bytes(), "{options}");
+    }
+    // Several that are short share it.
+    bench.reply("DEL few");
+    alike(&mut bench, "few", 100);
+    let (reply, ns_max) = exec_times(&mut bench, "SORT few BY w_* ALPHA", 10);
+    assert_eq!(reply, ones(100) + &ENOUGH.repeat(9));
+    assert!(ns_max < 12_000_000, "{ns_max}");
+    check(bench);
+}
+
+/// What is reckoned for a look has room for 512 bytes.
+#[test]
+fn exec_reads_short_values_however_much_was_done() {
+    for (bytes, refused) in [(511, 0), (512, 0), (513, 2)] {
+        let mut bench = large_bench();
+        alike(&mut bench, "l", 1_000);
+        slices::set(&mut bench, "w_1", &vec![b'1'; bytes]);
+        let (reply, _) = exec_times(&mut bench, "SORT l BY w_* ALPHA", 4);
+        let expected = array(&["1"; 1_000]).repeat(4 - refused) + &ENOUGH.repeat(refused);
+        assert!(reply == expected, "{bytes}: {}", reply.matches(ENOUGH).count());
+        check(bench);
+    }
 }
 
 /// What others have done in the same turn, or what items that gave way took, is none of EXEC's work.

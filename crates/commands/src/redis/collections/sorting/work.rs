@@ -27,6 +27,7 @@ use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table;
 pub(super) use named::LONG_AT_ONCE_BYTES;
+use named::admit_replied;
 
 /// What takes no longer is done in one step.
 pub(super) const AT_ONCE_NS: u64 = 400_000;
@@ -54,6 +55,8 @@ const RUN_NS: u64 = 400;
 const SOME_NS: u64 = 50_000;
 /// What it takes to read a number, against what it takes to copy its text.
 const READ_TIMES: u64 = 2;
+/// What it takes to compare a text, while runs are sorted and while they are merged, against what it takes to copy it.
+const COMPARED_TIMES: u64 = 2 * COMPARES;
 
 /// Replies some bytes more of a long text, in front of which so many were; how many are now.
 fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize {
@@ -127,8 +130,10 @@ pub(super) struct Sorting {
     /// Elements that are left to show.
     left: usize,
     gathered: Copied,
-    /// Bytes that were read of long values of other keys, in a transaction.
+    /// Bytes that were read of long values of other keys, in a transaction; …
     long_bytes: usize,
+    /// … and what it takes to compare and to store such values that were copied, beside what it takes with short ones.
+    owed_ns: u64,
     /// What is stored, where that is made in steps.
     making: Option<Making>,
     /// The head of the reply is written.
@@ -203,6 +208,7 @@ impl Sorting {
             left: 0,
             gathered: Copied::default(),
             long_bytes: 0,
+            owed_ns: 0,
             making: None,
             headed: false,
             put: 0,
@@ -245,7 +251,7 @@ impl Sorting {
         (self.stage, self.places, self.left) = (Stage::Copy, first..last, end - start);
         (self.texts, self.weights, self.gathered) = (Copied::default(), Copied::default(), Copied::default());
         (self.scores, self.sorted, self.at, self.current) = (Vec::new(), Sorted::default(), 0, None);
-        (self.long_bytes, self.making) = (0, None);
+        (self.long_bytes, self.owed_ns, self.making) = (0, 0, None);
     }
 
     /// Places of the elements that are copied.
@@ -732,12 +738,17 @@ impl Sorting {
                         Found::String(item) => put_value(out, item),
                     };
                     self.patterns.look(cx, shape, text, &mut self.key_name, put);
+                    let is_others = !matches!(shape, Shape::Element);
                     if wanted > 0 {
                         // An error stands in the place of one for which there is none.
                         self.is_refused = call.make_room(wanted).is_err();
                         continue;
                     }
                     ns += copying_ns(copied as u64);
+                    if whole && is_others {
+                        let bytes = call.out.len() - before;
+                        admit_replied(call, bytes, ns).inspect_err(|_| call.spend(ns))?;
+                    }
                 }
             }
             // What is sent from its place is not copied.

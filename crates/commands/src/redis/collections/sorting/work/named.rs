@@ -2,8 +2,10 @@
 //!
 //! A value may be as long as an element of a list. What is longer than a leaf is measured first; then there is room made for it,
 //! and it is looked at again. A number takes no room: it is read where it lies.
+//!
+//! EXEC weighs each of these as one look, since it cannot know how long they are: what they take beside that is counted here.
 
-use super::{READ_TIMES, Sorting};
+use super::{COMPARED_TIMES, READ_TIMES, Sorting};
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX};
 use crate::redis::collections::LOOK_NS;
@@ -17,8 +19,13 @@ const THERE: &[u8] = &[1];
 /// Bytes that are read in a transaction, which is one step, of values of other keys that are longer than a leaf: copied,
 /// compared and put into a list they take some 3 ms.
 pub(in super::super) const LONG_AT_ONCE_BYTES: usize = 1 << 20;
-/// EXEC reads no more of them once its commands have done so much.
+/// EXEC reads no more of them once its commands have done so much, nor of others that are longer than [`SHORT_BYTES`].
 const EXEC_NS_MAX: u64 = 10_000_000;
+/// What one look takes is reckoned for values of so many bytes. It is more than any number has that is printed without an
+/// exponent.
+const SHORT_BYTES: usize = 512;
+/// How often the bytes of a value are copied that is stored, beside the time when it is gathered.
+const STORED_TIMES: u64 = 2;
 
 const TOO_LONG_AT_ONCE: Fail = Fail::of(
     "ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes",
@@ -33,6 +40,14 @@ fn weight_too_long(bytes_max: usize) -> Fail {
 fn has_done_much(call: &Call<'_, '_, '_>, ns: u64) -> bool {
     let done_ns = call.cx.room.work().done_ns().saturating_sub(call.client.executes_from_ns);
     call.client.executes && done_ns.saturating_add(ns) > EXEC_NS_MAX
+}
+
+/// In EXEC: so many bytes that another key has were replied, and `ns` is what was done in this step that is not spent yet.
+///
+/// # Errors
+/// That is as much as it may do.
+pub(super) fn admit_replied(call: &Call<'_, '_, '_>, bytes: u64, ns: u64) -> Done {
+    if bytes > SHORT_BYTES as u64 && has_done_much(call, ns) { Err(Fail::LOOKED_ENOUGH) } else { Ok(()) }
 }
 
 /// Adds what was found to some texts, behind what is said.
@@ -98,7 +113,7 @@ impl Sorting {
             return Err(if readable < bytes_max { TOO_LONG_AT_ONCE } else { weight_too_long(bytes_max) });
         };
         self.scores.push(score?);
-        self.admit(call, bytes, *ns)
+        self.admit(call, bytes, 0, *ns)
     }
 
     /// Copies what a pattern names of an element: that of GET with this number, to be stored; or that of BY, to be sorted by.
@@ -110,6 +125,7 @@ impl Sorting {
         ns: &mut u64,
     ) -> Done {
         let bytes_max = call.cx.guard.store().element_bytes_max();
+        let times = if get.is_some() { STORED_TIMES } else { COMPARED_TIMES };
         let mut room = ELEMENT_BYTES;
         loop {
             let (text, db) = (self.texts.at(i), call.client.db);
@@ -134,7 +150,9 @@ impl Sorting {
             *ns += look_ns(text);
             if bytes <= room {
                 *ns += copying_ns(bytes as u64);
-                return Ok(());
+                // A long one was admitted before it was copied.
+                let is_admitted = !is_others || bytes > ELEMENT_BYTES;
+                return if is_admitted { Ok(()) } else { self.admit(call, bytes, times, *ns) };
             }
             if bytes > bytes_max {
                 return Err(if get.is_some() {
@@ -144,7 +162,7 @@ impl Sorting {
                 });
             }
             if is_others {
-                self.admit(call, bytes, *ns)?;
+                self.admit(call, bytes, times, *ns)?;
             }
             // Items may give way to that, and others write meanwhile: it is looked at again.
             self.held.set(call, self.bytes() + 2 * bytes)?;
@@ -152,17 +170,22 @@ impl Sorting {
         }
     }
 
-    /// In a transaction: so many bytes of a value of another key are read, if that is a long one. `ns`: what was done in this
-    /// step that is not spent yet.
+    /// In a transaction: a value of another key that has so many bytes is read, if that is no short one. `times`: how often these
+    /// are copied or compared later; `ns`: what was done in this step that is not spent yet.
     ///
     /// # Errors
-    /// These are more than it may read.
-    fn admit(&mut self, call: &Call<'_, '_, '_>, bytes: usize, ns: u64) -> Done {
-        if bytes <= ELEMENT_BYTES || !call.cx.guard.in_transaction() {
+    /// That is more than it may read.
+    fn admit(&mut self, call: &Call<'_, '_, '_>, bytes: usize, times: u64, ns: u64) -> Done {
+        if bytes <= SHORT_BYTES || !call.cx.guard.in_transaction() {
             return Ok(());
         }
+        self.owed_ns = self.owed_ns.saturating_add(times * copying_ns(bytes as u64));
+        let is_enough = has_done_much(call, ns.saturating_add(self.owed_ns));
+        if bytes <= ELEMENT_BYTES {
+            return if is_enough { Err(Fail::LOOKED_ENOUGH) } else { Ok(()) };
+        }
         self.long_bytes = self.long_bytes.saturating_add(bytes);
-        if self.long_bytes > LONG_AT_ONCE_BYTES || has_done_much(call, ns) {
+        if self.long_bytes > LONG_AT_ONCE_BYTES || is_enough {
             return Err(TOO_LONG_AT_ONCE);
         }
         Ok(())
