@@ -352,6 +352,47 @@ fn exec_reads_no_more_values_of_a_leaf_each_than_take_10_ms() {
     check(bench);
 }
 
+/// Long elements are copied, read as numbers or compared, and replied: an EXEC that would take more than 10 ms for that is
+/// refused before anything is run.
+#[test]
+fn exec_weighs_what_it_takes_to_sort_long_elements() {
+    let mut bench = large_bench();
+    let half = |n: usize, bytes: usize| format!("{n}{}", "0".repeat(bytes / 2 - 1));
+    for (write, options, bytes, fits) in [
+        // 5 ns a byte, …
+        ("RPUSH k", " ALPHA", 3 << 19, true),
+        ("RPUSH k", " ALPHA", 5 << 19, false),
+        // … 6, …
+        ("RPUSH k", "", 5 << 18, true),
+        ("RPUSH k", "", 2 << 20, false),
+        ("SADD k", " BY nosort", 5 << 19, false),
+        // … and 1.
+        ("RPUSH k", " BY nosort", 8 << 20, true),
+    ] {
+        bench.reply("DEL k");
+        is(&mut bench, &format!("{write} {} {}", half(2, bytes), half(1, bytes)), ":2\r\n");
+        let reply = exec(&mut bench, &[&format!("SORT k{options}")]);
+        assert_eq!(!reply.starts_with("-EXECABORT "), fits, "{write}{options} {bytes}");
+        assert_eq!(reply.len() > bytes, fits, "{write}{options} {bytes}");
+    }
+    // One by itself is compared with none.
+    let one = "1".repeat(MOST);
+    bench.reply("DEL k");
+    is(&mut bench, &format!("RPUSH k {one}"), ":1\r\n");
+    for options in ["", " ALPHA"] {
+        assert!(exec(&mut bench, &[&format!("SORT k{options}")]) == format!("*1\r\n{}", array(&[&one])));
+    }
+    // How often GET names it is counted while it is replied, or stored.
+    let gets = |count: usize| format!("SORT k BY nosort{}", " GET #".repeat(count));
+    let four = array(&[one.as_str(); 4]);
+    assert!(exec(&mut bench, &[&gets(4)]) == format!("*1\r\n{four}"));
+    assert_eq!(exec(&mut bench, &[&gets(5)]), format!("*1\r\n{ENOUGH}"));
+    for (count, reply) in [(1, ":1\r\n"), (2, ENOUGH)] {
+        assert_eq!(exec(&mut bench, &[&(gets(count) + " STORE d")]), format!("*1\r\n{reply}"), "{count}");
+    }
+    check(bench);
+}
+
 /// What is reckoned for a look has room for 512 bytes.
 #[test]
 fn exec_reads_short_values_however_much_was_done() {

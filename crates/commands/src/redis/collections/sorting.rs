@@ -33,7 +33,7 @@ use crate::redis::row::flag::{DENYOOM, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, ONE_KEY, Tells, Weighs};
 use crate::redis::steps::again::Leave;
 use pattern::{Patterns, Shape, reads};
-use work::{AT_ONCE_NS, LONG_AT_ONCE_BYTES, Sorting};
+use work::{AT_ONCE_NS, COMPARED_TIMES, LONG_AT_ONCE_BYTES, READ_TIMES, Sorting};
 
 /// What may be sorted, and stored.
 const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
@@ -151,6 +151,22 @@ pub(crate) fn longest_stored(args: Args<'_>) -> u64 {
     let mut gets = false;
     let asked = Asked::parse(args, true, &mut |pattern| gets |= reads(pattern));
     if asked.is_ok() && gets { LONG_AT_ONCE_BYTES as u64 } else { 0 }
+}
+
+/// Bytes of an element for which [`sorting_ns`] has room.
+pub(crate) const SHORT_ELEMENT_BYTES: u64 = 64;
+
+/// Whether the order of a list or a sorted set is left as it is. A set has one in any case, where others may rely on it.
+pub(crate) fn leaves_order(args: Args<'_>, stores: bool) -> bool {
+    Asked::parse(args, stores, &mut |_| {}).is_ok_and(|asked| asked.is_unsorted)
+}
+
+/// How often the bytes of elements are read, compared and replied or stored, beside being copied at first, against what it takes
+/// to copy them: of several elements, and whether they are brought into an order.
+pub(crate) fn element_times(args: Args<'_>, stores: bool, several: bool, sorts: bool) -> u64 {
+    let Ok(asked) = Asked::parse(args, stores, &mut |_| {}) else { return 0 };
+    let are_numbers = sorts && asked.by.is_none() && !asked.alpha;
+    1 + if are_numbers { READ_TIMES } else { 0 } + if sorts && several { COMPARED_TIMES } else { 0 }
 }
 
 /// What it takes to sort so many elements.

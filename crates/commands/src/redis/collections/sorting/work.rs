@@ -54,9 +54,9 @@ const RUN_NS: u64 = 400;
 /// What is done at a time of what is passed over, weighed or gathered.
 const SOME_NS: u64 = 50_000;
 /// What it takes to read a number, against what it takes to copy its text.
-const READ_TIMES: u64 = 2;
+pub(super) const READ_TIMES: u64 = 2;
 /// What it takes to compare a text, while runs are sorted and while they are merged, against what it takes to copy it.
-const COMPARED_TIMES: u64 = 2 * COMPARES;
+pub(super) const COMPARED_TIMES: u64 = 2 * COMPARES;
 
 /// Replies some bytes more of a long text, in front of which so many were; how many are now.
 fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize {
@@ -701,8 +701,11 @@ impl Sorting {
             let Some((i, get)) = self.current(&mut ns) else { break Step::Done };
             let (text, before) = (self.texts.at(i), call.out.len());
             match self.patterns.gets.get(get) {
-                None if text.len() > ELEMENT_BYTES => {
+                pattern @ (None | Some(Shape::Element)) if text.len() > ELEMENT_BYTES => {
                     if whole {
+                        // Without a pattern it is replied once, which was weighed.
+                        let bytes = if pattern.is_some() { text.len() as u64 } else { 0 };
+                        admit_replied(call, bytes, ns).inspect_err(|_| call.spend(ns))?;
                         call.make_room(text.len() + ELEMENT_ROOM)?;
                     }
                     let most = if whole { usize::MAX } else { TEXT_BYTES_AT_ONCE };
@@ -738,14 +741,13 @@ impl Sorting {
                         Found::String(item) => put_value(out, item),
                     };
                     self.patterns.look(cx, shape, text, &mut self.key_name, put);
-                    let is_others = !matches!(shape, Shape::Element);
                     if wanted > 0 {
                         // An error stands in the place of one for which there is none.
                         self.is_refused = call.make_room(wanted).is_err();
                         continue;
                     }
                     ns += copying_ns(copied as u64);
-                    if whole && is_others {
+                    if whole {
                         let bytes = call.out.len() - before;
                         admit_replied(call, bytes, ns).inspect_err(|_| call.spend(ns))?;
                     }

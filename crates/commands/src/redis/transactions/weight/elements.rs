@@ -367,7 +367,9 @@ impl Scale {
                 let looks = there.elements.saturating_mul(gets + 1).saturating_mul(LOOK_NS);
                 let stored_ns = if stores { got.stored_ns() } else { 0 };
                 let sorted_ns = sorting::sorting_ns(there.elements).saturating_add(looks);
-                (there.combined_ns().saturating_add(sorted_ns).saturating_add(stored_ns), got)
+                let long_ns = self.long_sorted_ns(call, first, there, (args, stores));
+                let ns = there.combined_ns().saturating_add(sorted_ns).saturating_add(stored_ns);
+                (ns.saturating_add(long_ns), got)
             }
             Elements::Places | Elements::StorePlaces => {
                 let from = args.at(usize::from(which == Elements::StorePlaces)).unwrap_or_default();
@@ -543,6 +545,32 @@ impl Scale {
         let look_ns = looks * ELEMENT_NS;
         call.spend(look_ns);
         (Size { bytes: bytes.min(some.bytes), elements, ..some }, look_ns)
+    }
+
+    /// What SORT takes with the bytes of elements that are no short ones, beside what it takes with as many of these: they are
+    /// read as numbers or compared, and replied or stored. `stores`: it may store them.
+    fn long_sorted_ns(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        name: &[u8],
+        there: Size,
+        (args, stores): (Args<'_>, bool),
+    ) -> u64 {
+        let short = there.elements.saturating_mul(sorting::SHORT_ELEMENT_BYTES);
+        let bytes = there.bytes.saturating_sub(short);
+        if bytes == 0 {
+            return 0;
+        }
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let is_list = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(there)) => matches!(there.kind(), Type::List | Type::SortedSet),
+            Some(_) | None => false,
+        };
+        // A command before may have put a set there.
+        let may_be_set = !is_list || self.sizes.contains_key(&key.hash()) || self.is_replaced(self.db, name);
+        let sorts = may_be_set || !sorting::leaves_order(args, stores);
+        let times = sorting::element_times(args, stores, there.elements > 1, sorts);
+        copying_ns(bytes).saturating_mul(times)
     }
 
     /// What it takes to take out the fields of a hash that are due now, in so many leaves at most.

@@ -42,7 +42,7 @@ fn has_done_much(call: &Call<'_, '_, '_>, ns: u64) -> bool {
     call.client.executes && done_ns.saturating_add(ns) > EXEC_NS_MAX
 }
 
-/// In EXEC: so many bytes that another key has were replied, and `ns` is what was done in this step that is not spent yet.
+/// In EXEC: so many bytes that GET names were replied, and `ns` is what was done in this step that is not spent yet.
 ///
 /// # Errors
 /// That is as much as it may do.
@@ -113,7 +113,7 @@ impl Sorting {
             return Err(if readable < bytes_max { TOO_LONG_AT_ONCE } else { weight_too_long(bytes_max) });
         };
         self.scores.push(score?);
-        self.admit(call, bytes, 0, *ns)
+        self.admit(call, (bytes, true), 0, *ns)
     }
 
     /// Copies what a pattern names of an element: that of GET with this number, to be stored; or that of BY, to be sorted by.
@@ -136,7 +136,6 @@ impl Sorting {
                     (by, &mut self.weights, THERE)
                 }
             };
-            // Elements were weighed before.
             let is_others = !matches!(shape, Shape::Element);
             let copy = |found: Found<'_>| {
                 let bytes = found.bytes();
@@ -151,8 +150,8 @@ impl Sorting {
             if bytes <= room {
                 *ns += copying_ns(bytes as u64);
                 // A long one was admitted before it was copied.
-                let is_admitted = !is_others || bytes > ELEMENT_BYTES;
-                return if is_admitted { Ok(()) } else { self.admit(call, bytes, times, *ns) };
+                let is_admitted = bytes > ELEMENT_BYTES;
+                return if is_admitted { Ok(()) } else { self.admit(call, (bytes, is_others), times, *ns) };
             }
             if bytes > bytes_max {
                 return Err(if get.is_some() {
@@ -161,27 +160,32 @@ impl Sorting {
                     weight_too_long(bytes_max)
                 });
             }
-            if is_others {
-                self.admit(call, bytes, times, *ns)?;
-            }
+            self.admit(call, (bytes, is_others), times, *ns)?;
             // Items may give way to that, and others write meanwhile: it is looked at again.
             self.held.set(call, self.bytes() + 2 * bytes)?;
             room = bytes;
         }
     }
 
-    /// In a transaction: a value of another key that has so many bytes is read, if that is no short one. `times`: how often these
-    /// are copied or compared later; `ns`: what was done in this step that is not spent yet.
+    /// In a transaction: a value that has so many bytes, of another key or the element itself, is read, if that is no short one.
+    /// `times`: how often these are copied or compared later; `ns`: what was done in this step that is not spent yet.
     ///
     /// # Errors
     /// That is more than it may read.
-    fn admit(&mut self, call: &Call<'_, '_, '_>, bytes: usize, times: u64, ns: u64) -> Done {
+    fn admit(
+        &mut self,
+        call: &Call<'_, '_, '_>,
+        (bytes, is_others): (usize, bool),
+        times: u64,
+        ns: u64,
+    ) -> Done {
         if bytes <= SHORT_BYTES || !call.cx.guard.in_transaction() {
             return Ok(());
         }
         self.owed_ns = self.owed_ns.saturating_add(times * copying_ns(bytes as u64));
         let is_enough = has_done_much(call, ns.saturating_add(self.owed_ns));
-        if bytes <= ELEMENT_BYTES {
+        // How long elements are is known when EXEC begins, but not how often GET names them.
+        if bytes <= ELEMENT_BYTES || !is_others {
             return if is_enough { Err(Fail::LOOKED_ENOUGH) } else { Ok(()) };
         }
         self.long_bytes = self.long_bytes.saturating_add(bytes);
