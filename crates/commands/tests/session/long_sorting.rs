@@ -18,6 +18,8 @@ const TOO_LONG: &str = "-ERR value to sort by exceeds maximum allowed size (4194
 const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
 const TOO_MUCH: &str =
     "-ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes\r\n";
+const TOO_LONG_NUMBERS: &str =
+    "-ERR SORT reads at most 67108864 bytes of numbers that are longer than 512 bytes\r\n";
 const ENOUGH: &str =
     "-ERR this EXEC has looked through or replied as much as is done while others wait\r\n";
 
@@ -133,6 +135,33 @@ fn long_numbers_are_sorted_by() {
         is(&mut bench, "SORT l BY w_*", NO_NUMBER);
     }
     assert_eq!(bench.worker.store().held_bytes(), held);
+    check(bench);
+}
+
+/// A list names one key as often as it likes: what is read of long numbers together is bounded, and short ones do not count.
+#[test]
+fn a_sort_reads_64_mebibytes_of_long_numbers_and_no_byte_more() {
+    let mut bench = large_bench();
+    is(&mut bench, &format!("RPUSH l 3 2{}", " 1".repeat(15)), ":17\r\n");
+    let number = |value: &str, bytes: usize| "0".repeat(bytes - 1) + value;
+    slices::set(&mut bench, "w_1", number("1", MOST).as_bytes());
+    let sorted = array(&[&["1"; 15][..], &["2", "3"]].concat());
+    for (two, three, fits) in
+        [(MOST - 514, 513, true), (MOST - 513, 513, true), (MOST - 512, 513, false), (MOST, 512, true)]
+    {
+        slices::set(&mut bench, "w_2", number("2", two).as_bytes());
+        slices::set(&mut bench, "w_3", number("3", three).as_bytes());
+        is(&mut bench, "SORT l BY w_*", if fits { &sorted } else { TOO_LONG_NUMBERS });
+        is(&mut bench, "SORT l BY w_* STORE d", if fits { ":17\r\n" } else { TOO_LONG_NUMBERS });
+        is(&mut bench, "DEL d", if fits { ":1\r\n" } else { ":0\r\n" });
+    }
+    // The same key once more than it may be named, and a shorter number.
+    is(&mut bench, "RPUSH l 1 1 1", ":20\r\n");
+    is(&mut bench, "SORT l BY w_*", TOO_LONG_NUMBERS);
+    slices::set(&mut bench, "w_1", number("1", MEBIBYTE).as_bytes());
+    slices::set(&mut bench, "w_2", b"2");
+    let all = array(&[&["1"; 18][..], &["2", "3"]].concat());
+    is(&mut bench, "SORT l BY w_*", &all);
     check(bench);
 }
 

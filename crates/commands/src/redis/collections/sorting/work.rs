@@ -130,6 +130,8 @@ pub(super) struct Sorting {
     /// Elements that are left to show.
     left: usize,
     gathered: Copied,
+    /// Bytes that were read of numbers of other keys, but for short ones.
+    number_bytes: usize,
     /// Bytes that were read of long values of other keys, in a transaction; …
     long_bytes: usize,
     /// … and what it takes to compare and to store such values that were copied, beside what it takes with short ones.
@@ -207,6 +209,7 @@ impl Sorting {
             current: None,
             left: 0,
             gathered: Copied::default(),
+            number_bytes: 0,
             long_bytes: 0,
             owed_ns: 0,
             making: None,
@@ -251,7 +254,7 @@ impl Sorting {
         (self.stage, self.places, self.left) = (Stage::Copy, first..last, end - start);
         (self.texts, self.weights, self.gathered) = (Copied::default(), Copied::default(), Copied::default());
         (self.scores, self.sorted, self.at, self.current) = (Vec::new(), Sorted::default(), 0, None);
-        (self.long_bytes, self.owed_ns, self.making) = (0, 0, None);
+        (self.number_bytes, self.long_bytes, self.owed_ns, self.making) = (0, 0, 0, None);
     }
 
     /// Places of the elements that are copied.

@@ -24,12 +24,18 @@ const EXEC_NS_MAX: u64 = 10_000_000;
 /// What one look takes is reckoned for values of so many bytes. It is more than any number has that is printed without an
 /// exponent.
 const SHORT_BYTES: usize = 512;
+/// Bytes that a SORT reads of numbers of other keys that are no short ones, as much as 16 of the longest have: 70 ms, in steps. A
+/// list may name one long number millions of times, and other clients' long commands wait meanwhile.
+const NUMBERS_BYTES_MAX: usize = 64 << 20;
 /// How often the bytes of a value are copied that is stored, beside the time when it is gathered.
 const STORED_TIMES: u64 = 2;
 
 const TOO_LONG_AT_ONCE: Fail = Fail::of(
     "ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes",
 );
+
+const TOO_LONG_NUMBERS: Fail =
+    Fail::of("ERR SORT reads at most 67108864 bytes of numbers that are longer than 512 bytes");
 
 /// A value is longer than those that are sorted by may be.
 fn weight_too_long(bytes_max: usize) -> Fail {
@@ -100,6 +106,9 @@ fn number_of(found: &Found<'_>, bytes_max: usize) -> (Option<Result<f64, Fail>>,
 
 impl Sorting {
     /// Reads the number that another key has, by which an element is sorted.
+    ///
+    /// # Errors
+    /// It is none, or longer than it may be; or all that were read are.
     pub(super) fn read_number(&mut self, call: &mut Call<'_, '_, '_>, i: usize, ns: &mut u64) -> Done {
         let bytes_max = call.cx.guard.store().element_bytes_max();
         let readable = self.readable_bytes(call, bytes_max, *ns);
@@ -113,6 +122,12 @@ impl Sorting {
             return Err(if readable < bytes_max { TOO_LONG_AT_ONCE } else { weight_too_long(bytes_max) });
         };
         self.scores.push(score?);
+        if bytes > SHORT_BYTES {
+            self.number_bytes += bytes;
+            if self.number_bytes > NUMBERS_BYTES_MAX {
+                return Err(TOO_LONG_NUMBERS);
+            }
+        }
         self.admit(call, (bytes, true), 0, *ns)
     }
 
