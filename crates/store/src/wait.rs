@@ -300,8 +300,9 @@ mod tests {
             }
         }
         waits.sort_unstable();
-        // A patient one has 8,192 turns of waiting at each of them, and sleeps in most.
-        assert!(waits.iter().sum::<u64>() < 200_000, "{waits:?}");
+        // A patient one has 8,192 turns of waiting at each of them, and sleeps in most. It was 1,600.
+        let most = waits[waits.len() - 1];
+        assert!((64..=140).contains(&most), "{waits:?}");
         assert!(
             waits[waits.len() - 250] < 60,
             "where another was waited for in vain, it is not waited for again"

@@ -18,15 +18,9 @@ use crate::{Eviction, Millis, Store};
 /// Rounds of evicting before an allocation fails: about a second. Far fewer do, unless everything is pinned or a
 /// worker is kept from running inside its batch.
 const ALLOCATE_ROUNDS_MAX: usize = 8192;
-/// The same for a worker that has connections waiting for it: some 200 ms.
-const ALLOCATE_ROUNDS_IMPATIENT: usize = 1600;
-/// So many of these rounds may pass without memory of this worker's own on its way, in waiting for what other workers
-/// hold, or, where nothing is evicted, for their batches: some 50 ms. The system may keep another worker from its core
-/// for as long as that.
-const ALLOCATE_WAITS_IMPATIENT: usize = 400;
-/// Rounds of a write in a transaction, or of one that has the store to itself, for a worker that has connections waiting for it:
-/// some 10 ms. It cannot be asked again, and others wait for its keys, too.
-const ALLOCATE_ROUNDS_TOGETHER: usize = 128;
+/// The same of a write that cannot be asked again, for a worker that has connections waiting for it: some 10 ms. Outside of
+/// transactions it was 1,600, and 400 for what others hold: 200 and 50 ms.
+const ALLOCATE_ROUNDS_IMPATIENT: usize = 128;
 /// After such a wait in vain, what other workers hold is not waited for again for this time.
 const VAIN_MS: Millis = 100;
 /// From this round on each round gives up the core: another worker's batch holds the epoch back.
@@ -143,12 +137,7 @@ impl Local {
         let together = self.transaction.open || self.transaction.whole;
         let later = self.asked_again && !self.patient && (!together || self.looks_ahead);
         self.comes = false;
-        let (rounds_max, waits_max) = match (self.patient, together) {
-            (true, _) => (ALLOCATE_ROUNDS_MAX, usize::MAX),
-            (false, true) => (ALLOCATE_ROUNDS_TOGETHER, ALLOCATE_ROUNDS_TOGETHER),
-            (false, false) => (ALLOCATE_ROUNDS_IMPATIENT, ALLOCATE_WAITS_IMPATIENT),
-        };
-        let mut waited = 0;
+        let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
         while round < rounds_max {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
@@ -235,8 +224,7 @@ impl Local {
                 if self.limbo.len() == 0 && !others() || self.waits_in_vain(store) {
                     break;
                 }
-                waited += 1;
-                if waited == waits_max || round + 1 == rounds_max {
+                if round + 1 == rounds_max {
                     self.note_vain(store);
                     break;
                 }
@@ -286,8 +274,7 @@ impl Local {
                         self.comes_later(store);
                         break;
                     }
-                    waited += usize::from(self.limbo.len() == 0);
-                    if waited == waits_max || round + 1 == rounds_max {
+                    if round + 1 == rounds_max {
                         self.note_vain(store);
                         break;
                     }
