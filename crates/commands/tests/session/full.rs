@@ -110,7 +110,7 @@ impl Bench {
 const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
 /// A full store that evicts, and a worker for which others wait; another worker may hold memory back.
-fn pressed() -> (Bench, Worker) {
+pub(crate) fn pressed() -> (Bench, Worker) {
     let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
     let (mut worker, other) = (store.worker().unwrap(), store.worker().unwrap());
     fill(&mut worker.enter(START), true, false);
@@ -292,7 +292,7 @@ fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
 }
 
 /// Sets keys of this name until there is no memory, and some is on its way.
-fn exhaust(bench: &mut Bench, name: &str) {
+pub(crate) fn exhaust(bench: &mut Bench, name: &str) {
     let (value, mut session) = ("v".repeat(1_000), Session::new());
     for n in 0..3_000 {
         let input = command(&["SET", &format!("{name}{n:04}"), &value]);

@@ -15,6 +15,7 @@ mod figures;
 mod forecast;
 mod frames;
 mod full;
+mod full_jobs;
 mod geo;
 mod held;
 mod hyperloglog;

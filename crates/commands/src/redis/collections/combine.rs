@@ -33,7 +33,7 @@ use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};
 use crate::redis::sizes::KEY_HASH_BYTES;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAVES, Step};
 use sieve::Sieve;
 
 /// Members that are gathered at a time.
@@ -902,5 +902,13 @@ impl Job for Combining {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref().map(|(again, _)| again)
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        self.making.as_ref().map(|_| LEAVES)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.again.as_ref().map(|(_, lane)| lane)
     }
 }

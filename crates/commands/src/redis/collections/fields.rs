@@ -543,18 +543,28 @@ impl Job for Setting {
         let timely = call.writes_of_a_step();
         let some = first(&mut kept.words(), 2 * timely);
         let most = timely.min(call.sets_at_once(&key, some));
-        kept.take(|words| {
+        let before = kept.place();
+        let done = kept.take(|words| {
             let bytes = words.encoded().len();
             let some = first(words, 2 * most);
             call.spend((some.len() / 2) as u64 * WRITE_NS);
             call.spend_on_bytes(bytes - words.encoded().len());
             set_some(call, key.bytes(), some, Fields::Any, *lasting)
-        })?;
+        });
+        if done.is_err() {
+            kept.go_back(before);
+        }
+        done?;
         if self.kept.left() > 0 {
             return Ok(Step::More);
         }
         call.integer(1)?;
         Ok(Step::Done)
+    }
+
+    /// The fields of a step are set, or none is.
+    fn asks_again(&self) -> bool {
+        self.looking.is_none() && self.asking.is_none()
     }
 
     fn spends_on_words(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::steps::job::LEAVES;
 
 /// What is no longer than this is one leaf, or little more.
 pub(crate) const SMALL_BYTES: u64 = 2 << 10;
@@ -97,7 +98,7 @@ impl Making {
     }
 
     /// Puts in more of what comes, no two of one name, and adds what that takes to `ns`, up to `ns_max` about; true when all
-    /// is in and it may be published.
+    /// is in and it may be published. Where memory is on its way the step ends: its job wants [`LEAVES`] before the next.
     ///
     /// # Errors
     /// An element is too long, or there is no memory.
@@ -110,6 +111,10 @@ impl Making {
     ) -> Result<bool, Fail> {
         while !self.filled {
             if *ns >= ns_max {
+                return Ok(false);
+            }
+            if call.finds_none(LEAVES) {
+                *ns = ns_max;
                 return Ok(false);
             }
             let (mut more, mut bytes, mut places_ns, mut ended) = (0, 0, 0, false);

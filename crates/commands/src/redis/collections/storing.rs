@@ -23,7 +23,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAVES, Step};
 
 /// Members that are copied at a time.
 const MEMBERS_AT_ONCE: usize = 512;
@@ -287,5 +287,13 @@ impl Job for Storing {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref().map(|(again, _)| again)
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        self.places.is_empty().then_some(LEAVES)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.again.as_ref().map(|(_, lane)| lane)
     }
 }

@@ -17,7 +17,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAVES, Step};
 
 /// What it takes to copy some nodes beside their bytes.
 const NODES_NS: u64 = 20_000;
@@ -158,5 +158,13 @@ impl Job for Copying {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref().map(|(again, _)| again)
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        self.load.as_ref().map(|_| LEAVES)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.again.as_ref().map(|(_, lane)| lane)
     }
 }

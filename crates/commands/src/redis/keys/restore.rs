@@ -19,7 +19,7 @@ use crate::redis::keys::serialize::{
 use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
-use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
+use crate::redis::steps::job::{Job, LEAVES, PIECE, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::table;
 
@@ -381,8 +381,18 @@ impl Job for Restoring {
             if bytes.is_empty() || bytes.len() as u64 > upload.missing() {
                 return Err(BAD_FORMAT);
             }
-            call.cx.guard.upload_fill(upload, bytes).map_err(|_| Fail::OUT_OF_MEMORY)?;
             ns += copying_ns(bytes.len() as u64);
+            let end = upload.missing() - bytes.len() as u64;
+            if call.cx.guard.upload_fill(upload, bytes).is_err() {
+                // What is not there comes once more.
+                let left = (upload.missing() - end) as usize;
+                match from {
+                    From::Plain(at) => *at -= left,
+                    From::Packed { unpacked, .. } => unpacked.taken -= left,
+                }
+                call.spend(ns);
+                return Err(Fail::OUT_OF_MEMORY);
+            }
         }
         call.spend(ns);
         if upload.missing() > 0 {
@@ -396,13 +406,29 @@ impl Job for Restoring {
         let Stage::Making { upload, .. } = std::mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(Step::Done);
         };
-        if self.end(call, *upload)? {
+        // What is whole is not asked again.
+        let again = call.cx.guard.ask_again(false);
+        let ended = self.end(call, *upload);
+        call.cx.guard.ask_again(again);
+        if ended? {
             return Ok(Step::Done);
         }
         // In another database it is another item.
         self.name.anew(call);
         self.stage = Stage::Waiting;
         Ok(Step::More)
+    }
+
+    fn asks_again(&self) -> bool {
+        matches!(self.stage, Stage::Making { .. })
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        match self.stage {
+            Stage::Waiting => Some(PIECE),
+            Stage::Loading { .. } => Some(LEAVES),
+            Stage::Checking { .. } | Stage::Making { .. } | Stage::Over => None,
+        }
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

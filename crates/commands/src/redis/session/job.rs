@@ -8,14 +8,20 @@ use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::Flow;
-use crate::redis::fail::Fail;
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag;
 use crate::redis::session::{Conversation, State};
 use crate::redis::steps::held::Held;
-use crate::redis::steps::job::Step;
+use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::table;
+
+/// Says that a job does something, or that it waits for memory.
+fn rest(job: &dyn Job, rests: bool) {
+    if let Some(lane) = job.lane() {
+        lane.rest(rests);
+    }
+}
 
 impl Conversation {
     /// The command that was just begun goes on in the next turn, if there is one; what comes behind it begins at
@@ -77,11 +83,22 @@ impl Conversation {
         turn.cx.guard.ask_again(again && asks_again);
         let mut call = turn.call(&mut self.client);
         call.row = under_way.row;
-        let mut done = under_way.job.step(&mut call);
-        let finds_none = asks_again && done.as_ref().is_err_and(Fail::is_no_memory);
-        if finds_none && call.cx.guard.memory_comes() {
+        if again && !asks_again && call.finds_none_for(&*under_way.job) {
             if let Some(next) = self.asked.again(call.cx, 0) {
                 call.cx.guard.ask_again(again);
+                rest(&*under_way.job, true);
+                turn.cx.spend_beside(turn.out);
+                self.state = State::Job(under_way);
+                return Some(next);
+            }
+            call.cx.guard.memory_did_not_come();
+        }
+        rest(&*under_way.job, false);
+        let mut done = under_way.job.step(&mut call);
+        if asks_again && done.as_ref().is_err_and(|fail| call.comes_for(&*under_way.job, fail)) {
+            if let Some(next) = self.asked.again(call.cx, 0) {
+                call.cx.guard.ask_again(again);
+                rest(&*under_way.job, true);
                 self.state = State::Job(under_way);
                 return Some(next);
             }
@@ -89,10 +106,8 @@ impl Conversation {
             call.cx.guard.ask_again(false);
             done = under_way.job.step(&mut call);
         }
-        if asks_again {
-            // The next step, or request, has not been asked yet.
-            self.asked = Asked::default();
-        }
+        // The next step, or request, has not been asked yet.
+        self.asked = Asked::default();
         call.cx.guard.ask_again(again);
         let flow = call.flow;
         // EXEC keeps or drops the reply of each of its commands itself, but not that it has failed.

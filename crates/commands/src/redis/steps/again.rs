@@ -85,10 +85,12 @@ impl Again {
         self.run_as_it_is(call)
     }
 
-    /// Begins anew, without counting a try.
+    /// Begins anew, without counting a try. What it finds no memory for then is refused: a step of another job was before.
     pub fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
         call.client.tries = self.tries;
+        let again = call.cx.guard.ask_again(false);
         let done = call.execute_unseen(self.row, self.args());
+        call.cx.guard.ask_again(again);
         call.client.tries = 0;
         done
     }

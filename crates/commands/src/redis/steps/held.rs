@@ -16,6 +16,7 @@ use larder_store::Store;
 
 use super::again::{Again, HELD_TRIES_MAX, TRIES_MAX};
 use super::job::{Job, STEP_NS_MIN, Step};
+use super::patience::Patience;
 use crate::core::access::Snapshot;
 use crate::core::hold::{Hold, Keys, LOOK_MS};
 use crate::core::work::Lane;
@@ -196,8 +197,10 @@ impl Drop for DueLeft {
 struct Holding {
     _due_left: Option<DueLeft>,
     hold: Hold,
-    _lane: Option<Lane>,
+    lane: Option<Lane>,
     _held: Heap,
+    /// How long it has waited for memory.
+    patience: Patience,
 }
 
 impl What {
@@ -314,17 +317,22 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
             (Taken::Held(hold), What::Begins(again, lane)) => {
                 let due_left = Some(DueLeft::of(call, &again));
                 again.run_as_it_is(call)?;
-                begun(call, Holding { _due_left: due_left, hold, _lane: Some(lane), _held: held })
+                let (lane, patience) = (Some(lane), Patience::default());
+                begun(call, Holding { _due_left: due_left, hold, lane, _held: held, patience })
             }
             (Taken::Held(hold), What::GoesOn(job)) => {
                 hold.step(call.cx.now());
-                let holding = Holding { _due_left: None, hold, _lane: None, _held: held };
+                let patience = Patience::default();
+                let holding = Holding { _due_left: None, hold, lane: None, _held: held, patience };
                 (Stage::Works(job, holding), Step::More)
             }
         },
-        Stage::Works(mut job, holding) => {
-            let step = job.step(call)?;
+        Stage::Works(mut job, mut holding) => {
+            let step = holding.patience.step(call, &mut *job)?;
             holding.hold.step(call.cx.now());
+            if let Some(lane) = &holding.lane {
+                lane.rest(matches!(step, Step::Await(_) | Step::Sleep(_)));
+            }
             match step {
                 // It may have begun anew.
                 Step::Done => begun(call, holding),

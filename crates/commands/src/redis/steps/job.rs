@@ -18,8 +18,9 @@
 //!   subscriptions new rules forbid. Any other job is dropped with its connection, also one in `Held` (COPY, SORT).
 //! - Where the rules of its user change, a job ends with its connection, unless it asks for them itself ([`Job::asks_itself`])
 //!   or must end.
-//! - A step that found no memory is made again while some is on its way, where the job says that such a step has done nothing
-//!   ([`Job::asks_again`]).
+//! - A step that found no memory is made again while some is on its way, where the job says that such a step leaves it as it was
+//!   ([`Job::asks_again`]). Where a step cannot be made again, the job says what it wants, which is looked for before
+//!   ([`Job::wants`]).
 //! - In EXEC of one step, and in scripts, all steps are made at once: what EXEC may run is bounded before it begins
 //!   (`transactions/weight.rs`). A longer EXEC is a job itself, which makes the steps of its commands one by one
 //!   (`transactions/steps.rs`).
@@ -31,7 +32,7 @@ use crate::core::access::{Snapshot, Standing};
 use crate::core::calls::RowId;
 use crate::core::hold::LOOK_MS;
 pub(crate) use crate::core::work::STEP_NS_MIN;
-use crate::core::work::Work;
+use crate::core::work::{Lane, Work};
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::server::commandlog::Noted;
@@ -39,6 +40,13 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::kept::Kept;
 use crate::redis::table;
+
+/// Memory that a step wants which makes a collection: as many leaves as it fills with short elements, …
+pub(crate) const LEAVES: (usize, usize) = (1 << 10, 16);
+/// … and one that changes a stream.
+pub(crate) const LEAF: (usize, usize) = (1 << 10, 1);
+/// That of one that begins a large value: a piece.
+pub(crate) const PIECE: (usize, usize) = (1 << 20, 1);
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +103,21 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// A step that found no memory has done nothing, and is made once more where some is on its way: its worker serves others
-    /// meanwhile.
+    /// A step that finds no memory leaves the job so that it may be made once more, where some is on its way: its worker serves
+    /// others meanwhile. Behind such a step: it has left it so.
     fn asks_again(&self) -> bool {
         false
+    }
+
+    /// What the next step wants that cannot be made once more: bytes of an item, and of how many. While that is on its way the
+    /// step is not made.
+    fn wants(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    /// The lane that it has, in which it notes that it waits for memory.
+    fn lane(&self) -> Option<&Lane> {
+        None
     }
 
     /// It sends watchers of mutations the lines of what it has stored, behind its last write: nothing is stored when it begins.
@@ -195,15 +214,23 @@ impl UnderWay {
 impl Call<'_, '_, '_> {
     /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
     pub(crate) fn work(&mut self, mut job: impl Job + 'static) -> Done {
-        if self.cx.room.work().budget_nearly_spent() && !self.cx.guard.in_transaction() {
+        let is_put_off = self.cx.room.work().budget_nearly_spent() || self.finds_none_for(&job);
+        if is_put_off && !self.cx.guard.in_transaction() {
             self.go_on_with(job);
             return Ok(());
         }
         let mark = self.out.mark();
         loop {
             let (whole, before) = (self.cx.guard.in_transaction(), self.out.len());
-            match job.step(self) {
+            let again = self.cx.guard.ask_again(false);
+            // A command that is read again itself asks for it otherwise.
+            let asks = !again && !whole && job.asks_again();
+            self.cx.guard.ask_again(again || asks);
+            let step = job.step(self);
+            self.cx.guard.ask_again(again);
+            match step {
                 Ok(Step::Done) => return Ok(()),
+                Err(fail) if asks && self.comes_for(&job, &fail) => break,
                 Err(fail) if !whole => return Err(fail),
                 Ok(_) if !whole => break,
                 Ok(Step::More) => {}
@@ -217,6 +244,21 @@ impl Call<'_, '_, '_> {
         }
         self.go_on_with(job);
         Ok(())
+    }
+
+    /// What the next step of a job wants is not there, and is on its way.
+    pub(crate) fn finds_none_for(&mut self, job: &dyn Job) -> bool {
+        job.wants().is_some_and(|wants| self.finds_none(wants))
+    }
+
+    /// There is no memory for so many items of so many bytes, and some is on its way. A transaction does not wait for it.
+    pub(crate) fn finds_none(&mut self, (bytes, count): (usize, usize)) -> bool {
+        !self.cx.guard.in_transaction() && !self.cx.guard.finds_memory(bytes, count)
+    }
+
+    /// The step of a job that asks again may be made once more: it found no memory, and some is on its way.
+    pub(crate) fn comes_for(&self, job: &dyn Job, fail: &Fail) -> bool {
+        fail.is_no_memory() && self.cx.guard.memory_comes() && job.asks_again()
     }
 
     /// Goes on with a command in the next turn.

@@ -7,6 +7,8 @@ use larder_store::Millis;
 use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::Call;
+use crate::redis::fail::Fail;
+use crate::redis::steps::job::{Job, Step};
 
 /// A command waits for memory for so long in all while its keys are held: as long as an EXEC in steps may work.
 const WAITS_MS_MAX: Millis = 2_000;
@@ -28,6 +30,30 @@ impl Patience {
     /// The command has waited for as long as others may wait for its keys.
     pub fn is_over(&self) -> bool {
         self.waited_ms >= WAITS_MS_MAX
+    }
+
+    /// Makes a step of a job, or says when it is made once more.
+    ///
+    /// # Errors
+    /// The step's; or it has waited for memory for long enough.
+    pub fn step(&mut self, call: &mut Call<'_, '_, '_>, job: &mut dyn Job) -> Result<Step, Fail> {
+        let asks = job.asks_again();
+        let done = if !asks && call.finds_none_for(&*job) {
+            Err(Fail::OUT_OF_MEMORY)
+        } else {
+            let again = call.cx.guard.ask_again(asks);
+            let done = job.step(call);
+            call.cx.guard.ask_again(again);
+            if !asks || !done.as_ref().is_err_and(|fail| call.comes_for(&*job, fail)) {
+                self.found();
+                return done;
+            }
+            done
+        };
+        match self.again_ms(call, 0) {
+            Some(ms) => Ok(Step::Sleep(ms)),
+            None => done,
+        }
     }
 
     /// A step found no memory, though some is on its way: it is made once more in so many milliseconds. `written`: of how much it

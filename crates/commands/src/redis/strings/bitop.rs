@@ -271,9 +271,13 @@ impl Job for Combining {
             }
             let block = BLOCK_BYTES.min(upload.missing() as usize);
             self.operation.finish(&mut self.all[..block], &self.more[..block]);
-            call.cx.guard.upload_fill(upload, &self.all[..block]).map_err(|_| Fail::OUT_OF_MEMORY)?;
+            // What finds no memory is made anew, from where there is none.
             self.source = 0;
             ns += copying_ns(block as u64);
+            if call.cx.guard.upload_fill(upload, &self.all[..block]).is_err() {
+                call.spend(ns);
+                return Err(Fail::OUT_OF_MEMORY);
+            }
         }
         call.spend(ns);
         let Some(again) = self.again.take() else {
@@ -297,6 +301,14 @@ impl Job for Combining {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref()
+    }
+
+    fn asks_again(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| upload.missing() > 0)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
     }
 }
 

@@ -203,18 +203,27 @@ struct Adding {
 impl Job for Adding {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Adding { row, name, changed, kept } = self;
-        let (key, ns_max) = (name.key(call), call.step_ns());
-        kept.take(|rest| {
+        let (key, ns_max, before) = (name.key(call), call.step_ns(), kept.place());
+        let done = kept.take(|rest| {
             call.tell_around_key(row, key.bytes(), |call| {
                 *changed |= add_some(call, &key, rest, ns_max)?;
                 Ok(())
             })
-        })?;
+        });
+        if done.is_err() {
+            kept.go_back(before);
+        }
+        done?;
         if self.kept.left() > 0 {
             return Ok(Step::More);
         }
         call.integer(i64::from(self.changed))?;
         Ok(Step::Done)
+    }
+
+    /// What is added is stored at once, or nothing is.
+    fn asks_again(&self) -> bool {
+        true
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

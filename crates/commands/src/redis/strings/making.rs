@@ -239,10 +239,10 @@ impl Job for Making {
         };
         call.cx.guard.spare(None);
         call.spend(copying_ns(bytes));
-        done.map_err(|_| Fail::OUT_OF_MEMORY)?;
-        if upload.missing() > 0 {
+        if done.is_err() || upload.missing() > 0 {
+            // It goes on behind what is there, where it found no memory, too.
             self.upload = Some(upload);
-            return Ok(Step::More);
+            return done.map(|()| Step::More).map_err(|_| Fail::OUT_OF_MEMORY);
         }
         let Some(again) = self.again.take() else { return Ok(Step::Done) };
         let (row, args) = (again.row(), again.args());
@@ -263,6 +263,14 @@ impl Job for Making {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref()
+    }
+
+    fn asks_again(&self) -> bool {
+        self.upload.is_some()
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
     }
 }
 

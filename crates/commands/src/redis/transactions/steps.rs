@@ -575,7 +575,7 @@ impl Executing {
                     return Some((job, at_work));
                 }
                 // It has done nothing.
-                Err(fail) if asks && fail.is_no_memory() && call.cx.guard.memory_comes() => {
+                Err(fail) if asks && call.comes_for(&*job, &fail) => {
                     step = Step::Await(Some(WAIT_MS));
                     return Some((job, at_work));
                 }

@@ -31,7 +31,7 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer};
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAVES, Step};
 
 /// What it takes to make out how far a member is.
 pub(crate) const PLACE_NS: u64 = 300;
@@ -779,5 +779,13 @@ impl Job for Searching {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref().map(|(again, _)| again)
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        (self.stage == Stage::Ready && self.target.is_some()).then_some(LEAVES)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.again.as_ref().map(|(_, lane)| lane)
     }
 }

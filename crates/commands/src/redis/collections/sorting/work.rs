@@ -24,7 +24,7 @@ use crate::redis::reply::{put_array, put_bulk, put_fail, put_head, put_null, put
 use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAVES, Step};
 use crate::redis::table;
 pub(super) use named::LONG_AT_ONCE_BYTES;
 use named::admit_replied;
@@ -847,5 +847,13 @@ impl Job for Sorting {
 
     fn again(&self) -> Option<&Again> {
         self.again.as_ref().map(|(again, _)| again)
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        (self.stage == Stage::Ready && self.stores()).then_some(LEAVES)
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        self.again.as_ref().map(|(_, lane)| lane)
     }
 }

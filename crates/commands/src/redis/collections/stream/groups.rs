@@ -20,7 +20,7 @@ use crate::redis::reply::put_array;
 use crate::redis::row::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
 use crate::redis::source::Name;
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAF, Step};
 
 /// IDs that are claimed in one moment, at most.
 const CLAIMED_AT_ONCE: usize = 256;
@@ -527,6 +527,10 @@ impl Job for Claiming {
         }
         put_array(call.out, self.count);
         send_whole(call, &self.kept, self.sent.insert(0))
+    }
+
+    fn wants(&self) -> Option<(usize, usize)> {
+        self.sent.is_none().then_some(LEAF)
     }
 
     /// What was claimed is replied.

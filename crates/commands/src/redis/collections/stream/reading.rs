@@ -31,7 +31,7 @@ use crate::redis::reply::{put_array, put_bulk, put_map, put_null_array};
 use crate::redis::row::flag::{AS_ONE, BLOCKING, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, Command, Elements, Keys, KeysFunction, Tells, Weighs};
 use crate::redis::source::Name;
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, LEAF, Step};
 
 /// Keys behind STREAMS, of which the second half are IDs.
 const fn streams(from: i32) -> Keys {
@@ -671,6 +671,11 @@ impl Job for Delivering {
             }
         };
         send_whole(call, &self.kept, sent)
+    }
+
+    /// What is delivered to a group is noted in it.
+    fn wants(&self) -> Option<(usize, usize)> {
+        (self.sent.is_none() && !self.group.is_empty()).then_some(LEAF)
     }
 
     fn held_bytes(&self) -> u64 {

@@ -1,0 +1,156 @@
+//! Commands in steps that find no memory while some is on its way: their next step is made later, and others of their worker are
+//! served meanwhile.
+
+use crate::full::{exhaust, pressed};
+use crate::slices::set;
+use crate::survey::command;
+use crate::{Bench, START};
+use larder_commands::{Next, Session};
+use larder_testkit::talk::encode;
+
+/// What is done before, which gives the request.
+type Prepare = fn(&mut Bench) -> Vec<u8>;
+
+/// A value of which no step copies more than a third.
+fn large(bench: &mut Bench) {
+    set(bench, "large", &vec![b'v'; 3 << 20]);
+}
+
+/// Writes these elements or members, behind some words.
+fn many(bench: &mut Bench, words: &[&str], names: impl Iterator<Item = String>) {
+    let names: Vec<String> = names.collect();
+    let all: Vec<&str> = words.iter().copied().chain(names.iter().map(String::as_str)).collect();
+    bench.turns(&mut Session::new(), &command(&all));
+}
+
+fn names(count: usize, bytes: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |n| format!("{n:0>bytes$}"))
+}
+
+const JOBS: [(&str, Prepare, &str); 9] = [
+    (
+        "APPEND",
+        |bench| {
+            large(bench);
+            command(&["APPEND", "large", "x"])
+        },
+        ":3145729\r\n",
+    ),
+    (
+        "BITOP",
+        |bench| {
+            large(bench);
+            command(&["BITOP", "NOT", "to", "large"])
+        },
+        ":3145728\r\n",
+    ),
+    (
+        "COPY of a string",
+        |bench| {
+            large(bench);
+            command(&["COPY", "large", "to"])
+        },
+        ":1\r\n",
+    ),
+    (
+        "COPY of a set",
+        |bench| {
+            many(bench, &["SADD", "set"], names(30_000, 100));
+            command(&["COPY", "set", "to"])
+        },
+        ":1\r\n",
+    ),
+    (
+        "RESTORE",
+        |bench| {
+            set(bench, "key", &vec![b'v'; 1 << 20]);
+            let (dump, _) = bench.turns(&mut Session::new(), &command(&["DUMP", "key"]));
+            let head = dump.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
+            encode(&[b"RESTORE", b"to", b"0", &dump[head..dump.len() - 2]])
+        },
+        "+OK\r\n",
+    ),
+    (
+        "HSETEX",
+        |_| {
+            let pairs: Vec<String> = names(8_000, 50).flat_map(|field| [field.clone(), field]).collect();
+            let words = ["HSETEX", "hash", "FIELDS", "8000"].into_iter();
+            command(&words.chain(pairs.iter().map(String::as_str)).collect::<Vec<_>>())
+        },
+        ":1\r\n",
+    ),
+    (
+        "SORT",
+        |bench| {
+            many(bench, &["RPUSH", "list"], names(10_000, 20));
+            command(&["SORT", "list", "BY", "nosort", "STORE", "to"])
+        },
+        ":10000\r\n",
+    ),
+    (
+        "SUNIONSTORE",
+        |bench| {
+            many(bench, &["SADD", "set"], names(10_000, 20));
+            command(&["SUNIONSTORE", "to", "set"])
+        },
+        ":10000\r\n",
+    ),
+    (
+        "ZRANGESTORE",
+        |bench| {
+            many(bench, &["ZADD", "sorted"], names(10_000, 20).flat_map(|name| ["1".to_owned(), name]));
+            command(&["ZRANGESTORE", "to", "sorted", "0", "-1"])
+        },
+        ":10000\r\n",
+    ),
+];
+
+#[test]
+fn steps_of_other_commands_wait_for_their_memory_and_others_are_served_meanwhile() {
+    for (name, prepare, expected) in JOBS {
+        for comes in [true, false] {
+            let (mut bench, mut stuck) = pressed();
+            bench.worker.set_patient(true);
+            let mut left = prepare(&mut bench);
+            bench.worker.set_patient(false);
+            let (mut session, mut said) = (Session::new(), Vec::new());
+            let mut go_on = |bench: &mut Bench| {
+                let (next, more, consumed) = bench.call(&mut session, &left);
+                left.drain(..consumed);
+                said.extend(more);
+                if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
+                    bench.system += ms;
+                }
+                (next, left.len(), said.len())
+            };
+            // Until all of it is read, and its first step is made.
+            while go_on(&mut bench).1 > 0 {}
+            let batch = stuck.enter(START);
+            exhaust(&mut bench, "x");
+            for turn in 0.. {
+                let (next, ..) = go_on(&mut bench);
+                if matches!(next, Next::Sleep(_)) {
+                    break;
+                }
+                assert!(next == Next::Yield && turn < 100, "{name}: {next:?}");
+            }
+            for _ in 0..9 {
+                assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+                let (next, _, replied) = go_on(&mut bench);
+                assert!(matches!(next, Next::Sleep(_)) && replied == 0, "{name}: {next:?}");
+            }
+            let batch = (!comes).then_some(batch);
+            for turn in 0.. {
+                let (next, _, replied) = go_on(&mut bench);
+                if next == Next::Receive && replied > 0 {
+                    break;
+                }
+                assert!(turn < 1_000, "{name} asks for ever: {next:?}");
+            }
+            let said = String::from_utf8_lossy(&said);
+            let expected = if comes { expected } else { "-OOM command not allowed" };
+            assert!(said.starts_with(expected), "{name}: {said}");
+            drop(batch);
+        }
+    }
+}
