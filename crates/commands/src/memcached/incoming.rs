@@ -369,6 +369,11 @@ impl Gathering {
         Some(taken)
     }
 
+    /// Bytes that have arrived.
+    pub fn bytes(&self) -> usize {
+        self.value.len()
+    }
+
     /// Adds the whole value, and replies; or has that done in steps.
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
         let key = cx.guard.key(&self.key);

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! If it is not, all over again, three times, and then in one step. For readers it is one step, the last. One
-//! connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]).
+//! connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]). A step that finds no memory, though
+//! some is on its way, is made once more in some milliseconds.
 
 use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
 
 use crate::core::context::Context;
 use crate::core::hold::LOOK_MS;
-use crate::core::input::Input;
+use crate::core::input::{Asked, Input};
 use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tally::Tally;
@@ -38,6 +39,10 @@ pub(crate) struct Joining {
     value: Vec<u8>,
     tries: u8,
     under_way: Option<UnderWay>,
+    /// How often its next step was asked again.
+    asked: Asked,
+    /// It waits for memory until then.
+    waits: Option<Next>,
     /// The charge for the bytes.
     _input: Input,
 }
@@ -50,7 +55,7 @@ struct UnderWay {
     copied: Vec<u8>,
     seen: Expect,
     upload: Upload,
-    _lane: Lane,
+    lane: Lane,
 }
 
 /// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing is
@@ -93,7 +98,8 @@ pub(crate) fn begin_gathered(
     mut input: Input,
 ) {
     input.arrived();
-    let joining = Joining { key, purpose, value, tries: 0, under_way: None, _input: input };
+    let (under_way, asked, waits) = (None, Asked::default(), None);
+    let joining = Joining { key, purpose, value, tries: 0, under_way, asked, waits, _input: input };
     cx.room.go_on_later(Box::new(joining));
     out.end_turn();
 }
@@ -106,30 +112,50 @@ impl Joining {
 
     /// Goes on; true when it is done and replied to.
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
-        let (room, again) = (cx.room, cx.guard.ask_again(false));
-        let done = room.for_the_last_time(|| self.go_on(cx, out, tally));
-        cx.guard.ask_again(again);
+        self.waits = None;
+        let (room, asks) = (cx.room, cx.guard.ask_again(false));
+        let done = room.for_the_last_time(|| self.go_on(cx, out, tally, asks));
+        cx.guard.ask_again(asks);
         done
     }
 
-    /// What comes before its next step: others of its worker have their turn. Or some milliseconds pass, where it waits for a
-    /// client that has the lane and only waits itself.
+    /// What comes before its next step: others of its worker have their turn. Or some milliseconds pass, where it waits for
+    /// memory, or for a client that has the lane and only waits itself.
     pub fn pause(&self, cx: &Context<'_, '_>) -> Next {
         let waits = self.under_way.is_none() && cx.room.work().lane_rests();
-        if waits { Next::Sleep(LOOK_MS) } else { Next::Yield }
+        self.waits.unwrap_or(if waits { Next::Sleep(LOOK_MS) } else { Next::Yield })
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
+    /// It found no memory, and waits for some that is on its way, if it has not for long enough. `asks`: it may.
+    fn comes(&mut self, cx: &mut Context<'_, '_>, asks: bool) -> bool {
+        if !asks || !cx.guard.memory_comes() {
+            return false;
+        }
+        self.waits = self.asked.again(cx, 0);
+        if self.waits.is_none() {
+            cx.guard.memory_ran_out();
+        }
+        self.waits.is_some()
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally, asks: bool) -> bool {
         let (ns_max, mut bytes) = (cx.room.work().left_ns(STEP_NS_MIN), 0);
         let mut under_way = match self.under_way.take() {
-            Some(under_way) => under_way,
+            Some(under_way) => {
+                under_way.lane.rest(false);
+                under_way
+            }
             None => {
                 let Some(lane) = cx.room.work().take_lane() else {
                     cx.spend(out, STEP_NS_MIN);
                     return false;
                 };
-                match self.begin_value(cx, lane) {
+                cx.guard.ask_again(asks);
+                let begun = self.begin_value(cx, lane);
+                cx.guard.ask_again(false);
+                match begun {
                     Some(Ok(under_way)) => under_way,
+                    Some(Err(_)) if self.comes(cx, asks) => return false,
                     Some(Err(_)) => return self.end(cx, out, tally, |_| Outcome::NoMemory),
                     // There is nothing to add it to, or it may not be.
                     None => return self.end_at_once(cx, out, tally),
@@ -139,6 +165,7 @@ impl Joining {
         // What it is made of does not give way to it.
         let key = cx.guard.key(&self.key);
         cx.guard.spare(Some(&key));
+        cx.guard.ask_again(asks);
         let copied = loop {
             if under_way.upload.missing() == 0 || copying_ns(bytes) >= ns_max {
                 break Ok(());
@@ -148,11 +175,18 @@ impl Joining {
                 Err(refusal) => break Err(refusal),
             }
         };
+        cx.guard.ask_again(false);
         cx.guard.spare(None);
         cx.spend(out, copying_ns(bytes));
         if copied.is_err() {
+            if self.comes(cx, asks) {
+                under_way.lane.rest(true);
+                self.under_way = Some(under_way);
+                return false;
+            }
             return self.end(cx, out, tally, |_| Outcome::NoMemory);
         }
+        self.asked = Asked::default();
         if under_way.upload.missing() > 0 {
             self.under_way = Some(under_way);
             return false;
@@ -203,7 +237,7 @@ impl Joining {
             Value::Collection(_) => return None,
         }
         let upload = cx.guard.compose(&key, value_bytes, &attributes);
-        Some(upload.map(|upload| UnderWay { pinned, copied, seen, upload, _lane: lane }))
+        Some(upload.map(|upload| UnderWay { pinned, copied, seen, upload, lane }))
     }
 
     /// Copies some bytes behind those that are there; how many.

@@ -105,52 +105,66 @@ const JOBS: [(&str, Prepare, &str); 9] = [
     ),
 ];
 
+/// Begins with a request, and has memory held back: its next step is asked again until it comes, or is refused.
+fn waits(name: &str, prepare: Prepare, comes: bool, expected: &str) {
+    let (mut bench, mut stuck) = pressed();
+    bench.worker.set_patient(true);
+    let mut left = prepare(&mut bench);
+    bench.worker.set_patient(false);
+    let (mut session, mut said) = (Session::new(), Vec::new());
+    let mut go_on = |bench: &mut Bench| {
+        let (next, more, consumed) = bench.call(&mut session, &left);
+        left.drain(..consumed);
+        said.extend(more);
+        if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
+            bench.system += ms;
+        }
+        (next, left.len(), said.len())
+    };
+    // Until all of it is read, and its first step is made.
+    while go_on(&mut bench).1 > 0 {}
+    let batch = stuck.enter(START);
+    exhaust(&mut bench, "x");
+    for turn in 0.. {
+        let (next, ..) = go_on(&mut bench);
+        if matches!(next, Next::Sleep(_)) {
+            break;
+        }
+        assert!(next == Next::Yield && turn < 100, "{name}: {next:?}");
+    }
+    for _ in 0..9 {
+        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        let (next, _, replied) = go_on(&mut bench);
+        assert!(matches!(next, Next::Sleep(_)) && replied == 0, "{name}: {next:?}");
+    }
+    let batch = (!comes).then_some(batch);
+    for turn in 0.. {
+        let (next, _, replied) = go_on(&mut bench);
+        if next == Next::Receive && replied > 0 {
+            break;
+        }
+        assert!(turn < 1_000, "{name} asks for ever: {next:?}");
+    }
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.starts_with(expected), "{name}: {said}");
+    drop(batch);
+}
+
 #[test]
 fn steps_of_other_commands_wait_for_their_memory_and_others_are_served_meanwhile() {
     for (name, prepare, expected) in JOBS {
-        for comes in [true, false] {
-            let (mut bench, mut stuck) = pressed();
-            bench.worker.set_patient(true);
-            let mut left = prepare(&mut bench);
-            bench.worker.set_patient(false);
-            let (mut session, mut said) = (Session::new(), Vec::new());
-            let mut go_on = |bench: &mut Bench| {
-                let (next, more, consumed) = bench.call(&mut session, &left);
-                left.drain(..consumed);
-                said.extend(more);
-                if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
-                    bench.system += ms;
-                }
-                (next, left.len(), said.len())
-            };
-            // Until all of it is read, and its first step is made.
-            while go_on(&mut bench).1 > 0 {}
-            let batch = stuck.enter(START);
-            exhaust(&mut bench, "x");
-            for turn in 0.. {
-                let (next, ..) = go_on(&mut bench);
-                if matches!(next, Next::Sleep(_)) {
-                    break;
-                }
-                assert!(next == Next::Yield && turn < 100, "{name}: {next:?}");
-            }
-            for _ in 0..9 {
-                assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
-                let (next, _, replied) = go_on(&mut bench);
-                assert!(matches!(next, Next::Sleep(_)) && replied == 0, "{name}: {next:?}");
-            }
-            let batch = (!comes).then_some(batch);
-            for turn in 0.. {
-                let (next, _, replied) = go_on(&mut bench);
-                if next == Next::Receive && replied > 0 {
-                    break;
-                }
-                assert!(turn < 1_000, "{name} asks for ever: {next:?}");
-            }
-            let said = String::from_utf8_lossy(&said);
-            let expected = if comes { expected } else { "-OOM command not allowed" };
-            assert!(said.starts_with(expected), "{name}: {said}");
-            drop(batch);
-        }
+        waits(name, prepare, true, expected);
+        waits(name, prepare, false, "-OOM command not allowed");
     }
+}
+
+/// The same of memcached's, which has the value in its first step.
+#[test]
+fn an_append_to_a_large_value_of_memcached_waits_for_its_memory() {
+    let prepare: Prepare = |bench| {
+        set(bench, "large", &vec![b'v'; 1_000_000]);
+        b"append large 0 0 1\r\nx\r\n".to_vec()
+    };
+    waits("append", prepare, true, "STORED\r\n");
+    waits("append", prepare, false, "SERVER_ERROR out of memory storing object\r\n");
 }

@@ -120,9 +120,16 @@ impl Conversation {
                 return None;
             }
         }
+        // What was gathered is not asked again: there is memory for as much before, or none comes.
+        let bytes = gathering.bytes();
+        if !turn.cx.guard.finds_memory(bytes, 1) {
+            if let Some(next) = self.asked.again(turn.cx, 0) {
+                return Some(next);
+            }
+            turn.cx.guard.memory_did_not_come();
+        }
         if let State::Gather(gathering) = std::mem::take(&mut self.state) {
             let row = gathering.purpose.row();
-            // What was gathered is not asked again.
             let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
             room.for_the_last_time(|| gathering.finish(turn.cx, turn.out, &mut turn.tally));
             turn.cx.guard.ask_again(again);

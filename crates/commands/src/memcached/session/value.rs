@@ -162,11 +162,18 @@ impl Conversation {
                 return None;
             }
         }
+        // What was gathered is not asked again: there is memory for as much before, or none comes.
+        let bytes = gathering.bytes();
+        if !turn.cx.guard.finds_memory(bytes, 1) {
+            if let Some(next) = self.asked.again(turn.cx, 0) {
+                return Some(next);
+            }
+            turn.cx.guard.memory_did_not_come();
+        }
         match self.end_block(turn) {
             Err(next) => return next,
             Ok(State::Gather(gathering)) => {
                 let row = gathering.purpose.row();
-                // What was gathered is not asked again.
                 turn.once(|turn| gathering.finish(turn.cx, turn.out, &mut turn.tally));
                 turn.times.one_ends(turn.cx, row);
                 turn.again_at = turn.reader.at;
