@@ -52,6 +52,7 @@ use crate::redis::facts::ClientFacts;
 use crate::redis::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
 use crate::redis::strings::pairs::holds_keys;
+use dispatch::ReadAgain;
 use gather::{Discard, Gathering};
 use turn::{Staged, Stop, Turn};
 use upload::Incoming;
@@ -643,26 +644,31 @@ impl Conversation {
     /// A request of its own, which lies in the input still: where memory for it is on its way it is read again, as one is that
     /// was read ahead.
     fn single_again(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
-        let asks_again = Self::may_ask_again(turn);
-        self.alone(turn, args, asks_again)
+        let again = Self::read_again(turn);
+        self.alone(turn, args, again)
     }
 
-    /// A request that finds no memory may be asked again: no monitor and no watcher sees both tries.
-    fn may_ask_again(turn: &Turn<'_, '_, '_, '_>) -> bool {
-        turn.shared.starved_bytes.load(Relaxed) == 0
-            && !turn.cx.shared.topics.monitored()
-            && !turn.cx.shared.watches_keys(turn.cx.guard.store())
+    /// A request that finds no memory may be read again; where it was tried if no monitor and no watcher sees both tries.
+    fn read_again(turn: &Turn<'_, '_, '_, '_>) -> ReadAgain {
+        let common = turn.cx.shared;
+        if turn.shared.starved_bytes.load(Relaxed) > 0 {
+            ReadAgain::Not
+        } else if common.topics.monitored() || common.watches_keys(turn.cx.guard.store()) {
+            ReadAgain::Untried
+        } else {
+            ReadAgain::Tried
+        }
     }
 
     /// A request of its own.
     pub(crate) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
-        self.alone(turn, args, false)
+        self.alone(turn, args, ReadAgain::Not)
     }
 
-    fn alone(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>, asks_again: bool) -> Option<Next> {
-        let again = turn.cx.guard.ask_again(false);
-        let flow = turn.dispatch(&mut self.client, args, again && asks_again);
-        turn.cx.guard.ask_again(again);
+    fn alone(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>, again: ReadAgain) -> Option<Next> {
+        let asks = turn.cx.guard.ask_again(false);
+        let flow = turn.dispatch(&mut self.client, args, if asks { again } else { ReadAgain::Not });
+        turn.cx.guard.ask_again(asks);
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
         // AUTH, RESET or CONFIG SET may have changed them for the next request.

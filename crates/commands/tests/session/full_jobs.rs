@@ -1,5 +1,5 @@
-//! Commands in steps that find no memory while some is on its way: their next step is made later, and others of their worker are
-//! served meanwhile.
+//! Commands in steps, and others that are not tried twice, that find no memory while some is on its way: they go on later, and
+//! others of their worker are served meanwhile.
 
 use crate::full::{exhaust, pressed};
 use crate::slices::set;
@@ -167,4 +167,31 @@ fn an_append_to_a_large_value_of_memcached_waits_for_its_memory() {
     };
     waits("append", prepare, true, "STORED\r\n");
     waits("append", prepare, false, "SERVER_ERROR out of memory storing object\r\n");
+}
+
+/// Each try would be shown: it looks for memory before, and is shown once.
+#[test]
+fn a_write_that_monitors_are_shown_waits_for_its_memory_before_it_is_tried() {
+    let (mut bench, mut stuck) = pressed();
+    let batch = stuck.enter(START);
+    exhaust(&mut bench, "x");
+    let mut monitor = Session::new();
+    assert_eq!(bench.turns(&mut monitor, &command(&["MONITOR"])).0, b"+OK\r\n");
+    let (mut session, input) = (Session::new(), command(&["SET", "shown", &"v".repeat(1_000)]));
+    for _ in 0..9 {
+        let (next, said, consumed) = bench.call(&mut session, &input);
+        assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+        assert_eq!((said.len(), consumed), (0, 0));
+        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+    }
+    drop(batch);
+    let said = loop {
+        let (next, said, _) = bench.call(&mut session, &input);
+        if !matches!(next, Next::Sleep(_)) {
+            break said;
+        }
+    };
+    assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
+    let told = String::from_utf8(bench.turns(&mut monitor, &command(&["PING"])).0).unwrap();
+    assert_eq!(told.matches(" \"SET\" \"shown\" ").count(), 1);
 }

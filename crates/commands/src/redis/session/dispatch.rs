@@ -16,24 +16,38 @@ use crate::redis::row::{Command, Run, Weighs, flag};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::sizes::ITEM_HEADER_BYTES;
+use crate::redis::steps::job::LEAF;
 use crate::redis::table;
 
+/// When a request is read again that finds no memory, while some is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadAgain {
+    /// Never.
+    Not,
+    /// Where it was not tried: others would see both tries.
+    Untried,
+    /// Also where it was tried, if it writes one key: it has done nothing then.
+    Tried,
+}
+
 impl Turn<'_, '_, '_, '_> {
-    /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way, if it
-    /// writes one key: what finds no memory has done nothing then. What writes several as one looks for memory before.
-    pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, asks_again: bool) -> Flow {
+    /// Runs one request with all that it has to pass first. What may not be tried twice looks for memory before, as what writes
+    /// several keys as one does in any case.
+    pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, again: ReadAgain) -> Flow {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
         let found = named.map(|(row, _)| row);
         let writes_one = |row: &Command| matches!(row.run, Run::Key(_)) && row.has(flag::WRITE);
-        if asks_again
-            && found.is_some_and(|row| self.finds_none_ahead(client, row, args))
+        let is_untried = again == ReadAgain::Untried;
+        if again != ReadAgain::Not
+            && found.is_some_and(|row| self.finds_none_ahead(client, (row, is_untried), args))
             && self.cx.asks_again(self.out)
         {
             self.tally.commands -= 1;
             return Flow::Again;
         }
-        let asks_again = asks_again && !client.transaction.is_open() && found.is_some_and(writes_one);
+        let may_try = again == ReadAgain::Tried && !client.transaction.is_open();
+        let asks_again = may_try && found.is_some_and(writes_one);
         self.cx.guard.ask_again(asks_again);
         if client.subscriptions.is_some() && found.is_some_and(|row| row.has(flag::ENDS_LISTENING)) {
             self.fetch_deliveries(client);
@@ -110,17 +124,27 @@ impl Turn<'_, '_, '_, '_> {
 
     /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the items
     /// that it writes, each as long as the longest, and some is on its way. What is refused whatever it says, since it has too
-    /// few words or its client must log in first, takes no memory of others and does not wait.
-    pub(crate) fn finds_none_ahead(&mut self, client: &Client, row: &Command, args: Args<'_>) -> bool {
+    /// few words or its client must log in first, takes no memory of others and does not wait. `is_untried`: neither can what
+    /// writes one key.
+    pub(crate) fn finds_none_ahead(
+        &mut self,
+        client: &Client,
+        (row, is_untried): (&Command, bool),
+        args: Args<'_>,
+    ) -> bool {
         if !row.takes(args.len()) || !client.standing.is_admitted() && self.cx.shared.access.asks() {
             return false;
         }
         let wanted = if row.has(flag::RUNS_QUEUE) {
             client.transaction.wanted()
-        } else if matches!(row.run, Run::Args(_)) && row.has(flag::DENYOOM) && !client.transaction.is_open() {
-            wanted_by(row, args)
-        } else {
+        } else if !row.has(flag::DENYOOM) || client.transaction.is_open() {
             None
+        } else {
+            match row.run {
+                Run::Args(_) => wanted_by(row, args),
+                Run::Key(_) => is_untried.then(|| wanted_by_one(row, args)),
+                Run::Container(_) => None,
+            }
         };
         wanted.is_some_and(|(bytes, count)| !self.cx.guard.finds_memory(bytes, count))
     }
@@ -168,6 +192,13 @@ fn wanted_by(row: &Command, args: Args<'_>) -> Option<(usize, usize)> {
     let bytes = ITEM_HEADER_BYTES + key_bytes + args.longest() as usize;
     let count = if pairs { (rest.encoded().len() / bytes).min(rest.len() / 2) } else { 1 };
     Some((bytes, count))
+}
+
+/// The same of a command of one key: an item with its longest word, or a leaf.
+fn wanted_by_one(row: &Command, args: Args<'_>) -> (usize, usize) {
+    let key_bytes = args.at(1).map_or(0, <[u8]>::len);
+    let bytes = ITEM_HEADER_BYTES + key_bytes + args.longest() as usize;
+    (if row.elements { bytes.min(LEAF.0) } else { bytes }, 1)
 }
 
 impl Call<'_, '_, '_> {

@@ -156,8 +156,8 @@ impl Conversation {
         self.sleep(waits_ms? + more_ms)
     }
 
-    /// The gathered request is whole, and writes several keys as one, for which memory is on its way: it looks again in some
-    /// milliseconds, as one does that lies in the input.
+    /// The gathered request is whole, and memory for what it writes is on its way: it looks again in some milliseconds, as one does
+    /// that lies in the input. It is tried once.
     #[cold]
     fn waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
@@ -168,7 +168,7 @@ impl Conversation {
         }
         let Decoded::Request(args, _) = decode_on(gathering, turn) else { return None };
         let (row, _) = args.at(0).and_then(table::find)?;
-        let finds_none = turn.finds_none_ahead(&self.client, row, args);
+        let finds_none = turn.finds_none_ahead(&self.client, (row, true), args);
         let next = if finds_none { gathering.looks.for_memory() } else { None };
         gathering.waits |= next.is_some();
         next
