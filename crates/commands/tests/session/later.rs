@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Keys of items of which the store is full.
 const KEYS: u32 = 20_000;
-/// Most turns take no longer that sleep for nothing: it is some 50 ms otherwise, and the machine does other things.
-const TURN: Duration = Duration::from_millis(20);
+/// Most turns take no longer that sleep for nothing: it is some 10 ms otherwise, and the machine does other things.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A full store, and a worker for which others wait.
 fn full() -> (Bench, Arc<Store>) {
@@ -132,7 +132,7 @@ fn a_set_without_memory_is_asked_again_in_its_place_and_others_are_served_meanwh
 }
 
 #[test]
-#[ignore = "time: half of the turns have 20 ms each"]
+#[ignore = "time: half of the turns have 5 ms each"]
 fn a_turn_in_which_a_set_is_asked_again_takes_no_time() {
     at_most(TURN, || {
         let took = asked_again();
