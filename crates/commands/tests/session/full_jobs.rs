@@ -11,16 +11,18 @@ use larder_testkit::talk::encode;
 /// What is done before, which gives the request.
 type Prepare = fn(&mut Bench) -> Vec<u8>;
 
-/// A value of which no step copies more than a third.
+/// A value of which no step copies more than a third: it takes some turns.
 fn large(bench: &mut Bench) {
     set(bench, "large", &vec![b'v'; 3 << 20]);
 }
 
-/// Writes these elements or members, behind some words.
+/// Writes these elements or members, behind some words, by several commands.
 fn many(bench: &mut Bench, words: &[&str], names: impl Iterator<Item = String>) {
     let names: Vec<String> = names.collect();
-    let all: Vec<&str> = words.iter().copied().chain(names.iter().map(String::as_str)).collect();
-    bench.turns(&mut Session::new(), &command(&all));
+    for some in names.chunks(8_000) {
+        let all: Vec<&str> = words.iter().copied().chain(some.iter().map(String::as_str)).collect();
+        bench.turns(&mut Session::new(), &command(&all));
+    }
 }
 
 fn names(count: usize, bytes: usize) -> impl Iterator<Item = String> {

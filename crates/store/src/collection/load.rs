@@ -214,7 +214,7 @@ impl Guard<'_> {
     /// will have it.
     ///
     /// # Errors
-    /// [`Declined::NoMemory`].
+    /// [`Declined::NoMemory`], and nothing was copied this time: it may be called again.
     ///
     /// # Panics
     /// If it is of another store, or something was put in.

@@ -26,8 +26,8 @@ const FINISH_NS: u64 = 50_000;
 const FINISHED_AT_ONCE: u64 = 128;
 /// Entries that are put in at a time, at most, …
 pub(crate) const ENTRIES_AT_ONCE: usize = 128;
-/// … and bytes of them, or one.
-const BYTES_AT_ONCE: usize = 64 << 10;
+/// … and bytes of them, or one: no more than fill the leaves that are looked for before.
+const BYTES_AT_ONCE: usize = 16 << 10;
 
 /// What it takes to put an entry in, into one leaf or into a tree.
 pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {

@@ -17,7 +17,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
-use crate::redis::steps::job::{Job, LEAVES, Step};
+use crate::redis::steps::job::{Job, Step};
 
 /// What it takes to copy some nodes beside their bytes.
 const NODES_NS: u64 = 20_000;
@@ -109,7 +109,11 @@ impl Copying {
             } else {
                 let (from, to) = (self.from.key(call), self.to.key(call));
                 let before = load.bytes();
-                match call.cx.guard.load_copy(load, (&from, self.version), &to)? {
+                let copied = call.cx.guard.load_copy(load, (&from, self.version), &to);
+                if copied.is_err() {
+                    call.spend(ns);
+                }
+                match copied? {
                     Copied::Changed => break None,
                     Copied::More => {}
                     Copied::All => self.copied = true,
@@ -160,8 +164,9 @@ impl Job for Copying {
         self.again.as_ref().map(|(again, _)| again)
     }
 
-    fn wants(&self) -> Option<(usize, usize)> {
-        self.load.as_ref().map(|_| LEAVES)
+    /// Nodes of which some found no memory are given back, and copied once more.
+    fn asks_again(&self) -> bool {
+        self.load.is_some() && !self.copied
     }
 
     fn lane(&self) -> Option<&Lane> {

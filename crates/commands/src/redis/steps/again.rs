@@ -85,7 +85,7 @@ impl Again {
         self.run_as_it_is(call)
     }
 
-    /// Begins anew, without counting a try. What it finds no memory for then is refused: a step of another job was before.
+    /// Begins anew, without counting a try. It is not asked again for memory: the job that was there before has gone.
     pub fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
         call.client.tries = self.tries;
         let again = call.cx.guard.ask_again(false);
