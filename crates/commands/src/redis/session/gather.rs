@@ -156,8 +156,8 @@ impl Conversation {
         self.sleep(waits_ms? + more_ms)
     }
 
-    /// The gathered request is whole, and memory for what it writes is on its way: it looks again in some milliseconds, as one does
-    /// that lies in the input. It is tried once.
+    /// The gathered request is whole, and memory for what it writes is on its way: it looks again in some milliseconds, as one
+    /// does that lies in the input. It is tried once.
     #[cold]
     fn waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
