@@ -38,6 +38,8 @@ mod apart_tests;
 mod copy;
 mod edit;
 mod fell;
+#[cfg(all(test, not(feature = "loom")))]
+mod given_tests;
 mod labels;
 mod late;
 #[cfg(all(test, not(feature = "loom")))]

@@ -144,6 +144,9 @@ pub(crate) struct Edit {
     pub(super) part: Builder,
     pub(super) members: MembersBuilder,
     pub(super) members_ends: Vec<usize>,
+    /// Leaves and inner nodes that were made, in all, but for those of members trees.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(super) made: [usize; 2],
     /// Leaves of members trees that were made anew, in all.
     #[cfg(all(test, not(feature = "loom")))]
     pub(super) members_leaves: usize,
@@ -335,6 +338,10 @@ impl Edit {
         self.fresh.push(chunk);
         self.bytes += bytes as u64;
         self.made_bytes += bytes as u64;
+        #[cfg(all(test, not(feature = "loom")))]
+        {
+            self.made[usize::from(level > 0)] += usize::from(!self.in_members);
+        }
         // In the same epoch nothing that could be read before was used again.
         if store.epochs.announced(local.id) != epoch && !self.still_holds(hand) {
             self.overtaken = true;
@@ -670,14 +677,7 @@ impl Edit {
         mut range: Range<usize>,
     ) -> Result<(), Declined> {
         let height = self.height;
-        if range.len() == 1
-            && let [new] = self.news[..]
-            && path.steps[..=depth].iter().all(|(location, _)| {
-                self.is_fresh(hand.store, *location) && says_time(hand.store, *location, new.soonest)
-            })
-        {
-            let new = self.news.pop().expect("there is one");
-            self.put_in_place(hand.store, &path.steps[..depth], (path.steps[depth].0, range.start), new);
+        if range.len() == 1 && self.put_only(hand.store, &path.steps[..=depth], range.start) {
             return Ok(());
         }
         // The first child below has another key than it had, which says something.
@@ -706,6 +706,11 @@ impl Edit {
             }
             self.row = row;
             self.write_row(hand, height - depth)?;
+            // One that is raised has another least key than the node above says.
+            let is_alone = depth > 0 && !raised && range.len() == 1;
+            if is_alone && self.put_only(hand.store, &path.steps[..depth], range.start) {
+                return Ok(());
+            }
         }
         if self.news.is_empty() {
             debug_assert_eq!(self.elements, 0);
@@ -734,6 +739,22 @@ impl Edit {
         let header = unsafe { header_of(&store.arena, location) };
         // One of the tree that was moved a moment ago says so in its header, too: it is not found here.
         !header.is_node() && self.fresh.get(header.node_number() as usize) == Some(&location)
+    }
+
+    /// Puts the only node of [`Edit::news`] in the place of child `i` of the last node of a way from the top. Nothing is done
+    /// unless there is one only, and all nodes of the way are this edit's and have room for its time. Whether it was done.
+    fn put_only(&mut self, store: &Store, way: &[(u64, usize)], i: usize) -> bool {
+        let ([new], Some((&(parent, _), above))) = (&self.news[..], way.split_last()) else { return false };
+        let new = *new;
+        let has_room = |&(location, _): &(u64, usize)| {
+            self.is_fresh(store, location) && says_time(store, location, new.soonest)
+        };
+        if !way.iter().all(has_room) {
+            return false;
+        }
+        self.news.clear();
+        self.put_in_place(store, above, (parent, i), new);
+        true
     }
 
     /// Puts a node in the place of a child of a node, which has the same least key: no node above it is made anew.
