@@ -365,6 +365,11 @@ impl<'a> Iterator for Pairs<'a> {
     fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         Some((self.0.next()?, self.0.next()?))
     }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 2, Some(self.0.len() / 2))
+    }
 }
 
 /// What `ask` says of the collection of a key, counted as an access; none if there is none.

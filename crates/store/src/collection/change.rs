@@ -266,6 +266,28 @@ impl<'c> Workpiece<'c> {
         if self.has(member) { Ok(false) } else { self.put(member, &[]) }
     }
 
+    /// Gives fields of a hash their values, in this order, or puts members into a set: a member that is there stays. How many
+    /// were not there. Those of a tree are put in leaf by leaf, if the iterator says how many they are.
+    pub(super) fn put_all<'p>(
+        &mut self,
+        mut entries: impl Iterator<Item = (&'p [u8], &'p [u8])>,
+        lasting: Lasting,
+    ) -> Result<usize, Declined> {
+        let mut new = 0;
+        while !self.is_tree() {
+            let Some((name, value)) = entries.next() else { return Ok(new) };
+            let is_new = if self.kind == Type::Set {
+                self.add(name)?
+            } else {
+                self.put_lasting(name, value, lasting)?
+            };
+            new += usize::from(is_new);
+        }
+        let counts = self.edit.put_given(&mut self.hand, self.kind, &mut entries, lasting)?;
+        self.written |= counts.new > 0 || self.kind == Type::Hash && counts.given > 0;
+        Ok(new + counts.new)
+    }
+
     /// Says when a field, which is there, expires; 0: never.
     pub(super) fn set_time(&mut self, name: &[u8], at: Millis) -> Result<(), Declined> {
         if !self.is_tree() {

@@ -96,9 +96,7 @@ impl Guard<'_> {
                 Fields::Absent => !pairs.clone().any(|(field, _)| hash.has(field)),
             };
             if holds {
-                for (field, value) in pairs.clone() {
-                    hash.put_lasting(field, value, lasting)?;
-                }
+                hash.put_all(pairs.clone(), lasting)?;
             }
             Ok::<_, Declined>(holds)
         })?;

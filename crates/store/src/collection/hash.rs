@@ -16,13 +16,8 @@ impl Guard<'_> {
         key: &Key<'_>,
         pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
     ) -> Result<usize, Declined> {
-        let changed = self.change_collection(key, Type::Hash, |hash| {
-            let mut new = 0;
-            for (field, value) in pairs.clone() {
-                new += usize::from(hash.put(field, value)?);
-            }
-            Ok::<_, Declined>(new)
-        })?;
+        let changed =
+            self.change_collection(key, Type::Hash, |hash| hash.put_all(pairs.clone(), Lasting::Never))?;
         Ok(changed.answer)
     }
 

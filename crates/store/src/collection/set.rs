@@ -1,7 +1,7 @@
 //! Sets: members, each once. [`Guard::remove_named`] takes members out.
 
-use super::Type;
 use super::change::Declined;
+use super::{Lasting, Type};
 use crate::Key;
 use crate::worker::Guard;
 
@@ -16,11 +16,7 @@ impl Guard<'_> {
         members: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Result<usize, Declined> {
         let changed = self.change_collection(key, Type::Set, |set| {
-            let mut new = 0;
-            for member in members.clone() {
-                new += usize::from(set.add(member)?);
-            }
-            Ok::<_, Declined>(new)
+            set.put_all(members.clone().map(|member| (member, &b""[..])), Lasting::Never)
         })?;
         Ok(changed.answer)
     }

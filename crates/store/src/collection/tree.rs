@@ -38,6 +38,7 @@ mod apart_tests;
 mod copy;
 mod edit;
 mod fell;
+mod given;
 #[cfg(all(test, not(feature = "loom")))]
 mod given_tests;
 mod labels;

@@ -404,7 +404,7 @@ impl Edit {
 
     /// As [`super::Tree::may_have`].
     #[inline]
-    fn may_have(&self, name: &[u8]) -> bool {
+    pub(super) fn may_have(&self, name: &[u8]) -> bool {
         name.len() <= MEMBER_BYTES_MAX || name.len() as u64 <= self.apart
     }
 

@@ -1,10 +1,13 @@
 //! Commands that change many elements of a tree: no node is made twice for one command, and all is as it would be if each element
 //! came by itself.
 
-use super::tests::{NOW, store};
-use crate::collection::Type;
+use super::tests::{NOW, move_all, store, text};
+use crate::collection::build::FIELD_BYTES_MAX;
+use crate::collection::{Declined, Due, Element, Fields, Lasting, Type};
 use crate::worker::Guard;
-use crate::{Key, Store};
+use crate::{Expect, Key, Store};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Leaves and inner nodes of the tree of a key.
 fn nodes(store: &Store, guard: &mut Guard<'_>, key: &Key<'_>) -> [usize; 2] {
@@ -59,4 +62,268 @@ fn inner_nodes_are_made_once_for_all_fields_of_a_command() {
     drop(guard);
     drop(worker);
     store.check();
+}
+
+/// Each leaf is looked for once and made once for all fields that come into it.
+#[test]
+fn leaves_are_made_once_for_all_fields_of_a_command() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    set_one_by_one(&mut guard, &key, 280);
+    let there = nodes(&store, &mut guard, &key);
+    let all: Vec<Vec<u8>> = (0..280).map(field).collect();
+    let new: Vec<Vec<u8>> = (280..560).map(field).collect();
+    let made = makes(&mut guard, |guard| {
+        let pairs = all.iter().map(|name| (&name[..], &b"more 000"[..]));
+        assert_eq!(guard.hash_set(&key, pairs), Ok(0));
+    });
+    assert_eq!(made, there, "every node once");
+    let made = makes(&mut guard, |guard| {
+        let pairs = new.iter().map(|name| (&name[..], &b"some 000"[..]));
+        assert_eq!(guard.hash_set(&key, pairs), Ok(280));
+    });
+    let after = nodes(&store, &mut guard, &key);
+    assert!(after[0] > there[0] && made[0] <= after[0], "{made:?}: {there:?} became {after:?}");
+    // A set makes no leaf for members that it has, and its version stays if it has all.
+    let set = guard.key(b"set");
+    assert_eq!(guard.set_add(&set, all.iter().map(Vec::as_slice)), Ok(280));
+    let version = guard.peek(&set).hit().unwrap().cas();
+    let made = makes(&mut guard, |guard| {
+        assert_eq!(guard.set_add(&set, all.iter().map(Vec::as_slice)), Ok(0));
+    });
+    assert_eq!((made, guard.peek(&set).hit().unwrap().cas()), ([0, 0], version));
+    let made = makes(&mut guard, |guard| {
+        let one = all.iter().chain(&new[..1]).map(Vec::as_slice);
+        assert_eq!(guard.set_add(&set, one), Ok(1));
+    });
+    assert!((1..=2).contains(&made[0]), "one leaf, or the two that it was cut into: {made:?}");
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Fields of a command that has fewer than eight, or of which fewer are left behind those that are put in order together, come one
+/// by one. The last value of a field stays.
+#[test]
+fn few_fields_come_one_by_one_and_many_in_order() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    set_one_by_one(&mut guard, &key, 280);
+    let name = field(7);
+    for (fields, leaves) in
+        [(1, 1), (7, 7), (8, 1), (9, 1), (299, 1), (300, 1), (301, 2), (307, 8), (308, 2), (600, 2)]
+    {
+        let values: Vec<Vec<u8>> = (0..fields).map(|n| format!("some {n:03}").into_bytes()).collect();
+        let made = makes(&mut guard, |guard| {
+            let pairs = values.iter().map(|value| (&name[..], &value[..]));
+            assert_eq!(guard.hash_set(&key, pairs), Ok(0));
+        });
+        assert_eq!(made[0], leaves, "{fields} fields");
+        let hash = guard.collection(&key, Type::Hash).unwrap().unwrap();
+        assert_eq!(hash.field(&name).map(text), values.last().cloned(), "{fields} fields");
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// What is too long for any hash is refused, wherever it comes, and nothing is done.
+#[test]
+fn a_command_of_which_one_field_is_too_long_does_nothing() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let (key, set) = (guard.key(b"key"), guard.key(b"set"));
+    set_one_by_one(&mut guard, &key, 280);
+    let names: Vec<Vec<u8>> = (0..280).map(field).collect();
+    guard.set_add(&set, names.iter().map(Vec::as_slice)).unwrap();
+    let versions = |guard: &mut Guard<'_>| [&key, &set].map(|key| guard.peek(key).hit().unwrap().cas());
+    let before = versions(&mut guard);
+    let most = store.element_bytes_max();
+    let (name, long) = (vec![b'n'; FIELD_BYTES_MAX + 1], vec![b'm'; most + 1]);
+    for at in [0, 9, 279, 280] {
+        let mut fields: Vec<(&[u8], &[u8])> = names.iter().map(|name| (&name[..], &b"more"[..])).collect();
+        fields.insert(at, (&name[..], &b""[..]));
+        assert_eq!(guard.hash_set(&key, fields.iter().copied()), Err(Declined::TooLarge), "{at}");
+        fields[at] = (&b"field"[..], &long[..]);
+        assert_eq!(guard.hash_set(&key, fields.iter().copied()), Err(Declined::TooLarge), "{at}");
+        let mut members: Vec<Vec<u8>> = (280..560).map(field).collect();
+        members.insert(at, long.clone());
+        assert_eq!(guard.set_add(&set, members.iter().map(Vec::as_slice)), Err(Declined::TooLarge), "{at}");
+        assert_eq!(versions(&mut guard), before);
+    }
+    let hash = guard.collection(&key, Type::Hash).unwrap().unwrap();
+    assert_eq!(hash.len(), 280);
+    assert!(names.iter().all(|name| hash.field(name).map(text) == Some(b"some 000".to_vec())));
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// One command gives elements with these numbers: how long what belongs to them is, and how long fields last.
+    Put {
+        numbers: Vec<u32>,
+        bytes: usize,
+        lasting: u8,
+        in_ms: u64,
+    },
+    Take {
+        from: u32,
+        count: u32,
+    },
+    Wait {
+        ms: u64,
+    },
+    Move,
+    Maintain,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = || {
+        let short = prop_oneof![6 => 0..8_usize, 2 => 60..66_usize, 1 => Just(250_usize)];
+        prop_oneof![12 => short, 1 => Just(3_000_usize), 1 => Just(17_000_usize)]
+    };
+    let numbers = prop_oneof![
+        4 => proptest::collection::vec(0..300_u32, 1..120),
+        2 => (0..300_u32, 1..400_u32).prop_map(|(from, count)| (from..from + count).collect::<Vec<u32>>()),
+        1 => proptest::collection::vec(0..9_u32, 1..40),
+    ];
+    prop_oneof![
+        8 => (numbers, bytes(), 0..4_u8, 1..3_000_u64)
+            .prop_map(|(numbers, bytes, lasting, in_ms)| Step::Put { numbers, bytes, lasting, in_ms }),
+        3 => (0..400_u32, 1..200_u32).prop_map(|(from, count)| Step::Take { from, count }),
+        2 => (0..1_500_u64).prop_map(|ms| Step::Wait { ms }),
+        1 => Just(Step::Move),
+        1 => Just(Step::Maintain),
+    ]
+}
+
+/// The `i`-th element of a command, which has this number. Of a hash values are long, some more than others, and of a set some
+/// members.
+fn element(kind: Type, (i, number): (usize, u32), bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let name = number.to_string().into_bytes();
+    if kind == Type::Set {
+        let long = if number.is_multiple_of(7) { bytes } else { bytes.min(8) };
+        return ([vec![b'm'; long], name].concat(), Vec::new());
+    }
+    let long = if number.is_multiple_of(5) || bytes < 1_000 { bytes } else { 9 };
+    (name, [i.to_string().into_bytes(), vec![b'v'; long]].concat())
+}
+
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// Gives some elements in one command; how many were not there, if fields are not to last otherwise.
+fn put(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    kind: Type,
+    some: &[Pair<'_>],
+    lasting: Option<Lasting>,
+) -> usize {
+    let pairs = some.iter().copied();
+    match lasting {
+        _ if kind == Type::Set => guard.set_add(key, pairs.map(|(name, _)| name)).unwrap(),
+        None => guard.hash_set(key, pairs).unwrap(),
+        Some(lasting) => {
+            assert_eq!(guard.hash_set_lasting(key, pairs, Fields::Any, lasting), Ok(true));
+            0
+        }
+    }
+}
+
+type Contents = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+/// All that is there, once what is due has gone. Counts and bytes of all nodes are as the root says.
+fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Contents {
+    while kind == Type::Hash && matches!(guard.hash_take_due(key).unwrap(), Due::More(_)) {}
+    guard.check_tree(key);
+    let Some(there) = guard.collection(key, kind).unwrap() else { return Contents::new() };
+    let whole = |element: &Element<'_>| {
+        let mut whole = Vec::new();
+        there.each_part(element, |part| whole.extend_from_slice(part));
+        whole
+    };
+    let all: Contents = there
+        .entries(0..there.len())
+        .map(|entry| (whole(&entry.name), (whole(&entry.value), entry.expires_at)))
+        .collect();
+    assert_eq!(all.len(), there.len(), "none is there twice");
+    all
+}
+
+fn is_as_one_by_one(kind: Type, steps: &[Step]) {
+    let (store, mut worker) = store(64);
+    let mut now = NOW;
+    for step in steps {
+        let mut guard = worker.enter(now);
+        let keys = [guard.key(b"together"), guard.key(b"one by one")];
+        match step {
+            Step::Put { numbers, bytes, lasting, in_ms } => {
+                let given: Vec<(Vec<u8>, Vec<u8>)> = numbers
+                    .iter()
+                    .enumerate()
+                    .map(|(i, number)| element(kind, (i, *number), *bytes))
+                    .collect();
+                let lasting = match lasting {
+                    0 | 1 => None,
+                    2 => Some(Lasting::Keep),
+                    _ => Some(Lasting::Until(now + in_ms)),
+                };
+                let pairs: Vec<Pair<'_>> =
+                    given.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+                let together = put(&mut guard, &keys[0], kind, &pairs, lasting);
+                let mut apart = 0;
+                for pair in &pairs {
+                    apart += put(&mut guard, &keys[1], kind, std::slice::from_ref(pair), lasting);
+                }
+                assert_eq!(together, apart);
+            }
+            Step::Take { from, count } => {
+                let names: Vec<Vec<u8>> = (*from..from + count)
+                    .flat_map(|n| [0, 3, 8, 17_000].map(|bytes| element(kind, (0, n), bytes).0))
+                    .collect();
+                let gone = [&keys[0], &keys[1]]
+                    .map(|key| guard.remove_named(key, kind, names.iter().map(Vec::as_slice)).unwrap());
+                assert_eq!(gone[0], gone[1]);
+            }
+            Step::Wait { ms } => now += ms,
+            Step::Move => move_all(&store, &mut guard),
+            Step::Maintain => while guard.maintain() {},
+        }
+        let [together, apart] = [&keys[0], &keys[1]].map(|key| contents(&mut guard, key, kind));
+        assert_eq!(together, apart);
+        assert_eq!(store.held_bytes(), 0);
+    }
+    for name in [&b"together"[..], b"one by one"] {
+        let mut guard = worker.enter(now);
+        let key = guard.key(name);
+        let _ = guard.delete(&key, Expect::Present);
+    }
+    for _ in 0..2_000 {
+        worker.enter(now).maintain();
+    }
+    drop(worker);
+    store.check();
+    assert_eq!((store.totals().items, store.trees.count()), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fields_of_one_command_are_as_fields_that_come_one_by_one(
+        steps in proptest::collection::vec(step(), 1..16)
+    ) {
+        is_as_one_by_one(Type::Hash, &steps);
+    }
+
+    #[test]
+    fn members_of_one_command_are_as_members_that_come_one_by_one(
+        steps in proptest::collection::vec(step(), 1..16)
+    ) {
+        is_as_one_by_one(Type::Set, &steps);
+    }
 }

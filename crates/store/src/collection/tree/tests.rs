@@ -321,6 +321,19 @@ fn nodes_that_move_are_found_again_and_what_was_begun_before_is_begun_anew() {
     assert_eq!((guard.hash_set(&key, fields), moves.get()), (Ok(0), 0));
     map.extend([&b"field 1"[..], b"field 2"].map(|field| (field.to_vec(), b"3".to_vec())));
     compare(&mut guard, &key, Type::Hash, &map);
+    // And amid a command of many fields, of which the first 300 were put in before the others are read.
+    let moves = std::cell::Cell::new(2);
+    let names: Vec<Vec<u8>> = (0..700).map(|n| format!("field {n}").into_bytes()).collect();
+    let fields = names.iter().enumerate().map(|(n, name)| {
+        if n == 500 && moves.get() > 0 {
+            moves.set(moves.get() - 1);
+            move_classes(&store, &mut other.borrow_mut().enter(NOW), root);
+        }
+        (&name[..], &b"4"[..])
+    });
+    assert_eq!((guard.hash_set(&key, fields), moves.get()), (Ok(0), 0));
+    map.extend(names.iter().map(|name| (name.clone(), b"4".to_vec())));
+    compare(&mut guard, &key, Type::Hash, &map);
     drop(guard);
     drop((worker, other));
     store.check();
