@@ -190,8 +190,8 @@ impl<'c> Workpiece<'c> {
         self.edit.put_score(&mut self.hand, name, old, score)
     }
 
-    /// Gives members of a tree scores, each once. As many as [`Workpiece::at_once`] at most.
-    pub(super) fn put_scores(&mut self, moves: &[Move<'_>]) -> Result<(), Declined> {
+    /// Gives members of a tree scores, each once, and puts them in another order. As many as [`Workpiece::at_once`] at most.
+    pub(super) fn put_scores(&mut self, moves: &mut [Move<'_>]) -> Result<(), Declined> {
         self.written |= !moves.is_empty();
         self.edit.put_scores(&mut self.hand, moves)
     }

@@ -135,7 +135,8 @@ fn give(
 }
 
 /// The same of the members of a tree that come, so many at a time: 1. A member's pairs come together, in their order, and
-/// its score is looked for once. 2. What comes of them is put in the order in which members came.
+/// its score is looked for once. 2. What comes of them is put in: new members in the order of the set, and then those that
+/// move in the order in which they came.
 fn give_many<'p>(
     set: &mut Workpiece<'_>,
     rule: ScoreRule,
@@ -149,7 +150,7 @@ fn give_many<'p>(
         for (score, member) in pairs.by_ref().take(most) {
             if some.len() == some.capacity() {
                 let room = (2 * some.len()).clamp(ROOM_AT_FIRST, most);
-                // Those that move are noted once more, and what the members tree is to say.
+                // Room for what comes of them, too, for putting that in order, and for what the members tree is to say.
                 held.set(room * 4 * size_of::<(u32, Move<'_>)>());
                 some.reserve_exact(room - some.len());
             }
@@ -186,7 +187,7 @@ fn give_many<'p>(
         // 2.
         some.truncate(kept);
         some.sort_unstable_by_key(|(i, _)| *i);
-        let moves: Vec<Move<'_>> = some.iter().map(|(_, given)| *given).collect();
-        set.put_scores(&moves)?;
+        let mut moves: Vec<Move<'_>> = some.iter().map(|(_, given)| *given).collect();
+        set.put_scores(&mut moves)?;
     }
 }

@@ -1,19 +1,24 @@
 //! Commands that change many elements of a tree: no node is made twice for one command, and all is as it would be if each element
 //! came by itself.
 
+use super::header_of;
 use super::tests::{NOW, move_all, store, text};
 use crate::collection::build::FIELD_BYTES_MAX;
-use crate::collection::{Declined, Due, Element, Fields, Lasting, Type};
+use crate::collection::{Declined, Due, Element, Fields, Lasting, ScoreRule, Type};
 use crate::worker::Guard;
 use crate::{Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Leaves and inner nodes of the tree of a key.
+/// Leaves and inner nodes of the tree of a key, but for those of a members tree.
 fn nodes(store: &Store, guard: &mut Guard<'_>, key: &Key<'_>) -> [usize; 2] {
     let item = guard.peek(key).hit().expect("it is there");
     let mut nodes = [0; 2];
-    store.each_node(item.raw, &mut |_, level| nodes[usize::from(level > 0)] += 1);
+    store.each_node(item.raw, &mut |node, level| {
+        // SAFETY: a node of a tree that is there.
+        let is_of_members = unsafe { header_of(&store.arena, node) }.is_of_members();
+        nodes[usize::from(level > 0)] += usize::from(!is_of_members);
+    });
     nodes
 }
 
@@ -123,6 +128,52 @@ fn few_fields_come_one_by_one_and_many_in_order() {
         assert_eq!(made[0], leaves, "{fields} fields");
         let hash = guard.collection(&key, Type::Hash).unwrap().unwrap();
         assert_eq!(hash.field(&name).map(text), values.last().cloned(), "{fields} fields");
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// New members of one command make each leaf of the scores tree once, wherever they come, and full ones where they come behind all
+/// others.
+#[test]
+fn leaves_of_scores_are_made_once_for_all_new_members_of_a_command() {
+    const COUNT: u32 = 280;
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    // In the midst, behind all others, in front of them, and all of one score, of which a quarter has been there before.
+    let scores: [fn(u32) -> f64; 4] = [
+        |n| f64::from(n) + 0.5,
+        |n| f64::from(COUNT + n),
+        |n| f64::from(n) - 1_000.0,
+        |n| if n % 4 == 0 { f64::from(n) } else { 77.0 },
+    ];
+    for (case, score) in scores.into_iter().enumerate() {
+        let name = [case as u8];
+        let key = guard.key(&name);
+        let mut all = BTreeMap::new();
+        for n in 0..COUNT {
+            let (score, name) = (f64::from(n), field(n));
+            let scored = guard.sorted_add(&key, ScoreRule::default(), [(score, &name[..])].into_iter());
+            assert_eq!(scored.unwrap().new, 1);
+            all.insert(name, score);
+        }
+        let before = guard.local.edit.made[0];
+        // The order of the command says nothing.
+        let given: Vec<(f64, Vec<u8>)> =
+            (0..COUNT).map(|n| n * 121 % COUNT).map(|n| (score(n), field(COUNT + n))).collect();
+        let pairs = given.iter().map(|(score, name)| (*score, &name[..]));
+        let new = guard.sorted_add(&key, ScoreRule::default(), pairs).unwrap().new;
+        assert_eq!(new, COUNT as usize);
+        let made = guard.local.edit.made[0] - before;
+        all.extend(given.into_iter().map(|(score, name)| (name, score)));
+        guard.check_tree(&key);
+        let there = guard.collection(&key, Type::SortedSet).unwrap().unwrap();
+        assert_eq!(there.len(), all.len());
+        assert!(all.iter().all(|(name, score)| there.score(name) == Some(*score)));
+        let leaves = nodes(&store, &mut guard, &key)[0];
+        // Eight members come one by one, each of which may cut a leaf, and very many that come into one leaf do so some at a time.
+        assert!(made <= leaves + 32 && made < 200, "case {case}: {made} made, {leaves} are there");
     }
     drop(guard);
     drop(worker);

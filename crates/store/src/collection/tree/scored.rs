@@ -75,7 +75,7 @@ impl Edit {
     }
 
     /// The way to the leaf that has a member with this score, or would have it.
-    fn path_to(&self, store: &Store, word: u64, name: &[u8]) -> Path {
+    pub(super) fn path_to(&self, store: &Store, word: u64, name: &[u8]) -> Path {
         #[cfg(all(test, not(feature = "loom")))]
         {
             self.ways.set(self.ways.get() + 1);

@@ -1,19 +1,23 @@
-//! Many members that get scores at once: into the scores tree each by itself, in the order in which they came, and into the
-//! members tree in its own order, so that each leaf of that is made anew once for all that come into it.
+//! Many members that get scores at once: new ones into the scores tree in its order, and all of them into the members tree in
+//! its own order, so that each leaf is made anew once for all that come into it.
 //!
 //! ```text
-//! members, scores ─▶ scores tree, one by one ─▶ what the members tree has to say of it ─▶ by hash ─▶ members tree
+//! new members by score ─▶ scores tree, leaf by leaf ─┬─▶ what the members tree has to say of it ─▶ by hash ─▶ members tree
+//! members that move    ─▶ scores tree, one by one ───┘
 //! ```
+//!
+//! A member that moves is in two leaves, and one that is longer than a leaf shares none: they come one by one, in the order of the
+//! command. One that lies apart comes into both trees at once.
 //!
 //! A leaf of the members tree has some 150 members, and one is made in microseconds: of 60,000 members in one command
 //! these leaves took nine tenths of the time when each member was put into its leaf by itself.
 
-use super::super::build::SCORED_BYTES_MAX;
+use super::super::build::{NewEntry, SCORED_BYTES_MAX};
 use super::super::change::Declined;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, key_of};
 use super::scored::Member;
-use super::{Edit, Hand};
+use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES};
 use crate::collection::{DIGITS_MAX, Element, Type};
 use std::ops::Range;
 
@@ -21,6 +25,8 @@ use std::ops::Range;
 const INTO_LEAF: usize = if cfg!(any(test, feature = "schedule")) { 40 } else { 512 };
 /// Bytes of names of a leaf that is built, about, from which on no more come into it.
 const INTO_LEAF_BYTES: usize = 64 << 10;
+/// From this length on a leaf of the scores tree that is built takes no more members: each moves those behind it.
+const BUILT_BYTES: usize = 4 * LEAF_BYTES;
 /// Bytes of names that are copied before the members tree is brought up to date, about.
 const COPIED_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 1 << 10 } else { 256 << 10 };
 
@@ -33,6 +39,13 @@ pub(in crate::collection) struct Move<'p> {
     /// The score that it has, if it is there.
     pub(in crate::collection) old: Option<f64>,
     pub(in crate::collection) score: f64,
+}
+
+impl Move<'_> {
+    /// It is there already, or so long that it shares no leaf.
+    fn comes_alone(&self) -> bool {
+        self.old.is_some() || self.member.len() > LEAF_BYTES
+    }
 }
 
 /// What a member's entry in the members tree is to become.
@@ -51,17 +64,33 @@ struct Dues<'p> {
     some: Vec<(u64, u64, Due<'p>)>,
     /// Names that were copied: the leaf that has one may be made anew before it is needed.
     copied: Vec<u8>,
+    /// Of the new members of one leaf: how many have one score, and how many have it with those that had it before, as far as
+    /// the leaf tells.
+    runs: Vec<(usize, Option<usize>)>,
 }
 
 impl Edit {
-    /// Gives members scores, each once.
+    /// Gives members scores, each once. They are put in another order.
     pub(in crate::collection) fn put_scores(
         &mut self,
         hand: &mut Hand<'_>,
-        moves: &[Move<'_>],
+        moves: &mut [Move<'_>],
     ) -> Result<(), Declined> {
-        let mut dues = Dues { some: Vec::with_capacity(moves.len()), copied: Vec::new() };
-        for &Move { hash, member, old, score } in moves {
+        moves.sort_by(|one, other| match (one.comes_alone(), other.comes_alone()) {
+            (false, false) => {
+                word_of(one.score).cmp(&word_of(other.score)).then_with(|| one.member.cmp(other.member))
+            }
+            (one, other) => one.cmp(&other),
+        });
+        let count = moves.len();
+        let (mut new, alone) = moves.split_at(moves.partition_point(|given| !given.comes_alone()));
+        let mut dues = Dues { some: Vec::with_capacity(count), ..Dues::default() };
+        while !new.is_empty() {
+            let done = self.insert_new(hand, new, &mut dues)?;
+            new = &new[done..];
+            self.pay_many(hand, &mut dues, count)?;
+        }
+        for &Move { hash, member, old, score } in alone {
             if member.len() > SCORED_BYTES_MAX {
                 // Both trees are to say the same before one is put in that lies apart.
                 self.pay(hand, &mut dues)?;
@@ -84,35 +113,121 @@ impl Edit {
             let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
             dues.some.push((hash, word, Due::Put { old, member, named: alike > ALIKE_MAX }));
             if alike == ALIKE_MAX + 1 {
-                self.note_alike(hand, score, &mut dues);
+                self.note_alike(hand, (score, &[]), &mut dues);
             }
-            // Names make it more than there are members.
-            if dues.copied.len() > COPIED_BYTES || dues.some.len() > moves.len() {
-                self.pay(hand, &mut dues)?;
-            }
+            self.pay_many(hand, &mut dues, count)?;
         }
         self.pay(hand, &mut dues)
     }
 
-    /// The members that have a score are to have their names in the members tree from here on.
-    fn note_alike(&self, hand: &Hand<'_>, score: f64, dues: &mut Dues<'_>) {
-        for place in self.with_score(hand, score) {
-            let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(place);
-            let (from, room) = (dues.copied.len(), &mut [0; DIGITS_MAX]);
-            let name = leaf.entry(place - start).name;
-            if matches!(name, Element::Apart(_)) {
-                // It has had it from the beginning.
-                continue;
+    /// Puts the first of some new members into the scores tree, as many as come into one leaf, and notes what the members tree has
+    /// to say of them; how many these are. They come in the order of the scores tree.
+    fn insert_new<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        new: &[Move<'p>],
+        dues: &mut Dues<'p>,
+    ) -> Result<usize, Declined> {
+        let (store, first) = (hand.store, new[0]);
+        let path = self.path_to(store, word_of(first.score), first.member);
+        let (is_first, high) = (path.is_first(self.height), path.high(&store.arena, self.height - 1));
+        let tree = self.tree(store, Type::SortedSet);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&self.leaf(store, &path));
+        builder.make_roomy();
+        let (mut count, mut in_front, mut behind, mut fits) = (0, true, true, true);
+        for &Move { member, score, .. } in new {
+            let place = builder.leaf().place_by(score, |other| tree.compare(other, member));
+            let is_last = place == builder.leaf().len();
+            // Of the next leaf nothing is known but the score that it begins with.
+            let is_beyond = is_last && high.is_some_and(|high| word_of(score) >= high);
+            if count > 0 && (is_beyond || builder.loose_bytes() >= BUILT_BYTES) {
+                break;
             }
-            dues.copied.extend_from_slice(name.text(room));
-            let hash = hand.store.hash_of_member(&dues.copied[from..]);
-            dues.some.push((hash, word_of(score), Due::Name(from..dues.copied.len())));
+            let entry = NewEntry { tag: store.tag_of(member), name: member, value: &[], score };
+            if builder.insert(place, entry).is_err() {
+                fits = false;
+                break;
+            }
+            (in_front, behind) = (in_front && place == count, behind && is_last);
+            count += 1;
         }
+        let leaf = builder.leaf();
+        for alike in new[..count].chunk_by(|one, other| word_of(one.score) == word_of(other.score)) {
+            let score = alike[0].score;
+            let here = leaf.below(score, false)..leaf.below(score, true);
+            let is_whole = (here.start > 0 || is_first) && (here.end < leaf.len() || high.is_none());
+            dues.runs.push((alike.len(), is_whole.then_some(here.len())));
+        }
+        self.elements += count as u64;
+        self.growth = match high {
+            None if behind => Growth::Back,
+            Some(_) | None if is_first && in_front => Growth::Front,
+            Some(_) | None => Growth::Within,
+        };
+        let done = if fits && self.elements < ELEMENTS_MAX {
+            self.store_leaf(hand, &path, &mut builder)
+        } else {
+            Err(Declined::TooLarge)
+        };
+        self.growth = Growth::Within;
+        self.builder = builder;
+        done?;
+        let (mut at, mut runs) = (0, std::mem::take(&mut dues.runs));
+        for (run, alike) in runs.drain(..) {
+            let some = &new[at..at + run];
+            at += run;
+            let score = some[0].score;
+            let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
+            let named = alike > ALIKE_MAX;
+            for &Move { hash, member, .. } in some {
+                dues.some.push((hash, word_of(score), Due::Put { old: None, member, named }));
+            }
+            // Others that had it have their names if they were too many before.
+            if named && alike - run <= ALIKE_MAX {
+                self.note_alike(hand, (score, some), dues);
+            }
+        }
+        dues.runs = runs;
+        Ok(count)
+    }
+
+    /// The members that have a score are to have their names in the members tree from here on, but for new ones, which get them
+    /// anyway.
+    fn note_alike(&self, hand: &Hand<'_>, (score, new): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
+        let (tree, places) = (self.tree(hand.store, Type::SortedSet), self.with_score(hand, score));
+        let mut new = new.iter().map(|given| given.member).peekable();
+        let mut place = places.start;
+        while place < places.end {
+            let (leaf, start) = tree.leaf_with(place);
+            let here = place - start..leaf.len().min(places.end - start);
+            place = start + here.end;
+            for entry in leaf.entries(here) {
+                if matches!(entry.name, Element::Apart(_)) {
+                    // It has had it from the beginning.
+                    continue;
+                }
+                let (from, room) = (dues.copied.len(), &mut [0; DIGITS_MAX]);
+                let name = entry.name.text(room);
+                if new.next_if(|member| *member == name).is_some() {
+                    continue;
+                }
+                dues.copied.extend_from_slice(name);
+                let hash = hand.store.hash_of_member(name);
+                dues.some.push((hash, word_of(score), Due::Name(from..dues.copied.len())));
+            }
+        }
+    }
+
+    /// Brings the members tree up to date, if very much is due of so many members: names make it more than they are.
+    fn pay_many(&mut self, hand: &mut Hand<'_>, dues: &mut Dues<'_>, members: usize) -> Result<(), Declined> {
+        let is_much = dues.copied.len() > COPIED_BYTES || dues.some.len() > members;
+        if is_much { self.pay(hand, dues) } else { Ok(()) }
     }
 
     /// Brings the members tree up to date.
     fn pay(&mut self, hand: &mut Hand<'_>, dues: &mut Dues<'_>) -> Result<(), Declined> {
-        let Dues { some, copied } = dues;
+        let Dues { some, copied, .. } = dues;
         some.sort_by_key(|(hash, ..)| *hash);
         let mut i = 0;
         while i < some.len() {
