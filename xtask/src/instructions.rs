@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const KEYS: usize = 20_000;
 /// Keys of a pipeline.
 const PIPELINE: usize = 200;
-/// Keys of the largest request.
+/// Keys of the largest request, or elements.
 const MANY: usize = 100;
 /// Pipelines of the shorter run, after which the index no longer grows, …
 const PIPELINES: usize = 600;
@@ -62,7 +62,7 @@ struct Kind {
     script: Option<&'static str>,
     /// The store is full, and has evicted as many items as it holds.
     full: bool,
-    /// Keys of a request. A pipeline has [`PIPELINE`] in all.
+    /// Keys of a request, or elements that it gives to one key. A pipeline has [`PIPELINE`] in all.
     keys: usize,
     /// A user with rules sends the requests.
     ruled: bool,
@@ -124,6 +124,11 @@ const fn on(filled: Request, name: &'static str, request: Request, reply_lines: 
     Kind { filled: Filled::Collections(filled), ..kind(name, request, reply_lines) }
 }
 
+/// A kind of [`MANY`] elements a request.
+const fn on_many(filled: Request, name: &'static str, request: Request) -> Kind {
+    Kind { keys: MANY, ..on(filled, name, request, 1) }
+}
+
 /// A kind by a script.
 const fn by(script: &'static str, name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { script: Some(script), ..kind(name, request, reply_lines) }
@@ -168,6 +173,20 @@ const SORTED_SETS: Request = |n, _| {
     resp(&["ZADD", &key, &score(n), &member])
 };
 
+/// The name of the nth new element.
+fn new_name(n: usize) -> String {
+    format!("new-{n:010}")
+}
+
+/// A request with the words of [`MANY`] new elements: of other ones for each number of a request.
+fn resp_of_many(verb: &str, turn: usize, words: fn(usize) -> Vec<String>) -> String {
+    let key = places(turn).0;
+    let elements: Vec<String> = (turn * MANY..(turn + 1) * MANY).flat_map(words).collect();
+    let all: Vec<&str> =
+        [verb, key.as_str()].into_iter().chain(elements.iter().map(String::as_str)).collect();
+    resp(&all)
+}
+
 /// A score; scores come in no order.
 fn score(n: usize) -> String {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).to_string()
@@ -209,10 +228,14 @@ const KINDS: &[Kind] = &[
         },
         1,
     ),
-    on(HASHES, "HSET new", |_, turn| resp(&["HSET", &places(turn).0, &format!("new-{turn:010}"), VALUE]), 1),
+    on(HASHES, "HSET new", |_, turn| resp(&["HSET", &places(turn).0, &new_name(turn), VALUE]), 1),
+    on_many(HASHES, "HSET of 100 new", |_, turn| {
+        resp_of_many("HSET", turn, |n| vec![new_name(n), VALUE.to_owned()])
+    }),
     on(LISTS, "LPUSH", |_, turn| resp(&["LPUSH", &places(turn).0, VALUE]), 1),
     on(LISTS, "LPOP", |_, turn| resp(&["LPOP", &places(turn).0]), 2),
-    on(SETS, "SADD new", |_, turn| resp(&["SADD", &places(turn).0, &format!("new-{turn:010}")]), 1),
+    on(SETS, "SADD new", |_, turn| resp(&["SADD", &places(turn).0, &new_name(turn)]), 1),
+    on_many(SETS, "SADD of 100 new", |_, turn| resp_of_many("SADD", turn, |n| vec![new_name(n)])),
     on(
         SORTED_SETS,
         "ZADD",
@@ -222,12 +245,10 @@ const KINDS: &[Kind] = &[
         },
         1,
     ),
-    on(
-        SORTED_SETS,
-        "ZADD new",
-        |_, turn| resp(&["ZADD", &places(turn).0, &score(turn), &format!("new-{turn:010}")]),
-        1,
-    ),
+    on(SORTED_SETS, "ZADD new", |_, turn| resp(&["ZADD", &places(turn).0, &score(turn), &new_name(turn)]), 1),
+    on_many(SORTED_SETS, "ZADD of 100 new", |_, turn| {
+        resp_of_many("ZADD", turn, |n| vec![score(n), new_name(n)])
+    }),
     by(SCRIPT, "EVALSHA", |n, _| resp(&["EVALSHA", SCRIPT_DIGEST, "1", &format!("key-{n:010}")]), 2),
 ];
 

@@ -4,14 +4,16 @@
 //! Bytes are those of all chunks of the collection, and what its classes have allocated for them. Names and values are
 //! eight bytes each, names in an order that says nothing. Everything is one thread's.
 //!
-//! `cargo bench -p larder-store --bench collections [-- MILLIONS]`, or `-- loads`: what it takes to make collections over
-//! several batches; or `-- streams`: the same of entries of streams, and of what is pending. `cargo xtask bench collections` asks
-//! for ten million elements, and for streams: both fail where a bound is missed.
+//! `cargo bench -p larder-store --bench collections [-- MILLIONS]`, or `-- commands`: what a new element takes of a command that
+//! has many; or `-- loads`: what it takes to make collections over several batches; or `-- streams`: the same of entries of
+//! streams, and of what is pending. `cargo xtask bench collections` asks for ten million elements, and for streams: both fail
+//! where a bound is missed.
 
 use larder_store::{
     Adding, Attributes, BulkLoad, Config, Copied, End, Eviction, Expect, Guard, Key, Made, NewFields, NewId,
     ScoreRule, Start, Store, StreamId, Trim, TrimTo, Type, Worker,
 };
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -128,7 +130,7 @@ fn stream_row(entries: u64) -> f64 {
 }
 
 /// Calls `each` in batches of 16.
-fn batches(worker: &mut Worker, range: std::ops::Range<u64>, mut each: impl FnMut(&mut Guard<'_>, u64)) {
+fn batches(worker: &mut Worker, range: Range<u64>, mut each: impl FnMut(&mut Guard<'_>, u64)) {
     let mut n = range.start;
     while n < range.end {
         let mut guard = worker.enter(NOW);
@@ -470,7 +472,69 @@ fn loads(kind: Type, elements: u64, order: fn(u64, u64) -> u64) -> [f64; 4] {
     least
 }
 
+/// ns of CPU of each new element of commands that have `given` of them, each a batch, on collections that have `elements` before and
+/// grow by a quarter, or by one command.
+fn command_ns(kind: Type, ascending: bool, elements: u64, given: u64) -> f64 {
+    let copies = (100_000 / elements).max(1);
+    let all = elements + (elements / 4).next_multiple_of(given);
+    let (_store, mut worker) = store(64 + copies * all / 6_000);
+    touch_memory(&mut worker, 40 * copies * all);
+    let keys: Vec<[u8; 8]> = (0..copies).map(|n| (n << 8).to_be_bytes()).collect();
+    let mut random = 1_u64;
+    let mut put = |copy: u64, numbers: Range<u64>| {
+        let names: Vec<[u8; 8]> = numbers.clone().map(name).collect();
+        let scores: Vec<f64> =
+            numbers.map(|n| if ascending { n as f64 } else { score(&mut random, true) }).collect();
+        let names = names.iter().map(|name| &name[..]);
+        let started = cpu_ns();
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(&keys[copy as usize]);
+        let new = match kind {
+            Type::Hash => guard.hash_set(&key, names.map(|name| (name, &b"in-place"[..]))),
+            Type::Set => guard.set_add(&key, names),
+            _ => guard
+                .sorted_add(&key, ScoreRule::default(), scores.iter().copied().zip(names))
+                .map(|scored| scored.new),
+        };
+        assert_eq!(new.expect("there is memory"), scores.len());
+        drop(guard);
+        cpu_ns() - started
+    };
+    for n in (0..elements).step_by(500) {
+        for copy in 0..copies {
+            put(copy, n..elements.min(n + 500));
+        }
+    }
+    let mut ns = 0.0;
+    for n in (elements..all).step_by(given as usize) {
+        for copy in 0..copies {
+            ns += put(copy, n..n + given);
+        }
+    }
+    ns / (copies * (all - elements)) as f64
+}
+
 fn main() -> ExitCode {
+    if std::env::args().any(|arg| arg == "commands") {
+        println!("ns of CPU of a new element, of commands that have 1, 10, 100 and 1,000 of them");
+        println!("type              elements       1      10     100    1000");
+        let kinds = [
+            ("hash", Type::Hash, false),
+            ("set", Type::Set, false),
+            ("zset", Type::SortedSet, false),
+            ("zset, ascending", Type::SortedSet, true),
+        ];
+        for (name, kind, ascending) in kinds {
+            for elements in [1_000, 10_000, 100_000, 1_000_000] {
+                let [one, ten, hundred, thousand] = [1, 10, 100, 1_000].map(|given| {
+                    let rounds = (0..ROUNDS).map(|_| command_ns(kind, ascending, elements, given));
+                    rounds.fold(f64::MAX, f64::min)
+                });
+                println!("{name:15} {elements:>10} {one:>7.0} {ten:>7.0} {hundred:>7.0} {thousand:>7.0}");
+            }
+        }
+        return ExitCode::SUCCESS;
+    }
     if std::env::args().any(|arg| arg == "loads") {
         println!(
             "ns of an element that is loaded, the longest step in µs; of one that is copied, the longest step"
