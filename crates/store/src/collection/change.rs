@@ -334,6 +334,24 @@ impl<'c> Workpiece<'c> {
         Ok(there.is_some())
     }
 
+    /// Takes fields or members out; how many were there. Those of a hash or a set in a tree go leaf by leaf, if the iterator says
+    /// how many they are.
+    pub(super) fn take_all<'p>(
+        &mut self,
+        mut names: impl Iterator<Item = &'p [u8]>,
+    ) -> Result<usize, Declined> {
+        if self.is_tree() && matches!(self.kind, Type::Hash | Type::Set) {
+            let gone = self.edit.take_given(&mut self.hand, &mut names)?;
+            self.written |= gone > 0;
+            return Ok(gone);
+        }
+        let mut gone = 0;
+        for name in names {
+            gone += usize::from(self.take(name)?);
+        }
+        Ok(gone)
+    }
+
     /// What it is by now, as a read would see it.
     pub(super) fn collection(&self) -> Option<Collection<'_>> {
         let store = self.hand.store;

@@ -105,13 +105,7 @@ impl Guard<'_> {
         kind: Type,
         names: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Result<usize, Declined> {
-        let changed = self.change_collection(key, kind, |collection| {
-            let mut gone = 0;
-            for name in names.clone() {
-                gone += usize::from(collection.take(name)?);
-            }
-            Ok::<_, Declined>(gone)
-        })?;
+        let changed = self.change_collection(key, kind, |collection| collection.take_all(names.clone()))?;
         Ok(changed.answer)
     }
 }

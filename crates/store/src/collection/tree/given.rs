@@ -1,24 +1,26 @@
-//! Fields or members that one command gives to a tree of a hash or a set, which may have some of them: in the order of the tree,
-//! so that each leaf is made anew once for all that come into it.
+//! Fields or members that one command gives to a tree of a hash or a set, which may have some of them, or takes out of it: in the
+//! order of the tree, so that each leaf is made anew once for all that are in it.
 //!
 //! ```text
 //! fields ─▶ by hash ─▶ for each leaf: the way to it ─▶ a copy of it, changed by all of its fields ─▶ the leaf made anew
 //! ```
 //!
 //! 1. Fields of one name stay in the order of the command: the last value is the field's.
-//! 2. A leaf of a set is copied from the first member on that it does not have: if it has all of them, it stays.
-//! 3. Values and members that lie apart take the way of a single one ([`Edit::put`]), and so do the fields of a command that
-//!    has few: they rarely share a leaf.
+//! 2. A leaf stays if nothing of it changes: of a set, if it has all members that are given, and if it has none of those that
+//!    are taken out.
+//! 3. Values and members that lie apart take the way of a single one ([`Edit::put`], [`Edit::take`]), and so do the fields of a
+//!    command that has few: they rarely share a leaf.
 //!
 //! What is made is what single fields would make, but for the order of new fields within a leaf and for where leaves are cut.
 
-use super::super::build::{NewEntry, lies_apart};
+use super::super::build::{MEMBER_BYTES_MAX, NewEntry, lies_apart};
 use super::super::change::Declined;
 use super::{ELEMENTS_MAX, Edit, Hand, LEAF_BYTES, at_once, key_by};
+use crate::Store;
 use crate::collection::{Lasting, Type};
 use crate::held::Scratch;
 
-/// Fewer fields than this are put in one by one.
+/// Fewer fields than this come one by one.
 const GIVEN_MIN: usize = 8;
 /// From this length on a leaf that is built takes no more fields: each is looked for among those that it has.
 const BUILT_BYTES: usize = 8 * LEAF_BYTES;
@@ -31,6 +33,42 @@ struct Given<'p> {
     i: u32,
     name: &'p [u8],
     value: &'p [u8],
+}
+
+/// Fields that are put in order together. What they take meanwhile is held.
+#[derive(Debug)]
+struct Order<'s, 'p> {
+    given: Vec<Given<'p>>,
+    held: Scratch<'s>,
+    store: &'s Store,
+}
+
+impl<'s, 'p> Order<'s, 'p> {
+    fn none(store: &'s Store) -> Order<'s, 'p> {
+        Order { given: Vec::new(), held: Scratch::none(store), store }
+    }
+
+    /// Makes room for those that are put in order next, where so many are left; how many. None if these come one by one.
+    fn make_room(&mut self, left: usize) -> Option<usize> {
+        let room = left.min(at_once(self.store));
+        if room < GIVEN_MIN {
+            return None;
+        }
+        self.given.clear();
+        self.held.set(room.max(self.given.capacity()) * size_of::<Given<'_>>());
+        self.given.reserve_exact(room);
+        Some(room)
+    }
+
+    fn push(&mut self, name: &'p [u8], value: &'p [u8]) {
+        let (hash, i) = (self.store.member_hash(name), self.given.len() as u32);
+        self.given.push(Given { hash, i, name, value });
+    }
+
+    fn sort(&mut self) -> &[Given<'p>] {
+        self.given.sort_unstable_by_key(|one| (one.hash, one.i));
+        &self.given
+    }
 }
 
 /// Counts of fields or members.
@@ -61,16 +99,8 @@ impl Edit {
         entries: &mut impl Iterator<Item = (&'p [u8], &'p [u8])>,
         lasting: Lasting,
     ) -> Result<Counts, Declined> {
-        let (mut counts, most) = (Counts::default(), at_once(hand.store));
-        let (mut given, mut held): (Vec<Given<'p>>, _) = (Vec::new(), Scratch::none(hand.store));
-        loop {
-            let room = entries.size_hint().0.min(most);
-            if room < GIVEN_MIN {
-                break;
-            }
-            given.clear();
-            held.set(room.max(given.capacity()) * size_of::<Given<'_>>());
-            given.reserve_exact(room);
+        let (mut counts, mut order) = (Counts::default(), Order::none(hand.store));
+        while let Some(room) = order.make_room(entries.size_hint().0) {
             for (name, value) in entries.by_ref().take(room) {
                 if kind == Type::Set && lies_apart(kind, name, value) {
                     // It is hashed once, however long it is. No other member has its name.
@@ -80,10 +110,9 @@ impl Edit {
                 if !self.may_have(name) && !hand.store.element_fits(kind, name, value) {
                     return Err(Declined::TooLarge);
                 }
-                given.push(Given { hash: hand.store.member_hash(name), i: given.len() as u32, name, value });
+                order.push(name, value);
             }
-            given.sort_unstable_by_key(|one| (one.hash, one.i));
-            let mut rest = &given[..];
+            let mut rest = order.sort();
             while !rest.is_empty() {
                 let (done, new) = self.put_given_of_leaf(hand, kind, rest, lasting)?;
                 counts.add(done, new);
@@ -156,5 +185,65 @@ impl Edit {
         };
         self.builder = builder;
         done.map(|()| (at, new))
+    }
+
+    /// Takes fields or members out; how many were there. Fields of the same leaves whose time has passed go.
+    ///
+    /// An iterator that does not say how many there are has them taken out one by one.
+    pub(in crate::collection) fn take_given<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        names: &mut impl Iterator<Item = &'p [u8]>,
+    ) -> Result<usize, Declined> {
+        let (mut gone, mut order) = (0, Order::none(hand.store));
+        while let Some(room) = order.make_room(names.size_hint().0) {
+            for name in names.by_ref().take(room) {
+                if name.len() > MEMBER_BYTES_MAX {
+                    // It is hashed once, however long it is, or not at all.
+                    gone += usize::from(self.elements > 0 && self.take(hand, name)?);
+                } else {
+                    order.push(name, b"");
+                }
+            }
+            let mut rest = order.sort();
+            while !rest.is_empty() && self.elements > 0 {
+                let (done, taken) = self.take_given_of_leaf(hand, rest)?;
+                gone += taken;
+                rest = &rest[done..];
+            }
+        }
+        for name in names {
+            gone += usize::from(self.elements > 0 && self.take(hand, name)?);
+        }
+        Ok(gone)
+    }
+
+    /// Takes the first ones out, as many as would be in one leaf: how many these are, and how many of them were there.
+    fn take_given_of_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        given: &[Given<'_>],
+    ) -> Result<(usize, usize), Declined> {
+        let mut path = self.path(hand.store, key_by(given[0].hash));
+        let high = path.high(&hand.store.arena, self.height - 1);
+        let end = high.map_or(given.len(), |high| given.partition_point(|other| key_by(other.hash) < high));
+        // 2.
+        let (leaf, now) = (self.leaf(hand.store, &path), self.now(hand.local));
+        let is_there = |one: &Given<'_>| leaf.find_live(one.name, one.hash as u8, now).is_some();
+        let Some(first) = given[..end].iter().position(is_there) else { return Ok((end, 0)) };
+        let mut builder = std::mem::take(&mut self.builder);
+        self.load_live(hand, &path, &mut builder);
+        let mut gone = 0;
+        for one in &given[first..end] {
+            // A name that comes twice is gone.
+            let Some(i) = builder.leaf().find(one.name, one.hash as u8) else { continue };
+            self.loosen(&builder, i);
+            builder.remove(i..i + 1);
+            gone += 1;
+        }
+        self.elements -= gone as u64;
+        let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
+        self.builder = builder;
+        done.map(|()| (end, gone))
     }
 }
