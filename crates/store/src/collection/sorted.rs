@@ -135,8 +135,8 @@ fn give(
 }
 
 /// The same of the members of a tree that come, so many at a time: 1. A member's pairs come together, in their order, and
-/// its score is looked for once. 2. What comes of them is put in: new members in the order of the set, and then those that
-/// move in the order in which they came.
+/// its score is looked for once. 2. What comes of them is put in, in the order of the set; long members in the order in which
+/// they came.
 fn give_many<'p>(
     set: &mut Workpiece<'_>,
     rule: ScoreRule,

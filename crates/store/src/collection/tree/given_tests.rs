@@ -124,8 +124,8 @@ fn leaves_are_made_once_for_all_fields_of_a_command() {
     store.check();
 }
 
-/// Fields of a command that has fewer than eight, or of which fewer are left behind those that are put in order together, come one
-/// by one. The last value of a field stays.
+/// Fields of a command that has fewer than eight, or of which fewer are left behind those that are put in order together, come
+/// one by one. The last value of a field stays.
 #[test]
 fn few_fields_come_one_by_one_and_many_in_order() {
     let (store, mut worker) = store(16);
@@ -187,9 +187,61 @@ fn leaves_of_scores_are_made_once_for_all_new_members_of_a_command() {
         assert_eq!(there.len(), all.len());
         assert!(all.iter().all(|(name, score)| there.score(name) == Some(*score)));
         let leaves = nodes(&store, &mut guard, &key)[0];
-        // Eight members come one by one, each of which may cut a leaf, and very many that come into one leaf do so some at a time.
+        // Eight members come one by one, each of which may cut a leaf, and very many of one leaf come some at a time.
         assert!(made <= leaves + 32 && made < 200, "case {case}: {made} made, {leaves} are there");
     }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Members that get other scores by one command leave each leaf of the scores tree once and come into each once, also if all of
+/// the set do.
+#[test]
+fn leaves_of_scores_are_made_once_for_all_members_of_a_command_that_move() {
+    const COUNT: u32 = 280;
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    // A little higher, which is in the same leaf; to the other end; all to one score; among each other.
+    let scores: [fn(u32) -> f64; 4] =
+        [|n| f64::from(n) + 0.25, |n| 1_000.0 - f64::from(n), |_| 77.0, |n| f64::from(n * 121 % COUNT)];
+    for (case, score) in scores.into_iter().enumerate() {
+        let name = [case as u8];
+        let key = guard.key(&name);
+        for n in 0..COUNT {
+            let (score, name) = (f64::from(n), field(n));
+            let scored = guard.sorted_add(&key, ScoreRule::default(), [(score, &name[..])].into_iter());
+            assert_eq!(scored.unwrap().new, 1);
+        }
+        let there = nodes(&store, &mut guard, &key)[0];
+        let before = guard.local.edit.made[0];
+        let given: Vec<(f64, Vec<u8>)> =
+            (0..COUNT).map(|n| n * 37 % COUNT).map(|n| (score(n), field(n))).collect();
+        let pairs = given.iter().map(|(score, name)| (*score, &name[..]));
+        let scored = guard.sorted_add(&key, ScoreRule::default(), pairs).unwrap();
+        let differ = (0..COUNT).filter(|n| score(*n) != f64::from(*n)).count();
+        assert_eq!((scored.new, scored.changed), (0, differ), "case {case}");
+        let made = guard.local.edit.made[0] - before;
+        let after = nodes(&store, &mut guard, &key)[0];
+        assert!(made <= there + after + 32 && made < 250, "case {case}: {made} made, {there} became {after}");
+        guard.check_tree(&key);
+        let set = guard.collection(&key, Type::SortedSet).unwrap().unwrap();
+        assert_eq!(set.len(), COUNT as usize);
+        assert!(given.iter().all(|(score, name)| set.score(name) == Some(*score)), "case {case}");
+    }
+    // One that is named eight times comes one by one, and then moves with all others.
+    let key = guard.key(b"all");
+    let names: Vec<Vec<u8>> = (0..30).map(field).collect();
+    let first = names.iter().map(|name| (1.0, &name[..]));
+    assert_eq!(guard.sorted_add(&key, ScoreRule::default(), first).unwrap().new, 30);
+    let again = std::iter::repeat_n((-5.0, &names[0][..]), 8);
+    let all = again.chain(names.iter().enumerate().map(|(n, name)| (500.0 - n as f64, &name[..])));
+    let scored = guard.sorted_add(&key, ScoreRule::default(), all).unwrap();
+    assert_eq!((scored.new, scored.changed, scored.score), (0, 31, Some(471.0)));
+    guard.check_tree(&key);
+    let set = guard.collection(&key, Type::SortedSet).unwrap().unwrap();
+    let there = set.entries(0..set.len()).map(|entry| (entry.score, text(entry.name)));
+    assert!(there.eq(names.iter().enumerate().rev().map(|(n, name)| (500.0 - n as f64, name.clone()))));
     drop(guard);
     drop(worker);
     store.check();

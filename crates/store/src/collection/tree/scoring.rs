@@ -1,24 +1,29 @@
-//! Many members that get scores at once: new ones into the scores tree in its order, and all of them into the members tree in
-//! its own order, so that each leaf is made anew once for all that come into it.
+//! Many members that get scores at once: into the scores tree in its order, and into the members tree in its own order, so that
+//! each leaf is made anew once for all that come into it.
 //!
 //! ```text
-//! new members by score ─▶ scores tree, leaf by leaf ─┬─▶ what the members tree has to say of it ─▶ by hash ─▶ members tree
-//! members that move    ─▶ scores tree, one by one ───┘
+//! new members, by score             ─▶ into their leaves of the scores tree
+//! those that move, by old score     ─▶ out of their leaves, and in again if they stay there
+//! those that stay in none, by score ─▶ into their leaves
+//! all of them, by hash              ─▶ into their leaves of the members tree
 //! ```
 //!
-//! A member that moves is in two leaves, and one that is longer than a leaf shares none: they come one by one, in the order of the
-//! command. One that lies apart comes into both trees at once.
+//! A member that is longer than a leaf shares none: such ones come one by one, in the order of the command. One that lies apart
+//! comes into both trees at once.
 //!
 //! A leaf of the members tree has some 150 members, and one is made in microseconds: of 60,000 members in one command
 //! these leaves took nine tenths of the time when each member was put into its leaf by itself.
 
 use super::super::build::{NewEntry, SCORED_BYTES_MAX};
 use super::super::change::Declined;
+use super::super::leaf::Leaf;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, key_of};
+use super::ranked::find_in;
 use super::scored::Member;
 use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES};
 use crate::collection::{DIGITS_MAX, Element, Type};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Members that come into a leaf of the members tree at a time, at most: each moves those behind it.
@@ -41,10 +46,34 @@ pub(in crate::collection) struct Move<'p> {
     pub(in crate::collection) score: f64,
 }
 
-impl Move<'_> {
-    /// It is there already, or so long that it shares no leaf.
-    fn comes_alone(&self) -> bool {
-        self.old.is_some() || self.member.len() > LEAF_BYTES
+/// How a member comes into the scores tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// It is new.
+    New,
+    /// It is there with another score.
+    Moves,
+    /// It is so long that it shares no leaf.
+    Alone,
+}
+
+impl<'p> Move<'p> {
+    fn way(&self) -> Way {
+        match self.old {
+            _ if self.member.len() > LEAF_BYTES => Way::Alone,
+            None => Way::New,
+            Some(_) => Way::Moves,
+        }
+    }
+
+    /// Where it will be in the order of the scores tree.
+    fn place(&self) -> (u64, &'p [u8]) {
+        (word_of(self.score), self.member)
+    }
+
+    /// Where it is; where it will be, if it is new.
+    fn old_place(&self) -> (u64, &'p [u8]) {
+        (word_of(self.old.unwrap_or(self.score)), self.member)
     }
 }
 
@@ -64,9 +93,22 @@ struct Dues<'p> {
     some: Vec<(u64, u64, Due<'p>)>,
     /// Names that were copied: the leaf that has one may be made anew before it is needed.
     copied: Vec<u8>,
-    /// Of the new members of one leaf: how many have one score, and how many have it with those that had it before, as far as
-    /// the leaf tells.
+    /// Of the members that were put into one leaf: how many have one score, and how many have it with those that had it before,
+    /// as far as the leaf tells.
     runs: Vec<(usize, Option<usize>)>,
+}
+
+impl Dues<'_> {
+    /// Notes the runs of members that were put into a leaf, which are in its order. The leaf tells of a score whether others have
+    /// it unless it is that at an end of the leaf which is none of the tree's.
+    fn note_runs(&mut self, leaf: &Leaf<'_>, placed: &[Move<'_>], (is_first, is_last): (bool, bool)) {
+        for alike in placed.chunk_by(|one, other| word_of(one.score) == word_of(other.score)) {
+            let score = alike[0].score;
+            let here = leaf.below(score, false)..leaf.below(score, true);
+            let is_whole = (here.start > 0 || is_first) && (here.end < leaf.len() || is_last);
+            self.runs.push((alike.len(), is_whole.then_some(here.len())));
+        }
+    }
 }
 
 impl Edit {
@@ -76,20 +118,27 @@ impl Edit {
         hand: &mut Hand<'_>,
         moves: &mut [Move<'_>],
     ) -> Result<(), Declined> {
-        moves.sort_by(|one, other| match (one.comes_alone(), other.comes_alone()) {
-            (false, false) => {
-                word_of(one.score).cmp(&word_of(other.score)).then_with(|| one.member.cmp(other.member))
-            }
-            (one, other) => one.cmp(&other),
+        moves.sort_by(|one, other| {
+            one.way().cmp(&other.way()).then_with(|| match one.way() {
+                Way::New | Way::Moves => one.old_place().cmp(&other.old_place()),
+                Way::Alone => Ordering::Equal,
+            })
         });
         let count = moves.len();
-        let (mut new, alone) = moves.split_at(moves.partition_point(|given| !given.comes_alone()));
+        let (new, others) = moves.split_at(moves.partition_point(|given| given.way() == Way::New));
         let mut dues = Dues { some: Vec::with_capacity(count), ..Dues::default() };
-        while !new.is_empty() {
-            let done = self.insert_new(hand, new, &mut dues)?;
-            new = &new[done..];
+        self.insert_all(hand, new, (&mut dues, count))?;
+        // If all of the tree move, one does so when the others are there again: no tree is empty meanwhile.
+        let moving = others.partition_point(|given| given.way() == Way::Moves);
+        let (mut moving, alone) = others.split_at(moving.min((self.elements as usize).saturating_sub(1)));
+        let mut far = Vec::new();
+        while !moving.is_empty() {
+            let done = self.move_some(hand, moving, &mut far, &mut dues)?;
+            moving = &moving[done..];
             self.pay_many(hand, &mut dues, count)?;
         }
+        far.sort_unstable_by_key(Move::place);
+        self.insert_all(hand, &far, (&mut dues, count))?;
         for &Move { hash, member, old, score } in alone {
             if member.len() > SCORED_BYTES_MAX {
                 // Both trees are to say the same before one is put in that lies apart.
@@ -120,23 +169,38 @@ impl Edit {
         self.pay(hand, &mut dues)
     }
 
-    /// Puts the first of some new members into the scores tree, as many as come into one leaf, and notes what the members tree has
-    /// to say of them; how many these are. They come in the order of the scores tree.
-    fn insert_new<'p>(
+    /// Puts members into the scores tree, which come in its order, and are not there.
+    fn insert_all<'p>(
         &mut self,
         hand: &mut Hand<'_>,
-        new: &[Move<'p>],
+        mut all: &[Move<'p>],
+        (dues, count): (&mut Dues<'p>, usize),
+    ) -> Result<(), Declined> {
+        while !all.is_empty() {
+            let done = self.insert_some(hand, all, dues)?;
+            all = &all[done..];
+            self.pay_many(hand, dues, count)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the first of some members into the scores tree, as many as come into one leaf, and notes what the members tree has to
+    /// say of them; how many these are.
+    fn insert_some<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        all: &[Move<'p>],
         dues: &mut Dues<'p>,
     ) -> Result<usize, Declined> {
-        let (store, first) = (hand.store, new[0]);
-        let path = self.path_to(store, word_of(first.score), first.member);
+        let (store, (word, name)) = (hand.store, all[0].place());
+        let path = self.path_to(store, word, name);
         let (is_first, high) = (path.is_first(self.height), path.high(&store.arena, self.height - 1));
         let tree = self.tree(store, Type::SortedSet);
         let mut builder = std::mem::take(&mut self.builder);
         builder.load(&self.leaf(store, &path));
         builder.make_roomy();
         let (mut count, mut in_front, mut behind, mut fits) = (0, true, true, true);
-        for &Move { member, score, .. } in new {
+        for &Move { member, score, .. } in all {
             let place = builder.leaf().place_by(score, |other| tree.compare(other, member));
             let is_last = place == builder.leaf().len();
             // Of the next leaf nothing is known but the score that it begins with.
@@ -152,13 +216,8 @@ impl Edit {
             (in_front, behind) = (in_front && place == count, behind && is_last);
             count += 1;
         }
-        let leaf = builder.leaf();
-        for alike in new[..count].chunk_by(|one, other| word_of(one.score) == word_of(other.score)) {
-            let score = alike[0].score;
-            let here = leaf.below(score, false)..leaf.below(score, true);
-            let is_whole = (here.start > 0 || is_first) && (here.end < leaf.len() || high.is_none());
-            dues.runs.push((alike.len(), is_whole.then_some(here.len())));
-        }
+        let placed = &all[..count];
+        dues.note_runs(&builder.leaf(), placed, (is_first, high.is_none()));
         self.elements += count as u64;
         self.growth = match high {
             None if behind => Growth::Back,
@@ -173,15 +232,70 @@ impl Edit {
         self.growth = Growth::Within;
         self.builder = builder;
         done?;
+        self.note_placed(hand, placed, dues);
+        Ok(count)
+    }
+
+    /// Takes the first of some members, which are there, out of their leaf of the scores tree, and puts those in again that stay
+    /// in it: the others are added to `far`. How many these are, in all.
+    fn move_some<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        moving: &[Move<'p>],
+        far: &mut Vec<Move<'p>>,
+        dues: &mut Dues<'p>,
+    ) -> Result<usize, Declined> {
+        let (store, (word, name)) = (hand.store, moving[0].old_place());
+        let path = self.path_to(store, word, name);
+        let depth = self.height - 1;
+        let (is_first, high) = (path.is_first(self.height), path.high(&store.arena, depth));
+        let low = path.low(&store.arena, depth, path.steps[depth].1);
+        let tree = self.tree(store, Type::SortedSet);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&self.leaf(store, &path));
+        builder.make_roomy();
+        let (mut count, mut near, mut fits) = (0, Vec::new(), true);
+        for given in moving {
+            let (word, member) = given.old_place();
+            // One that is not here is in a leaf behind this one.
+            let Some(i) = find_in(&tree, &builder.leaf(), word, member) else { break };
+            builder.remove(i..i + 1);
+            count += 1;
+            let (word, score) = (word_of(given.score), given.score);
+            let place = builder.leaf().place_by(score, |other| tree.compare(other, member));
+            // Of members that have the score that a leaf begins with some may be in the leaf before it.
+            let is_behind = place > 0 || is_first || word > low;
+            let is_before = place < builder.leaf().len() || high.is_none_or(|high| word < high);
+            if is_behind && is_before {
+                let entry = NewEntry { tag: store.tag_of(member), name: member, value: &[], score };
+                fits &= builder.insert(place, entry).is_ok();
+                near.push(*given);
+            } else {
+                far.push(*given);
+            }
+        }
+        assert!(count > 0, "both trees have the same members");
+        near.sort_unstable_by_key(Move::place);
+        dues.note_runs(&builder.leaf(), &near, (is_first, high.is_none()));
+        self.elements -= (count - near.len()) as u64;
+        let done = if fits { self.store_leaf(hand, &path, &mut builder) } else { Err(Declined::TooLarge) };
+        self.builder = builder;
+        done?;
+        self.note_placed(hand, &near, dues);
+        Ok(count)
+    }
+
+    /// Notes what the members tree has to say of members that were put into a leaf of the scores tree, which is there by now.
+    fn note_placed<'p>(&self, hand: &Hand<'_>, placed: &[Move<'p>], dues: &mut Dues<'p>) {
         let (mut at, mut runs) = (0, std::mem::take(&mut dues.runs));
         for (run, alike) in runs.drain(..) {
-            let some = &new[at..at + run];
+            let some = &placed[at..at + run];
             at += run;
             let score = some[0].score;
             let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
             let named = alike > ALIKE_MAX;
-            for &Move { hash, member, .. } in some {
-                dues.some.push((hash, word_of(score), Due::Put { old: None, member, named }));
+            for &Move { hash, member, old, .. } in some {
+                dues.some.push((hash, word_of(score), Due::Put { old: old.map(word_of), member, named }));
             }
             // Others that had it have their names if they were too many before.
             if named && alike - run <= ALIKE_MAX {
@@ -189,14 +303,13 @@ impl Edit {
             }
         }
         dues.runs = runs;
-        Ok(count)
     }
 
-    /// The members that have a score are to have their names in the members tree from here on, but for new ones, which get them
-    /// anyway.
-    fn note_alike(&self, hand: &Hand<'_>, (score, new): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
+    /// The members that have a score are to have their names in the members tree from here on, but for those that were just put
+    /// in, which get them anyway.
+    fn note_alike(&self, hand: &Hand<'_>, (score, placed): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
         let (tree, places) = (self.tree(hand.store, Type::SortedSet), self.with_score(hand, score));
-        let mut new = new.iter().map(|given| given.member).peekable();
+        let mut placed = placed.iter().map(|given| given.member).peekable();
         let mut place = places.start;
         while place < places.end {
             let (leaf, start) = tree.leaf_with(place);
@@ -209,7 +322,7 @@ impl Edit {
                 }
                 let (from, room) = (dues.copied.len(), &mut [0; DIGITS_MAX]);
                 let name = entry.name.text(room);
-                if new.next_if(|member| *member == name).is_some() {
+                if placed.next_if(|member| *member == name).is_some() {
                     continue;
                 }
                 dues.copied.extend_from_slice(name);
