@@ -173,12 +173,17 @@ const SORTED_SETS: Request = |n, _| {
     resp(&["ZADD", &key, &score(n), &member])
 };
 
+/// The name of one of the elements that a collection has at first.
+fn old_name(n: usize) -> String {
+    format!("name-{:010}", n % (KEYS / COLLECTIONS))
+}
+
 /// The name of the nth new element.
 fn new_name(n: usize) -> String {
     format!("new-{n:010}")
 }
 
-/// A request with the words of [`MANY`] new elements: of other ones for each number of a request.
+/// A request with the words of [`MANY`] elements: of other ones, if they are new, for each number of a request.
 fn resp_of_many(verb: &str, turn: usize, words: fn(usize) -> Vec<String>) -> String {
     let key = places(turn).0;
     let elements: Vec<String> = (turn * MANY..(turn + 1) * MANY).flat_map(words).collect();
@@ -229,6 +234,9 @@ const KINDS: &[Kind] = &[
         1,
     ),
     on(HASHES, "HSET new", |_, turn| resp(&["HSET", &places(turn).0, &new_name(turn), VALUE]), 1),
+    on_many(HASHES, "HSET of 100", |_, turn| {
+        resp_of_many("HSET", turn, |n| vec![old_name(n), format!("value-{n:026}")])
+    }),
     on_many(HASHES, "HSET of 100 new", |_, turn| {
         resp_of_many("HSET", turn, |n| vec![new_name(n), VALUE.to_owned()])
     }),
@@ -246,6 +254,9 @@ const KINDS: &[Kind] = &[
         1,
     ),
     on(SORTED_SETS, "ZADD new", |_, turn| resp(&["ZADD", &places(turn).0, &score(turn), &new_name(turn)]), 1),
+    on_many(SORTED_SETS, "ZADD of 100", |_, turn| {
+        resp_of_many("ZADD", turn, |n| vec![score(n), old_name(n)])
+    }),
     on_many(SORTED_SETS, "ZADD of 100 new", |_, turn| {
         resp_of_many("ZADD", turn, |n| vec![score(n), new_name(n)])
     }),
