@@ -83,13 +83,15 @@ pub(crate) struct Making {
     held: Heap,
     /// All is put in.
     filled: bool,
+    /// The last step ended since memory was on its way: the next puts something in, whatever there is.
+    has_waited: bool,
 }
 
 impl Making {
     /// A collection of nothing yet.
     pub fn new(call: &Call<'_, '_, '_>, kind: Type) -> Making {
         let load = BulkLoad::new(call.cx.guard.store(), kind);
-        Making { kind, load, held: Heap::none(call), filled: false }
+        Making { kind, load, held: Heap::none(call), filled: false, has_waited: false }
     }
 
     /// Entries that are put in by now.
@@ -98,7 +100,8 @@ impl Making {
     }
 
     /// Puts in more of what comes, no two of one name, and adds what that takes to `ns`, up to `ns_max` about; true when all
-    /// is in and it may be published. Where memory is on its way the step ends: its job wants [`LEAVES`] before the next.
+    /// is in and it may be published. Where memory is on its way the step ends: its job wants [`LEAVES`] before the next, which
+    /// puts something in or is refused, however often others take what comes.
     ///
     /// # Errors
     /// An element is too long, or there is no memory.
@@ -113,10 +116,11 @@ impl Making {
             if *ns >= ns_max {
                 return Ok(false);
             }
-            if call.finds_none(LEAVES) {
-                *ns = ns_max;
+            if !self.has_waited && call.finds_none(LEAVES) {
+                (self.has_waited, *ns) = (true, ns_max);
                 return Ok(false);
             }
+            self.has_waited = false;
             let (mut more, mut bytes, mut places_ns, mut ended) = (0, 0, 0, false);
             let kind = self.kind;
             let some = std::iter::from_fn(|| {
