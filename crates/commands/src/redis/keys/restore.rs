@@ -208,9 +208,9 @@ enum Stage {
     /// Others are at large values.
     Waiting,
     /// The value is being made.
-    Making { upload: Box<Upload>, from: From, _lane: Lane },
+    Making { upload: Box<Upload>, from: From, lane: Lane },
     /// A collection is being made.
-    Loading { loading: Box<Loading>, _lane: Lane },
+    Loading { loading: Box<Loading>, lane: Lane },
     /// All is done.
     Over,
 }
@@ -338,7 +338,7 @@ impl Job for Restoring {
                 call.spend(ns.max(STEP_NS_MIN));
                 return Ok(call.await_lane());
             };
-            self.stage = Stage::Loading { loading, _lane: lane };
+            self.stage = Stage::Loading { loading, lane };
         }
         if let Stage::Loading { loading, .. } = &mut self.stage {
             let key = self.name.key(call);
@@ -347,11 +347,12 @@ impl Job for Restoring {
             if !done? {
                 return Ok(Step::More);
             }
-            let Stage::Loading { loading, _lane } = std::mem::replace(&mut self.stage, Stage::Over) else {
+            let Stage::Loading { loading, lane } = std::mem::replace(&mut self.stage, Stage::Over) else {
                 return Ok(Step::Done);
             };
-            self.end_load(call, loading.into_load())?;
-            return Ok(Step::Done);
+            let done = self.end_load(call, loading.into_load());
+            drop(lane);
+            return done.map(|()| Step::Done);
         }
         if let Stage::Waiting = &self.stage {
             let (from, bytes) = source(body, call.value_bytes_max())?;
@@ -362,7 +363,7 @@ impl Job for Restoring {
             let key = self.name.key(call);
             let attributes = self.terms.attributes();
             let upload = call.cx.guard.compose(&key, bytes, &attributes).map_err(|_| Fail::OUT_OF_MEMORY)?;
-            self.stage = Stage::Making { upload: Box::new(upload), from, _lane: lane };
+            self.stage = Stage::Making { upload: Box::new(upload), from, lane };
         }
         let Stage::Making { upload, from, .. } = &mut self.stage else { return Ok(Step::Done) };
         while upload.missing() > 0 && ns < ns_max {
@@ -428,6 +429,13 @@ impl Job for Restoring {
             Stage::Waiting => Some(PIECE),
             Stage::Loading { .. } => Some(LEAVES),
             Stage::Checking { .. } | Stage::Making { .. } | Stage::Over => None,
+        }
+    }
+
+    fn lane(&self) -> Option<&Lane> {
+        match &self.stage {
+            Stage::Making { lane, .. } | Stage::Loading { lane, .. } => Some(lane),
+            Stage::Checking { .. } | Stage::Waiting | Stage::Over => None,
         }
     }
 
