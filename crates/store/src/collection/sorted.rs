@@ -150,8 +150,9 @@ fn give_many<'p>(
         for (score, member) in pairs.by_ref().take(most) {
             if some.len() == some.capacity() {
                 let room = (2 * some.len()).clamp(ROOM_AT_FIRST, most);
-                // Room for what comes of them, too, for putting that in order, and for what the members tree is to say.
-                held.set(room * 4 * size_of::<(u32, Move<'_>)>());
+                // Room for what comes of them, too, and for putting that in order; for those of them that leave their leaves; and
+                // for what the members tree is to say, and its order.
+                held.set(room * 6 * size_of::<(u32, Move<'_>)>());
                 some.reserve_exact(room - some.len());
             }
             let hash = set.hash_of_member(member);
