@@ -472,8 +472,8 @@ fn loads(kind: Type, elements: u64, order: fn(u64, u64) -> u64) -> [f64; 4] {
     least
 }
 
-/// ns of CPU of each new element of commands that have `given` of them, each a batch, on collections that have `elements` before and
-/// grow by a quarter, or by one command.
+/// ns of CPU of each new element of commands that have `given` of them, each a batch, on collections that have `elements` before
+/// and grow by a quarter, or by one command.
 fn command_ns(kind: Type, ascending: bool, elements: u64, given: u64) -> f64 {
     let copies = (100_000 / elements).max(1);
     let all = elements + (elements / 4).next_multiple_of(given);

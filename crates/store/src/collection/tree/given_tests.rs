@@ -2,9 +2,10 @@
 //! came by itself.
 
 use super::header_of;
+use super::testing;
 use super::tests::{NOW, move_all, store, text};
 use crate::collection::build::FIELD_BYTES_MAX;
-use crate::collection::{Declined, Due, Element, Fields, Lasting, ScoreRule, Type};
+use crate::collection::{Declined, Due, Fields, Lasting, ScoreRule, Type};
 use crate::worker::Guard;
 use crate::{Expect, Key, Store};
 use proptest::prelude::*;
@@ -359,14 +360,12 @@ fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Contents {
     while kind == Type::Hash && matches!(guard.hash_take_due(key).unwrap(), Due::More(_)) {}
     guard.check_tree(key);
     let Some(there) = guard.collection(key, kind).unwrap() else { return Contents::new() };
-    let whole = |element: &Element<'_>| {
-        let mut whole = Vec::new();
-        there.each_part(element, |part| whole.extend_from_slice(part));
-        whole
-    };
     let all: Contents = there
         .entries(0..there.len())
-        .map(|entry| (whole(&entry.name), (whole(&entry.value), entry.expires_at)))
+        .map(|entry| {
+            let value = testing::text(&there, &entry.value);
+            (testing::text(&there, &entry.name), (value, entry.expires_at))
+        })
         .collect();
     assert_eq!(all.len(), there.len(), "none is there twice");
     all
