@@ -162,6 +162,7 @@ impl Joining {
                 }
             }
         };
+        let missing = under_way.upload.missing();
         // What it is made of does not give way to it.
         let key = cx.guard.key(&self.key);
         cx.guard.spare(Some(&key));
@@ -178,7 +179,9 @@ impl Joining {
         cx.guard.ask_again(false);
         cx.guard.spare(None);
         cx.spend(out, copying_ns(bytes));
-        if copied.is_err() {
+        let has_copied = under_way.upload.missing() < missing;
+        // It is waited for by a step that finds none at all.
+        if copied.is_err() && !has_copied {
             if self.comes(cx, asks) {
                 under_way.lane.rest(true);
                 self.under_way = Some(under_way);

@@ -171,6 +171,42 @@ fn an_append_to_a_large_value_of_memcached_waits_for_its_memory() {
     waits("append", prepare, false, "SERVER_ERROR out of memory storing object\r\n");
 }
 
+/// Memory that comes a piece at a time is enough, however many looks that takes: the other worker is in its batch whenever the
+/// job has its turn, and has left it between two turns.
+#[test]
+fn a_large_value_is_made_of_memory_that_comes_a_piece_at_a_time() {
+    let copies = ["APPEND", "BITOP", "COPY of a string", "RESTORE"];
+    for (name, prepare, expected) in JOBS.into_iter().filter(|(name, ..)| copies.contains(name)) {
+        let (mut bench, mut other) = pressed();
+        bench.worker.set_patient(true);
+        // Each takes as much as a piece of a large value. They give way one by one.
+        let value = "v".repeat(16_000);
+        for n in 0..2_000 {
+            bench.turns(&mut Session::new(), &command(&["SET", &format!("piece{n:04}"), &value]));
+        }
+        let mut left = prepare(&mut bench);
+        bench.worker.set_patient(false);
+        let (mut session, mut said, mut looks) = (Session::new(), Vec::new(), 0);
+        for turn in 0.. {
+            let batch = other.enter(START);
+            let (next, more, consumed) = bench.call(&mut session, &left);
+            drop(batch);
+            left.drain(..consumed);
+            said.extend(more);
+            if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
+                bench.system += ms;
+                looks += 1;
+            }
+            if next == Next::Receive && left.is_empty() && !said.is_empty() {
+                break;
+            }
+            assert!(turn < 5_000, "{name}: {next:?} behind {looks} looks");
+        }
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.starts_with(expected), "{name}: {said} behind {looks} looks");
+    }
+}
+
 /// Each try would be shown: it looks for memory before, and is shown once.
 #[test]
 fn a_write_that_monitors_are_shown_waits_for_its_memory_before_it_is_tried() {

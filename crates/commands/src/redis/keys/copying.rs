@@ -109,11 +109,12 @@ impl Copying {
             } else {
                 let (from, to) = (self.from.key(call), self.to.key(call));
                 let before = load.bytes();
-                let copied = call.cx.guard.load_copy(load, (&from, self.version), &to);
-                if copied.is_err() {
-                    call.spend(ns);
-                }
-                match copied? {
+                let copied = match call.cx.guard.load_copy(load, (&from, self.version), &to) {
+                    // That is waited for by a step that finds none at all.
+                    Err(_) if ns > 0 => break Some(false),
+                    copied => copied?,
+                };
+                match copied {
                     Copied::Changed => break None,
                     Copied::More => {}
                     Copied::All => self.copied = true,

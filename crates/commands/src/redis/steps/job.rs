@@ -104,7 +104,8 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     }
 
     /// A step that finds no memory leaves the job so that it may be made once more, where some is on its way: its worker serves
-    /// others meanwhile. Behind such a step: it has left it so.
+    /// others meanwhile. Behind such a step: it has left it so. A step that has done a part of its work ends with [`Step::More`]:
+    /// only steps that found no memory at all are counted, and after 24 of them in a row the job is refused.
     fn asks_again(&self) -> bool {
         false
     }

@@ -257,6 +257,7 @@ impl Combining {
 impl Job for Combining {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
+        let missing = self.upload.as_ref().map_or(0, Upload::missing);
         while let Some(upload) = &mut self.upload
             && upload.missing() > 0
         {
@@ -276,7 +277,9 @@ impl Job for Combining {
             ns += copying_ns(block as u64);
             if call.cx.guard.upload_fill(upload, &self.all[..block]).is_err() {
                 call.spend(ns);
-                return Err(Fail::OUT_OF_MEMORY);
+                // That is waited for by a step that finds none at all.
+                let has_copied = upload.missing() < missing;
+                return if has_copied { Ok(Step::More) } else { Err(Fail::OUT_OF_MEMORY) };
             }
         }
         call.spend(ns);

@@ -224,7 +224,7 @@ impl Making {
 impl Job for Making {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Some(mut upload) = self.upload.take() else { return Ok(Step::Done) };
-        let (ns_max, mut bytes) = (call.step_ns(), 0);
+        let (ns_max, mut bytes, missing) = (call.step_ns(), 0, upload.missing());
         // What it is made of does not give way to it.
         let from = self.old.name.key(call);
         call.cx.guard.spare(Some(&from));
@@ -240,9 +240,10 @@ impl Job for Making {
         call.cx.guard.spare(None);
         call.spend(copying_ns(bytes));
         if done.is_err() || upload.missing() > 0 {
-            // It goes on behind what is there, where it found no memory, too.
+            // It goes on behind what is there, where it found no memory, too. That is waited for by a step that finds none at all.
+            let has_copied = upload.missing() < missing;
             self.upload = Some(upload);
-            return done.map(|()| Step::More).map_err(|_| Fail::OUT_OF_MEMORY);
+            return if done.is_ok() || has_copied { Ok(Step::More) } else { Err(Fail::OUT_OF_MEMORY) };
         }
         let Some(again) = self.again.take() else { return Ok(Step::Done) };
         let (row, args) = (again.row(), again.args());
