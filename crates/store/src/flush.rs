@@ -302,14 +302,15 @@ mod tests {
         loop {
             let more = guard.maintain();
             let now = store.items();
-            assert!(left - now <= 1_024, "{} in a step", left - now);
+            // Those of 64 buckets: some 400, and never many more.
+            assert!(left - now <= 512, "{} in a step", left - now);
             parts += u64::from(now < left);
             left = now;
             if !more {
                 break;
             }
         }
-        assert!(parts >= before / 1_024 && left == 1, "{parts} parts, {left} are left");
+        assert!(parts >= before / 512 && left == 1, "{parts} parts, {left} are left");
         let key = guard.key(&[0, 0, 0, 7]);
         assert!(guard.get(&key).hit().is_some());
         drop(guard);

@@ -3,6 +3,7 @@
 
 use super::directory::PAGES_MAX;
 use super::pages::PAGE_BUCKETS;
+use super::place::{home_of, tag_of};
 use super::shrink::MERGE_PAGES_MAX;
 use super::{Full, Hold, Index, Items, Own, Place, Walked};
 use crate::arena::Arena;
@@ -217,6 +218,49 @@ fn what_a_flush_took_before_a_rebuilding_began_is_not_carried_into_it() {
         fill(reached(&index, &arena).last().unwrap() + 1);
     }
     flush(&|items| assert!(index.shrink(&arena, 0, items)));
+}
+
+/// What is at home in a part of a segment goes, wherever it lies, under the locks of that part alone; what stays is found.
+#[test]
+fn a_part_of_a_segment_is_cleaned_beside_a_transaction_in_another() {
+    const ITEMS: u64 = 1_500;
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    assert!((1..=ITEMS).all(|location| insert(&index, &arena, location, true)));
+    assert!(is_whole(&index, &arena));
+    let place = index.place(&arena, 0);
+    let n = place.buckets();
+    assert!(n > 3 * PAGE_BUCKETS, "{n} buckets");
+    let taken_before = |end: usize| {
+        let is_before = |location: u64| home_of(tag_of(hash_of(location), 0), n) < end;
+        (1..=ITEMS).filter(|&location| location.is_multiple_of(2) && is_before(location)).collect::<Vec<_>>()
+    };
+    let mut held = Own::default();
+    assert_eq!(index.hold(&arena, u64::MAX, Control::gate(0), &mut held), Hold::Held);
+    let mut items = Numbers { stamp: 1, taken: Some(Vec::new()), ..Numbers::of(&index, &arena) };
+    let mut clean = || {
+        let clean = index.clean_some(&arena, 0, (1, PAGE_BUCKETS), &mut items);
+        let mut taken = items.taken.clone().expect("each has a place");
+        taken.sort_unstable();
+        (clean, taken, items.asked.get())
+    };
+    for part in 1..n / PAGE_BUCKETS {
+        let end = part * PAGE_BUCKETS;
+        assert_eq!(clean(), (Some(false), taken_before(end), part as u32));
+        let mut stamps = buckets(&place).map(|bucket| bucket.control().stamp()).enumerate();
+        assert!(stamps.all(|(i, stamp)| stamp == u8::from(i < end)), "{end} buckets are clean");
+    }
+    // The last part is the transaction's.
+    let before_last = (n / PAGE_BUCKETS - 1) as u32;
+    assert_eq!(clean(), (None, taken_before(n - PAGE_BUCKETS), before_last));
+    index.release(&arena, &mut held);
+    assert_eq!(clean(), (Some(true), taken_before(n), before_last + 1));
+    assert_eq!(clean(), (Some(true), taken_before(n), before_last + 1), "there is nothing to do");
+    let is_found = |location: u64| {
+        let place = index.place(&arena, hash_of(location));
+        index.scan(&place, place.home().control(), |slot| slot.location() == location).is_some()
+    };
+    assert!((1..=ITEMS).all(|location| is_found(location) != location.is_multiple_of(2)));
 }
 
 #[test]

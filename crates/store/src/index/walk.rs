@@ -10,11 +10,14 @@ use super::place::{Place, first_tag_of, home_of};
 use super::{Index, Items, Locked, Own};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot, TAG_BITS};
+use crate::flush::flushes_since;
 use crate::sync::atomic::{Ordering, fence};
 use std::ops::Range;
 
 /// Where a step finds less than half of what it may, it looks at so many times the buckets.
 const SPARSE_FACTOR: usize = 4;
+/// Items that are taken out one after another once the headers of all of them are being loaded.
+const AHEAD: usize = 16;
 
 /// Where a step of a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +30,12 @@ pub(crate) enum Walked {
     Unclean,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// The segment's buckets.
+    fn all(self) -> impl Iterator<Item = &'a Bucket> {
+        (0..self.buckets()).map(move |i| self.bucket(i))
+    }
+
     /// Adds the segment's slots whose tags are in a range.
     fn collect(&self, tags: Range<u64>, slots: &mut Vec<Slot>) {
         for i in 0..self.buckets() {
@@ -61,78 +69,82 @@ impl Place<'_> {
     }
 }
 
-/// Behind how many of a segment's buckets with other stamps no more than so many items are at home, or those of one. `counts`: a
-/// zero for each bucket.
-fn end_of_part(all: &[&Bucket], stamps: &[u8], stamp: u8, most: usize, counts: &mut [usize]) -> usize {
-    for bucket in all {
-        for slot in (0..SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty()) {
-            counts[home_of(slot.tag(), stamps.len())] += 1;
+/// Takes everything flushed out of some of a segment's buckets `all`, and stamps these. It looks for what is at home in them in the
+/// whole segment: only the holder of their locks moves it. None if a transaction holds one of them.
+fn clean_homes(place: &Place<'_>, all: &[&Bucket], homes: Range<usize>, items: &mut dyn Items) -> Option<()> {
+    let (n, first) = (all.len(), homes.start);
+    let mut stamps = Vec::with_capacity(homes.len());
+    let mut locks = Locks::take(place.base, &all[homes.clone()], &Own::default())?;
+    let stamp = locks.stamp(homes.len(), items);
+    stamps.extend(locks.controls().iter().map(|control| control.stamp()));
+    for (i, &was) in stamps.iter().enumerate() {
+        if was != stamp {
+            // What stays away is counted anew.
+            locks.set(i, locks.controls()[i].without_away().with_stamp(stamp).written());
         }
     }
-    let mut sum = 0;
-    let beyond = stamps.iter().zip(counts).position(|(&was, count)| {
-        let before = sum;
-        sum += if was == stamp { 0 } else { *count };
-        before > 0 && sum > most
-    });
-    beyond.unwrap_or(stamps.len())
+    let mut take_out = |found: &[(usize, usize, Slot)]| {
+        found.iter().for_each(|(_, _, slot)| items.prefetch(slot.location()));
+        for &(at, i, slot) in found {
+            let home = home_of(slot.tag(), n);
+            if items.flushed(slot.location(), stamps[home - first], stamp) {
+                all[at].replace(i, Slot::EMPTY);
+                items.discard(slot.location());
+            } else if at != home {
+                locks.set(home - first, locks.controls()[home - first].away_more());
+            }
+        }
+    };
+    let mut found = [(0, 0, Slot::EMPTY); AHEAD];
+    let mut count = 0;
+    for (at, bucket) in all.iter().enumerate() {
+        for i in 0..SLOTS {
+            let slot = bucket.slot(i);
+            let home = home_of(slot.tag(), n);
+            if slot.is_empty() || !homes.contains(&home) || stamps[home - first] == stamp {
+                continue;
+            }
+            found[count] = (at, i, slot);
+            count += 1;
+            if count == AHEAD {
+                take_out(&found);
+                count = 0;
+            }
+        }
+    }
+    take_out(&found[..count]);
+    Some(())
 }
 
 impl Index {
     /// Takes everything flushed out of the segment of `hash`, and stamps its buckets; none if a transaction
     /// holds a part of it.
     pub(crate) fn clean(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> Option<()> {
-        self.clean_some(arena, hash, usize::MAX, items).map(drop)
+        self.with_growth(|_| {
+            let place = self.place(arena, hash);
+            let all: Vec<&Bucket> = place.all().collect();
+            clean_homes(&place, &all, 0..all.len(), items)
+        })
     }
 
-    /// The same of as many buckets, from the first on that has none of it yet, as so many items are at home in, or one: true if
-    /// these were the last. Others keep the stamp that they have.
+    /// The same of so many buckets at most, from the first on that has an earlier stamp than `stamp`: true if no other has one
+    /// then. Only these are locked; others keep the stamp that they have.
     pub(crate) fn clean_some(
         &self,
         arena: &Arena,
         hash: u64,
-        most: usize,
+        (stamp, homes_max): (u8, usize),
         items: &mut dyn Items,
     ) -> Option<bool> {
-        self.with_growth(|_| self.clean_segment(arena, hash, most, items))
-    }
-
-    fn clean_segment(&self, arena: &Arena, hash: u64, most: usize, items: &mut dyn Items) -> Option<bool> {
-        let place = self.place(arena, hash);
-        let n = place.buckets();
-        let all: Vec<&Bucket> = (0..n).map(|i| place.bucket(i)).collect();
-        let mut counts = vec![0; if most < usize::MAX { n } else { 0 }];
-        let mut stamps = Vec::with_capacity(n);
-        let mut locks = Locks::take(place.base, &all, &Own::default())?;
-        let stamp = locks.stamp(n, items);
-        stamps.extend(locks.controls().iter().map(|control| control.stamp()));
-        let end = if counts.is_empty() { n } else { end_of_part(&all, &stamps, stamp, most, &mut counts) };
-        for (home, &was) in stamps[..end].iter().enumerate() {
-            if was != stamp {
-                // What stays away is counted anew.
-                locks.set(home, locks.controls()[home].without_away().with_stamp(stamp).written());
-            }
-        }
-        for (at, bucket) in all.iter().enumerate() {
-            for i in 0..SLOTS {
-                let slot = bucket.slot(i);
-                if slot.is_empty() {
-                    continue;
-                }
-                let home = home_of(slot.tag(), n);
-                let was = stamps[home];
-                if was == stamp || home >= end {
-                    continue;
-                }
-                if items.flushed(slot.location(), was, stamp) {
-                    bucket.replace(i, Slot::EMPTY);
-                    items.discard(slot.location());
-                } else if at != home {
-                    locks.set(home, locks.controls()[home].away_more());
-                }
-            }
-        }
-        Some(end == n)
+        self.with_growth(|_| {
+            let place = self.place(arena, hash);
+            let all: Vec<&Bucket> = place.all().collect();
+            let is_unclean = |bucket: &&Bucket| flushes_since(bucket.control().stamp(), stamp) > 0;
+            let Some(first) = all.iter().position(is_unclean) else { return Some(true) };
+            let end = all.len().min(first + homes_max);
+            clean_homes(&place, &all, first..end, items)?;
+            Some(!all[end..].iter().any(is_unclean))
+        })
     }
 
     /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on,

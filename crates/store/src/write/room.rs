@@ -17,8 +17,8 @@ const HELD_ROUNDS_LAST: usize = 20_000;
 pub(crate) const CLEAN_NS: u64 = 40_000;
 /// … and to take out an item that was.
 const DISCARD_NS: u64 = 70;
-/// Items that a step of upkeep looks at and takes out, at most, of a segment in which there are more.
-const CLEANED_AT_ONCE: usize = 1 << 10;
+/// Buckets of a segment that a step of upkeep cleans: some 400 items are at home in them.
+const CLEANED_AT_ONCE: usize = 64;
 /// What it costs to rebuild a segment.
 const GROW_NS: u64 = 100_000;
 
@@ -85,7 +85,8 @@ impl Guard<'_> {
         let store = self.store;
         self.local.beside_ns += CLEAN_NS;
         let ended = self.local.between_transactions(store, usize::MAX, |local| {
-            store.index.clean_some(&store.arena, hash, CLEANED_AT_ONCE, &mut Rebuild { store, local })
+            let part = (store.stamp(), CLEANED_AT_ONCE);
+            store.index.clean_some(&store.arena, hash, part, &mut Rebuild { store, local })
         });
         self.local.leave_if_due(store);
         ended == Some(true)
