@@ -46,6 +46,7 @@ mod whole;
 pub(crate) use build::Builder;
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element, LongText, Run};
+pub(crate) use fields::UPKEEP_STEPS;
 pub use fields::{Due, Fields, Lasting, Timed};
 pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes, leaf_entries};

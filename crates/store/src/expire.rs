@@ -20,6 +20,7 @@
 
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::class::{ClassId, SPAN_BYTES};
+use crate::collection::UPKEEP_STEPS;
 use crate::evict::Reason;
 use crate::item::{RawItem, earlier};
 use crate::large::Large;
@@ -260,7 +261,7 @@ impl Local {
             }
             items += count;
             for &location in &due[..dues] {
-                self.due.push((store.hash_at(location), location));
+                self.due.push((store.hash_at(location), location, UPKEEP_STEPS));
             }
             if end {
                 let share = (SPAN_BYTES as u64 + visit.beside) / DUE_SHARE;

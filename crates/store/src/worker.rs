@@ -103,8 +103,9 @@ pub(crate) struct Local {
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
     pub(crate) builder: Builder,
-    /// Hashes with a field whose time has passed, that a visit has found: their hashes and locations.
-    pub(crate) due: Vec<(u64, u64)>,
+    /// Hashes with a field whose time has passed, that a visit has found: their hashes, their locations, and how many steps
+    /// upkeep makes at each.
+    pub(crate) due: Vec<(u64, u64, u8)>,
     /// Room for what came of fields that are given times.
     pub(crate) timed: Vec<Timed>,
     /// What is allocated is for what is left of a collection when something is taken out.

@@ -300,18 +300,17 @@ impl<'c> Workpiece<'c> {
         self.edit.set_time(&mut self.hand, name, at)
     }
 
-    /// Takes out fields whose time has passed, of a tree so many leaves of them at most; true if there is nothing more that is
-    /// due, and how many leaves that came to, about.
-    pub(super) fn drop_due(&mut self, leaves_max: usize) -> Result<(bool, usize), Declined> {
+    /// Takes out fields whose time has passed, of a tree so many leaves of them at most, and so many nodes that go with them.
+    /// True if there is nothing more that is due, and how many leaves that came to, about.
+    pub(super) fn drop_due(&mut self, most: (usize, usize)) -> Result<(bool, usize), Declined> {
         if !self.is_tree() {
             // It has happened.
             self.written |= self.expired > 0;
             return Ok((true, 1));
         }
-        let before = self.edit.expired;
-        let all = self.edit.drop_due(&mut self.hand, leaves_max)?;
-        self.written |= self.edit.expired > before;
-        Ok(all)
+        let (all, leaves) = self.edit.drop_due(&mut self.hand, most)?;
+        self.written |= leaves > 0;
+        Ok((all, leaves))
     }
 
     /// Takes a field or member out; whether it was there.

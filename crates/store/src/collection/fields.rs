@@ -6,6 +6,9 @@
 //! due      what is due goes, some leaves at a time: before fields are counted, listed or drawn, and by upkeep
 //! ```
 //!
+//! A value that lies apart may have very many parts. When it is due it loses its last ones first, so many at a time. Once some of
+//! what was due has gone no reader finds any of it.
+//!
 //! A hash in which no field expires has nothing of this, and a hash loses it with the last field that does.
 
 use super::Type;
@@ -16,8 +19,15 @@ use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Millis, Store, Value};
 
-/// Leaves from which what is due is taken at a time: some 0.2 ms, and as much again where values have many parts.
+/// Leaves from which a command takes what is due at a time: some 0.2 ms, …
 const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 64 };
+/// … and nodes that go with long values: some 0.3 ms.
+const NODES_AT_ONCE: usize = 2 << 10;
+/// The same of a step of upkeep: some 40 µs each.
+const UPKEEP_LEAVES: usize = 12;
+const UPKEEP_NODES: usize = 256;
+/// Steps of upkeep at a hash before its span is visited again: others' turn comes, too.
+pub(crate) const UPKEEP_STEPS: u8 = 8;
 
 /// How long a field lasts that is given a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,6 +177,11 @@ impl Guard<'_> {
     /// # Errors
     /// [`Declined::NoMemory`], and nothing done.
     pub fn hash_take_due(&mut self, key: &Key<'_>) -> Result<Due, Declined> {
+        self.hash_take_some_due(key, (LEAVES_AT_ONCE, NODES_AT_ONCE))
+    }
+
+    /// The same of so many leaves at most, and of fewer where so many nodes go with them.
+    fn hash_take_some_due(&mut self, key: &Key<'_>, most: (usize, usize)) -> Result<Due, Declined> {
         let now = self.now;
         match self.peek(key) {
             Lookup::Hit(item) if item.raw.header().is_timed() => {
@@ -178,7 +193,7 @@ impl Guard<'_> {
             Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => return Ok(Due::Done(0)),
         }
         let taken = self.take_out_of_collection(key, Type::Hash, |hash| {
-            let (all, leaves) = hash.drop_due(LEAVES_AT_ONCE)?;
+            let (all, leaves) = hash.drop_due(most)?;
             Ok::<_, Declined>((all, leaves, hash.len() == 0))
         });
         let (all, leaves, emptied) = match taken {
@@ -200,9 +215,9 @@ impl Guard<'_> {
         self.local.note_key(self.store, Event::FieldsExpired, key);
     }
 
-    /// Takes out what is due of hashes that a visit of expiry has found; true if there is more to do.
+    /// Takes some out of what is due of hashes that a visit of expiry has found; true if there is more to do.
     pub(crate) fn take_all_due(&mut self) -> bool {
-        let Some((hash, location)) = self.local.due.pop() else { return false };
+        let Some((hash, location, steps)) = self.local.due.pop() else { return false };
         if hash == self.store.due_left.load(Ordering::Relaxed) {
             // Its span is visited again.
             return true;
@@ -212,9 +227,16 @@ impl Guard<'_> {
         copy.clear();
         copy.extend_from_slice(name);
         let key = Key { hash, bytes: &copy, number };
-        // Without memory it is tried again when its span is visited the next time. Where more is due the hash as it is by
-        // then has told its span so.
-        let _ = self.hash_take_due(&key);
+        // Without memory it is tried again when its span is visited the next time. Where more is due after the last of its steps
+        // the hash as it is by then has told its span so.
+        let taken = self.hash_take_some_due(&key, (UPKEEP_LEAVES, UPKEEP_NODES));
+        let now_at = match self.peek(&key) {
+            Lookup::Hit(item) => Some(item.slot.location()),
+            Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
+        };
+        if let (Ok(Due::More(_)), Some(location), 2..) = (taken, now_at, steps) {
+            self.local.due.push((hash, location, steps - 1));
+        }
         self.local.copy = copy;
         true
     }

@@ -20,7 +20,7 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 /// Nodes that a removal takes out at once, about: some 0.3 ms.
-pub(super) const NODES_AT_ONCE: usize = 2 << 10;
+const NODES_AT_ONCE: usize = 2 << 10;
 
 /// Where more elements will follow those that are put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -39,6 +39,8 @@ pub(super) const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
 const SCORED_APART_BYTES_MAX: usize = 1 << 20;
 /// What the longest string is counted in by a root.
 const APART_UNIT: u64 = 128;
+/// Parts that are left of a value that loses its last ones: of so many bytes it lies apart still.
+const PARTS_LEFT: usize = FIELD_BYTES_MAX / PART_BYTES + 1;
 
 const _: () = assert!(ELEMENT_BYTES_MAX / APART_UNIT <= u16::MAX as u64);
 const _: () = assert!((ELEMENT_BYTES_MAX as usize).div_ceil(PART_BYTES) < PARTS_MAX as usize);
@@ -106,6 +108,33 @@ impl Edit {
             due.for_each(|entry| self.note_loose(&entry));
         }
         builder.load(leaf);
+    }
+
+    /// Loads the leaf at the end of a path as it is, but for a due value that has more parts than `parts_max`: so many of its
+    /// last parts go, and from here on no reader finds what is due. False, and nothing loaded, if the leaf has no such value.
+    pub(super) fn load_shortened(
+        &mut self,
+        hand: &Hand<'_>,
+        path: &Path,
+        builder: &mut Builder,
+        parts_max: usize,
+    ) -> Result<bool, Declined> {
+        if self.apart == 0 {
+            return Ok(false);
+        }
+        let (leaf, now) = (self.leaf(hand.store, path), self.now(hand.local));
+        let long = leaf.entries(0..leaf.len()).enumerate().find_map(|(i, entry)| {
+            let apart = entry.apart().filter(|_| !entry.is_live(now))?;
+            (parts_of(apart.len()) > parts_max.max(PARTS_LEFT)).then_some((i, apart))
+        });
+        let Some((i, apart)) = long else { return Ok(false) };
+        let left = (parts_of(apart.len()) - parts_max).max(PARTS_LEFT);
+        builder.load(&leaf);
+        builder.make_roomy();
+        builder.set_value_apart(i, &LongText::packed(left * PART_BYTES, apart.label()))?;
+        self.loose.push((apart.label() + left as u64, apart.len() - left * PART_BYTES));
+        self.settled = now;
+        Ok(true)
     }
 
     /// Takes out the parts of strings that no entry of the leaf at the end of the path has any more. The path leads to the same

@@ -11,7 +11,6 @@ use super::super::build::Builder;
 use super::super::change::Declined;
 use super::super::times::{NEVER, time_of};
 use super::edit::Child;
-use super::places::NODES_AT_ONCE;
 use super::{
     Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, key_by, leaf_at, node_word,
     settled_at,
@@ -138,26 +137,41 @@ impl Edit {
         done
     }
 
-    /// Takes out what is due in so many leaves at most, and in fewer where their values have many parts; true if there is
-    /// nothing more that is, and how many leaves that came to, about.
+    /// Takes out what is due in so many leaves at most, and in fewer where so many nodes go with them: a value that has more
+    /// parts loses its last ones first. True if there is nothing more that is due, and how many leaves that came to, about.
     pub(in crate::collection) fn drop_due(
         &mut self,
         hand: &mut Hand<'_>,
-        leaves_max: usize,
+        (leaves_max, nodes_max): (usize, usize),
     ) -> Result<(bool, usize), Declined> {
         let before = self.gone.len();
         let mut leaves = 0;
-        while leaves < leaves_max && self.gone.len() - before < NODES_AT_ONCE {
+        while leaves < leaves_max && self.gone.len() - before < nodes_max {
             let Some(mut path) = self.path_to_due(hand.store, self.now(hand.local)) else { break };
             let mut builder = std::mem::take(&mut self.builder);
-            self.load_live(hand, &path, &mut builder);
-            let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
+            let nodes_left = nodes_max - (self.gone.len() - before);
+            let done = self.drop_due_of_leaf(hand, &mut path, &mut builder, nodes_left);
             self.builder = builder;
             done?;
             leaves += 1;
         }
         let all = self.path_to_due(hand.store, self.now(hand.local)).is_none();
         Ok((all, leaves + (self.gone.len() - before) / NODES_AS_A_LEAF))
+    }
+
+    /// Takes out what is due in a leaf, or some parts of it that are as many nodes at most.
+    fn drop_due_of_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &mut Path,
+        builder: &mut Builder,
+        nodes_max: usize,
+    ) -> Result<(), Declined> {
+        if !self.load_shortened(hand, path, builder, nodes_max)? {
+            self.load_live(hand, path, builder);
+        }
+        self.settle(hand, path)?;
+        self.store_leaf(hand, path, builder)
     }
 
     /// The way to the first leaf with a field whose time has passed.
