@@ -38,6 +38,7 @@ pub(crate) use gate::{Gate, Layout};
 pub(crate) use own::Own;
 pub(crate) use pages::PAGE_BYTES;
 pub(crate) use place::Place;
+pub(crate) use shrink::Sparse;
 pub(crate) use walk::Walked;
 
 use crate::arena::Arena;

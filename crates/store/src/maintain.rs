@@ -1,9 +1,20 @@
 //! Upkeep in bounded steps, on worker ticks: no thread of its own.
 //!
-//! A step visits one segment of the index. It ages last-access codes, or takes out some of what was flushed,
-//! and gives spans back after the limit was lowered. Steps are paced so that the whole index is
-//! passed within [`access::SWEEP_PERIOD_S`], or as fast as the caller calls while a flush is being
-//! cleaned up.
+//! A step visits one segment of the index. It ages last-access codes, rebuilds the segment if the step before has found it
+//! sparse, or takes out some of what was flushed, and gives spans back after the limit was lowered. Steps are paced so that the
+//! whole index is passed within [`access::SWEEP_PERIOD_S`], or as fast as the caller calls while a flush is being cleaned up.
+//!
+//! What a step does at most, the accesses to shared words that this is by reckoning (`tests/schedules/upkeep.rs` counts them;
+//! most words are in a cache, and two to three nanoseconds each on the mean), and the time:
+//!
+//! ```text
+//! ages a segment        14 pages, and writes all its slots       14,000     50 µs
+//! rebuilds one          14 pages become 13                       30,000    100
+//! cleans a part of one  64 buckets of 896, 400 items             35,000     70
+//! expires, moves        128 items                                15,000     50
+//! takes out fields      12 leaves, and 256 nodes                 20,000     80
+//! takes apart           64 chunks                                 3,000     20
+//! ```
 
 use crate::Millis;
 use crate::access;
@@ -11,6 +22,7 @@ use crate::bucket::SLOTS;
 use crate::compact::Compaction;
 use crate::drain::LINGERING_MAX;
 use crate::held::PEAK_MS;
+use crate::index::Sparse;
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
 use crate::worker::Guard;
@@ -37,6 +49,15 @@ const LOOK_PAUSE_MS: Millis = 5_000;
 /// While requests come, a sparse segment is rebuilt this often at most: the requests of some 100 µs wait for one.
 const REBUILD_PAUSE_MS: Millis = 10;
 
+/// A segment that may have too many pages: the next step rebuilds it.
+#[derive(Clone, Copy, Debug)]
+struct Rebuilding {
+    /// Its items, if they were counted.
+    items: Option<usize>,
+    /// The segment behind it, as a hash.
+    next: u64,
+}
+
 /// Free spans whose memory a step gives to the system.
 const TRIM_SPANS: usize = 4;
 
@@ -57,6 +78,8 @@ pub(crate) struct Upkeep {
     slots: u64,
     /// The next segment has nothing any more that was flushed before this pass.
     is_clean: bool,
+    /// The next segment was looked at.
+    rebuilding: Option<Rebuilding>,
     /// The index is sparse as a whole: the pass goes as fast as it is called.
     hurried: bool,
     /// When that is looked at again.
@@ -68,9 +91,7 @@ pub(crate) struct Upkeep {
 }
 
 impl Guard<'_> {
-    /// Does a bounded piece of upkeep, some 50 µs, some 100 µs when a segment of the index is rebuilt, some 150 when a thousand
-    /// items are taken out that were flushed, or up to 0.5 ms when fields of a hash are due that have long values; true when there
-    /// is more to do now.
+    /// Does a bounded piece of upkeep, some 50 µs, and 100 µs at most; true when there is more to do now.
     pub fn maintain(&mut self) -> bool {
         self.step(false)
     }
@@ -169,6 +190,7 @@ impl Guard<'_> {
                 slots: store.index.slots(),
                 running: true,
                 is_clean: false,
+                rebuilding: None,
                 look_at: upkeep.look_at,
                 rebuild_at: upkeep.rebuild_at,
                 lower_at: upkeep.lower_at,
@@ -195,12 +217,30 @@ impl Guard<'_> {
         {
             return true;
         }
-        upkeep.is_clean = false;
-        let rebuilt;
-        (upkeep.cursor, rebuilt) = self.age_segment(upkeep.cursor, flushing);
-        if rebuilt {
-            upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
-        }
+        let next = match upkeep.rebuilding.take() {
+            Some(Rebuilding { items, next }) => {
+                // All that was flushed since the pass began would go in this step, …
+                let settled = !flushing || store.stamp_count() == upkeep.stamp;
+                // … and what was before it is there in a second half until that is clean, too.
+                let merges = !flushing || store.index.is_second(&store.arena, upkeep.cursor);
+                if settled && self.rebuild_segment(upkeep.cursor, Sparse { items, merges }) {
+                    upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
+                    // With fewer pages it may become one with its other half, and what both are with theirs.
+                    upkeep.rebuilding = Some(Rebuilding { items: None, next });
+                    return true;
+                }
+                next
+            }
+            None => {
+                let (next, sparse) = self.age_segment(upkeep.cursor);
+                if sparse.is_some() {
+                    upkeep.rebuilding = Some(Rebuilding { items: sparse, next });
+                    return true;
+                }
+                next
+            }
+        };
+        (upkeep.cursor, upkeep.is_clean) = (next, false);
         if upkeep.cursor == 0 {
             upkeep.running = false;
             // A pass that found nothing to do is not made again at once.
@@ -273,10 +313,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Rewrites the access codes of one segment, and rebuilds it if it is sparse; returns the next one's cursor, and
-    /// whether this one was rebuilt. While what was flushed is taken out in parts two segments become one when both are clean:
-    /// else all of the second one's would go in this step.
-    fn age_segment(&mut self, cursor: u64, flushing: bool) -> (u64, bool) {
+    /// Rewrites the access codes of one segment; returns the next one's cursor, and how many items this one has if it is sparse.
+    fn age_segment(&mut self, cursor: u64) -> (u64, Option<usize>) {
         let (store, now_s) = (self.store, self.now_s);
         let (mut checked, mut buckets) = (0, 0);
         let next = store.index.sweep(&store.arena, cursor, &mut |bucket| {
@@ -297,17 +335,14 @@ impl Guard<'_> {
         if store.index.awaits_batches() {
             self.local.pass_epochs(store);
         }
-        let mut rebuild = Rebuild { store, local: self.local };
-        store.index.harvest(&store.arena, &rebuild);
-        let are_clean = !flushing || store.index.is_second(&store.arena, cursor);
-        if store.index.is_sparse(checked, buckets)
-            && are_clean
-            && store.index.shrink(&store.arena, cursor, &mut rebuild)
-        {
-            // Once more from where the segment begins now: it may be half of one that is sparse, too.
-            return (store.index.start_of(&store.arena, cursor).max(1), true);
-        }
-        (next, false)
+        store.index.harvest(&store.arena, &Rebuild { store, local: self.local });
+        (next, store.index.is_sparse(checked, buckets).then_some(checked))
+    }
+
+    /// Gives one segment fewer pages, if that is worth it; true if so.
+    fn rebuild_segment(&mut self, cursor: u64, sparse: Sparse) -> bool {
+        let store = self.store;
+        store.index.shrink(&store.arena, cursor, sparse, &mut Rebuild { store, local: self.local })
     }
 }
 

@@ -9,10 +9,13 @@
 //! As in growing, all buckets old and new are locked while slots are dealt out, and a merge needs no
 //! look at items: the tag of the whole is the half's bit and the tag without its last.
 //!
+//! Two halves that have more pages together than one segment may have do not become one at once: each gets fewer pages first.
+//! So whatever there is to do, one step goes through 14 pages and fills as many at most.
+//!
 //! Old pages are used again only when every batch that could have seen them is over: the hints of a
 //! batch point to buckets for as long as it lasts.
 
-use super::directory::{Directory, Entry, depth_of, pages_of};
+use super::directory::{Directory, Entry, PAGES_MAX, depth_of, pages_of};
 use super::filling::Filling;
 use super::locks::Locks;
 use super::own::Own;
@@ -33,6 +36,8 @@ const FILL_PERCENT: usize = 87;
 pub(super) const MERGE_PAGES_MAX: usize = 12;
 /// An index of fewer pages may be sparse: a segment has one at least.
 const PAGES_LAST: u64 = 16;
+/// Groups of pages out of use that a look frees at most: some microseconds each.
+const HARVESTED_AT_ONCE: usize = 4;
 
 /// What a segment becomes.
 struct Plan {
@@ -45,6 +50,26 @@ struct Plan {
 
 fn pages_for(items: usize) -> usize {
     (items * 100).div_ceil(PAGE_SLOTS * FILL_PERCENT).max(1)
+}
+
+/// So many items in so many pages are sparse.
+fn are_sparse(items: usize, pages: usize) -> bool {
+    items * 100 < pages * PAGE_SLOTS * SPARSE_PERCENT
+}
+
+/// What is in some buckets.
+fn filled(buckets: &[&Bucket]) -> impl Iterator<Item = Slot> {
+    let slots = buckets.iter().flat_map(|bucket| (0..SLOTS).map(move |i| bucket.slot(i)));
+    slots.filter(|slot| !slot.is_empty())
+}
+
+/// What is known of a segment that may shrink.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sparse {
+    /// Its items, if they were counted a moment ago.
+    pub(crate) items: Option<usize>,
+    /// It may become one with its other half.
+    pub(crate) merges: bool,
 }
 
 impl Index {
@@ -91,11 +116,11 @@ impl Index {
     }
 
     /// Gives the segment of `hash` fewer pages, or lower ones, if that is worth it; true if so. Some
-    /// 300 µs at most, under the locks of its buckets.
-    pub(crate) fn shrink(&self, arena: &Arena, hash: u64, items: &mut dyn Items) -> bool {
+    /// 100 µs at most, under the locks of its buckets.
+    pub(crate) fn shrink(&self, arena: &Arena, hash: u64, sparse: Sparse, items: &mut dyn Items) -> bool {
         let shrunk = self.with_growth(|growth| {
             growth.harvest(arena, items);
-            let shrunk = self.shrink_segment(arena, growth, hash, items);
+            let shrunk = self.shrink_segment(arena, growth, (hash, sparse), items);
             self.pages.store(growth.pages_used, Ordering::Relaxed);
             self.scattered.store(growth.scattered(), Ordering::Relaxed);
             shrunk
@@ -103,21 +128,32 @@ impl Index {
         shrunk.unwrap_or(false)
     }
 
-    fn plan(&self, arena: &Arena, growth: &Growth, place: &Place<'_>, hash: u64) -> Option<Plan> {
+    fn plan(
+        &self,
+        arena: &Arena,
+        growth: &Growth,
+        place: &Place<'_>,
+        (hash, sparse): (u64, Sparse),
+    ) -> Option<Plan> {
         let depth = depth_of(place.meta);
         let pages = place.pages();
-        let items = place.items();
-        if depth > 0 {
+        let items = sparse.items.unwrap_or_else(|| place.items());
+        if depth > 0 && sparse.merges {
             let bit = 1 << (64 - depth);
             let buddy = self.place(arena, hash ^ bit);
-            let wanted = pages_for(items + buddy.items());
-            if depth_of(buddy.meta) == depth && wanted <= MERGE_PAGES_MAX {
-                let (low, high) = if hash & bit == 0 { (place, &buddy) } else { (&buddy, place) };
-                return Some(Plan { old: [low.pages(), high.pages()], merge: true, wanted });
+            let count = pages.len() + pages_of(buddy.meta);
+            if depth_of(buddy.meta) == depth && count <= PAGES_MAX {
+                let both = items + buddy.items();
+                let wanted = pages_for(both);
+                let is_worth_it = wanted < count || are_sparse(both, count);
+                if wanted <= MERGE_PAGES_MAX && is_worth_it {
+                    let (low, high) = if hash & bit == 0 { (place, &buddy) } else { (&buddy, place) };
+                    return Some(Plan { old: [low.pages(), high.pages()], merge: true, wanted });
+                }
             }
         }
         let wanted = pages_for(items);
-        if wanted < pages.len() && items * 100 < pages.len() * PAGE_SLOTS * SPARSE_PERCENT {
+        if wanted < pages.len() && are_sparse(items, pages.len()) {
             return Some(Plan { old: [pages, Vec::new()], merge: false, wanted });
         }
         // The same number of pages, lower ones.
@@ -132,13 +168,13 @@ impl Index {
         &self,
         arena: &Arena,
         growth: &mut Growth,
-        hash: u64,
+        (hash, sparse): (u64, Sparse),
         items: &mut dyn Items,
     ) -> Option<bool> {
         let base = arena.at(0).as_ptr().cast_const();
         let place = self.place(arena, hash);
         let depth = depth_of(place.meta);
-        let Some(Plan { old, merge, wanted }) = self.plan(arena, growth, &place, hash) else {
+        let Some(Plan { old, merge, wanted }) = self.plan(arena, growth, &place, (hash, sparse)) else {
             return Some(false);
         };
         // 1. Memory first: nothing is allocated while a bucket is locked.
@@ -164,9 +200,11 @@ impl Index {
             growth.give_pages(&pages);
             return None;
         };
+        slots.extend(filled(low));
+        let in_low = slots.len();
+        slots.extend(filled(high));
         // What came since it was planned may need more than was taken.
-        let items_now = all[..old_buckets].iter().map(|bucket| bucket.slots_used()).sum::<usize>();
-        if items_now * 100 > new.len() * SLOTS * (FILL_PERCENT + 3) {
+        if slots.len() * 100 > new.len() * SLOTS * (FILL_PERCENT + 3) {
             drop(locks);
             growth.give_pages(&pages);
             return Some(false);
@@ -182,31 +220,22 @@ impl Index {
         };
         let mut watched: Vec<_> = locks.watched(half(false, low.len()), 0).collect();
         watched.extend(locks.watched(half(true, high.len()), low.len()));
-        let (low_controls, high_controls) = controls.split_at(low.len());
-        for (upper, buckets, controls) in [(0, low, low_controls), (1, high, high_controls)] {
-            for bucket in buckets {
-                for i in 0..SLOTS {
-                    let slot = bucket.slot(i);
-                    bucket.replace(i, Slot::EMPTY);
-                    if slot.is_empty() {
-                        continue;
-                    }
-                    let was = controls[home_of(slot.tag(), buckets.len())].stamp();
-                    if was != stamp && items.flushed(slot.location(), was, stamp) {
-                        items.discard(slot.location());
-                        continue;
-                    }
-                    let tag = slot.tag();
-                    let tag = if merge { upper << (TAG_BITS - 1) | tag >> 1 } else { tag };
-                    slots.push(slot.with_tag(tag));
-                }
-            }
+        for bucket in &all[..old_buckets] {
+            (0..SLOTS).for_each(|i| bucket.replace(i, Slot::EMPTY));
         }
 
-        // 4. Put them where they belong now.
+        // 4. Put them where they belong now, but for what was flushed.
+        let (low_controls, high_controls) = controls.split_at(low.len());
         let mut filling = Filling::new(new);
-        for slot in slots {
-            if let Err(left) = filling.place(slot) {
+        for (n, slot) in slots.into_iter().enumerate() {
+            let (upper, controls) = if n < in_low { (0, low_controls) } else { (1, high_controls) };
+            let was = controls[home_of(slot.tag(), controls.len())].stamp();
+            if was != stamp && items.flushed(slot.location(), was, stamp) {
+                items.discard(slot.location());
+                continue;
+            }
+            let tag = if merge { upper << (TAG_BITS - 1) | slot.tag() >> 1 } else { slot.tag() };
+            if let Err(left) = filling.place(slot.with_tag(tag)) {
                 items.discard(left.location());
             }
         }
@@ -258,10 +287,10 @@ impl Growth {
     /// Frees pages that no batch can see any more, and gives back spans that have no other.
     fn harvest(&mut self, arena: &Arena, items: &dyn Items) {
         self.retired.retain(|(tag, _)| !items.batches_over(*tag));
-        while let Some((tag, _)) = self.pages_retired.front()
-            && items.batches_over(*tag)
-        {
-            let (_, pages) = self.pages_retired.pop_front().expect("it has a front");
+        for _ in 0..HARVESTED_AT_ONCE {
+            let Some((_, pages)) = self.pages_retired.pop_front_if(|(tag, _)| items.batches_over(*tag)) else {
+                break;
+            };
             self.pages_free.extend(&pages);
             for span in pages.iter().map(|page| page / SPAN_PAGES) {
                 let of_span = span * SPAN_PAGES..(span + 1) * SPAN_PAGES;

@@ -5,7 +5,7 @@ use super::directory::PAGES_MAX;
 use super::pages::PAGE_BUCKETS;
 use super::place::{home_of, tag_of};
 use super::shrink::MERGE_PAGES_MAX;
-use super::{Full, Hold, Index, Items, Own, Place, Walked};
+use super::{Full, Hold, Index, Items, Own, Place, Sparse, Walked};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use std::cell::Cell;
@@ -67,6 +67,10 @@ impl Items for Numbers<'_> {
     fn batches_over(&self, _tag: u64) -> bool {
         false
     }
+}
+
+fn shrink(index: &Index, arena: &Arena, hash: u64, items: &mut Numbers<'_>) -> bool {
+    index.shrink(arena, hash, Sparse { items: None, merges: true }, items)
 }
 
 fn insert(index: &Index, arena: &Arena, location: u64, grows: bool) -> bool {
@@ -132,6 +136,8 @@ fn a_merge_for_which_too_much_has_come_meanwhile_leaves_everything_open() {
     while locations.len() > merged_max {
         remove(&index, &arena, locations.pop().expect("there are too many"));
     }
+    // Both have 8 pages, and 14 may become one.
+    assert!(shrink(&index, &arena, LOW, &mut Numbers::of(&index, &arena)));
     let (low, high) = (index.place(&arena, LOW), index.place(&arena, HIGH));
     let slots = index.slots();
 
@@ -139,7 +145,7 @@ fn a_merge_for_which_too_much_has_come_meanwhile_leaves_everything_open() {
         // 2. The merge has made its plan when it locks buckets, and waits for the second.
         let (first, second) = (low.bucket(0), low.bucket(1));
         let control = second.lock();
-        let merge = scope.spawn(|| index.shrink(&arena, LOW, &mut Numbers::of(&index, &arena)));
+        let merge = scope.spawn(|| shrink(&index, &arena, LOW, &mut Numbers::of(&index, &arena)));
         while !first.control().busy() {
             thread::yield_now();
         }
@@ -179,14 +185,19 @@ fn the_stamp_is_asked_for_when_no_bucket_of_the_segment_can_be_written_to() {
     (2..=PAGES_MAX as u8).for_each(grow);
     grow(100);
     assert!(!is_whole(&index, &arena));
+    // One half gets fewer pages.
+    let mut items = Numbers { hashes: ends[..3].to_vec(), ..numbers(101) };
+    assert!(shrink(&index, &arena, 0, &mut items));
+    assert_eq!((items.asked.get(), stamps()), (1, [101, 101, 101, 100, 100]));
+    assert_ne!(index.place(&arena, 0).pages(), index.place(&arena, u64::MAX).pages());
     // Both halves become one.
-    let mut items = numbers(101);
-    assert!(index.shrink(&arena, 0, &mut items));
-    assert_eq!(index.place(&arena, 0).pages(), index.place(&arena, u64::MAX).pages());
-    assert_eq!((items.asked.get(), stamps()), (1, [101; 5]));
     let mut items = numbers(102);
-    assert_eq!(index.clean(&arena, 0, &mut items), Some(()));
+    assert!(shrink(&index, &arena, 0, &mut items));
+    assert_eq!(index.place(&arena, 0).pages(), index.place(&arena, u64::MAX).pages());
     assert_eq!((items.asked.get(), stamps()), (1, [102; 5]));
+    let mut items = numbers(103);
+    assert_eq!(index.clean(&arena, 0, &mut items), Some(()));
+    assert_eq!((items.asked.get(), stamps()), (1, [103; 5]));
 }
 
 #[test]
@@ -217,7 +228,42 @@ fn what_a_flush_took_before_a_rebuilding_began_is_not_carried_into_it() {
         flush(&grow);
         fill(reached(&index, &arena).last().unwrap() + 1);
     }
-    flush(&|items| assert!(index.shrink(&arena, 0, items)));
+    // One half gets fewer pages, and both become one.
+    let stamp = index.place(&arena, 0).home().control().stamp();
+    assert!(shrink(&index, &arena, 0, &mut Numbers { stamp, ..Numbers::of(&index, &arena) }));
+    flush(&|items| assert!(shrink(&index, &arena, 0, items)));
+    assert!(is_whole(&index, &arena));
+}
+
+/// Two halves become one when they have as many pages together as one segment may have: 14, and not 15.
+#[test]
+fn halves_of_more_pages_than_a_segment_may_have_shrink_before_they_become_one() {
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    let mut location = 0;
+    while is_whole(&index, &arena) {
+        location += 1;
+        assert!(insert(&index, &arena, location, true));
+    }
+    // Of the lower half so many items stay that it shrinks to 6 or 7 pages of its 8; of the other one few.
+    for (low_items, is_one) in [(2_300, true), (2_550, false)] {
+        let is_low = |location: u64| hash_of(location) >> 63 == 0;
+        let index = Index::new(&arena).unwrap();
+        (1..=location).for_each(|location| assert!(insert(&index, &arena, location, true)));
+        for low in [true, false] {
+            let items: Vec<u64> = (1..=location).filter(|&location| is_low(location) == low).collect();
+            let stay = if low { low_items } else { 100 };
+            items[stay..].iter().for_each(|&location| remove(&index, &arena, location));
+        }
+        let pages = |hash| index.place(&arena, hash).pages().len();
+        assert_eq!((pages(0), pages(u64::MAX)), (8, 8));
+        let mut items = Numbers::of(&index, &arena);
+        assert!(shrink(&index, &arena, 0, &mut items));
+        assert_eq!((pages(0), pages(u64::MAX)), (if is_one { 6 } else { 7 }, 8));
+        assert!(shrink(&index, &arena, u64::MAX, &mut items));
+        assert_eq!(is_whole(&index, &arena), is_one);
+        assert_eq!(reached(&index, &arena).len(), low_items + 100);
+    }
 }
 
 /// What is at home in a part of a segment goes, wherever it lies, under the locks of that part alone; what stays is found.

@@ -69,8 +69,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Takes everything flushed out of some of a segment's buckets `all`, and stamps these. It looks for what is at home in them in the
-/// whole segment: only the holder of their locks moves it. None if a transaction holds one of them.
+/// Takes everything flushed out of some of a segment's buckets `all`, and stamps these. It looks for what is at home in them in
+/// the whole segment: only the holder of their locks moves it. None if a transaction holds one of them.
 fn clean_homes(place: &Place<'_>, all: &[&Bucket], homes: Range<usize>, items: &mut dyn Items) -> Option<()> {
     let (n, first) = (all.len(), homes.start);
     let mut stamps = Vec::with_capacity(homes.len());
@@ -231,14 +231,6 @@ impl Index {
         match depth_of(place.meta) {
             0 => 0,
             depth => (cursor >> (64 - depth) << (64 - depth)).wrapping_add(1 << (64 - depth)),
-        }
-    }
-
-    /// The lowest hash of the segment that `cursor` falls in.
-    pub(crate) fn start_of(&self, arena: &Arena, cursor: u64) -> u64 {
-        match depth_of(self.place(arena, cursor).meta) {
-            0 => 0,
-            depth => cursor >> (64 - depth) << (64 - depth),
         }
     }
 

@@ -93,7 +93,7 @@ fn index_shrinks_with_the_items_and_gives_its_memory_back() {
 #[test]
 fn beside_requests_one_segment_is_rebuilt_at_a_time() {
     const ITEMS: u64 = 200_000;
-    /// Two segments of 14 pages, merged.
+    /// A segment of 14 pages that shrinks, and becomes one with its other half.
     const SLOTS_MAX: u64 = 28 * 448;
     let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
