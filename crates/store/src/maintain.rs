@@ -25,7 +25,7 @@ use crate::held::PEAK_MS;
 use crate::index::Sparse;
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
-use crate::worker::Guard;
+use crate::worker::{Guard, STEP_CHUNKS};
 use crate::write::Rebuild;
 
 /// Chunks drained in a step after the limit was lowered.
@@ -103,10 +103,12 @@ impl Guard<'_> {
 
     fn step(&mut self, beside_requests: bool) -> bool {
         let beside_ns = self.local.beside_ns;
+        self.local.step_chunks = STEP_CHUNKS;
         let more = self.step_of_upkeep(beside_requests);
         // The caller that asks for upkeep counts it as that.
         self.local.beside_ns = beside_ns;
-        more
+        // There may be more to take back than a step may.
+        more || self.local.step_chunks == 0
     }
 
     fn step_of_upkeep(&mut self, beside_requests: bool) -> bool {
@@ -147,7 +149,7 @@ impl Guard<'_> {
         }
         let lingers = !self.local.lingering.is_empty();
         if lingers || self.local.limbo_chunks() > 0 {
-            self.local.pass_epochs(store);
+            self.local.pass_epochs_in_step(store);
         }
         // What they wait for comes with the ends of other workers' batches.
         let looks = lingers && store.epochs.safe(self.local.looked_at);
@@ -333,7 +335,7 @@ impl Guard<'_> {
         });
         self.local.counters(store).maintain_checked.add(checked as i64);
         if store.index.awaits_batches() {
-            self.local.pass_epochs(store);
+            self.local.pass_epochs_in_step(store);
         }
         store.index.harvest(&store.arena, &Rebuild { store, local: self.local });
         (next, store.index.is_sparse(checked, buckets).then_some(checked))

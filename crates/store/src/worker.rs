@@ -11,7 +11,7 @@
 mod allocate;
 mod retire;
 
-pub(crate) use retire::{chunk_facts, class_of, free_alone};
+pub(crate) use retire::{STEP_CHUNKS, chunk_facts, class_of, free_alone};
 
 use crate::class::{CLASSES, ClassId};
 use crate::collection::{Builder, Edit, Timed};
@@ -91,6 +91,8 @@ pub(crate) struct Local {
     mark: Mark,
     /// Where this worker cleans what was flushed for memory.
     pub(crate) cleaning: Cleaning,
+    /// Chunks that the step of upkeep under way may take back.
+    pub(crate) step_chunks: usize,
     /// What was done beside what was asked for, in nanoseconds that it takes about ([`Guard::take_beside_ns`]).
     pub(crate) beside_ns: u64,
     /// What happened without being asked for.
@@ -182,6 +184,7 @@ impl Worker {
             spared: None,
             mark: Mark::new(),
             cleaning: Cleaning::default(),
+            step_chunks: 0,
             beside_ns: 0,
             events: EventBuffer::default(),
             givings: Vec::new(),

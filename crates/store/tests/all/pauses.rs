@@ -236,7 +236,7 @@ fn what_a_long_batch_held_back_comes_free_in_steps() {
     while store.totals().item_bytes > 0 {
         at_once(|| worker.enter(NOW).maintain());
         let now = free(&store);
-        assert!(now.saturating_sub(before) <= 4_096, "{} chunks in one step", now - before);
+        assert!(now.saturating_sub(before) <= 2_048, "{} chunks in one step", now - before);
         before = now;
         steps += 1;
         assert!(steps < 100_000);
