@@ -139,7 +139,7 @@ impl Local {
         true
     }
 
-    /// `notes`: it is a step of upkeep, for which hashes whose fields are due are noted.
+    /// `notes`: hashes whose fields are due are noted for upkeep.
     fn expire_step(&mut self, store: &Store, now: Millis, notes: bool) -> Step {
         if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
             return Step::Nothing;
@@ -154,8 +154,7 @@ impl Local {
         }
         let Some(current) = visit else { return Step::Nothing };
         *next = current.number;
-        let pass_epochs = if notes { Local::pass_epochs_in_step } else { Local::pass_epochs };
-        pass_epochs(self, store);
+        self.pass_epochs(store);
         if !store.epochs.safe(current.tag) {
             return Step::Held;
         }
@@ -163,7 +162,7 @@ impl Local {
             *visit = None;
             store.expiring.store(false, Ordering::Relaxed);
         }
-        pass_epochs(self, store);
+        self.pass_epochs(store);
         Step::Done
     }
 

@@ -28,9 +28,11 @@ use crate::wait::Wait;
 use crate::worker::{Guard, STEP_CHUNKS};
 use crate::write::Rebuild;
 
-/// Chunks drained in a step after the limit was lowered.
+/// Chunks drained in a step of upkeep after the limit was lowered: most of what is in them is evicted.
+const STEP_SHRINK_CHUNKS: usize = 128;
+/// The same where items give way to memory that was taken beside them: some 50 µs.
 const SHRINK_CHUNKS: usize = 256;
-/// When memory was taken beside the items, one call makes at most so many steps in which they give way: some 50 µs each.
+/// When memory was taken beside the items, one call makes at most so many steps in which they give way.
 /// After the limit was lowered, all workers' turns and upkeep together reach it, and not the next request alone.
 const GIVE_WAY_ROUNDS_MAX: usize = 16;
 /// One part in this many of the limit may be passed without waiting for other workers.
@@ -103,12 +105,13 @@ impl Guard<'_> {
 
     fn step(&mut self, beside_requests: bool) -> bool {
         let beside_ns = self.local.beside_ns;
-        self.local.step_chunks = STEP_CHUNKS;
+        self.local.step_chunks = Some(STEP_CHUNKS);
         let more = self.step_of_upkeep(beside_requests);
         // The caller that asks for upkeep counts it as that.
         self.local.beside_ns = beside_ns;
         // There may be more to take back than a step may.
-        more || self.local.step_chunks == 0
+        let used_up = self.local.step_chunks.take() == Some(0);
+        more || used_up
     }
 
     fn step_of_upkeep(&mut self, beside_requests: bool) -> bool {
@@ -144,12 +147,12 @@ impl Guard<'_> {
             }
         }
         // What a flush has left is cleaned beside it: that frees memory where a policy may evict nothing.
-        if over > 0 && store.evicts() && self.local.shrink(store, over, SHRINK_CHUNKS) && !flushing {
+        if over > 0 && store.evicts() && self.local.shrink(store, over, STEP_SHRINK_CHUNKS) && !flushing {
             return true;
         }
         let lingers = !self.local.lingering.is_empty();
         if lingers || self.local.limbo_chunks() > 0 {
-            self.local.pass_epochs_in_step(store);
+            self.local.pass_epochs(store);
         }
         // What they wait for comes with the ends of other workers' batches.
         let looks = lingers && store.epochs.safe(self.local.looked_at);
@@ -335,7 +338,7 @@ impl Guard<'_> {
         });
         self.local.counters(store).maintain_checked.add(checked as i64);
         if store.index.awaits_batches() {
-            self.local.pass_epochs_in_step(store);
+            self.local.pass_epochs(store);
         }
         store.index.harvest(&store.arena, &Rebuild { store, local: self.local });
         (next, store.index.is_sparse(checked, buckets).then_some(checked))

@@ -91,8 +91,8 @@ pub(crate) struct Local {
     mark: Mark,
     /// Where this worker cleans what was flushed for memory.
     pub(crate) cleaning: Cleaning,
-    /// Chunks that the step of upkeep under way may take back.
-    pub(crate) step_chunks: usize,
+    /// Chunks that the step of upkeep under way may take back still; none: no step is under way.
+    pub(crate) step_chunks: Option<usize>,
     /// What was done beside what was asked for, in nanoseconds that it takes about ([`Guard::take_beside_ns`]).
     pub(crate) beside_ns: u64,
     /// What happened without being asked for.
@@ -184,7 +184,7 @@ impl Worker {
             spared: None,
             mark: Mark::new(),
             cleaning: Cleaning::default(),
-            step_chunks: 0,
+            step_chunks: None,
             beside_ns: 0,
             events: EventBuffer::default(),
             givings: Vec::new(),

@@ -20,8 +20,8 @@ const LIMBO_CHUNKS_MAX: usize = 256;
 
 /// Chunks taken back in one step, after another worker was kept in its batch: some 100 µs. (17,000 took 4 ms.)
 const PASS_CHUNKS: usize = 1024;
-/// And in a step of upkeep, pieces of large values counted: some 50 µs. (With two or three looks a step it was 3,000 chunks, and
-/// of large values as many with all their pieces.)
+/// And in a step of upkeep in all, pieces of large values counted: some 50 µs. (With two or three looks a step it was 3,000
+/// chunks, and of large values as many with all their pieces.)
 pub(crate) const STEP_CHUNKS: usize = 512;
 
 impl Local {
@@ -159,19 +159,6 @@ impl Local {
     /// Steps out of the epoch and in again, moves the epochs on as far as they go, and takes back what they set free:
     /// all that is usual. The caller holds no reference into the arena.
     pub(crate) fn pass_epochs(&mut self, store: &Store) {
-        self.move_epochs(store);
-        self.reclaim(store, PASS_CHUNKS);
-        self.charge_limbo(store);
-    }
-
-    /// The same in a step of upkeep, which takes [`STEP_CHUNKS`] back in all.
-    pub(crate) fn pass_epochs_in_step(&mut self, store: &Store) {
-        self.move_epochs(store);
-        self.step_chunks = self.take_back(store, self.step_chunks, true);
-        self.charge_limbo(store);
-    }
-
-    fn move_epochs(&mut self, store: &Store) {
         self.limbo.seal(&store.epochs);
         for _ in 0..2 {
             store.epochs.enter(self.id);
@@ -180,6 +167,11 @@ impl Local {
             }
         }
         store.epochs.enter(self.id);
+        match self.step_chunks {
+            Some(left) => self.step_chunks = Some(self.take_back(store, left, true)),
+            None => self.reclaim(store, PASS_CHUNKS),
+        }
+        self.charge_limbo(store);
     }
 
     /// Charges what the limbo has grown by.
@@ -498,11 +490,11 @@ mod tests {
             let mut left = guard.local.limbo_chunks();
             assert!(left > 2 * taken, "{left}");
             for _ in 0..2 {
-                guard.local.step_chunks = STEP_CHUNKS;
+                guard.local.step_chunks = Some(STEP_CHUNKS);
                 for taken in [taken, 0] {
-                    guard.local.pass_epochs_in_step(&store);
+                    guard.local.pass_epochs(&store);
                     assert_eq!(left - guard.local.limbo_chunks(), taken);
-                    assert_eq!(guard.local.step_chunks, 0);
+                    assert_eq!(guard.local.step_chunks, Some(0));
                     left = guard.local.limbo_chunks();
                 }
             }
