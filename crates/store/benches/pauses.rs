@@ -18,8 +18,9 @@ const KEY_BYTES: usize = 16;
 const ROUNDS: usize = 3;
 /// The longest that a request may take.
 const REQUEST_US_MAX: f64 = 1000.0;
-/// The longest that a step of upkeep may take: a request may wait for it.
-const STEP_US_MAX: f64 = 1000.0;
+/// The longest that a step of upkeep may take: a request may wait for it. It is some 100 µs by the accesses that are counted
+/// (`tests/schedules/upkeep.rs`), and as much again where memory goes back to the system.
+const STEP_US_MAX: f64 = 200.0;
 /// Steps of upkeep in a row.
 const STEPS: usize = 16;
 

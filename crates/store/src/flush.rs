@@ -164,7 +164,7 @@ impl Guard<'_> {
     }
 
     /// As [`Guard::flush`], or [`Guard::flush_database`] of a name. False, and nothing flushed, if much of earlier
-    /// flushes is to be cleaned up: a step of that is made, some 50 µs, and one asks again. Never in a transaction, which
+    /// flushes is to be cleaned up: a step of that is made, some 70 µs, and one asks again. Never in a transaction, which
     /// found out before it was begun ([`Store::may_flush`]).
     pub fn try_flush(&mut self, name: Option<u8>) -> bool {
         let number = name.map(|name| self.store.names.word(name).number());
