@@ -10,8 +10,8 @@
 //!
 //! A bucket carries the low byte of the number. No stamp in use is further than [`LAG_MAX`] from another, so
 //! that the two bytes say which of two is the earlier, and a later one is never taken for one that is 255
-//! flushes older. A bucket's stamp only goes on: a worker that sets it has locked all buckets of its segment,
-//! and reads the store's stamp after that.
+//! flushes older. A bucket's stamp only goes on: a worker that sets it has locked the bucket, and reads the store's
+//! stamp after that. While a transaction holds some of a segment none of it gets a later stamp.
 
 use crate::database::{DATABASES, Database};
 use crate::sync::atomic::Ordering;

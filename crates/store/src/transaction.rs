@@ -325,6 +325,10 @@ impl Guard<'_> {
                 Hold::Unclean => unclean = Some(hash),
             }
         }
+        // Pairs with the fence of a cleaning, which leaves a segment alone if it sees one of the bits.
+        if !self.alone {
+            fence(Ordering::SeqCst);
+        }
         // A flush since would take what is written into some of the buckets and not into others.
         let whole = unclean.is_none() && in_the_way.is_none() && store.gate() == gate;
         if !whole {

@@ -99,6 +99,7 @@ impl Index {
             Some(_) => place.home().control().stamp(),
             None => locks.stamp(old_buckets, items),
         };
+        debug_assert!(locks.none_is_later(old_buckets, stamp), "what came behind a flush would go with it");
 
         // 3. Take all slots out. Tokens must not repeat: every bucket goes on from the highest.
         let writes = controls.iter().map(|control| control.writes()).max().unwrap_or(0) + 1;

@@ -35,9 +35,13 @@ impl<'b, 'p> Locks<'b, 'p> {
     /// flushed.
     pub(super) fn stamp(&self, old: usize, items: &dyn Items) -> u8 {
         let stamp = items.stamp();
-        let old = &self.controls[..old];
-        debug_assert!(old.iter().all(|control| flushes_since(stamp, control.stamp()) == 0));
+        debug_assert!(self.none_is_later(old, stamp));
         stamp
+    }
+
+    /// None of the first `old` buckets has a later stamp than this.
+    pub(super) fn none_is_later(&self, old: usize, stamp: u8) -> bool {
+        self.controls[..old].iter().all(|control| flushes_since(stamp, control.stamp()) == 0)
     }
 
     /// What the buckets are let go with.

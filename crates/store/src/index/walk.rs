@@ -70,12 +70,19 @@ impl<'a> Place<'a> {
 }
 
 /// Takes everything flushed out of some of a segment's buckets `all`, and stamps these. It looks for what is at home in them in
-/// the whole segment: only the holder of their locks moves it. None if a transaction holds one of them.
+/// the whole segment: only the holder of their locks moves it. None if a transaction holds any of the segment: one that began
+/// before the flush gives all of it the stamp of its own buckets if it grows, which must not be an earlier one than some have.
 fn clean_homes(place: &Place<'_>, all: &[&Bucket], homes: Range<usize>, items: &mut dyn Items) -> Option<()> {
     let (n, first) = (all.len(), homes.start);
     let mut stamps = Vec::with_capacity(homes.len());
     let mut locks = Locks::take(place.base, &all[homes.clone()], &Own::default())?;
     let stamp = locks.stamp(homes.len(), items);
+    // Pairs with the fence of a transaction behind its last bit: either the bit is seen here, or the transaction sees the flush
+    // that this stamp is of, and begins anew.
+    fence(Ordering::SeqCst);
+    if homes.len() < n && all.iter().any(|bucket| bucket.control().in_transaction()) {
+        return None;
+    }
     stamps.extend(locks.controls().iter().map(|control| control.stamp()));
     for (i, &was) in stamps.iter().enumerate() {
         if was != stamp {
@@ -128,7 +135,7 @@ impl Index {
     }
 
     /// The same of so many buckets at most, from the first on that has an earlier stamp than `stamp`: true if no other has one
-    /// then. Only these are locked; others keep the stamp that they have.
+    /// then. Only these are locked; others keep the stamp that they have. None if a transaction holds a part of the segment.
     pub(crate) fn clean_some(
         &self,
         arena: &Arena,
