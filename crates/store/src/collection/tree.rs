@@ -141,13 +141,19 @@ pub(crate) struct Root {
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
     /// Location of the topmost inner node of the members tree of a sorted set; of a hash when the first field expires, 0 for
-    /// never, or [`BEGUN`]; of a list how many elements lie apart (`apart.rs`), 0 if none does.
+    /// never, or [`BEGUN`], or [`SHORTENED`]; of a list how many elements lie apart (`apart.rs`), 0 if none does.
     beside: AtomicU64,
 }
 
 /// In the word of a hash: some of what was due at this time has gone, and the rest has not yet. All of it is gone for every
 /// reader, a worker whose clock is behind among them.
 const BEGUN: u64 = 1 << 63;
+
+/// The same, and a value that was due has lost some of its parts: it is due by any clock, also by one that was set back since.
+const SHORTENED: u64 = BEGUN | 1 << 62;
+
+/// When the field of such a value expires: before any clock.
+const LONG_AGO: Millis = 1;
 
 /// Clocks of workers are no more apart than this: each is read once a second.
 const CLOCKS_APART_MS: Millis = 2_000;
@@ -164,14 +170,15 @@ const SUCCEEDED: u64 = 1;
 impl Root {
     /// Of a hash: when its first field expires, or a later time that has passed; 0: none does.
     pub(crate) fn soonest(&self) -> Millis {
-        self.beside.load(Ordering::Relaxed) & !BEGUN
+        let word = self.beside.load(Ordering::Relaxed);
+        if word & SHORTENED == SHORTENED { LONG_AGO } else { word & !BEGUN }
     }
 
     /// Of a hash: fields that were due at this time are not there any more, whether they have been taken out or not; 0 if no
     /// such field is left.
     fn settled(&self) -> Millis {
         let word = self.beside.load(Ordering::Relaxed);
-        if word & BEGUN == 0 { 0 } else { word & !BEGUN }
+        if word & BEGUN == 0 { 0 } else { word & !SHORTENED }
     }
 
     /// Of a hash in which a field expires: there is something to take out for a worker in a batch of this time.

@@ -31,9 +31,9 @@ use super::places::{Growth, PartEnd};
 use super::strings::{apart_units, behind_parts, long_text};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
-    BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, Path,
-    ROOT_BYTES, Root, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at, location_of, moves_of,
-    node_word, settled_at, word,
+    BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, LONG_AGO, NODE_BYTES, Path,
+    ROOT_BYTES, Root, SHORTENED, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at, location_of,
+    moves_of, node_word, settled_at, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::Type;
@@ -1044,6 +1044,7 @@ impl Guard<'_> {
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
             beside: AtomicU64::new(match kind {
+                Type::Hash if soonest == LONG_AGO => SHORTENED | settled,
                 Type::Hash if soonest != 0 && soonest <= settled => BEGUN | settled,
                 Type::Hash => soonest,
                 Type::List => edit.apart,

@@ -15,7 +15,7 @@ use super::members::{ALIKE_MAX, Members, hash_by, key_of};
 use super::ranked::child_with;
 use super::rows::child_with_row;
 use super::strings::keys_of_parts;
-use super::{Inner, Root, Tree, header_of, key_of_name, leaf_at, location_of, node_word, word};
+use super::{Inner, LONG_AGO, Root, Tree, header_of, key_of_name, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
 use crate::collection::stream::rows::{Rows, first_key};
@@ -205,9 +205,10 @@ impl Store {
         }
         assert_eq!(root.members_height > 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
         let soonest = self.check_times(root.top.load(Ordering::Relaxed), height);
+        let settled = if soonest == LONG_AGO { 0 } else { tree.settled() };
         assert_eq!(
             (if tree.kind() == Type::Hash { root.soonest() } else { 0 }, header.is_timed()),
-            (if tree.settled() == 0 { soonest } else { tree.settled() }, soonest != 0),
+            (if settled == 0 { soonest } else { settled }, soonest != 0),
             "when the first field expires"
         );
         assert!(tree.settled() == 0 || soonest <= tree.settled(), "something is left that was due");

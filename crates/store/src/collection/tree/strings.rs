@@ -27,7 +27,9 @@ use super::super::change::Declined;
 use super::super::element::LongText;
 use super::super::leaf::Leaf;
 use super::apart::{ELEMENT_BYTES_MAX, PART_BYTES};
-use super::{Edit, Growth, Hand, ORDER_SHIFT, Path, Root, Tree, key_by, key_of_name, location_of, node_word};
+use super::{
+    Edit, Growth, Hand, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, key_by, key_of_name, location_of, node_word,
+};
 use crate::Store;
 use crate::collection::{Element, Entry, Lasting, Type};
 use crate::sync::atomic::Ordering;
@@ -111,7 +113,8 @@ impl Edit {
     }
 
     /// Loads the leaf at the end of a path as it is, but for a due value that has more parts than `parts_max`: so many of its
-    /// last parts go, and from here on no reader finds what is due. False, and nothing loaded, if the leaf has no such value.
+    /// last parts go. From here on no reader finds what is due, and none finds that value, whatever its clock says. False, and
+    /// nothing loaded, if the leaf has no such value.
     pub(super) fn load_shortened(
         &mut self,
         hand: &Hand<'_>,
@@ -132,6 +135,7 @@ impl Edit {
         builder.load(&leaf);
         builder.make_roomy();
         builder.set_value_apart(i, &LongText::packed(left * PART_BYTES, apart.label()))?;
+        builder.set_time(i, LONG_AGO);
         self.loose.push((apart.label() + left as u64, apart.len() - left * PART_BYTES));
         self.settled = now;
         Ok(true)

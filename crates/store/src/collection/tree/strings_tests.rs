@@ -585,6 +585,48 @@ fn a_long_value_that_is_due_goes_in_steps_of_upkeep() {
     }
 }
 
+/// Once a long value has lost parts a clock that is behind finds nothing of what was due with it. One that was set back since
+/// finds what lasts until then, and of that value nothing: what is left of it is due, and goes.
+#[test]
+fn what_is_left_of_a_long_value_is_found_by_no_clock() {
+    for (back, lasts) in [(1, false), (2_000, false), (2_001, true), (3_600_000, true)] {
+        let (store, mut worker) = store(64);
+        // The way to what is due leads to the long value first.
+        let mut names = [*b"one", *b"two"];
+        names.sort_unstable_by_key(|name| store.order_of(name));
+        let [long, short] = &names;
+        let new = value(1, 1 << 20);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        for pair in [(&long[..], new.as_slice()), (&short[..], &b"1"[..])] {
+            let until = Lasting::Until(NOW + 10);
+            assert_eq!(guard.hash_set_lasting(&key, [pair].into_iter(), Fields::Any, until), Ok(true));
+        }
+        guard.hash_set(&key, [(&b"a"[..], &b"1"[..])].into_iter()).unwrap();
+        drop(guard);
+        let bytes = |guard: &mut Guard<'_>| guard.collection(&key, Type::Hash).unwrap().unwrap().bytes();
+        let whole = bytes(&mut worker.enter(NOW));
+        let begun = (0..1_000).any(|_| {
+            worker.enter(NOW + 10).maintain();
+            bytes(&mut worker.enter(NOW + 10)) < whole
+        });
+        assert!(begun);
+        let mut guard = worker.enter(NOW + 10 - back);
+        guard.check_tree(&key);
+        let there = guard.collection(&key, Type::Hash).unwrap().unwrap();
+        assert_eq!((there.has(long), there.has(short), there.has(b"a")), (false, lasts, true), "{back} ms");
+        assert!(there.is_due() && there.bytes() > 1_000 * PART_BYTES, "most of it is there");
+        while let Due::More(_) = guard.hash_take_due(&key).unwrap() {}
+        guard.check_tree(&key);
+        let there = guard.collection(&key, Type::Hash).unwrap().unwrap();
+        assert_eq!((there.len(), there.has(short)), (1 + usize::from(lasts), lasts), "{back} ms");
+        assert!(!there.is_due() && there.bytes() < 1_000);
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+}
+
 /// A long value is written however often somebody else writes to the same hash meanwhile.
 #[test]
 fn a_long_value_comes_to_an_end_beside_another_worker() {
