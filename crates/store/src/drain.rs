@@ -108,6 +108,12 @@ impl Local {
     /// Looks whether spans that were drained have become empty, and goes through those that have not
     /// once more; `all` are used again if they are not.
     pub(crate) fn look_at_lingering(&mut self, store: &Store, all: bool) {
+        if self.step_chunks == Some(0) && !all {
+            // The step of upkeep has taken back all that it may, and the chunks of these spans may come behind those: this is
+            // no look.
+            self.count_emptied(store);
+            return;
+        }
         for mut drain in std::mem::take(&mut self.lingering) {
             if !drain.is_on(store) {
                 self.count_moved(store);
@@ -513,11 +519,47 @@ impl Drain {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
+    use crate::arena::Arena;
     use crate::class::ClassId;
     use crate::sync::atomic::Ordering;
-    use crate::{Attributes, Config, Store};
+    use crate::{Attributes, Config, Expect, Store};
 
     const NOW: u64 = 1_700_000_000_000;
+
+    /// What a long batch of another worker has held back is taken back some chunks a step: a span whose chunks come last is emptied
+    /// all the same.
+    #[test]
+    fn a_span_whose_chunks_wait_behind_many_others_is_emptied() {
+        let config = Config { memory_bytes: 64 << 20, workers_max: 2, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        let mut guard = worker.enter(NOW);
+        let names: Vec<[u8; 4]> = (0..40_000_u32).map(u32::to_be_bytes).collect();
+        for name in &names {
+            let key = guard.key(name);
+            guard.store_value(&key, &[1; 100], &Attributes::default(), Expect::Any).unwrap();
+        }
+        let stuck = other.enter(NOW);
+        let (gone, left) = names.split_at(30_000);
+        for name in gone {
+            let key = guard.key(name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        let key = guard.key(&left[5_000]);
+        let location = guard.peek(&key).hit().unwrap().slot.location();
+        let (number, class) = (Arena::span_of(location), store.class_of_chunk(location));
+        assert!(guard.local.start_drain(&store, class, Some(number), true));
+        while guard.local.drain_step(&store, usize::MAX) {}
+        assert!(guard.local.limbo_chunks() > gone.len(), "what was in the span waits behind them");
+        drop(stuck);
+        let moved = guard.local.spans_moved;
+        while guard.maintain() {}
+        guard.local.count_emptied(&store);
+        assert_eq!((guard.local.spans_moved - moved, guard.local.lingering.len()), (1, 0));
+        drop(guard);
+        drop((worker, other));
+        store.check();
+    }
 
     /// Where all spans are being drained, what came into them is looked for once: a worker that gives back what is missing
     /// has to get at the locks.
