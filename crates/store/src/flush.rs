@@ -318,6 +318,30 @@ mod tests {
         store.check();
     }
 
+    /// What is flushed meanwhile is left to the next pass: a part that is clean of what was flushed before is not cleaned again.
+    #[test]
+    fn upkeep_gets_on_with_a_segment_whatever_is_flushed_meanwhile() {
+        let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        for n in 0..10_000_u32 {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, b"v", &crate::Attributes::default(), crate::Expect::Any).unwrap();
+        }
+        guard.flush();
+        let before = store.items();
+        assert!(before > 9_000, "{before}");
+        for _ in 0..90 {
+            guard.flush_database(5);
+            guard.maintain();
+        }
+        assert!(store.items() < before / 2, "{} of {before} are left", store.items());
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
     #[test]
     fn a_flush_too_many_is_refused_until_what_the_others_left_is_cleaned() {
         let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();

@@ -93,7 +93,8 @@ pub(crate) struct Upkeep {
 }
 
 impl Guard<'_> {
-    /// Does a bounded piece of upkeep, some 50 µs, and 100 µs at most; true when there is more to do now.
+    /// Does a bounded piece of upkeep, some 50 µs, and 100 µs at most, but where a value of very many pieces comes free, all of
+    /// which go in one step. True when there is more to do now.
     pub fn maintain(&mut self) -> bool {
         self.step(false)
     }
@@ -211,7 +212,7 @@ impl Guard<'_> {
         }
         if flushing && !upkeep.is_clean {
             // Of all that was flushed before this pass, whatever is flushed meanwhile.
-            upkeep.is_clean = self.clean_some(upkeep.cursor);
+            upkeep.is_clean = self.clean_some(upkeep.cursor, upkeep.stamp as u8);
             return true;
         }
         if !flushing

@@ -79,13 +79,14 @@ impl Guard<'_> {
         self.local.leave_if_due(store);
     }
 
-    /// The same in parts: as much as a step of upkeep is for; true if there is no more in the segment.
+    /// The same in parts: as much as a step of upkeep is for; true if there is no more in the segment that was flushed up to
+    /// `stamp`.
     #[cold]
-    pub(crate) fn clean_some(&mut self, hash: u64) -> bool {
+    pub(crate) fn clean_some(&mut self, hash: u64, stamp: u8) -> bool {
         let store = self.store;
         self.local.beside_ns += CLEAN_NS;
         let ended = self.local.between_transactions(store, usize::MAX, |local| {
-            let part = (store.stamp(), CLEANED_AT_ONCE);
+            let part = (stamp, CLEANED_AT_ONCE);
             store.index.clean_some(&store.arena, hash, part, &mut Rebuild { store, local })
         });
         self.local.leave_if_due(store);
