@@ -233,6 +233,36 @@ fn transaction_of_keys_is_over_or_has_not_begun_when_another_has_the_world() {
     });
 }
 
+/// The first bucket is a part of a segment that is cleaned, the second one that of a transaction. If that goes on, since it has seen
+/// no flush, no bucket of the segment has a later stamp than its own: all of them get that one if the segment grows.
+#[test]
+fn a_part_of_a_segment_is_not_cleaned_of_a_flush_that_an_open_transaction_has_not_seen() {
+    loom::model(|| {
+        let all = Arc::new((Pair::new(), Gate::default()));
+        let transaction = {
+            let all = all.clone();
+            thread::spawn(move || {
+                let (pair, gate) = &*all;
+                let began = gate.now();
+                let control = pair.0[1].lock();
+                let clean = control.passes(began);
+                pair.0[1].unlock(if clean { control.with_transaction() } else { control });
+                fence(Ordering::SeqCst);
+                clean && gate.now() == began
+            })
+        };
+        let (pair, gate) = &*all;
+        gate.flush();
+        let control = pair.0[0].lock();
+        let stamp = gate.stamp();
+        fence(Ordering::SeqCst);
+        let cleans = !pair.0[1].control().in_transaction();
+        pair.0[0].unlock(if cleans { control.with_stamp(stamp).written() } else { control });
+        let goes_on = transaction.join().unwrap();
+        assert!(!(goes_on && cleans));
+    });
+}
+
 #[test]
 fn write_waits_for_a_transaction_and_is_not_lost() {
     loom::model(|| {
