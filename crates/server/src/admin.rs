@@ -8,6 +8,7 @@
 //! - `http`: heads and answers; `client`: a connection; `channel`: its bytes, plain or by TLS
 //! - `backend`: sockets, real ones or those of a simulation
 //! - `access`: which requests are answered; `route`: what is where
+//! - `reserve`: what connections and answers take of the memory
 //! - `page`: what a browser shows it with
 //! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
 //! - `machine`: looks at the machine, and at what workers have of its processors, every five seconds
@@ -24,8 +25,11 @@ mod latency;
 mod machine;
 mod metrics;
 mod observer;
+#[cfg(test)]
+mod on_sim;
 mod page;
 mod points;
+mod reserve;
 mod route;
 mod span_map;
 mod traffic;
@@ -64,7 +68,7 @@ pub const THREAD_BYTES: u64 = 960 << 10;
 const _: () = assert!(history::HISTORY_BYTES <= 256 << 10 && latency::LATENCY_BYTES <= 192 << 10);
 
 /// Answers that wait to be sent together hold so much; beyond it requests are refused.
-const ANSWERS_BYTES_MAX: usize = 2 << 20;
+const ANSWERS_BYTES_MAX: u64 = 2 << 20;
 
 /// After an answer the thread rests so many times as long as it took …
 const REST_SHARE: u32 = 3;
@@ -131,7 +135,7 @@ struct Seat<S> {
     client: Client<Channel<S>>,
     from: IpAddr,
     interest: Interest,
-    held: usize,
+    held: u64,
 }
 
 /// The listener, its connections, and what answers them.
@@ -198,11 +202,12 @@ impl<B: HttpBackend> HttpServer<B> {
         Ok(())
     }
 
-    /// Closes all connections.
+    /// Closes all connections, and gives back what they held.
     pub fn end(mut self) {
         for seat in 0..CLIENTS_MAX {
             self.close(seat);
         }
+        self.routes.reserve.give_back();
     }
 
     fn now(&self) -> Millis {
@@ -225,6 +230,7 @@ impl<B: HttpBackend> HttpServer<B> {
         if now >= self.routes.samples_due() {
             self.routes.count_samples(now);
         }
+        self.routes.reserve.lower(now);
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
             self.listen(true);
@@ -303,7 +309,8 @@ impl<B: HttpBackend> HttpServer<B> {
     /// A connection's turn.
     fn serve(&mut self, index: usize, event: Option<Event>) {
         let now = self.now();
-        let held: usize = self.seats.iter().flatten().map(|seat| seat.held).sum();
+        // All of it is connections': no answer is being gathered.
+        let held = self.routes.reserve.used();
         let Some(seat) = &mut self.seats[index] else { return };
         if event.is_some_and(|event| event.hangup && !event.readable) {
             return self.close(index);
@@ -346,8 +353,8 @@ impl<B: HttpBackend> HttpServer<B> {
         if went.is_err() {
             return self.close(index);
         }
-        let bytes = seat.client.bytes();
-        self.hub.store.hold(bytes as i64 - seat.held as i64);
+        let bytes = seat.client.bytes() as u64;
+        self.routes.reserve.change(seat.held, bytes);
         seat.held = bytes;
         let interest = seat.client.interest();
         if interest != seat.interest {
@@ -361,7 +368,7 @@ impl<B: HttpBackend> HttpServer<B> {
     fn close(&mut self, index: usize) {
         if let Some(seat) = self.seats[index].take() {
             // It leaves the set with its descriptor.
-            self.hub.store.hold(-(seat.held as i64));
+            self.routes.reserve.change(seat.held, 0);
         }
     }
 }

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::history::{Mark, What};
 use super::http::{Answer, JSON, Status};
 use super::points::{asked, head};
+use super::reserve::Reserve;
 use super::route::{Query, Routes};
 use super::span_map::{SpanMap, number};
 use crate::extended::EXTENDED;
-use crate::hub::Hub;
 use crate::options::{Effect, OPTIONS};
 
 /// Connections of one answer, unless asked otherwise, and at most.
@@ -195,31 +195,30 @@ pub fn findings(routes: &Routes) -> Answer {
 /// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`], and charged as what connections hold before it
 /// grows; what it holds when it is made is charged to its connection. One is made at a time, so that what they may take beyond
 /// what connections may hold is [`SPARE_BYTES`] together.
-pub(super) struct Rows<'h> {
-    hub: &'h Hub,
+pub(super) struct Rows<'r> {
+    reserve: &'r Reserve,
     charged: u64,
     text: String,
     rows: usize,
 }
 
-impl<'h> Rows<'h> {
+impl<'r> Rows<'r> {
     /// An answer that begins with `head`; `beside`: bytes that are taken beside its text while it is made.
     ///
     /// # Errors
     /// Connections hold as much as they may, and it is to begin with more than it may take all the same.
-    pub fn new(hub: &'h Hub, head: &str, beside: usize) -> Result<Rows<'h>, Status> {
-        let mut rows = Rows { hub, charged: 0, text: head.to_owned(), rows: 0 };
+    pub fn new(reserve: &'r Reserve, head: &str, beside: usize) -> Result<Rows<'r>, Status> {
+        let mut rows = Rows { reserve, charged: 0, text: head.to_owned(), rows: 0 };
         if rows.take(beside) { Ok(rows) } else { Err(Status::Unavailable) }
     }
 
     /// Charges so much more; false if connections hold as much as they may, and it has had what it may take all the same.
     fn take(&mut self, bytes: usize) -> bool {
-        let (store, more) = (&self.hub.store, bytes as u64);
-        let within = store.held_bytes().saturating_add(more) <= store.held_bytes_max();
-        let has_room = within || self.charged + more <= SPARE_BYTES;
+        let charged = self.charged + bytes as u64;
+        let has_room = self.reserve.has_room(bytes as u64) || charged <= SPARE_BYTES;
         if has_room {
-            store.hold(bytes as i64);
-            self.charged += more;
+            self.reserve.change(self.charged, charged);
+            self.charged = charged;
         }
         has_room
     }
@@ -266,7 +265,7 @@ impl<'h> Rows<'h> {
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
-        self.hub.store.hold(-(self.charged as i64));
+        self.reserve.change(self.charged, 0);
     }
 }
 
@@ -274,7 +273,7 @@ impl Drop for Rows<'_> {
 pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let (from, max) = (query.number("from", 0)?, query.number("max", CONNECTIONS as u64)?);
     let max = usize::try_from(max).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
-    let mut rows = Rows::new(&routes.hub, "{\"connections\":[", 0)?;
+    let mut rows = Rows::new(&routes.reserve, "{\"connections\":[", 0)?;
     let mut next = Some(from);
     // Some at a time: a worker that takes a connection in waits for the thread that visits.
     while let Some(place) = next
@@ -417,7 +416,8 @@ pub(super) fn text_of(bytes: Vec<u8>) -> Value {
 pub fn clients(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let most = query.number("max", CONNECTIONS as u64)?;
     let most = usize::try_from(most).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
-    let mut rows = Rows::new(&routes.hub, "{\"clients\":[", routes.hub.connections_max() * CLIENT_BYTES)?;
+    let order_bytes = routes.hub.connections_max() * CLIENT_BYTES;
+    let mut rows = Rows::new(&routes.reserve, "{\"clients\":[", order_bytes)?;
     let mut truncated = false;
     let all = routes.hub.shared.each_resp_client(routes.scene(), most, &mut |client| {
         truncated = !rows.add(&json!({
@@ -479,38 +479,39 @@ pub fn map(routes: &Routes) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use larder_store::Store;
 
     use super::*;
-    use crate::clock::Clock;
     use crate::config::Config;
-    use crate::log::Log;
 
     #[test]
     fn an_answer_has_some_room_whatever_connections_hold_and_no_more() {
         let config = Config { threads: 1, ..Config::default() };
         let store = Store::new(crate::store_config(&config)).expect("a store");
-        let clock = Clock::Machine { started: Instant::now() };
-        let hub = Hub::new(config, store, Vec::new(), Log::default(), clock).expect("wakers");
-        let rows = |beside: u64| Rows::new(&hub, "[", beside as usize);
-        let all = hub.store.held_bytes_max() + (5 << 20);
+        let reserve = Reserve::new(&store);
+        let rows = |beside: u64| Rows::new(&reserve, "[", beside as usize);
+        let told = || (reserve.used(), store.held_bytes());
         assert!(rows(SPARE_BYTES + 1).is_ok(), "there is room");
-        assert_eq!(hub.store.held_bytes(), 0);
-        hub.store.hold(all as i64);
-        assert!(rows(SPARE_BYTES - 1).is_ok() && rows(SPARE_BYTES).is_ok());
+        assert_eq!(told(), (0, SPARE_BYTES + 1));
+        reserve.give_back();
+        let all = store.held_bytes_max() + (5 << 20);
+        store.hold(all as i64);
+        assert!(rows(SPARE_BYTES - 1).is_ok());
+        assert_eq!(told(), (0, all + SPARE_BYTES - 1));
+        assert!(rows(SPARE_BYTES).is_ok());
         assert!(rows(SPARE_BYTES + 1).is_err());
+        assert_eq!(told(), (0, all + SPARE_BYTES));
         let mut some = rows(0).expect("room");
         let row = Value::from("x".repeat(1000));
-        let mut most = 0;
         while some.add(&row) {
-            most = hub.store.held_bytes().max(most);
+            assert_eq!(store.held_bytes(), all + SPARE_BYTES);
         }
-        assert!(some.rows > 200 && most <= all + SPARE_BYTES, "{} rows, {most} of {all} bytes", some.rows);
+        assert!(some.rows > 200 && reserve.used() <= SPARE_BYTES, "{} rows, {:?}", some.rows, told());
         assert!(some.end("]").body.len() > 200_000);
-        assert_eq!(hub.store.held_bytes(), all);
-        hub.store.hold(-(all as i64));
+        assert_eq!(told(), (0, all + SPARE_BYTES));
+        reserve.give_back();
+        assert_eq!(told(), (0, all));
+        store.hold(-(all as i64));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::latency::{self, Latency};
 use super::machine::Observed;
 use super::observer::Observer;
 use super::page::ASSETS;
+use super::reserve::Reserve;
 use super::{api, metrics, traffic};
 use crate::hub::Hub;
 
@@ -22,6 +23,8 @@ pub struct Routes {
     pub(super) observer: Observer,
     pub(super) latency: Latency,
     machine: Observed,
+    /// What answers and connections take of the memory.
+    pub(super) reserve: Reserve,
     /// Settings, as the server was started.
     pub(super) settings_before: Vec<(String, String)>,
     /// Requests that were answered, this one included.
@@ -222,12 +225,14 @@ impl Routes {
         let latency = Latency::new(now, &hub);
         let mut machine = Observed::default();
         machine.look(now, &hub);
+        let reserve = Reserve::new(&hub.store);
         Routes {
             hub,
             told: LastValues::default(),
             observer,
             latency,
             machine,
+            reserve,
             settings_before,
             requests: 0,
             wrong_passwords: 0,

@@ -28,7 +28,7 @@ fn shares<R>(
         "{{\"seconds\":{:.3},\"requests\":{},\"samples\":{},\"keys_hidden\":{hidden},\"{name}\":[",
         told.seconds, told.all, told.samples
     );
-    let mut rows = Rows::new(hub, &head, 0)?;
+    let mut rows = Rows::new(&routes.reserve, &head, 0)?;
     for one in told.rows {
         if !rows.add(&row(one, hidden)) {
             break;
