@@ -155,6 +155,7 @@ const METRICS: &[Metric] = &[
     metric("larder_index_grows", Gauge, Source::Figure(Figure::IndexGrows)),
     metric("larder_spans_free", Gauge, Source::Figure(Figure::SpansFree)),
     metric("larder_spans_moved_total", Grows, Source::Figure(Figure::SpansMoved)),
+    metric("larder_spans_reassigned_total", Grows, Source::Figure(Figure::SpansReassigned)),
     metric("larder_chunks_moved_total", Grows, Source::Figure(Figure::ChunksMoved)),
     metric("larder_evictions_total", Grows, Source::Figure(Figure::Evictions)),
     metric("larder_evicted_unread_total", Grows, Source::Figure(Figure::EvictedUnfetched)),

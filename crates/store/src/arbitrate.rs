@@ -14,7 +14,7 @@
 
 use crate::arena::Share;
 use crate::class::{ClassId, SPAN_BYTES};
-use crate::drain::LINGERING_MAX;
+use crate::drain::{LINGERING_MAX, Purpose};
 use crate::event::Giving;
 use crate::slab::Magazine;
 use crate::view::ClassView;
@@ -198,12 +198,13 @@ impl Local {
 
     /// Begins to drain a span of the donor, for this class or, if the limit was lowered, for none; true if there was one.
     fn drain_of(&mut self, store: &Store, donor: Donor, to: Option<ClassId>) -> bool {
+        let purpose = if to.is_some() { Purpose::Class } else { Purpose::Release };
         let (from, begun) = match donor {
             Donor::Spare(id) => {
                 let emptiest = store.slabs.class(id).emptiest(&store.arena);
-                (id, self.start_drain(store, id, emptiest, true))
+                (id, self.start_drain(store, id, emptiest, true, purpose))
             }
-            Donor::Oldest(id) => (id, self.start_drain(store, id, None, false)),
+            Donor::Oldest(id) => (id, self.start_drain(store, id, None, false, purpose)),
         };
         self.note_giving(store, Giving { from: from.0, to: to.map(|id| id.0), begun });
         begun
@@ -304,13 +305,13 @@ impl Guard<'_> {
         let mut grown = 0;
         for _ in 0..spans * REASSIGN_TRIES {
             let started = match from.map(class) {
-                Some(from) => self.local.start_drain(store, from, None, true),
+                Some(from) => self.local.start_drain(store, from, None, true, Purpose::Class),
                 None => {
                     let clock = store.moment(self.now).clock;
                     let oldest = ClassId::all()
                         .filter(|&id| Some(id) != to && store.slabs.view(id).spans() > 1)
                         .max_by_key(|&id| store.slabs.view(id).age(clock));
-                    oldest.is_some_and(|id| self.local.start_drain(store, id, None, true))
+                    oldest.is_some_and(|id| self.local.start_drain(store, id, None, true, Purpose::Class))
                 }
             };
             if !started {

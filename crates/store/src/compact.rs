@@ -14,7 +14,7 @@
 
 use crate::arena::{OWNER_FREE, OWNER_INDEX};
 use crate::class::{CLASSES_END, ClassId};
-use crate::drain::LINGERING_MAX;
+use crate::drain::{LINGERING_MAX, Purpose};
 use crate::sync::atomic::Ordering;
 use crate::worker::Local;
 use crate::{Automove, Millis, Store};
@@ -95,7 +95,7 @@ impl Local {
             let surplus = &mut compaction.surplus[usize::from(owner)];
             let class = ClassId(owner);
             if compaction.gather > 0 {
-                self.start_drain(store, class, Some(number), true);
+                self.start_drain(store, class, Some(number), true, Purpose::Release);
                 return true;
             }
             if surplus.spans == 0 || store.slabs.class(class).free_of(&store.arena, number) < surplus.free_min
@@ -104,7 +104,7 @@ impl Local {
             }
             surplus.spans -= 1;
             compaction.spans -= 1;
-            self.start_drain(store, class, Some(number), true);
+            self.start_drain(store, class, Some(number), true, Purpose::Release);
             return true;
         }
         true

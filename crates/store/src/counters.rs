@@ -52,6 +52,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) out_of_memory: Counter,
     pub(crate) maintain_checked: Counter,
     pub(crate) spans_moved: Counter,
+    /// Of these, spans that were drained for another class.
+    pub(crate) spans_reassigned: Counter,
     pub(crate) chunks_moved: Counter,
     pub(crate) fields_expired: Counter,
     /// Evicted items by how long ago their last access was, and the seconds of all.
@@ -72,6 +74,7 @@ impl Default for WorkerCounters {
             out_of_memory: Counter::default(),
             maintain_checked: Counter::default(),
             spans_moved: Counter::default(),
+            spans_reassigned: Counter::default(),
             chunks_moved: Counter::default(),
             fields_expired: Counter::default(),
             evicted_idle: Default::default(),

@@ -34,11 +34,21 @@ const LOCKED_CHUNKS: usize = 8 * BATCH;
 /// Spans tried when one is wanted at any price: uploads and pins keep some from emptying.
 const DRAIN_SPANS_MAX: usize = 4;
 
+/// What a span is drained for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Another class is to have it.
+    Class,
+    /// Items have less: the limit was lowered, or more of it is taken beside them; or nobody needs it.
+    Release,
+}
+
 /// A span being drained by this worker.
 #[derive(Debug)]
 pub(crate) struct Drain {
     number: u32,
     class: ClassId,
+    purpose: Purpose,
     chunk: usize,
     /// There is room for all that is in it.
     keep: bool,
@@ -72,6 +82,7 @@ impl Local {
         class: ClassId,
         number: Option<u32>,
         keep: bool,
+        purpose: Purpose,
     ) -> bool {
         debug_assert!(self.drain.is_none());
         self.empty_magazine(store, class);
@@ -82,7 +93,8 @@ impl Local {
             return false;
         }
         slab.start_draining(&store.arena, number);
-        self.drain = Some(Drain { number, class, chunk: 0, keep, vain: false, given_up: false, looks: 0 });
+        self.drain =
+            Some(Drain { number, class, purpose, chunk: 0, keep, vain: false, given_up: false, looks: 0 });
         true
     }
 
@@ -116,7 +128,7 @@ impl Local {
         }
         for mut drain in std::mem::take(&mut self.lingering) {
             if !drain.is_on(store) {
-                self.count_moved(store);
+                self.count_moved(store, drain.purpose);
                 continue;
             }
             if drain.looks > 1 {
@@ -141,8 +153,8 @@ impl Local {
     #[inline]
     pub(crate) fn count_emptied(&mut self, store: &Store) {
         while let Some(at) = self.lingering.iter().position(|drain| !drain.is_on(store)) {
-            self.lingering.swap_remove(at);
-            self.count_moved(store);
+            let drain = self.lingering.swap_remove(at);
+            self.count_moved(store, drain.purpose);
         }
     }
 
@@ -153,15 +165,19 @@ impl Local {
             if drain.is_on(store) {
                 self.stop_drain(store, &drain);
             } else {
-                self.count_moved(store);
+                self.count_moved(store, drain.purpose);
             }
         }
     }
 
     /// A span that was drained is empty, and nobody's.
-    fn count_moved(&mut self, store: &Store) {
+    fn count_moved(&mut self, store: &Store, purpose: Purpose) {
         self.spans_moved += 1;
-        self.counters(store).spans_moved.add(1);
+        let counters = self.counters(store);
+        counters.spans_moved.add(1);
+        if purpose == Purpose::Class {
+            counters.spans_reassigned.add(1);
+        }
     }
 
     fn stop_drain(&mut self, store: &Store, drain: &Drain) {
@@ -390,7 +406,7 @@ impl Local {
             self.pass_epochs(store);
             self.pass_epochs(store);
             if store.arena.used_bytes() < used {
-                self.count_moved(store);
+                self.count_moved(store, Purpose::Class);
                 return;
             }
             // What is missing is in other workers' hands.
@@ -414,7 +430,16 @@ impl Local {
             number
         };
         self.evict_span(store, class, number);
-        let drain = Drain { number, class, chunk: 0, keep: false, vain: false, given_up: false, looks: 1 };
+        let drain = Drain {
+            number,
+            class,
+            purpose: Purpose::Class,
+            chunk: 0,
+            keep: false,
+            vain: false,
+            given_up: false,
+            looks: 1,
+        };
         if self.lingering.len() < LINGERING_MAX {
             self.lingering.push(drain);
         } else if store.eviction() != Eviction::All {
@@ -519,6 +544,7 @@ impl Drain {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
+    use super::Purpose;
     use crate::arena::Arena;
     use crate::class::ClassId;
     use crate::sync::atomic::Ordering;
@@ -548,7 +574,7 @@ mod tests {
         let key = guard.key(&left[5_000]);
         let location = guard.peek(&key).hit().unwrap().slot.location();
         let (number, class) = (Arena::span_of(location), store.class_of_chunk(location));
-        assert!(guard.local.start_drain(&store, class, Some(number), true));
+        assert!(guard.local.start_drain(&store, class, Some(number), true, Purpose::Class));
         while guard.local.drain_step(&store, usize::MAX) {}
         assert!(guard.local.limbo_chunks() > gone.len(), "what was in the span waits behind them");
         drop(stuck);

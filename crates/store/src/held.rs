@@ -325,6 +325,8 @@ mod tests {
             guard.maintain();
         }
         assert!(!store.is_over_limit() && used() <= 16 << 20);
+        let totals = store.totals();
+        assert!(totals.spans_moved > 50 && totals.spans_reassigned == 0, "for no class: {totals:?}");
         for i in 0..40_000u32 {
             set(&mut guard, &i.to_le_bytes(), 500);
         }

@@ -98,6 +98,7 @@ pub(crate) unsafe fn judged_at(store: &Store, item: RawItem) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::class::{CHUNK_BYTES_MAX, ClassId};
+    use crate::drain::Purpose;
     use crate::worker::{Guard, Worker, chunk_facts};
     use crate::{Attributes, Config, Expect, Store};
     use std::sync::Arc;
@@ -178,7 +179,8 @@ mod tests {
         let chunk = guard.local.allocate(&store, class, chunk_bytes).unwrap();
         let owner = set(&mut guard, chunk);
         guard.write_piece_header(chunk, owner, chunk_bytes - 8);
-        assert!(guard.local.start_drain(&store, class, Some(Arena::span_of(chunk)), keep));
+        let number = Some(Arena::span_of(chunk));
+        assert!(guard.local.start_drain(&store, class, number, keep, Purpose::Class));
         while guard.local.drain_step(&store, usize::MAX) {}
         guard.local.stop_drains(&store);
         // SAFETY: the chunk is the test's.

@@ -53,8 +53,10 @@ pub struct Totals {
     pub spans_free: u64,
     /// Spans that had an owner and have none now.
     pub spans_given_back: u64,
-    /// Spans that were drained for another class, or after the limit was lowered.
+    /// Spans that were drained: for another class, for a lower limit or memory beside items, or since nobody needed them.
     pub spans_moved: u64,
+    /// Of these, spans that were drained for another class.
+    pub spans_reassigned: u64,
     /// Items and pieces of items that were moved out of such spans.
     pub chunks_moved: u64,
     /// Keys stored again soon after they were evicted on probation.
@@ -113,6 +115,7 @@ impl Totals {
             (&mut self.maintain_checked, before.maintain_checked),
             (&mut self.out_of_memory, before.out_of_memory),
             (&mut self.spans_moved, before.spans_moved),
+            (&mut self.spans_reassigned, before.spans_reassigned),
             (&mut self.chunks_moved, before.chunks_moved),
             (&mut self.ghost_hits, before.ghost_hits),
             (&mut self.flushes, before.flushes),
@@ -166,6 +169,7 @@ impl Store {
             maintain_checked: self.sum(|c| c.maintain_checked.value()),
             out_of_memory: self.sum(|c| c.out_of_memory.value()),
             spans_moved: self.sum(|c| c.spans_moved.value()),
+            spans_reassigned: self.sum(|c| c.spans_reassigned.value()),
             chunks_moved: self.sum(|c| c.chunks_moved.value()),
             evicted_idle: std::array::from_fn(|part| self.sum(|c| c.evicted_idle[part].value())),
             evicted_idle_s: self.sum(|c| c.evicted_idle_s.value()),

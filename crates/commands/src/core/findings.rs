@@ -404,11 +404,11 @@ pub static RULES: &[Rule] = &[
         name: "size-shift",
         severity: Note,
         about: Memory,
-        when: "more than 5 % of the memory was taken from items of one size for items of another in the last minute, or given up for a lower limit",
-        advice: "nothing, if what is stored has changed its sizes, or -m was lowered: fewer keys are found until the new ones were stored once; if it goes on for hours, sizes alternate, and more memory helps",
+        when: "more than 5 % of the memory was taken from items of one size for items of another in the last minute; what items give up for a lower limit, or for what connections hold, does not count",
+        advice: "nothing, if what is stored has changed its sizes: fewer keys are found until the new ones were stored once; if it goes on for hours, sizes alternate, and more memory helps",
         find: |look| {
             let (moved, all) =
-                (look.recent.of(Event::SpansMoved), look.figures.totals.memory_bytes / SPAN_BYTES);
+                (look.recent.of(Event::SpansReassigned), look.figures.totals.memory_bytes / SPAN_BYTES);
             (share(moved, all, 5) && look.recent.seconds >= OBSERVED_S).then(|| {
                 let percent = percent(moved, all);
                 format!(

@@ -42,7 +42,7 @@ events! {
     HerdMisses: |f| Figure::HerdMisses.of(f),
     Sampled: |f| f.traffic.samples + f.traffic.followed,
     SamplesDropped: |f| Figure::SamplesDropped.of(f),
-    SpansMoved: |f| Figure::SpansMoved.of(f),
+    SpansReassigned: |f| Figure::SpansReassigned.of(f),
     Requests: |f| f.sums.requests(),
     TimedReceives: |f| f.sums.of(Counter::TimedReceives),
     TimedRequests: |f| f.sums.of(Counter::TimedRequests),

@@ -432,6 +432,7 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
 mod tests {
     use super::{RECLAIM_CHUNKS, STEP_CHUNKS, make_free};
     use crate::arena::Arena;
+    use crate::drain::Purpose;
     use crate::{Attributes, Config, Expect, Store};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -524,7 +525,8 @@ mod tests {
         let key = guard.key(&names[0]);
         let location = guard.peek(&key).hit().unwrap().slot.location();
         let class = store.class_of_chunk(location);
-        assert!(guard.local.start_drain(&store, class, Some(Arena::span_of(location)), false));
+        let number = Some(Arena::span_of(location));
+        assert!(guard.local.start_drain(&store, class, number, false, Purpose::Class));
         for name in &names {
             let key = guard.key(name);
             guard.delete(&key, Expect::Present).unwrap();

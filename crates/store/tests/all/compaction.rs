@@ -64,6 +64,7 @@ fn deleted_items_give_their_memory_back_and_the_others_stay() {
             totals.used_bytes
         );
         assert_eq!((totals.items, totals.evictions), (ITEMS / keep, 0));
+        assert!(totals.spans_moved > 0 && totals.spans_reassigned == 0, "no class asked for any");
         assert!((0..ITEMS).all(|name| is_there(&mut worker, now, name) == (name % keep == 0)));
         assert!(upkeep(&mut worker, &mut now, 5_000) < 20, "and then there is nothing to do");
     }

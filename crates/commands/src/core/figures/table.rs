@@ -220,8 +220,10 @@ figures! {
         IndexGrows = "index_grows": Gauge, Switch, |f| u64::from(f.totals.index_growing);
         /// Blocks of 64 KiB that no class owns.
         SpansFree = "spans_free": Gauge, Count, |f| f.totals.spans_free;
-        /// Spans that were drained for another class, or after the limit was lowered.
+        /// Spans that were drained: for another class, for a lower limit or memory beside items, or since nobody needed them.
         SpansMoved = "spans_moved": Counter, Count, |f| f.totals.spans_moved;
+        /// Spans that were drained for another class, of those that were moved.
+        SpansReassigned = "spans_reassigned": Counter, Count, |f| f.totals.spans_reassigned;
         /// Items and pieces of items that were moved out of such spans.
         ChunksMoved = "chunks_moved": Counter, Count, |f| f.totals.chunks_moved;
         /// Keys that were stored again soon after they were evicted on probation.

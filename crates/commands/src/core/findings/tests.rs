@@ -181,7 +181,7 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
         ),
         ("large-values", large(0.26, 0.05, 1.1), large(0.25, 0.05, 1.1)),
         ("large-values", large(0.26, 0.05, 1.1), large(0.26, 0.05, 1.0)),
-        ("size-shift", recent(&[(SpansMoved, 52)]), recent(&[(SpansMoved, 51)])),
+        ("size-shift", recent(&[(SpansReassigned, 52)]), recent(&[(SpansReassigned, 51)])),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_060, 100, 150)),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_000, 100, 149)),
         ("no-pipelining", receives(1_200_060, 100, 149), receives(1_200_060, 99, 140)),

@@ -3,6 +3,7 @@
 use super::testing::scanned;
 use crate::class::ClassId;
 use crate::collection::{DIGITS_MAX, Declined, Element, Entry, Type};
+use crate::drain::Purpose;
 use crate::worker::Guard;
 use crate::{Attributes, Config, Eviction, Expect, Key, Store, Worker};
 use proptest::prelude::*;
@@ -96,7 +97,7 @@ fn move_classes(store: &Arc<Store>, guard: &mut Guard<'_>, but: u8) {
     for class in ClassId::all().filter(|class| class.0 != but) {
         let spans: Vec<u32> = store.slabs.class(class).all_spans(&store.arena).collect();
         for number in spans {
-            if guard.local.start_drain(store, class, Some(number), true) {
+            if guard.local.start_drain(store, class, Some(number), true, Purpose::Class) {
                 while guard.local.drain_step(store, usize::MAX) {}
                 guard.local.stop_drains(store);
             }
