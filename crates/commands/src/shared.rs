@@ -211,13 +211,13 @@ impl Shared {
     }
 
     /// The keys that were asked for most in the last seconds, so many at most; none if traffic is not sampled.
-    pub fn hot_keys(&self, store: &Store, most: usize) -> Option<HotKeys> {
-        self.common.traffic.hot_keys(store, most)
+    pub fn hot_keys(&self, most: usize) -> Option<HotKeys> {
+        self.common.traffic.hot_keys(most)
     }
 
     /// The prefixes whose keys were asked for most in the last seconds, so many at most; none if traffic is not sampled.
-    pub fn prefix_shares(&self, store: &Store, most: usize) -> Option<PrefixShares> {
-        self.common.traffic.prefix_shares(store, most)
+    pub fn prefix_shares(&self, most: usize) -> Option<PrefixShares> {
+        self.common.traffic.prefix_shares(most)
     }
 
     /// Looks at some of what is there, while traffic is sampled. From one worker's upkeep, at a time of the server's own clock.

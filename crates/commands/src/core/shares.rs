@@ -14,12 +14,12 @@ impl Context<'_, '_> {
     /// The hot keys, as clients are shown them; none if there is no sampling. Spends what that takes.
     pub(crate) fn hot_keys(&self) -> Option<HotKeys> {
         self.room.work().spend(HOT_KEYS_NS);
-        self.shared.traffic.hot_keys(self.guard.store(), HOT_KEYS_TOLD)
+        self.shared.traffic.hot_keys(HOT_KEYS_TOLD)
     }
 
     /// The prefixes, as clients are shown them; none if there is no sampling. Spends what that takes.
     pub(crate) fn prefix_shares(&self) -> Option<PrefixShares> {
         self.room.work().spend(PREFIXES_NS);
-        self.shared.traffic.prefix_shares(self.guard.store(), PREFIXES_TOLD)
+        self.shared.traffic.prefix_shares(PREFIXES_TOLD)
     }
 }

@@ -357,6 +357,13 @@ impl Rounds {
         self.all[self.at].add(sample, &self.delimiters.of_prefix(sample));
     }
 
+    /// What it takes to look for what weighs most, keys or prefixes.
+    fn merging_bytes(&self) -> u64 {
+        let keys: u64 = self.all.iter().map(|round| round.keys.merging_bytes()).sum();
+        let prefixes: u64 = self.all.iter().map(|round| round.prefixes.merging_bytes()).sum();
+        keys.max(prefixes)
+    }
+
     /// Goes on to the next, if it is time for that.
     fn turn(&mut self, now: Millis) -> bool {
         let from = self.all[self.at].from;
@@ -380,10 +387,11 @@ fn entries_of(store: &Store) -> usize {
 }
 
 impl Tables {
-    /// Charges to the store what tables take.
+    /// Charges to the store what tables take, and what looking through them does: that is done again and again.
     fn charge(&mut self, store: &Store, all: &AtomicU64) {
         let rounds = self.rounds.iter().flat_map(|rounds| &rounds.all);
         let bytes = rounds.map(Round::bytes).sum::<u64>()
+            + self.rounds.as_ref().map_or(0, Rounds::merging_bytes)
             + self.session.as_ref().map_or(0, Session::bytes)
             + self.spatial.as_ref().map_or(0, |spatial| spatial.bytes() + size_of::<Spatial>() as u64);
         let more = bytes as i64 - self.bytes as i64;
@@ -546,8 +554,8 @@ impl Traffic {
         self.counted.fetch_add(samples, Relaxed);
         self.followed.fetch_add(counted as u64 - samples, Relaxed);
         if turned {
-            *self.hottest() = self.hot_keys(store, HOT_MAX).map(|hot| hot.hottest()).unwrap_or_default();
-            *self.coldest() = self.coldest_prefix(store);
+            *self.hottest() = self.hot_keys(HOT_MAX).map(|hot| hot.hottest()).unwrap_or_default();
+            *self.coldest() = self.coldest_prefix();
             *self.large() = self.large_replies();
         }
         counted

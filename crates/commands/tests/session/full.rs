@@ -178,7 +178,7 @@ fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
     bench.shared.tend_samples(&bench.room, &store, 0);
     let asked_for = |bench: &Bench, now| {
         bench.shared.count_samples(&store, now);
-        bench.shared.hot_keys(&store, 9).expect("traffic is sampled").all
+        bench.shared.hot_keys(9).expect("traffic is sampled").all
     };
     for _ in 0..9 {
         let (next, said, consumed) = bench.call(&mut session, &input);

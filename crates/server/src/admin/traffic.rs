@@ -39,12 +39,12 @@ fn shares<R>(
 
 /// Keys that were asked for most in the last seconds, those of the largest shares first.
 pub fn hot_keys(routes: &Routes, query: &Query) -> Result<Answer, Status> {
-    shares(routes, query, "keys", |hub, most| hub.shared.hot_keys(&hub.store, most), row_of_key)
+    shares(routes, query, "keys", |hub, most| hub.shared.hot_keys(most), row_of_key)
 }
 
 /// Prefixes whose keys were asked for most in the last seconds, those of the largest shares first.
 pub fn prefixes(routes: &Routes, query: &Query) -> Result<Answer, Status> {
-    shares(routes, query, "prefixes", |hub, most| hub.shared.prefix_shares(&hub.store, most), row_of_prefix)
+    shares(routes, query, "prefixes", |hub, most| hub.shared.prefix_shares(most), row_of_prefix)
 }
 
 fn row_of_key(key: HotKey, hidden: bool) -> Value {

@@ -67,7 +67,7 @@ fn told(listener: usize, skew: f64, request: impl Fn(&str) -> String) -> (usize,
         world.pass(TICK_MS);
         world.service.upkeep(true);
     }
-    let hot = hub.shared.hot_keys(&hub.store, 100).expect("traffic is sampled");
+    let hot = hub.shared.hot_keys(100).expect("traffic is sampled");
     let all = TICKS as f64 * TICK_REQUESTS as f64;
     assert!((hot.all as f64 / all - 1.0).abs() < 0.03, "{} of {all}", hot.all);
     assert!(hot.samples < hot.all / 16, "not each is sampled: {} of {}", hot.samples, hot.all);

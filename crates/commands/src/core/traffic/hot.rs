@@ -3,7 +3,6 @@
 use std::fmt;
 
 use larder_protocol::escape::{escape, escaped_bytes_max};
-use larder_store::Store;
 
 use super::ring::KEY_BYTES_KEPT;
 use super::top::{Name, Sums, Top, ranked};
@@ -117,17 +116,15 @@ impl HotKeys {
 }
 
 impl Traffic {
-    /// The hot keys of the last rounds, so many at most; none if samples were not wanted. What that takes meanwhile is charged as
-    /// what connections hold.
-    pub fn hot_keys(&self, store: &Store, most: usize) -> Option<HotKeys> {
-        let (sampled, keys) = self.listed(store, most, |round| &round.keys, shown)?;
+    /// The hot keys of the last rounds, so many at most; none if samples were not wanted.
+    pub fn hot_keys(&self, most: usize) -> Option<HotKeys> {
+        let (sampled, keys) = self.listed(most, |round| &round.keys, shown)?;
         Some(sampled.shares(keys))
     }
 
     /// What weighs most in tables of the last rounds, and these rounds; as [`Traffic::hot_keys`].
     pub(super) fn listed<R>(
         &self,
-        store: &Store,
         most: usize,
         table: fn(&Round) -> &Top,
         shown: impl Fn(&Name, &Sums, &Sampled) -> R,
@@ -141,7 +138,7 @@ impl Traffic {
         }
         let share = |sums: &Sums| sampled.share(sums);
         let shown = |name: &Name, sums: &Sums| shown(name, sums, &sampled);
-        let listed = ranked(store, rounds.iter().map(table), most, share, shown);
+        let listed = ranked(rounds.iter().map(table), most, share, shown);
         Some((sampled, listed))
     }
 }

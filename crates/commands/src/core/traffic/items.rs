@@ -220,7 +220,8 @@ impl Looked {
     }
 
     fn bytes(&self) -> u64 {
-        self.prefixes.iter().flat_map(|prefixes| &prefixes.tops).map(Top::bytes).sum()
+        let tops = self.prefixes.iter().flat_map(|prefixes| &prefixes.tops);
+        tops.map(|top| top.bytes() + top.merging_bytes()).sum()
     }
 }
 
@@ -313,8 +314,8 @@ impl ItemSampler {
     }
 
     /// Prefixes that take most of the bytes of items, those of the largest parts first: the part of each, and how much it may be
-    /// off. What that takes meanwhile is charged as what connections hold.
-    pub(super) fn prefixes(&self, store: &Store, most: usize) -> Vec<(Name, (f64, f64))> {
+    /// off.
+    pub(super) fn prefixes(&self, most: usize) -> Vec<(Name, (f64, f64))> {
         let looked = self.looked();
         let Some(prefixes) = &looked.prefixes else { return Vec::new() };
         let mut round = looked.rounds[0];
@@ -325,7 +326,7 @@ impl ItemSampler {
             let sampling = if looked.whole { 0.0 } else { all.sampling(sums.variance, share) };
             (share, sums.error as f64 / 2.0 / all.bytes.max(1.0) + sampling)
         };
-        ranked(store, prefixes.tops.iter(), most, share, |name, sums| (name.clone(), share(sums)))
+        ranked(prefixes.tops.iter(), most, share, |name, sums| (name.clone(), share(sums)))
     }
 
     /// What is there; none if there is no reader, or nothing was seen.

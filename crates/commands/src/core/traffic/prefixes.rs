@@ -141,10 +141,10 @@ pub(crate) const TOLD: usize = 50;
 impl Traffic {
     /// The prefixes of the last rounds that were asked for most, as [`Traffic::hot_keys`], and behind them those that are
     /// asked for less and take memory.
-    pub fn prefix_shares(&self, store: &Store, most: usize) -> Option<PrefixShares> {
-        let (sampled, mut prefixes) = self.listed(store, most, |round| &round.prefixes, shown)?;
+    pub fn prefix_shares(&self, most: usize) -> Option<PrefixShares> {
+        let (sampled, mut prefixes) = self.listed(most, |round| &round.prefixes, shown)?;
         let mut others = Vec::new();
-        for (name, memory) in self.items.prefixes(store, most) {
+        for (name, memory) in self.items.prefixes(most) {
             let is_it = |row: &&mut PrefixShare| {
                 row.db == name.db && row.prefix.as_deref().unwrap_or_default() == &*name.key
             };
@@ -165,8 +165,8 @@ impl Traffic {
     }
 
     /// The prefix that is asked for least, of those that take a part of memory worth a word; keys without a prefix are none.
-    pub(super) fn coldest_prefix(&self, store: &Store) -> Option<Coldest> {
-        coldest(&self.prefix_shares(store, TOLD)?)
+    pub(super) fn coldest_prefix(&self) -> Option<Coldest> {
+        coldest(&self.prefix_shares(TOLD)?)
     }
 }
 

@@ -6,8 +6,6 @@
 
 use std::collections::HashMap;
 
-use larder_store::Store;
-
 use super::Verb;
 use super::ring::Sample;
 
@@ -81,6 +79,8 @@ pub(super) struct Top {
     sums: Vec<Sums>,
     key_bytes: usize,
     most: usize,
+    /// The most entries that there were, however often it was cleared.
+    longest: usize,
 }
 
 /// What an entry takes, beside its key.
@@ -96,12 +96,18 @@ impl Top {
             sums: Vec::with_capacity(most),
             key_bytes: 0,
             most,
+            longest: 0,
         }
     }
 
     /// What it takes.
     pub fn bytes(&self) -> u64 {
         (self.most * ENTRY_BYTES + self.key_bytes) as u64
+    }
+
+    /// What it takes at most to merge as many entries as it has had with those of others.
+    pub fn merging_bytes(&self) -> u64 {
+        (self.longest * MERGED_BYTES) as u64
     }
 
     /// Entries that there are.
@@ -162,6 +168,7 @@ impl Top {
             self.counts.push(0);
             self.names.push(Name::default());
             self.sums.push(Sums::default());
+            self.longest = self.longest.max(self.hashes.len());
         } else {
             error = self.least();
             at = self.counts.iter().position(|count| *count == error).unwrap_or(0);
@@ -212,16 +219,14 @@ fn merged<'t>(tops: impl Iterator<Item = &'t Top> + Clone) -> Vec<(&'t Name, Sum
 }
 
 /// The heaviest entries of several tables, so many at most, of those of which more is surely their own than is not; `share` says
-/// what part of all one is, and how much that may be off. What that takes meanwhile is charged as what connections hold.
+/// what part of all one is, and how much that may be off. What that takes meanwhile is charged with the tables, for one caller
+/// at a time ([`Top::merging_bytes`]): charged for that moment, it would have items give way each time.
 pub(super) fn ranked<'t, R>(
-    store: &Store,
     tops: impl Iterator<Item = &'t Top> + Clone,
     most: usize,
     share: impl Fn(&Sums) -> (f64, f64),
     shown: impl Fn(&Name, &Sums) -> R,
 ) -> Vec<R> {
-    let held = (tops.clone().map(Top::len).sum::<usize>() * MERGED_BYTES) as i64;
-    store.hold(held);
     let mut entries = merged(tops);
     entries.retain(|(_, sums)| {
         let (share, error) = share(sums);
@@ -231,9 +236,7 @@ pub(super) fn ranked<'t, R>(
         other.weight().cmp(&sums.weight()).then_with(|| name.key.cmp(&other_name.key))
     });
     entries.truncate(most);
-    let ranked = entries.into_iter().map(|(name, sums)| shown(name, &sums)).collect();
-    store.hold(-held);
-    ranked
+    entries.into_iter().map(|(name, sums)| shown(name, &sums)).collect()
 }
 
 #[cfg(test)]
@@ -316,6 +319,18 @@ mod tests {
         assert_eq!(keys, [&b"c"[..], b"bcdef"]);
         top.clear();
         assert_eq!((top.bytes(), top.least(), top.all().len()), (empty, 0, 0));
+    }
+
+    #[test]
+    fn what_merging_takes_is_known_from_when_there_were_most_entries() {
+        let mut top = Top::new(2);
+        assert_eq!(top.merging_bytes(), 0);
+        for key in [b"a", b"b", b"c"] {
+            top.add(&sample(key, 0), 1);
+        }
+        top.clear();
+        top.add(&sample(b"a", 0), 1);
+        assert_eq!(top.merging_bytes(), 2 * MERGED_BYTES as u64);
     }
 
     #[test]
