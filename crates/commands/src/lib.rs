@@ -44,7 +44,7 @@ pub use crate::core::input::UNAUTHENTICATED_SHARE;
 pub use crate::core::origin::Origin;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
-pub use crate::core::progress::{Next, Progress};
+pub use crate::core::progress::{Ending, Next, Progress};
 pub use crate::core::shared::DebugCommand;
 pub use crate::core::shared::{Clock, Settings, VERSION};
 pub use crate::core::shown::{Logged, RespClient};

@@ -22,7 +22,7 @@ use crate::core::delivery::Delivery;
 use crate::core::host::TLS_HANDSHAKE;
 use crate::core::host::{Host, Peer};
 use crate::core::output::Output;
-use crate::core::progress::{Next, Progress};
+use crate::core::progress::{Ending, Next, Progress};
 use crate::redis::limits::OutputLimit;
 use crate::shared::Shared;
 use crate::{memcached, redis};
@@ -426,6 +426,18 @@ impl Session {
             shared.common.access.log.count_closed();
         }
         is_gone
+    }
+
+    /// Why the conversation has closed its connection. `None`: it has not; if the connection is closed, the client has closed it,
+    /// or the server.
+    pub fn ending(&self) -> Option<Ending> {
+        match &self.0 {
+            Conversation::Memcached(conversation) => conversation.ending(),
+            Conversation::Redis(conversation) => conversation.ending(),
+            Conversation::Binary(conversation) => conversation.ending(),
+            Conversation::New | Conversation::Login(_) => None,
+            Conversation::Closed => Some(Ending::Error),
+        }
     }
 
     /// It is refused before it was asked anything.

@@ -26,6 +26,8 @@ mod on_sim;
 #[cfg(test)]
 mod paced_on_sim;
 #[cfg(test)]
+mod reasons_on_sim;
+#[cfg(test)]
 mod removed_on_sim;
 mod replies;
 mod service;

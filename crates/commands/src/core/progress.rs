@@ -29,6 +29,17 @@ pub enum Next {
     /// call again as for [`Next::Yield`]. Nothing more of it is received meanwhile; if its peer ends, it is closed, unless
     /// `Session::must_end` says that its reply comes all the same.
     Await(Option<Millis>),
-    /// Send what waits, then close.
+    /// Send what waits, then close. Why, `Session::ending` says.
     Close,
+}
+
+/// Why a conversation has closed its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The client asked for it (`quit`).
+    Quit,
+    /// The client asked the server to stop (`shutdown`).
+    Shutdown,
+    /// Anything else: an error of the protocol, a client that may not be connected, or one that was closed by another.
+    Error,
 }

@@ -42,7 +42,7 @@ use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::Output;
-use crate::core::progress::{Next, Progress};
+use crate::core::progress::{Ending, Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use read::{Batch, Event, Reader, Stop, row_of};
@@ -76,7 +76,7 @@ enum State {
     /// A frame, after a long reply.
     Dump(Dump),
     /// Nothing more.
-    Closed,
+    Closed(Ending),
 }
 
 /// One turn: what [`Conversation::receive`] does.
@@ -127,7 +127,7 @@ impl Conversation {
                 Pace::OneByOne => left = u32::from(matches!(self.state, State::Ready)),
                 Pace::Wait(next) => {
                     if next == Next::Close {
-                        self.state = State::Closed;
+                        self.close();
                     }
                     return Progress { consumed: 0, next };
                 }
@@ -243,7 +243,7 @@ impl Conversation {
                 Step::Full => Some(Next::Flush),
                 Step::More => Some(Next::Yield),
             },
-            State::Closed => Some(Next::Close),
+            State::Closed(_) => Some(Next::Close),
         }
     }
 
@@ -334,7 +334,7 @@ impl Conversation {
     /// Its user is not among these, and it is not closed yet.
     pub fn has_lost_user(&self, users: &Users) -> bool {
         let is_gone = |standing: &Standing| standing.is_gone(users);
-        !matches!(self.state, State::Closed) && self.sasl.standing().is_some_and(is_gone)
+        !matches!(self.state, State::Closed(_)) && self.sasl.standing().is_some_and(is_gone)
     }
 
     /// A request has begun that is not asked for again.
@@ -342,8 +342,17 @@ impl Conversation {
         matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Join(_) | State::Dump(_))
     }
 
+    /// Why it has closed its connection, if it has.
+    pub fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
     fn close(&mut self) -> Option<Next> {
-        self.state = State::Closed;
+        self.end(Ending::Error)
+    }
+
+    fn end(&mut self, ending: Ending) -> Option<Next> {
+        self.state = State::Closed(ending);
         Some(Next::Close)
     }
 
@@ -363,7 +372,7 @@ impl Conversation {
             State::Ready => 0,
             State::Upload { upload, .. } => upload.held_bytes().max(1),
             State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Swallow(_) | State::Join(_) | State::Dump(_) | State::Closed => 1,
+            State::Swallow(_) | State::Join(_) | State::Dump(_) | State::Closed(_) => 1,
         }
     }
 
@@ -379,7 +388,7 @@ impl Conversation {
             State::Swallow(_) => "conn_swallow",
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
-            State::Closed => "conn_closing",
+            State::Closed(_) => "conn_closing",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an administrative command leaves behind: more output to make, or an end.
 
 use super::dump::Dump;
+use crate::core::progress::Ending;
 use crate::core::watchers::Watching;
 
 /// How a session goes on after a line.
@@ -15,5 +16,5 @@ pub(crate) enum Flow {
     /// With lines of what happens, and nothing else.
     Watch(Watching),
     /// Not at all.
-    Close,
+    Close(Ending),
 }

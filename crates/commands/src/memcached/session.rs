@@ -49,7 +49,7 @@ use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::{Mark, Output};
-use crate::core::progress::{Next, Progress};
+use crate::core::progress::{Ending, Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::Watching;
@@ -91,7 +91,7 @@ enum State {
     /// No request is read any more: it is sent lines of what happens.
     Watch(Watching),
     /// Nothing more.
-    Closed,
+    Closed(Ending),
 }
 
 /// One turn: what [`Conversation::receive`] does.
@@ -197,7 +197,7 @@ impl Conversation {
                 }
                 Pace::Wait(next) => {
                     if next == Next::Close {
-                        self.state = State::Closed;
+                        self.close();
                     }
                     return Progress { consumed: 0, next };
                 }
@@ -303,7 +303,7 @@ impl Conversation {
             | State::Swallow { .. }
             | State::Skip
             | State::Keys(_) => true,
-            State::Ready | State::Join(_) | State::Dump(_) | State::Watch(_) | State::Closed => false,
+            State::Ready | State::Join(_) | State::Dump(_) | State::Watch(_) | State::Closed(_) => false,
         }
     }
 
@@ -319,7 +319,7 @@ impl Conversation {
             | State::Swallow { .. }
             | State::Join(_)
             | State::Dump(_)
-            | State::Closed => 1,
+            | State::Closed(_) => 1,
         }
     }
 
@@ -332,7 +332,7 @@ impl Conversation {
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
             State::Watch(_) => "conn_watch",
-            State::Closed => "conn_closing",
+            State::Closed(_) => "conn_closing",
         }
     }
 
@@ -400,14 +400,14 @@ impl Conversation {
                 turn.reader.at = turn.reader.input.len();
                 Some(watch::step(watching, turn.out))
             }
-            State::Closed => Some(Next::Close),
+            State::Closed(_) => Some(Next::Close),
         }
     }
 
     /// Its user is not among these, and it is not closed yet.
     pub fn has_lost_user(&self, users: &Users) -> bool {
         let is_gone = |standing: &Standing| standing.is_gone(users);
-        !matches!(self.state, State::Closed) && self.standing.as_ref().is_some_and(is_gone)
+        !matches!(self.state, State::Closed(_)) && self.standing.as_ref().is_some_and(is_gone)
     }
 
     /// The number by which a watcher is woken.
@@ -418,8 +418,17 @@ impl Conversation {
         }
     }
 
+    /// Why it has closed its connection, if it has.
+    pub fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
     fn close(&mut self) -> Option<Next> {
-        self.state = State::Closed;
+        self.end(Ending::Error)
+    }
+
+    fn end(&mut self, ending: Ending) -> Option<Next> {
+        self.state = State::Closed(ending);
         Some(Next::Close)
     }
 
@@ -597,7 +606,7 @@ impl Conversation {
                 self.state = State::Watch(watching);
                 None
             }
-            Flow::Close => self.close(),
+            Flow::Close(ending) => self.end(ending),
         }
     }
 

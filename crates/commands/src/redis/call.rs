@@ -13,6 +13,7 @@ use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::glob::{PATTERN_BYTES_MAX, is_bounded};
 use crate::core::output::Output;
+use crate::core::progress::Ending;
 use crate::core::tally::Tally;
 use crate::core::work::SLICE_NS;
 use crate::redis::client::Client;
@@ -42,7 +43,7 @@ pub(crate) enum Flow {
     /// Reads the request again, of which nothing was done: memory is on its way.
     Again,
     /// Sends what waits, then closes.
-    Close,
+    Close(Ending),
 }
 
 impl Flow {

@@ -19,6 +19,7 @@ use super::table::{self, REDIS_VERSION};
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::{Reason, Refusal, Whence};
 use crate::core::context::Context;
+use crate::core::progress::Ending;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 
@@ -88,7 +89,7 @@ fn select(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    call.flow = Flow::Close;
+    call.flow = Flow::Close(Ending::Quit);
     call.ok()
 }
 
@@ -232,7 +233,7 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     // A command that removes the user closes the clients that are seen to be it.
     fence(SeqCst);
     if !call.client.standing.look_again(access) {
-        call.flow = Flow::Close;
+        call.flow = Flow::Close(Ending::Error);
         return Err(wrong);
     }
     Ok(())

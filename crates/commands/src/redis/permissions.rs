@@ -34,6 +34,7 @@ use crate::core::acl::pattern::Need;
 use crate::core::acl::rules::{Asked, CHECK_NS_MAX, Denied};
 use crate::core::acl::user::User;
 use crate::core::calls::RowId;
+use crate::core::progress::Ending;
 
 /// What it takes to begin to look at a queued command.
 const QUEUED_NS: u64 = 20;
@@ -362,7 +363,7 @@ impl Call<'_, '_, '_> {
     }
 
     fn close_at_once(&mut self) {
-        self.flow = Flow::Close;
+        self.flow = Flow::Close(Ending::Error);
         let facts = &self.client.facts;
         if facts.turn_out(&self.cx.shared.access.log) {
             self.cx.host.kill(facts.place, facts.id);

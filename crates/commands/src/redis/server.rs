@@ -23,6 +23,7 @@ use super::row::flag::{
     REPLIES_A_PAGE, REPLIES_A_WORD, STALE, TAKES_ALL, WEIGHTLESS, WRITE,
 };
 use super::row::{Command, NO_KEYS, Tells, Weighs};
+use crate::core::progress::Ending;
 use crate::core::work::CLEANING_NS;
 use crate::redis::steps::job::{Job, Step};
 
@@ -182,7 +183,7 @@ fn shutdown(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         return Err(Fail::of("ERR shutdown is not enabled; start the server with -A"));
     }
     call.cx.host.shutdown(false);
-    call.flow = Flow::Close;
+    call.flow = Flow::Close(Ending::Shutdown);
     Ok(())
 }
 

@@ -44,7 +44,7 @@ use crate::core::hold::LOOK_MS;
 use crate::core::host::TLS_HANDSHAKE;
 use crate::core::input::Asked;
 use crate::core::output::Output;
-use crate::core::progress::{Next, Progress};
+use crate::core::progress::{Ending, Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::redis::client::Client;
@@ -108,7 +108,7 @@ pub(crate) enum State {
     /// Nothing: it is on another machine, and there is no password; or there are too many unauthenticated clients.
     TurnedAway(&'static Fail),
     /// Nothing more.
-    Closed,
+    Closed(Ending),
 }
 
 /// What would be a request begins as a TLS handshake does.
@@ -155,7 +155,7 @@ impl Conversation {
     /// done in steps, part of which may be out.
     pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
         let behind = match &self.state {
-            State::Closed => return,
+            State::Closed(_) => return,
             State::Job(under_way) => !under_way.job.waits(),
             _ => false,
         };
@@ -230,6 +230,11 @@ impl Conversation {
         self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
     }
 
+    /// Why it has closed its connection, if it has.
+    pub fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
     /// It is refused before it was asked anything.
     pub fn is_turned_away(&self) -> bool {
         matches!(self.state, State::TurnedAway(_))
@@ -247,7 +252,7 @@ impl Conversation {
             self.look(cx);
         }
         if self.client.facts.killed.load(Relaxed) && !self.must_end() {
-            self.state = State::Closed;
+            self.close();
         }
         let left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let limits = self.limits(shared, cx);
@@ -383,7 +388,7 @@ impl Conversation {
                 put_fail(turn.out, why);
                 self.close()
             }
-            State::Closed => Some(Next::Close),
+            State::Closed(_) => Some(Next::Close),
         }
     }
 
@@ -405,7 +410,11 @@ impl Conversation {
     }
 
     pub(crate) fn close(&mut self) -> Option<Next> {
-        self.state = State::Closed;
+        self.end(Ending::Error)
+    }
+
+    fn end(&mut self, ending: Ending) -> Option<Next> {
+        self.state = State::Closed(ending);
         Some(Next::Close)
     }
 
@@ -692,7 +701,7 @@ impl Conversation {
                 turn.again_at = turn.stopped_at;
                 Some(Next::Flush)
             }
-            Flow::Close => self.close(),
+            Flow::Close(ending) => self.end(ending),
         }
     }
 

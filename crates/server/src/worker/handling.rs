@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_commands::{Context, Counter, Next, Output, Peer};
+use larder_commands::{Context, Counter, Ending, Next, Output, Peer};
 use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
 
 use super::replies::Replies;
@@ -54,20 +54,25 @@ impl Peer for At<'_> {
     }
 }
 
-/// Why a connection was closed, in memcached's words.
-fn told_as(why: Closed) -> &'static str {
+/// Why a connection was closed, in memcached's words. `ending`: why its conversation has closed it, if it has. A client that has
+/// sent `quit` ends normally also where the rest of its replies does not reach it.
+fn told_as(why: Closed, ending: Option<Ending>) -> &'static str {
     match why {
-        Closed::Handler => "normal",
+        Closed::Peer => "normal",
         Closed::Idle => "idle_timeout",
         Closed::Drained => "shutdown",
-        Closed::Peer
+        Closed::Handler
         | Closed::Error
         | Closed::Stalled
         | Closed::Unfinished
         | Closed::Unauthenticated
         | Closed::Shed
         | Closed::Crowded
-        | Closed::Input => "error",
+        | Closed::Input => match ending {
+            Some(Ending::Quit) => "normal",
+            Some(Ending::Shutdown) => "shutdown",
+            Some(Ending::Error) | None => "error",
+        },
     }
 }
 
@@ -318,7 +323,8 @@ impl Handler for Service {
         let hub = Arc::clone(&self.hub);
         if hub.shared.watches_connections() {
             let peer = At { facts: &connection.facts, hub: &hub };
-            hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(told_as(why)));
+            let reason = told_as(why, connection.session.ending());
+            hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(reason));
         }
         self.turn_replies.forget(std::mem::take(&mut connection.replies));
         self.count_unauthenticated(&mut connection, 0);

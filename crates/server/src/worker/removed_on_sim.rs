@@ -12,7 +12,7 @@ use crate::options::OPTIONS;
 use crate::removed::LOOKS_MAX;
 
 /// A world of three users with passwords, and a Redis client that is the default one.
-fn world() -> (World, Peer) {
+pub(super) fn world() -> (World, Peer) {
     let users = ["app", "other"].map(|user| (user.to_owned(), Digest::from("secret")));
     let limits = Config { threads: 2, connections_max: 4096, ..Config::default() };
     let config = Config { password: Some("boss".into()), users: users.into(), ..limits };
@@ -24,7 +24,7 @@ fn world() -> (World, Peer) {
 }
 
 /// A user's client that speaks text.
-fn text(world: &mut World, user: &str) -> Peer {
+pub(super) fn text(world: &mut World, user: &str) -> Peer {
     let (peer, pair) = (world.connect(), format!("{user} secret"));
     world.exchange(&peer, &format!("set login 0 0 {}\r\n{pair}\r\n", pair.len()), "STORED\r\n");
     peer

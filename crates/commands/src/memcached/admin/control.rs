@@ -7,6 +7,7 @@ use larder_store::Millis;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::host::CERTIFICATES_NS;
+use crate::core::progress::Ending;
 use crate::core::shared::VERSION;
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
@@ -34,7 +35,7 @@ pub(crate) fn version(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// quit
 pub(crate) fn quit(_line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    Flow::Close
+    Flow::Close(Ending::Quit)
 }
 
 /// `verbosity <level>`
@@ -123,7 +124,7 @@ pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             return Flow::Next;
         }
     }
-    Flow::Close
+    Flow::Close(Ending::Shutdown)
 }
 
 /// `refresh_certs`

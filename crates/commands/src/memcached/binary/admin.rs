@@ -7,6 +7,7 @@ use super::read::row_of;
 use super::reply::{put_done, put_status, put_text};
 use super::{Conversation, Next, State, Turn};
 use crate::core::counters::Counter;
+use crate::core::progress::Ending;
 use crate::core::shared::VERSION;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS};
 use crate::memcached::admin::{self, VERBOSITY_MAX};
@@ -71,7 +72,7 @@ impl Conversation {
                 if !quiet {
                     put_done(out, head, 0);
                 }
-                return self.close();
+                return self.end(Ending::Quit);
             }
             Request::Flush { .. } if !cx.shared.settings.flush => put_status(out, head, Status::Auth),
             Request::Flush { delay } => {

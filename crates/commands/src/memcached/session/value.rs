@@ -95,7 +95,7 @@ impl Conversation {
                     turn.out.put(Fault::BadChunk.reply());
                 }
                 if turn.cx.shared.settings.strict_framing {
-                    self.state = State::Closed;
+                    self.close();
                 }
             }
             Block::Long => self.begin(turn, key, value_bytes, purpose),
@@ -207,7 +207,7 @@ impl Conversation {
             turn.out.put(Fault::BadChunk.reply());
         }
         if turn.cx.shared.settings.strict_framing {
-            self.state = State::Closed;
+            self.close();
         }
         Err(None)
     }

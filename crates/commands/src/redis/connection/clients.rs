@@ -7,6 +7,7 @@ use larder_protocol::resp::Args;
 use larder_store::Millis;
 
 use super::filter::{Asked, Filter, filter_ns};
+use crate::core::progress::Ending;
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::client::{Replies, Unblock};
 use crate::redis::connection::{a_name, set_name};
@@ -260,7 +261,7 @@ impl Job for Killing {
         call.spend(ns);
         if self.me {
             // In a later step it is found to be closed when it is looked at next, behind its reply.
-            call.flow = Flow::Close;
+            call.flow = Flow::Close(Ending::Error);
             call.client.facts.killed.store(true, Relaxed);
         }
         match (self.one, self.killed) {

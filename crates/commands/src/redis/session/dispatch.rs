@@ -7,6 +7,7 @@ use larder_protocol::resp::Args;
 
 use super::turn::Turn;
 use crate::core::calls::RowId;
+use crate::core::progress::Ending;
 use crate::core::shared::DebugCommand;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
@@ -251,7 +252,7 @@ impl Call<'_, '_, '_> {
         let Some((row, id)) = named else {
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                 // A browser that was talked into speaking to us.
-                self.flow = Flow::Close;
+                self.flow = Flow::Close(Ending::Error);
                 return Ok(());
             }
             return Err(Fail::unknown_command(name, rest));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::turn::Turn;
 use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
-use crate::core::progress::Next;
+use crate::core::progress::{Ending, Next};
 use crate::redis::call::Flow;
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag;
@@ -158,7 +158,7 @@ impl Conversation {
                     turn.serve_left();
                     // What had to come to its end did so.
                     let is_killed = self.client.facts.killed.load(Relaxed);
-                    return self.follow(turn, if is_killed { Flow::Close } else { flow });
+                    return self.follow(turn, if is_killed { Flow::Close(Ending::Error) } else { flow });
                 };
                 // It was begun by the rules of this turn.
                 (under_way.job, under_way.user) = (next.job, next.user);

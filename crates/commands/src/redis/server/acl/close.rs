@@ -16,6 +16,7 @@ use std::sync::atomic::fence;
 use smallvec::SmallVec;
 
 use crate::core::acl::user::User;
+use crate::core::progress::Ending;
 use crate::core::topics::Kind;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, Flow};
@@ -52,7 +53,7 @@ impl Call<'_, '_, '_> {
         self.cx.shared.look_in_time(self.cx.now());
         fence(SeqCst);
         if !self.client.standing.look_again(&self.cx.shared.access) {
-            self.flow = Flow::Close;
+            self.flow = Flow::Close(Ending::Error);
         }
     }
 
@@ -107,7 +108,7 @@ impl Call<'_, '_, '_> {
     fn close_client(&mut self, facts: &Arc<ClientFacts>) {
         let is_own = Arc::ptr_eq(facts, &self.client.facts);
         if is_own {
-            self.flow = Flow::Close;
+            self.flow = Flow::Close(Ending::Error);
         }
         if facts.turn_out(&self.cx.shared.access.log) && !is_own {
             self.cx.host.kill(facts.place, facts.id);
