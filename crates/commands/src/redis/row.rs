@@ -137,11 +137,25 @@ impl std::fmt::Debug for Run {
     }
 }
 
+/// Words of a name: a bar is between two. Counted once, when the table is compiled: each request of a user with rules asks it.
+const fn words_of(name: &str) -> u8 {
+    let (name, mut words, mut at) = (name.as_bytes(), 1, 0);
+    while at < name.len() {
+        if name[at] == b'|' {
+            words += 1;
+        }
+        at += 1;
+    }
+    words
+}
+
 /// A command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     /// Its name, in lower case; of a subcommand, the container's and a `|` in front.
     pub name: &'static str,
+    /// Words in front of its arguments: its name, and of a subcommand the container's.
+    pub(crate) words: u8,
     /// How many arguments it takes, the name counted; negative: at least so many.
     pub arity: i32,
     /// [`flag`]s that Redis has, which COMMAND shows.
@@ -229,6 +243,7 @@ impl Command {
         let (wire, own) = flag::fields(flags);
         Command {
             name,
+            words: words_of(name),
             arity,
             wire,
             own,
@@ -364,12 +379,16 @@ impl Command {
 
     /// Which of its subcommands has this name.
     pub(crate) fn subcommand(&self, name: &[u8]) -> Option<usize> {
-        self.subcommands().iter().position(|row| name.eq_ignore_ascii_case(row.short_name().as_bytes()))
+        // Behind the container's name and the bar.
+        let from = self.name.len() + 1;
+        let is = |own: &[u8]| name.eq_ignore_ascii_case(own);
+        self.subcommands().iter().position(|row| row.name.as_bytes().get(from..).is_some_and(is))
     }
 
     /// Words in front of its arguments: its name, and of a subcommand the container's.
+    #[inline]
     pub(crate) fn words(&self) -> usize {
-        1 + self.name.matches('|').count()
+        usize::from(self.words)
     }
 
     /// How many keys there are among `args`, which begin behind the name.

@@ -339,8 +339,11 @@ mod tests {
         for (_, row) in rows() {
             assert!(!row.summary.is_empty(), "{}", row.name);
             assert_eq!(row.name, row.name.to_lowercase());
-            for sub in row.subcommands() {
+            assert_eq!(row.words(), 1, "{}", row.name);
+            for (at, sub) in row.subcommands().iter().enumerate() {
                 assert!(sub.name.starts_with(&format!("{}|", row.name)), "{}", sub.name);
+                assert_eq!(sub.words(), 2, "{}", sub.name);
+                assert_eq!(row.subcommand(sub.short_name().to_uppercase().as_bytes()), Some(at));
                 assert!(!sub.summary.is_empty(), "{}", sub.name);
             }
             if let Run::Key(_) = row.run {
