@@ -6,6 +6,7 @@
 //!   └──── selectors ──┴─► one of them has to allow all of a request
 //! ```
 //!
+//! - [`asked`]: what a request asks for
 //! - [`catalog`]: which commands there are, and their categories; rules name them
 //! - [`pattern`]: one key pattern or channel pattern
 //! - [`rules`]: the root's rules, or a selector's: changed by one word at a time, checked, printed
@@ -15,6 +16,7 @@
 //! A user never changes: a change makes another one, which takes its place ([`super::access`]). Commands are numbers here,
 //! those of the table that the catalog was made of.
 
+pub(crate) mod asked;
 pub(crate) mod catalog;
 pub(crate) mod file;
 pub(crate) mod log;

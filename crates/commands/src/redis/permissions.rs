@@ -28,10 +28,11 @@ use super::row::{Access, Channels, Command, flag};
 use super::table;
 use crate::core;
 use crate::core::access::{Since, Snapshot};
+use crate::core::acl::asked::{Asked, AskedKeys};
 use crate::core::acl::catalog::{Catalog, Entry};
 use crate::core::acl::log::{REFUSAL_NS, Reason, Refusal, Whence};
 use crate::core::acl::pattern::Need;
-use crate::core::acl::rules::{Asked, CHECK_NS_MAX, Denied};
+use crate::core::acl::rules::{CHECK_NS_MAX, Denied};
 use crate::core::acl::user::User;
 use crate::core::calls::RowId;
 use crate::core::progress::Ending;
@@ -121,6 +122,18 @@ fn each_need<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], 
     });
 }
 
+/// The keys among `args`, which begin behind the name, where the row says by itself which they are, and does the same with all.
+fn plain_keys<'v, 'a>(row: &Command, args: Args<'a>) -> Option<AskedKeys<'v, 'a>> {
+    if !row.keys.any() {
+        return Some(AskedKeys::None);
+    }
+    if row.uses.is_some() || row.access.len() > 1 {
+        return None;
+    }
+    let (words, step) = row.key_words(args)?;
+    Some(AskedKeys::Words { words, step, need: need(row.access_of(0)) })
+}
+
 /// Calls `visit` with each channel among `args`, and whether it is a pattern.
 fn each_channel<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], bool)) {
     match row.channels {
@@ -165,8 +178,8 @@ pub(crate) fn check_waiting<'a>(
             command: id,
             is_free: false,
             first: keys.first().map(|key| &**key),
-            keys: &each,
-            channels: &|_| {},
+            keys: AskedKeys::Each(&each),
+            channels: None,
         },
         ns,
     )
@@ -184,14 +197,14 @@ fn with_asked<'a, R>(
     args: Args<'a>,
     f: impl FnOnce(&Asked<'_, 'a>) -> R,
 ) -> R {
-    let keys = |visit: &mut dyn FnMut(&'a [u8], Need)| each_need(row, args, visit);
+    let each = |visit: &mut dyn FnMut(&'a [u8], Need)| each_need(row, args, visit);
     let channels = |visit: &mut dyn FnMut(&'a [u8], bool)| each_channel(row, args, visit);
     f(&Asked {
         command: id,
         is_free: row.has(flag::NO_AUTH),
         first: args.clone().next(),
-        keys: &keys,
-        channels: &channels,
+        keys: plain_keys(row, args).unwrap_or(AskedKeys::Each(&each)),
+        channels: if row.channels == Channels::None { None } else { Some(&channels) },
     })
 }
 

@@ -405,6 +405,27 @@ impl Command {
         }
     }
 
+    /// Of which words among `args`, which begin behind the name, each that is so many behind another is a key, as is the first;
+    /// none if arguments say where keys are, or there are none.
+    pub(crate) fn key_words<'a>(&self, args: Args<'a>) -> Option<(Args<'a>, usize)> {
+        let Keys::Range { first, last, step } = self.keys else { return None };
+        let (skipped, among) = self.places(first, last, args.len());
+        let mut words = args;
+        if skipped > 0 {
+            words.nth(skipped - 1);
+        }
+        let count = among.min(words.len());
+        Some((Args::kept(words.encoded(), count, args.longest()), step.max(1) as usize))
+    }
+
+    /// Of so many arguments behind the name, how many are in front of the one that is the `first` of a range, and how many there
+    /// are from that to the `last` of it.
+    fn places(&self, first: i32, last: i32, args: usize) -> (usize, usize) {
+        let words = self.words() as i32;
+        let last = if last < 0 { i64::from(words + last) + args as i64 } else { i64::from(last) };
+        ((first - words).max(0) as usize, (last - i64::from(first) + 1).max(0) as usize)
+    }
+
     /// Calls `visit` with each key among `args`, which begin behind the name.
     pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
         let words = self.words() as i32;
@@ -421,10 +442,8 @@ impl Command {
                 return;
             }
         };
-        let last = if last < 0 { i64::from(words + last) + args.len() as i64 } else { i64::from(last) };
-        let (skipped, step) = ((first - words).max(0) as usize, step.max(1) as usize);
-        let among = (last - i64::from(first) + 1).max(0) as usize;
-        args.skip(skipped).take(among).step_by(step).take(most).for_each(visit);
+        let (skipped, among) = self.places(first, last, args.len());
+        args.skip(skipped).take(among).step_by(step.max(1) as usize).take(most).for_each(visit);
     }
 
     /// Its words say which are keys: where one says how many there are, there are so many, one at least. `args` begin

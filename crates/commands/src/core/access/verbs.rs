@@ -1,9 +1,9 @@
 //! What users may do of memcached's requests, each of which is asked for as a command of Redis.
 
 use super::Access;
+use crate::core::acl::asked::{Asked, AskedKeys};
 use crate::core::acl::catalog::Catalog;
-use crate::core::acl::pattern::Need;
-use crate::core::acl::rules::{Asked, Denied};
+use crate::core::acl::rules::Denied;
 use crate::core::acl::user::User;
 use crate::core::acl::verbs::{Verb, Verbs};
 
@@ -25,11 +25,8 @@ impl Access {
         ns: &mut u64,
     ) -> Result<(), Denied<'a>> {
         let Some(verbs) = self.verbs.get() else { return Err(Denied::Command) };
-        let keys = |visit: &mut dyn FnMut(&'a [u8], Need)| {
-            key.into_iter().for_each(|key| visit(key, verb.need()));
-        };
-        let asked =
-            Asked { command: verbs.id(verb), is_free: false, first: key, keys: &keys, channels: &|_| {} };
+        let keys = key.map_or(AskedKeys::None, |key| AskedKeys::One(key, verb.need()));
+        let asked = Asked { command: verbs.id(verb), is_free: false, first: key, keys, channels: None };
         user.check(&asked, ns)
     }
 }

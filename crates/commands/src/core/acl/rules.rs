@@ -4,6 +4,7 @@
 //! each command, and lists of patterns. Words of commands are kept besides, for they are printed as they were written:
 //! a later word takes the place of those that it overrides.
 
+use super::asked::Asked;
 use super::catalog::{Catalog, CommandId, Commands};
 use super::pattern::{Glob, Need};
 
@@ -57,22 +58,6 @@ impl Fault {
 /// What the check of a request may take, in nanoseconds: a million keys against one prefix take less.
 pub(crate) const CHECK_NS_MAX: u64 = 8_000_000;
 
-/// Calls its argument with each of some names, and something about it.
-pub(crate) type EachOf<'v, 'a, T> = dyn Fn(&mut dyn FnMut(&'a [u8], T)) + 'v;
-
-/// What a request asks for.
-pub(crate) struct Asked<'v, 'a> {
-    pub command: CommandId,
-    /// Every client may send the command, logged in or not.
-    pub is_free: bool,
-    /// The word behind the command's name.
-    pub first: Option<&'a [u8]>,
-    /// Calls its argument with each key, and what is done with it.
-    pub keys: &'v EachOf<'v, 'a, Need>,
-    /// Calls its argument with each channel, and whether that is a pattern.
-    pub channels: &'v EachOf<'v, 'a, bool>,
-}
-
 /// Why a request is refused. Of several reasons the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied<'a> {
@@ -99,10 +84,16 @@ impl Denied<'_> {
 /// What it takes to compare a pattern with another.
 const COMPARE_NS: u64 = 5;
 
+/// Why a request is refused when looks have taken so long.
+fn why(ns: u64, denied: Denied<'_>) -> Denied<'_> {
+    if ns > CHECK_NS_MAX { Denied::TooMuch } else { denied }
+}
+
 /// Rules, and why they do not allow a request, if they do not.
 pub(crate) type Checked<'r, 'a> = (&'r Rules, Option<Denied<'a>>);
 
-/// Whether one of several rules allows all that a request asks for: each key is looked at once, for all of them.
+/// Whether one of several rules allows all that a request asks for: each key is read once, for all of them. One by itself is
+/// asked by [`Rules::check`].
 ///
 /// # Errors
 /// None does; the reason of the one that outweighs the others'.
@@ -116,30 +107,27 @@ pub(crate) fn check_each<'a>(
             *denied = Some(Denied::Command);
         }
     }
-    let why = |ns: u64, denied| Some(if ns > CHECK_NS_MAX { Denied::TooMuch } else { denied });
     let mut left = all.iter().filter(|(rules, denied)| denied.is_none() && !rules.all_keys).count();
     if left > 0 {
-        (asked.keys)(&mut |key, need| {
-            if left == 0 {
-                return;
-            }
+        asked.keys.find(|key, need| {
             for (rules, denied) in all.iter_mut().filter(|(_, denied)| denied.is_none()) {
                 if !rules.all_keys && !rules.allows_key(key, need, ns) {
-                    *denied = why(*ns, Denied::Key(key));
+                    *denied = Some(why(*ns, Denied::Key(key)));
                     left -= 1;
                 }
             }
+            left == 0
         });
     }
     left = all.iter().filter(|(rules, denied)| denied.is_none() && !rules.all_channels).count();
-    if left > 0 {
-        (asked.channels)(&mut |channel, is_pattern| {
+    if let (Some(channels), true) = (asked.channels, left > 0) {
+        channels(&mut |channel, is_pattern| {
             if left == 0 {
                 return;
             }
             for (rules, denied) in all.iter_mut().filter(|(_, denied)| denied.is_none()) {
                 if !rules.allows_channel(channel, is_pattern, ns) {
-                    *denied = why(*ns, Denied::Channel(channel));
+                    *denied = Some(why(*ns, Denied::Channel(channel)));
                     left -= 1;
                 }
             }
@@ -397,7 +385,23 @@ impl Rules {
     /// # Errors
     /// They do not; the first reason, in Redis's order.
     pub fn check<'a>(&self, asked: &Asked<'_, 'a>, ns: &mut u64) -> Result<(), Denied<'a>> {
-        check_each(&mut [(self, None)], asked, ns)
+        if !asked.is_free && !self.all_commands && !self.allows(asked) {
+            return Err(Denied::Command);
+        }
+        if !self.all_keys
+            && let Some(key) = asked.keys.find(|key, need| !self.allows_key(key, need, ns))
+        {
+            return Err(why(*ns, Denied::Key(key)));
+        }
+        let mut denied = None;
+        if let (Some(channels), false) = (asked.channels, self.all_channels) {
+            channels(&mut |channel, is_pattern| {
+                if denied.is_none() && !self.allows_channel(channel, is_pattern, ns) {
+                    denied = Some(why(*ns, Denied::Channel(channel)));
+                }
+            });
+        }
+        denied.map_or(Ok(()), Err)
     }
 
     /// The command is allowed, or with this first argument.

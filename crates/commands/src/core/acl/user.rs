@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::asked::Asked;
 use super::catalog::Catalog;
 use super::pattern::Need;
-use super::rules::{Asked, Checked, Denied, Fault, Rules, check_each, has_blanks};
+use super::rules::{Checked, Denied, Fault, Rules, check_each, has_blanks};
 use crate::core::digest::Digest;
 
 /// Most bytes of a user's name: as many as are looked at.

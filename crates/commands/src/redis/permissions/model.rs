@@ -166,19 +166,12 @@ fn random_rules_allow_what_a_list_of_them_says() {
             let root = user.rules().next().expect("the root");
             for (id, row) in rows.iter().enumerate() {
                 for first in [None, Some("0"), Some("X")] {
-                    let mut words = Encoder::default();
-                    first.iter().for_each(|word| words.push(word.as_bytes()));
-                    let (keys, channels) = (
-                        (|_: &mut dyn FnMut(&'static [u8], Need)| ()),
-                        |_: &mut dyn FnMut(&'static [u8], bool)| (),
-                    );
-                    let first_bytes = first.map(str::as_bytes);
                     let asked = Asked {
                         command: id as RowId,
                         is_free: false,
-                        first: first_bytes,
-                        keys: &keys,
-                        channels: &channels,
+                        first: first.map(str::as_bytes),
+                        keys: AskedKeys::None,
+                        channels: None,
                     };
                     let allowed = root.check(&asked, &mut 0).is_ok();
                     assert_eq!(allowed, naive.allows(row, first), "seed {seed}: {} {:?}", row.name, naive.0);
@@ -213,6 +206,34 @@ fn random_rules_allow_what_a_list_of_them_says() {
 /// First arguments are printed where they were said, which may be behind a word that is printed, too, and takes them away.
 fn has_first_args(naive: &Naive) -> bool {
     naive.0.iter().any(|rule| rule.contains('|'))
+}
+
+/// Each command with words that are keys and others, by a user with one prefix: as if each key was looked at as the row's visitor
+/// comes by it.
+#[test]
+fn keys_are_those_that_the_row_names_however_they_are_looked_at() {
+    let user = User::new(1, "u", false).with(catalog(), [&b"+@all"[..], b"%R~r*", b"~w*"].into_iter(), false);
+    let user = user.expect("rules");
+    let mut checked = 0;
+    for (id, _, row) in numbered().filter(|(_, _, row)| row.subcommands().is_empty()) {
+        for count in (1..=6_usize).filter(|count| row.takes(row.words() + count)) {
+            for bits in 0..1_usize << count {
+                let mut words = Encoder::default();
+                (0..count).for_each(|nth| words.push([&b"w1"[..], b"r1"][bits >> nth & 1]));
+                let args = words.args();
+                let mut refused = None;
+                each_need(row, args, &mut |key, need| {
+                    let may = key == b"w1" || key == b"r1" && Need::READ.covers(need);
+                    refused = refused.or((!may).then_some(Denied::Key(key)));
+                });
+                let denied = check(&user, (row, id), args, &mut 0).err();
+                let denied = denied.filter(|denied| !matches!(denied, Denied::Channel(_)));
+                assert_eq!(denied, refused, "{} {count} {bits:b}", row.name);
+                checked += usize::from(refused.is_some());
+            }
+        }
+    }
+    assert!(checked > 1000, "{checked}");
 }
 
 #[test]
