@@ -6,6 +6,7 @@
 //!   └──── selectors ──┴─► one of them has to allow all of a request
 //! ```
 //!
+//! - [`ahead`]: what is known of rules where requests of one key are read ahead
 //! - [`asked`]: what a request asks for
 //! - [`catalog`]: which commands there are, and their categories; rules name them
 //! - [`pattern`]: one key pattern or channel pattern
@@ -16,6 +17,7 @@
 //! A user never changes: a change makes another one, which takes its place ([`super::access`]). Commands are numbers here,
 //! those of the table that the catalog was made of.
 
+pub(crate) mod ahead;
 pub(crate) mod asked;
 pub(crate) mod catalog;
 pub(crate) mod file;

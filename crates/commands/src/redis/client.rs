@@ -129,8 +129,13 @@ impl Client {
     /// Commands may be read ahead and run in batches: nothing is to be checked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.standing.is_free()
-            && self.replies == Replies::On
+        self.standing.is_free() && self.is_plain_but_for_rules()
+    }
+
+    /// The same, but that its user may have rules.
+    #[inline]
+    pub fn is_plain_but_for_rules(&self) -> bool {
+        self.replies == Replies::On
             && !self.transaction.is_open()
             && (self.resp3 || self.subscriptions.is_none())
     }

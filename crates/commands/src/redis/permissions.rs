@@ -3,7 +3,10 @@
 //! ```text
 //! Standing::is_free ── yes ──► nothing is asked, and the client is read ahead
 //!        │ no
-//!        └─► permit: the command, its keys, its channels ──► User::check ──► -NOPERM, and ACL LOG
+//!        ├─► User::is_read_ahead: a request of one key ──► User::may_ahead ── yes ──► read ahead, too     (session/gate.rs)
+//!        │                                                      │ no
+//!        └─► permit: the command, its keys, its channels ◄──────┘
+//!                └──► User::check ──► -NOPERM, and ACL LOG
 //! ```
 //!
 //! A request is asked for where it is queued, where it runs, in scripts before each command, and again where the user or its
@@ -110,6 +113,12 @@ fn need(access: Access) -> Need {
         | Access::Remove => Need::WRITE,
         Access::Change | Access::Take => Need::BOTH,
     }
+}
+
+/// What is needed for the first key among `args`, which begin behind the name.
+#[inline]
+pub(crate) fn need_of_first(row: &Command, args: Args<'_>) -> Need {
+    need(row.uses.map_or_else(|| row.access_of(0), |uses| uses(args)))
 }
 
 /// Calls `visit` with each key among `args`, which begin behind the name, and what is needed for it.

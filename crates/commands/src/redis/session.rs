@@ -12,11 +12,13 @@
 //! ```
 //!
 //! What each request has to pass before it runs (known, arity, logged in, may it reply) is in `dispatch.rs`; a client for which
-//! all of it holds by itself is read ahead.
+//! all of it holds by itself is read ahead. Of a user with rules those requests are that its rules allow by a look at their key
+//! (`gate.rs`).
 
 mod dispatch;
 mod events;
 pub(crate) mod execute;
+mod gate;
 mod gather;
 mod job;
 mod runs;
@@ -53,6 +55,7 @@ use crate::redis::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
 use crate::redis::strings::pairs::holds_keys;
 use dispatch::ReadAgain;
+use gate::{Free, Gate, Ruled};
 use gather::{Discard, Gathering};
 use turn::{Staged, Stop, Turn};
 use upload::Incoming;
@@ -356,18 +359,9 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 if !self.is_read_ahead(turn) {
-                    return self.one(turn);
+                    return self.apart(turn);
                 }
-                while turn.runs {
-                    turn.settle_any();
-                    let before = turn.tally;
-                    let next = self.run(turn);
-                    turn.count_run(&before);
-                    if next.is_some() {
-                        return next;
-                    }
-                }
-                self.batch(turn)
+                self.ahead::<Free>(turn)
             }
             State::Gather(_) => self.gather(turn),
             State::Upload(_) => self.upload(turn),
@@ -392,6 +386,44 @@ impl Conversation {
         }
     }
 
+    /// Runs of plain requests, and a batch of what follows them.
+    #[inline(always)]
+    fn ahead<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        while turn.runs {
+            turn.settle_any();
+            let before = turn.tally;
+            let next = self.run::<G>(turn);
+            turn.count_run(&before);
+            if next.is_some() {
+                return next;
+            }
+        }
+        self.batch::<G>(turn)
+    }
+
+    /// The next requests of a client whose user may not do everything, or before each of whose requests something else has to
+    /// be looked at.
+    #[inline(never)]
+    fn apart(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        if !self.is_ruled_ahead(turn) {
+            return self.one(turn);
+        }
+        self.client.facts.waits.store(false, Relaxed);
+        self.ahead::<Ruled>(turn)
+    }
+
+    /// Nothing but its user's rules has to be looked at before each of its requests, and they say by a key alone what may be
+    /// done with it. The user is the one of this receive: a command that makes it another, or changes its rules, runs by itself,
+    /// and this is asked again behind it.
+    fn is_ruled_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        let standing = &self.client.standing;
+        standing.is_admitted()
+            && standing.user().is_some_and(|user| user.is_read_ahead())
+            && self.client.is_plain_but_for_rules()
+            && !turn.cx.shared.pause.looks(turn.cx.now())
+            && Self::is_unseen(turn)
+    }
+
     /// Nothing has to be looked at before each of its requests.
     #[inline]
     fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
@@ -401,9 +433,14 @@ impl Conversation {
     /// The same, but that clients may be paused, or keys held, which a value on its way into its item looks at when it is whole.
     #[inline]
     pub(crate) fn is_looked_at_when_whole(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        self.client.is_plain() && Self::is_unseen(turn)
+    }
+
+    /// No client is shown what each request does, none is listed by itself, and there is memory.
+    #[inline]
+    fn is_unseen(turn: &Turn<'_, '_, '_, '_>) -> bool {
         let (shared, common) = (turn.shared, turn.cx.shared);
-        self.client.is_plain()
-            && !common.topics.monitored()
+        !common.topics.monitored()
             && !common.events.any()
             && !shared.commandlog.is_each_alone()
             && shared.starved_bytes.load(Relaxed) == 0
@@ -419,9 +456,9 @@ impl Conversation {
     }
 
     /// Reads a batch ahead, executes it, and does what ended it.
-    fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+    fn batch<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let mut batch = ArrayVec::<Staged<'_, '_>, BATCH_KEYS>::new();
-        let stop = turn.fill(self.client.db, &mut batch);
+        let stop = turn.fill::<G>(self.client.db, &self.client.standing, &mut batch);
         prefetch_items(&turn.cx.guard, &mut batch, |staged| (&staged.key, &mut staged.hint));
         for staged in &batch {
             if turn.out.is_full() {

@@ -296,7 +296,7 @@ pub(crate) fn rows() -> impl Iterator<Item = (&'static Group, &'static Command)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::row::{Keys, Run, flag};
+    use crate::redis::row::{Channels, Keys, Run, flag};
 
     #[test]
     fn every_row_is_found_in_any_case_and_nothing_else_is() {
@@ -348,6 +348,9 @@ mod tests {
             }
             if let Run::Key(_) = row.run {
                 assert!(matches!(row.keys, Keys::Range { first: 1, last: 1, step: 1 }), "{}", row.name);
+                // It is read ahead, where nothing else is asked of it.
+                let asked = flag::NO_AUTH | flag::GUARDED | flag::SHOWS_KEYS | flag::FLUSHES | flag::BLOCKING;
+                assert!(!row.has(asked) && row.channels == Channels::None, "{}", row.name);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Sessions over a real store: what goes in, what comes out.
 
+mod ahead;
 mod apart;
 mod binary;
 mod blocking;

@@ -84,13 +84,24 @@ impl Glob {
         self.kind == Kind::Prefix(0)
     }
 
+    /// It is some bytes, or none, and a star behind them.
+    pub fn is_prefix(&self) -> bool {
+        matches!(self.kind, Kind::Prefix(_))
+    }
+
+    /// It is a prefix, which the name begins with.
+    #[inline]
+    pub fn is_prefix_of(&self, name: &[u8]) -> bool {
+        // In Redis no pattern but the empty one has the empty name.
+        matches!(self.kind, Kind::Prefix(bytes) if begins(name, &self.text[..bytes]) && !name.is_empty())
+    }
+
     /// The name is as the pattern says.
     #[inline]
     pub fn matches(&self, name: &[u8]) -> bool {
         match self.kind {
             Kind::Exact => *self.text == *name,
-            // In Redis no pattern but the empty one has the empty name.
-            Kind::Prefix(bytes) => begins(name, &self.text[..bytes]) && !name.is_empty(),
+            Kind::Prefix(_) => self.is_prefix_of(name),
             Kind::Any => matches(&self.text, name),
         }
     }
@@ -142,7 +153,7 @@ mod tests {
         for bytes in 0..=name.len() {
             let prefix = Glob::new(&[&name[..bytes], b"*"].concat()).expect("short");
             for end in 0..=name.len() {
-                // No pattern of names has the empty one.
+                // No prefix has the empty name.
                 assert_eq!(prefix.matches(&name[..end]), end >= bytes && end > 0, "{bytes} {end}");
             }
             for at in 0..name.len() {

@@ -404,9 +404,15 @@ impl Rules {
         denied.map_or(Ok(()), Err)
     }
 
+    /// The command is allowed whatever its arguments are.
+    #[inline]
+    pub fn allow_command(&self, command: CommandId) -> bool {
+        self.commands.has(command)
+    }
+
     /// The command is allowed, or with this first argument.
     fn allows(&self, asked: &Asked<'_, '_>) -> bool {
-        self.commands.has(asked.command)
+        self.allow_command(asked.command)
             || asked.first.is_some_and(|first| {
                 let mut allowed = self.first_args.iter().filter(|(id, _)| *id == asked.command);
                 allowed.any(|(_, word)| word.eq_ignore_ascii_case(first))
@@ -423,6 +429,23 @@ impl Rules {
                     *ns <= CHECK_NS_MAX && keys.glob.matches(key)
                 }
             })
+    }
+
+    /// Every key may be used, whatever is done with it.
+    pub fn allow_all_keys(&self) -> bool {
+        self.all_keys
+    }
+
+    /// How many patterns of keys there are; none if one is no prefix.
+    pub fn prefixes(&self) -> Option<usize> {
+        self.keys.iter().all(|keys| keys.glob.is_prefix()).then_some(self.keys.len())
+    }
+
+    /// A prefix allows a key to be used so: as [`Rules::allows_key`], of patterns which are few and all prefixes.
+    #[inline]
+    pub fn allow_by_prefix(&self, key: &[u8], need: Need) -> bool {
+        key.len() <= KEY_BYTES_MAX
+            && self.keys.iter().any(|keys| keys.may.covers(need) && keys.glob.is_prefix_of(key))
     }
 
     /// A channel may be published to and subscribed to; a pattern has to be one of theirs, letter by letter. Where `ns`

@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::ahead::Ahead;
 use super::asked::Asked;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, CommandId};
 use super::pattern::Need;
 use super::rules::{Checked, Denied, Fault, Rules, check_each, has_blanks};
 use crate::core::digest::Digest;
@@ -50,6 +51,8 @@ pub(crate) struct User {
     passwords: Vec<Digest>,
     root: Rules,
     selectors: Vec<Rules>,
+    /// What is known of root and selectors where requests are read ahead.
+    ahead: Ahead,
     held_bytes: usize,
 }
 
@@ -145,6 +148,7 @@ impl User {
             passwords: Vec::new(),
             root: Rules::none(all_channels),
             selectors: Vec::new(),
+            ahead: Ahead::General,
             held_bytes: 0,
         };
         user.held_bytes = user.count_bytes();
@@ -154,6 +158,7 @@ impl User {
     /// A user that may do everything, and logs in by one of these passwords.
     pub fn open(id: u64, name: &str, passwords: Vec<Digest>) -> User {
         let mut user = User { enabled: true, passwords, root: Rules::all(), ..User::new(id, name, true) };
+        user.ahead = Ahead::of(&user.root, 0);
         user.held_bytes = user.count_bytes();
         user
     }
@@ -281,6 +286,7 @@ impl User {
                 return Err(Refused::Word(word.to_vec(), fault));
             }
         }
+        user.ahead = Ahead::of(&user.root, user.selectors.len());
         Ok(user)
     }
 
@@ -359,6 +365,22 @@ impl User {
         }
         let mut all: SmallVec<[Checked<'_, 'a>; 8]> = self.rules().map(|rules| (rules, None)).collect();
         check_each(&mut all, asked, ns)
+    }
+
+    /// Its requests of one key are worth a try of [`User::may_ahead`].
+    #[inline]
+    pub fn is_read_ahead(&self) -> bool {
+        self.ahead != Ahead::General
+    }
+
+    /// It may run this command, which names no channel and one key, that is needed so. False: [`User::check`] knows.
+    #[inline]
+    pub fn may_ahead(&self, command: CommandId, key: &[u8], need: Need) -> bool {
+        match self.ahead {
+            Ahead::General => false,
+            Ahead::AllKeys => self.root.allow_command(command),
+            Ahead::Prefixes => self.root.allow_command(command) && self.root.allow_by_prefix(key, need),
+        }
     }
 
     /// Whether a root or selector that allows the request allows as much of every key.

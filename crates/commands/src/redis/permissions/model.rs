@@ -25,6 +25,12 @@ impl Seeded {
     }
 }
 
+const NEEDS: [(Need, bool, bool); 4] = [
+    (Need::NOTHING, false, false),
+    (Need::READ, true, false),
+    (Need::WRITE, false, true),
+    (Need::BOTH, true, true),
+];
 const PATTERNS: &[&str] = &["a", "a*", "ab*", "b?", "[ab]c", "*", "*z", "x\\*", ""];
 const NAMES: &[&str] = &["", "a", "ab", "abc", "b", "bc", "ac", "az", "x*", "xy", "z"];
 const SINGLE: &[&str] = &["get", "set", "config", "select", "object", "sort", "eval", "ping", "acl"];
@@ -178,12 +184,7 @@ fn random_rules_allow_what_a_list_of_them_says() {
                 }
             }
             for name in NAMES {
-                for (need, reads, writes) in [
-                    (Need::NOTHING, false, false),
-                    (Need::READ, true, false),
-                    (Need::WRITE, false, true),
-                    (Need::BOTH, true, true),
-                ] {
+                for (need, reads, writes) in NEEDS {
                     let all = root.print_keys() == b"~*";
                     let allowed = all || root.allows_key(name.as_bytes(), need, &mut 0);
                     let expected = naive.allows_key(name, reads, writes);
@@ -206,6 +207,57 @@ fn random_rules_allow_what_a_list_of_them_says() {
 /// First arguments are printed where they were said, which may be behind a word that is printed, too, and takes them away.
 fn has_first_args(naive: &Naive) -> bool {
     naive.0.iter().any(|rule| rule.contains('|'))
+}
+
+/// Rules of which many are prefixes, as most users have them, or all keys: the form that is compiled of them, which requests are
+/// read ahead by, against the list.
+#[test]
+fn what_is_read_ahead_is_what_a_list_of_rules_says() {
+    let rows: Vec<&'static Command> = numbered().map(|(_, _, row)| row).collect();
+    let (mut general, mut all_keys, mut prefixes) = (0, 0, 0);
+    for seed in 1..=12 {
+        let mut seeded = Seeded(0x9E37_79B9_7F4A_7C15 ^ seed);
+        let (mut user, mut naive) = (User::new(1, "u", false), Naive::default());
+        for _ in 0..25 {
+            let rule = match seeded.below(8) {
+                0..3 => format!("{}~{}", seeded.of(&["", "%R", "%W", "%RW"]), seeded.of(&["a*", "ab*"])),
+                3 => "%R~*".into(),
+                4 => (*seeded.of(&["resetkeys", "+@all", "+@read", "-@write"])).into(),
+                _ => rule(&mut seeded, &rows),
+            };
+            match user.with(catalog(), std::iter::once(rule.as_bytes()), false) {
+                Ok(changed) => user = changed,
+                Err(_) => continue,
+            }
+            naive.0.push(rule);
+            let is_read_ahead = user.is_read_ahead();
+            let root = user.rules().next().expect("the root");
+            let count = match (is_read_ahead, root.allow_all_keys()) {
+                (false, _) => &mut general,
+                (true, true) => &mut all_keys,
+                (true, false) => &mut prefixes,
+            };
+            *count += 1;
+            let of_name = |name: &&'static str| NEEDS.map(|(need, ..)| (*name, need));
+            let keys: Vec<_> = NAMES.iter().flat_map(of_name).collect();
+            let allowed = |(name, need): &(&str, Need)| {
+                naive.allows_key(name, need.covers(Need::READ), need.covers(Need::WRITE))
+            };
+            let allowed: Vec<bool> = keys.iter().map(allowed).collect();
+            for _ in 0..20 {
+                let id = seeded.below(rows.len());
+                let may_run = is_read_ahead && naive.allows(rows[id], None);
+                for ((name, need), may_key) in keys.iter().zip(&allowed) {
+                    let may = user.may_ahead(id as RowId, name.as_bytes(), *need);
+                    let (row, list) = (rows[id].name, &naive.0);
+                    assert_eq!(may, may_run && *may_key, "seed {seed}: {row} {name:?} {need:?} {list:?}");
+                }
+            }
+            let with = |word: &[u8]| user.with(catalog(), std::iter::once(word), false).expect("a rule");
+            assert!(!with(b"(~a* +get)").is_read_ahead(), "a selector is asked for, too");
+        }
+    }
+    assert!(general > 10 && all_keys > 10 && prefixes > 10, "{general} {all_keys} {prefixes}");
 }
 
 /// Each command with words that are keys and others, by a user with one prefix: as if each key was looked at as the row's visitor

@@ -6,6 +6,7 @@ use larder_protocol::resp::{Ask, Plain, PlainRequests, write_head, write_small_b
 use larder_store::{Guard, Hint, Key};
 
 use super::Conversation;
+use super::gate::Gate;
 use super::turn::{DECR, GET, INCR, SET, Turn};
 use crate::core::progress::Next;
 use crate::core::stages::{Ahead, GROUP, Stages};
@@ -39,17 +40,22 @@ impl<'w> Ahead<'w> for Staged<'_, 'w> {
 }
 
 impl Conversation {
-    /// Answers the plain requests that the input goes on with. None: they are done, and something else
-    /// follows.
-    pub(crate) fn run(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+    /// Answers the plain requests that the input goes on with, up to one that the client's user does not allow at once. None:
+    /// they are done, and something else follows.
+    pub(crate) fn run<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         turn.runs = false;
         let input = turn.input;
         let mut requests = PlainRequests::new(input, turn.at, turn.left);
         let mut stages = Stages::new(turn.cx.room.tap().mask());
         let null = null(self.client.resp3);
         while stages.turn(&turn.cx.guard, &mut requests, |requests, group| {
-            let at = requests.at();
+            let (at, before) = (requests.at(), requests.clone());
             let Some(Plain { key, ask }) = requests.next() else { return false };
+            if !G::lets_plain(&self.client.standing, key, &ask) {
+                // It is read again, the general way.
+                *requests = before;
+                return false;
+            }
             let key = turn.cx.guard.key_in(self.client.db, key);
             group.push(Staged { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
             true

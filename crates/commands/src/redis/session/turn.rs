@@ -4,6 +4,8 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
 use larder_store::{Hint, Key};
 
+use super::gate::Gate;
+use crate::core::access::Standing;
 use crate::core::batch::BATCH_KEYS;
 use crate::core::calls::{Meter, RowId};
 use crate::core::context::Context;
@@ -242,8 +244,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         }
     }
 
-    /// Reads commands of one key ahead.
-    pub(crate) fn fill(&mut self, db: u8, batch: &mut ArrayVec<Staged<'a, 'w>, BATCH_KEYS>) -> Stop<'a> {
+    /// Reads commands of one key ahead, up to one that its client's user does not allow at once.
+    pub(crate) fn fill<G: Gate>(
+        &mut self,
+        db: u8,
+        standing: &Standing,
+        batch: &mut ArrayVec<Staged<'a, 'w>, BATCH_KEYS>,
+    ) -> Stop<'a> {
         loop {
             if self.at == self.input.len() {
                 return Stop::NeedMore(Partial::default());
@@ -255,11 +262,13 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                 Decoded::Request(args, bytes) => {
                     let mut rest = args;
                     let found = rest.next().and_then(table::find);
+                    let behind_name = rest;
                     if let Some((row, id)) = found
                         && let Run::Key(run) = row.run
                         && row.takes(args.len())
                         && let Some(key) = rest.next()
                         && key.len() <= KEY_BYTES_MAX
+                        && G::lets(standing, (row, id), key, behind_name)
                     {
                         let key = self.cx.guard.key_in(db, key);
                         let hint = self.cx.guard.prefetch_bucket(&key);

@@ -1,0 +1,88 @@
+//! What a client's user has to allow before a request of one key is read ahead, together with others.
+//!
+//! The ways of a run and of a batch are compiled for each of two kinds of clients: those of a user that may do everything, for
+//! which nothing is asked, and those of a user with rules that say by the key alone what it may do with it
+//! ([`User::may_ahead`](crate::core::acl::user::User::may_ahead)). A request that is not let through ends the run, or the batch. It
+//! goes the general way, which refuses it, or knows better.
+
+use larder_protocol::resp::{Args, Ask};
+
+use super::turn::{DECR, GET, INCR, SET};
+use crate::core::access::Standing;
+use crate::core::acl::pattern::Need;
+use crate::core::calls::RowId;
+use crate::redis::permissions;
+use crate::redis::row::Command;
+
+/// Which requests of one key a client's user allows without more than a look at that key.
+pub(crate) trait Gate {
+    /// A plain request of a run.
+    fn lets_plain(standing: &Standing, key: &[u8], ask: &Ask<'_>) -> bool;
+
+    /// A command of one key, with the arguments behind its name, of which the key is the first.
+    fn lets(standing: &Standing, row: (&Command, RowId), key: &[u8], args: Args<'_>) -> bool;
+}
+
+/// The client's user may do everything.
+pub(crate) enum Free {}
+
+impl Gate for Free {
+    #[inline(always)]
+    fn lets_plain(_: &Standing, _: &[u8], _: &Ask<'_>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn lets(_: &Standing, _: (&Command, RowId), _: &[u8], _: Args<'_>) -> bool {
+        true
+    }
+}
+
+/// The client's user has rules.
+pub(crate) enum Ruled {}
+
+impl Gate for Ruled {
+    #[inline(always)]
+    fn lets_plain(standing: &Standing, key: &[u8], ask: &Ask<'_>) -> bool {
+        let (command, need) = asked_as(ask);
+        standing.user().is_some_and(|user| user.may_ahead(command, key, need))
+    }
+
+    #[inline]
+    fn lets(standing: &Standing, (row, id): (&Command, RowId), key: &[u8], args: Args<'_>) -> bool {
+        standing.user().is_some_and(|user| user.may_ahead(id, key, permissions::need_of_first(row, args)))
+    }
+}
+
+/// The command of a plain request, and what it needs of its key: what [`permissions::need_of_first`] says of its row.
+#[inline(always)]
+fn asked_as(ask: &Ask<'_>) -> (RowId, Need) {
+    match ask {
+        Ask::Get => (GET, Need::READ),
+        Ask::Set(_) => (SET, Need::WRITE),
+        Ask::Incr => (INCR, Need::BOTH),
+        Ask::Decr => (DECR, Need::BOTH),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::table;
+    use larder_protocol::resp::Encoder;
+
+    #[test]
+    fn plain_requests_need_what_their_rows_say() {
+        for (name, ask, words) in [
+            ("get", Ask::Get, &["key"][..]),
+            ("set", Ask::Set(b"value"), &["key", "value"]),
+            ("incr", Ask::Incr, &["key"]),
+            ("decr", Ask::Decr, &["key"]),
+        ] {
+            let (row, id) = table::find(name.as_bytes()).expect("a command");
+            let mut args = Encoder::default();
+            words.iter().for_each(|word| args.push(word.as_bytes()));
+            assert_eq!(asked_as(&ask), (id, permissions::need_of_first(row, args.args())), "{name}");
+        }
+    }
+}

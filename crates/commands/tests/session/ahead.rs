@@ -1,0 +1,197 @@
+//! Users with rules whose pipelines are read ahead: what is allowed and what is refused, in one piece and one by one.
+
+use larder_commands::Session;
+use larder_protocol::resp::words_read;
+
+use crate::survey::command;
+use crate::users::{NO_KEY, redis, say, with_user};
+use crate::{Bench, bench};
+
+/// Rules that requests are read ahead by, and others.
+const RULES: [&str; 8] = [
+    "~app:* +@all",
+    "~app:* %R~ro:* %W~wo:* +@all -decr",
+    "%RW~app:* -@all +get +incr +select +multi +exec",
+    "~* +@all -set",
+    "%R~* ~app:* +@all",
+    "~app:* ~ro:? +@all",
+    "~app:* +@all -get (%R~ro:* +get)",
+    "~app:* %R~ro:* +@all -set -get +set|app:1 +get|ro:1",
+];
+const KEYS: [&str; 8] = ["app:1", "app:2", "ro:1", "wo:1", "other", "app", "", "app:"];
+
+/// A generator of its own: the same numbers from the same seed.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+fn request(seeded: &mut Seeded) -> Vec<u8> {
+    let (key, other) = (KEYS[seeded.below(KEYS.len())], KEYS[seeded.below(KEYS.len())]);
+    let value = ["1", "v", "41"][seeded.below(3)];
+    let words: Vec<&str> = match seeded.below(40) {
+        0..8 => vec!["GET", key],
+        8..14 => vec!["SET", key, value],
+        14..18 => vec!["INCR", key],
+        18..20 => vec!["decr", key],
+        20 => vec!["SET", key, value, "GET"],
+        21 => vec!["SET", key, value, "EX", "100"],
+        22 => vec!["STRLEN", key],
+        23 => vec!["APPEND", key, value],
+        24 => vec!["GETDEL", key],
+        25 => vec!["MGET", key, other],
+        26 => vec!["MSET", key, value, other, value],
+        27 => vec!["DEL", key, other],
+        28 => vec!["BITFIELD", key, "GET", "u8", "0"],
+        29 => vec!["MULTI"],
+        30 => vec!["EXEC"],
+        31 => vec!["SELECT", "1"],
+        32 => vec!["SELECT", "0"],
+        33 => vec!["GET"],
+        34 => vec!["NOSUCH", key],
+        35 => vec!["SET", key],
+        36 => vec!["INCR", key, value],
+        _ => vec!["RPUSH", key, value],
+    };
+    command(&words)
+}
+
+/// What was refused, counted and stored, as an administrator sees it: but how much its client had sent by then.
+fn seen(bench: &mut Bench, admin: &mut Session) -> String {
+    let log = say(bench, admin, "ACL LOG 1000");
+    // A client's line, and how long that is.
+    let is_told = |line: &&str| !line.starts_with("id=") && !line.starts_with('$');
+    let log: Vec<&str> = log.split("\r\n").filter(is_told).collect();
+    let stats = say(bench, admin, "INFO stats commandstats errorstats");
+    let is_counted = |line: &&str| {
+        let names = ["acl_access_denied", "cmdstat_", "errorstat_", "keyspace_", "total_commands_"];
+        names.iter().any(|name| line.starts_with(name))
+    };
+    // Which calls were measured depends on how they came.
+    let untimed = |line: &str| -> String {
+        line.split(',').filter(|field| !field.starts_with("usec")).collect::<Vec<_>>().join(",")
+    };
+    let stats: Vec<String> = stats.split("\r\n").filter(is_counted).map(untimed).collect();
+    let values = KEYS.map(|key| String::from_utf8(bench.run(admin, &command(&["GET", key]), usize::MAX).0));
+    format!("{log:#?}\n{stats:#?}\n{values:?}")
+}
+
+#[test]
+fn pipelines_of_a_user_with_rules_are_answered_refused_and_counted_as_requests_one_by_one() {
+    let mut refused = 0;
+    for (seed, rules) in (0..64).zip(RULES.iter().cycle()) {
+        let mut seeded = Seeded(seed);
+        let (mut whole, mut admin, mut user) = with_user(rules);
+        let (mut apart, mut other_admin, mut other_user) = with_user(rules);
+        for _ in 0..6 {
+            let requests: Vec<Vec<u8>> = (0..1 + seeded.below(120)).map(|_| request(&mut seeded)).collect();
+            let (together, closed) = whole.run(&mut user, &requests.concat(), usize::MAX);
+            let mut one_by_one = Vec::new();
+            for request in &requests {
+                one_by_one.extend(apart.run(&mut other_user, request, usize::MAX).0);
+            }
+            let text = |said: Vec<u8>| String::from_utf8(said).expect("text");
+            let (together, one_by_one) = (text(together), text(one_by_one));
+            assert_eq!(together, one_by_one, "seed {seed}: {rules}");
+            assert!(!closed);
+            refused += together.matches("-NOPERM").count();
+            let (one, other) = (seen(&mut whole, &mut admin), seen(&mut apart, &mut other_admin));
+            assert_eq!(one, other, "seed {seed}: {rules}");
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
+}
+
+/// A client's line in the log shows what its last command was, and in CLIENT LIST, too.
+#[test]
+fn a_request_that_is_refused_in_a_pipeline_is_the_last_command_of_its_client() {
+    let (mut bench, mut admin, mut user) = with_user("~app:* +@all");
+    let input = [command(&["SET", "app:1", "v"]).repeat(40), command(&["INCR", "x"])].concat();
+    let (said, _) = bench.run(&mut user, &input, usize::MAX);
+    assert_eq!(String::from_utf8(said).expect("text"), format!("{}{NO_KEY}\r\n", "+OK\r\n".repeat(40)));
+    let log = say(&mut bench, &mut admin, "ACL LOG");
+    assert!(log.contains(" cmd=incr user=app ") && log.contains("\r\n$6\r\nobject\r\n$1\r\nx\r\n"), "{log}");
+    let list = say(&mut bench, &mut admin, "CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(" user=app ")).expect("its line");
+    assert!(line.contains(" cmd=incr "), "{line}");
+}
+
+/// By a count of words that are read one by one: of a run none is, of a batch each once.
+#[test]
+fn a_pipeline_that_rules_allow_takes_the_way_of_one_without_rules() {
+    for request in [&["GET", "app:1"][..], &["STRLEN", "app:1"]] {
+        let input = command(request).repeat(64);
+        let read = |rules: &str| {
+            let (mut bench, _, mut user) = with_user(rules);
+            let before = words_read();
+            let (said, _) = bench.run(&mut user, &input, usize::MAX);
+            assert!(!said.starts_with(b"-"));
+            words_read() - before
+        };
+        let free = read("~* &* +@all");
+        for rules in ["~app:* +@all", "%R~ap* +get +strlen", "~* +@all -flushall"] {
+            assert_eq!(read(rules), free, "{request:?} {rules}");
+        }
+        for rules in ["~app:? +@all", "~app:* +@all (~x)"] {
+            assert!(read(rules) > free, "{request:?} {rules}");
+        }
+    }
+}
+
+#[test]
+fn rules_that_change_within_a_pipeline_hold_for_what_is_behind() {
+    let gets = |key: &str| command(&["GET", key]).repeat(40);
+    let (none, no_get) = ("$-1\r\n", "-NOPERM User app has no permissions to run the 'get' command\r\n");
+    let no_key = format!("{NO_KEY}\r\n");
+    for (change, app, x) in [
+        (&["ACL", "SETUSER", "app", "-get"][..], no_get, no_get),
+        (&["ACL", "SETUSER", "app", "resetkeys", "~x*"], &no_key, none),
+        (&["ACL", "SETUSER", "app", "~x?"], none, &no_key),
+        (&["ACL", "SETUSER", "app", "allkeys"], none, none),
+        (&["ACL", "SETUSER", "app", "(~x +get)"], none, none),
+        (&["RESET"], none, none),
+    ] {
+        let (mut bench, _, mut user) = with_user("~app:* +@all");
+        let input = [gets("app:1"), gets("x"), command(change), gets("app:1"), gets("x")].concat();
+        let (said, _) = bench.run(&mut user, &input, usize::MAX);
+        let ok = if change[0] == "RESET" { "+RESET\r\n" } else { "+OK\r\n" };
+        let behind = [app.repeat(40), x.repeat(40)].concat();
+        let expected = [none.repeat(40), no_key.repeat(40), ok.to_owned(), behind].concat();
+        assert_eq!(String::from_utf8(said).expect("text"), expected, "{change:?}");
+    }
+}
+
+#[test]
+fn rules_that_another_client_changes_hold_from_the_next_receive_on() {
+    let (mut bench, mut admin, mut user) = with_user("~app:* +@all");
+    let gets = command(&["GET", "app:1"]).repeat(64);
+    let (none, refused) = ("$-1\r\n".repeat(64), format!("{NO_KEY}\r\n").repeat(64));
+    for (rules, expected) in [
+        ("resetkeys %W~app:*", &refused),
+        ("%R~app*", &none),
+        ("resetkeys ~other", &refused),
+        ("allkeys", &none),
+        ("resetkeys", &refused),
+    ] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
+        let (said, _) = bench.run(&mut user, &gets, usize::MAX);
+        assert_eq!(&String::from_utf8(said).expect("text"), expected, "{rules}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL DELUSER app"), ":1");
+    assert_eq!(bench.run(&mut user, &gets, usize::MAX), (Vec::new(), true));
+}
+
+#[test]
+fn a_default_user_with_rules_is_read_ahead_as_any_other() {
+    let mut bench = bench();
+    let mut user = redis(&mut bench);
+    assert_eq!(say(&mut bench, &mut user, "ACL SETUSER default resetkeys ~app:*"), "+OK");
+    let input = [command(&["GET", "app:1"]).repeat(20), command(&["GET", "x"])].concat().repeat(3);
+    let expected = format!("{}{NO_KEY}\r\n", "$-1\r\n".repeat(20)).repeat(3);
+    let (said, _) = bench.run(&mut user, &input, usize::MAX);
+    assert_eq!(String::from_utf8(said).expect("text"), expected);
+}
