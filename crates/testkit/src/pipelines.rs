@@ -9,6 +9,7 @@
 //!
 use crate::local::{Local, LocalConnection};
 use crate::pattern::{Captures, Match, Pattern, escaped};
+use crate::talk::encode_text;
 use larder_commands::{ClassCounter, Counter};
 use larder_store::CLASSES_END;
 
@@ -38,6 +39,8 @@ struct Way {
     /// The tokens that it has given.
     captures: Captures,
     cut: Cut,
+    /// Its clients' user has rules.
+    ruled: bool,
 }
 
 impl Way {
@@ -45,7 +48,41 @@ impl Way {
         let mut local = Local::with_runs_from(run_bytes_min)?;
         let connection = if resp { local.resp_connection() } else { local.connection() };
         let asking = local.resp_connection();
-        Ok(Way { name, local, connection, asking, captures: Captures::new(), cut })
+        Ok(Way { name, local, connection, asking, captures: Captures::new(), cut, ruled: false })
+    }
+
+    /// Gives the user of its clients these rules beside those that it has, which allow everything.
+    fn rule(&mut self, rules: &str) -> Result<(), String> {
+        let words: Vec<&str> = ["ACL", "SETUSER", "default"].into_iter().chain(rules.split(' ')).collect();
+        let said = self.says(&words);
+        self.ruled = true;
+        if said == "+OK\r\n" { Ok(()) } else { Err(format!("{rules}: {said}")) }
+    }
+
+    /// What is replied where its counts are asked for.
+    fn says(&mut self, words: &[&str]) -> String {
+        self.local.exchange(&mut self.asking, &encode_text(words));
+        let said = String::from_utf8_lossy(self.asking.sent()).into_owned();
+        self.asking.forget();
+        said
+    }
+
+    /// What was refused, the latest first, and how often.
+    fn refused(&mut self) -> Vec<(String, u64)> {
+        let log = self.says(&["ACL", "LOG", "1000"]);
+        let (lines, mut refused) = (log.lines().collect::<Vec<_>>(), Vec::<(String, u64)>::new());
+        for lines in lines.windows(3) {
+            match lines[0] {
+                "count" => refused.push(("refused".into(), lines[1][1..].parse().unwrap_or(u64::MAX))),
+                "reason" | "context" | "object" | "username" => {
+                    if let Some((name, _)) = refused.last_mut() {
+                        *name += &format!(" {}", lines[2]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        refused
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -83,9 +120,8 @@ impl Way {
             counts.push((format!("items in class {}", class.id), class.items));
         }
         if commands {
-            self.local.exchange(&mut self.asking, b"*2\r\n$4\r\nINFO\r\n$12\r\ncommandstats\r\n");
             // Which calls were measured depends on how they came.
-            let text = String::from_utf8_lossy(self.asking.sent()).into_owned();
+            let text = self.says(&["INFO", "commandstats"]);
             for line in text.lines().filter(|line| line.starts_with("cmdstat_")) {
                 for (name, count) in line.split([':', ',']).filter_map(|part| part.split_once('=')) {
                     if let ("calls" | "rejected_calls" | "failed_calls", Ok(count)) = (name, count.parse()) {
@@ -94,7 +130,9 @@ impl Way {
                     }
                 }
             }
-            self.asking.forget();
+        }
+        if self.ruled {
+            counts.append(&mut self.refused());
         }
         counts
     }
@@ -132,6 +170,19 @@ impl Ways {
             replies: Vec::new(),
             before: String::new(),
         })
+    }
+
+    /// Servers whose clients are a user that has these rules beside those that allow everything. They allow `INFO` and `ACL`.
+    ///
+    /// # Errors
+    /// There is no memory for them, or the rules are none.
+    pub fn ruled(resp: bool, rules: &str) -> Result<Ways, String> {
+        let mut ways = Ways::new(resp)?;
+        for way in std::iter::once(&mut ways.first).chain(&mut ways.others) {
+            way.rule(rules)?;
+        }
+        ways.before = format!("\n  rules {rules}");
+        Ok(ways)
     }
 
     /// Asks the first server; its reply.

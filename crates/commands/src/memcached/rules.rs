@@ -1,5 +1,6 @@
 //! Whether the rules of the client's user allow what it asks for: looked at before each request of a user that may not do
-//! everything. As which command of Redis a request is asked for is in `core/acl/verbs.rs`.
+//! everything, but for plain ones that its rules allow by a look at their key (`session/gate.rs`). As which command of Redis a
+//! request is asked for is in `core/acl/verbs.rs`.
 //!
 //! | what is refused | is answered |
 //! |---|---|

@@ -15,6 +15,7 @@
 //! here blocks, and a turn that made no reply costs no more than reading its input once.
 
 mod execute;
+mod gate;
 mod ruled;
 mod runs;
 mod value;
@@ -54,6 +55,7 @@ use crate::core::tally::Tally;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::Watching;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
+use gate::Free;
 
 /// What is received with fewer bytes has too few requests for a run of them, unless the settings say otherwise.
 const RUN_BYTES_MIN: usize = 256;
@@ -203,7 +205,9 @@ impl Conversation {
                 }
             }
         }
-        runs &= !rules::asks(self.standing.as_ref());
+        if rules::asks(self.standing.as_ref()) {
+            runs &= gate::may_run(self.standing.as_ref());
+        }
         let reader = Reader { input, at: 0, keys: None, left };
         let times = Times::begin(cx);
         let mut turn = Turn {
@@ -440,7 +444,8 @@ impl Conversation {
         }
         if keys.is_none() && turn.runs {
             turn.times.batch_ends(turn.cx);
-            let next = self.run(turn);
+            let is_ruled = rules::asks(self.standing.as_ref());
+            let next = if is_ruled { self.run_ruled(turn) } else { self.run(turn, &Free) };
             if turn.times.measures() {
                 turn.times.end_run(turn.cx);
             }

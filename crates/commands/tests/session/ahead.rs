@@ -195,3 +195,52 @@ fn a_default_user_with_rules_is_read_ahead_as_any_other() {
     let (said, _) = bench.run(&mut user, &input, usize::MAX);
     assert_eq!(String::from_utf8(said).expect("text"), expected);
 }
+
+const UNAUTHORIZED: &str = "CLIENT_ERROR unauthorized\r\n";
+
+/// A bench whose default user has these rules, and a session of an administrator.
+fn with_default(rules: &str) -> (Bench, Session) {
+    let mut bench = bench();
+    let mut admin = redis(&mut bench);
+    let made = say(&mut bench, &mut admin, "ACL SETUSER admin on >pw ~* &* +@all\r\nAUTH admin pw");
+    assert_eq!(made, "+OK\r\n+OK");
+    assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER default {rules}")), "+OK");
+    (bench, admin)
+}
+
+#[test]
+fn lines_in_a_row_are_refused_as_lines_one_by_one() {
+    let (mut bench, mut admin) = with_default("resetkeys ~app:* %R~ro:* -decrby");
+    assert_eq!(say(&mut bench, &mut admin, "SET app:1 7\r\nSET ro:1 v\r\nSET other v"), "+OK\r\n+OK\r\n+OK");
+    let mut text = Session::new();
+    let (allowed, value) = ("get app:1\r\n".repeat(20), "VALUE app:1 0 1\r\n7\r\nEND\r\n".repeat(20));
+    for (line, reply) in [
+        ("get ro:1\r\n", "VALUE ro:1 0 1\r\nv\r\nEND\r\n"),
+        ("get other\r\n", UNAUTHORIZED),
+        ("get app:1 ro:1 other app:1\r\n", UNAUTHORIZED),
+        ("get other app:1\r\n", UNAUTHORIZED),
+        ("get app:1 app:2  other\r\n", UNAUTHORIZED),
+        ("set ro:1 0 0 1\r\nx\r\n", UNAUTHORIZED),
+        ("set ro:1 5 100 1\r\nx\r\n", UNAUTHORIZED),
+        ("set other 0 0 1 noreply\r\nx\r\n", ""),
+        ("ms ro:1 1\r\nx\r\n", UNAUTHORIZED),
+        ("mg ro:1 v\r\n", "VA 1\r\nv\r\n"),
+        ("mg other v\r\n", UNAUTHORIZED),
+        ("incr ro:1 1\r\n", UNAUTHORIZED),
+        ("incr app:2 1\r\n", "NOT_FOUND\r\n"),
+        ("decr app:1 1\r\n", UNAUTHORIZED),
+    ] {
+        let input = format!("{allowed}{line}{allowed}{line}{line}");
+        let expected = format!("{value}{reply}{value}{reply}{reply}");
+        assert_eq!(say(&mut bench, &mut admin, "ACL LOG RESET"), "+OK");
+        for step in [usize::MAX, 300, 7] {
+            let (said, _) = bench.run(&mut text, input.as_bytes(), step);
+            assert_eq!(String::from_utf8(said).expect("text"), expected, "{line} in pieces of {step}");
+        }
+        let log = say(&mut bench, &mut admin, "ACL LOG");
+        let is_refused = reply == UNAUTHORIZED || line.contains("noreply");
+        assert_eq!(log.contains("$5\r\ncount\r\n:9\r\n"), is_refused, "{line}: {log}");
+        assert_eq!(log == "*0", !is_refused, "{line}: {log}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "MGET app:1 ro:1 other"), "*3\r\n$1\r\n7\r\n$1\r\nv\r\n$1\r\nv");
+}

@@ -113,6 +113,44 @@ fn resp_is_answered_and_counted_the_same_however_it_comes() {
     }
 }
 
+/// Rules of a user: by which pipelines are read ahead, and by which they are not.
+const RULES: [&str; 6] = [
+    "resetkeys ~key1* ~key2* %R~key3* %W~key4* %RW~kk* -decr -append -decrby",
+    "resetkeys ~key* -set",
+    "-get -incrby -incr",
+    "resetkeys %R~* ~key5*",
+    "resetkeys ~key? ~kk*",
+    "-get -set resetkeys ~key1* (%R~key2* +get) (~key3* +set)",
+];
+
+fn check_ruled(is_resp: bool, request: fn(&mut Random) -> Vec<u8>) {
+    for seed in 0..24 {
+        let rules = RULES[seed as usize % RULES.len()];
+        let mut random = Random(seed);
+        let mut ways = Ways::ruled(is_resp, rules).expect("servers");
+        for _ in 0..25 {
+            for _ in 0..1 + random.below(48) {
+                let request = request(&mut random);
+                // Tokens are each server's own.
+                if !request.starts_with(b"gets") {
+                    ways.ask(&request);
+                }
+            }
+            ways.together(None).unwrap_or_else(|unlike| panic!("seed {seed}: {unlike}"));
+        }
+    }
+}
+
+#[test]
+fn resp_of_a_user_with_rules_is_answered_refused_and_counted_the_same_however_it_comes() {
+    check_ruled(true, resp);
+}
+
+#[test]
+fn text_of_a_user_with_rules_is_answered_refused_and_counted_the_same_however_it_comes() {
+    check_ruled(false, text);
+}
+
 #[test]
 fn a_pipeline_cut_at_any_byte_is_answered_and_counted_the_same() {
     for seed in 0..6 {

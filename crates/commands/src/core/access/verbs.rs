@@ -2,7 +2,7 @@
 
 use super::Access;
 use crate::core::acl::asked::{Asked, AskedKeys};
-use crate::core::acl::catalog::Catalog;
+use crate::core::acl::catalog::{Catalog, CommandId};
 use crate::core::acl::rules::Denied;
 use crate::core::acl::user::User;
 use crate::core::acl::verbs::{Verb, Verbs};
@@ -11,6 +11,11 @@ impl Access {
     /// Names the commands as which memcached's requests are asked for.
     pub(crate) fn ask_as(&self, catalog: &Catalog) {
         self.verbs.get_or_init(|| Box::new(Verbs::of(catalog)));
+    }
+
+    /// The command as which a request of memcached's is asked for; a number that no command has where commands are not named.
+    pub(crate) fn command_of(&self, verb: Verb) -> CommandId {
+        self.verbs.get().map_or(CommandId::MAX, |verbs| verbs.id(verb))
     }
 
     /// Whether a user may do what a request of memcached's asks for, with this key. What it takes is added to `ns`.

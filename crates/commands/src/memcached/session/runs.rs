@@ -9,6 +9,7 @@ use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
 use larder_store::{Guard, Hint, Key, plain_class};
 
+use super::gate::Gate;
 use super::{Conversation, Keys, Next, State, Turn};
 use crate::core::counters::{ClassCounter, Counter, Counters};
 use crate::core::output::Mark;
@@ -55,9 +56,9 @@ struct Line {
 }
 
 impl Conversation {
-    /// Answers the plain requests that the input goes on with. None: they are done, and something else
-    /// follows.
-    pub(super) fn run(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+    /// Answers the plain requests that the input goes on with, up to one that the client's user does not allow at once. None:
+    /// they are done, and something else follows.
+    pub(super) fn run<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>, gate: &G) -> Option<Next> {
         turn.runs = false;
         if turn.cx.shared.prefixes.is_on() {
             return None;
@@ -67,11 +68,22 @@ impl Conversation {
         let mut lines = PlainLines::new(input, turn.reader.at, turn.reader.left, value_bytes_max);
         let mut stages = Stages::new(turn.cx.room.tap().mask());
         let mut line = None;
-        // Keys from here on belong to a line that turned out not to be plain.
+        // Keys from here on belong to a line that turned out not to be plain, or not to be allowed.
         let mut end = usize::MAX;
-        while stages
-            .turn(&turn.cx.guard, &mut lines, |lines, group| Staged::next(&turn.cx.guard, lines, group))
-        {
+        while stages.turn(&turn.cx.guard, &mut lines, |lines, group| {
+            let before = lines.clone();
+            if !Staged::next(&turn.cx.guard, lines, group) {
+                return false;
+            }
+            let is_let = |staged: &Staged<'_, '_>| gate.lets(staged.key.bytes(), &staged.ask);
+            if G::LOOKS && !group.last().is_some_and(is_let) {
+                // It is read again, the general way, and so is the line that has it behind others.
+                group.pop();
+                *lines = before;
+                return false;
+            }
+            true
+        }) {
             if end == usize::MAX && stages.has_ended() && lines.is_inside() {
                 // The general way says what is wrong with the line: as if it had not begun.
                 lines.give_back();
