@@ -20,8 +20,7 @@ const TOO_MUCH: &str =
     "-ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes\r\n";
 const TOO_LONG_NUMBERS: &str =
     "-ERR SORT reads at most 67108864 bytes of numbers that are longer than 512 bytes\r\n";
-const ENOUGH: &str =
-    "-ERR this EXEC has looked through or replied as much as is done while others wait\r\n";
+const ENOUGH: &str = "-ERR this EXEC has looked through or replied as much as is done while others wait\r\n";
 
 /// Values of a mebibyte for a list of so many numbers, which order them the other way round and are alike but for their ends.
 fn weighed() -> (Bench, Vec<String>) {
@@ -349,7 +348,8 @@ fn exec_reads_no_more_values_of_a_leaf_each_than_take_10_ms() {
     let ones = |count: usize| array(&vec!["1"; count]);
     let told = |count: usize| format!("*{count}\r\n{}", bulk(&"1".repeat(16_000)).repeat(count));
     let stored = |count: usize| format!(":{count}\r\n");
-    let cases: [(&str, [usize; 2], &dyn Fn(usize) -> String); 4] = [
+    type Expected<'e> = &'e dyn Fn(usize) -> String;
+    let cases: [(&str, [usize; 2], Expected<'_>); 4] = [
         // 77 µs each, …
         ("BY w_* ALPHA", [100, 200], &ones),
         // … 18, …

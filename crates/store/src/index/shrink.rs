@@ -288,7 +288,8 @@ impl Growth {
     fn harvest(&mut self, arena: &Arena, items: &dyn Items) {
         self.retired.retain(|(tag, _)| !items.batches_over(*tag));
         for _ in 0..HARVESTED_AT_ONCE {
-            let Some((_, pages)) = self.pages_retired.pop_front_if(|(tag, _)| items.batches_over(*tag)) else {
+            let Some((_, pages)) = self.pages_retired.pop_front_if(|(tag, _)| items.batches_over(*tag))
+            else {
                 break;
             };
             self.pages_free.extend(&pages);

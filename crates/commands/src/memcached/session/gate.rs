@@ -67,9 +67,8 @@ impl Gate for Ruled<'_> {
 /// Some requests of the client are worth a run: its user may do everything, or has rules that are read ahead by.
 #[cold]
 pub(super) fn may_run(standing: Option<&Standing>) -> bool {
-    standing.is_none_or(|standing| {
-        standing.is_free() || standing.user().is_some_and(|user| user.is_read_ahead())
-    })
+    standing
+        .is_none_or(|standing| standing.is_free() || standing.user().is_some_and(|user| user.is_read_ahead()))
 }
 
 impl Conversation {

@@ -31,9 +31,9 @@ use super::places::{Growth, PartEnd};
 use super::strings::{apart_units, behind_parts, long_text};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
-    BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, LONG_AGO, NODE_BYTES, Path,
-    ROOT_BYTES, Root, SHORTENED, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at, location_of,
-    moves_of, node_word, settled_at, word,
+    BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, LONG_AGO, NODE_BYTES,
+    Path, ROOT_BYTES, Root, SHORTENED, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at,
+    location_of, moves_of, node_word, settled_at, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::Type;
