@@ -225,11 +225,11 @@ impl Guard<'_> {
         }
         let next = match upkeep.rebuilding.take() {
             Some(Rebuilding { items, next }) => {
-                // All that was flushed since the pass began would go in this step, …
-                let settled = !flushing || store.stamp_count() == upkeep.stamp;
-                // … and what was before it is there in a second half until that is clean, too.
-                let merges = !flushing || store.index.is_second(&store.arena, upkeep.cursor);
-                if settled && self.rebuild_segment(upkeep.cursor, Sparse { items, merges }) {
+                // What was flushed since the pass began is in it still, and in a second half also what was before.
+                let is_clean = !flushing || store.stamp_count() == upkeep.stamp;
+                let both_are_clean =
+                    !flushing || is_clean && store.index.is_second(&store.arena, upkeep.cursor);
+                if self.rebuild_segment(upkeep.cursor, Sparse { items, is_clean, both_are_clean }) {
                     upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
                     // With fewer pages it may become one with its other half, and what both are with theirs.
                     upkeep.rebuilding = Some(Rebuilding { items: None, next });

@@ -36,6 +36,8 @@ const FILL_PERCENT: usize = 87;
 pub(super) const MERGE_PAGES_MAX: usize = 12;
 /// An index of fewer pages may be sparse: a segment has one at least.
 const PAGES_LAST: u64 = 16;
+/// Items of a segment that is not clean: all of them may have to go while it is rebuilt.
+const UNCLEAN_ITEMS_MAX: usize = PAGE_SLOTS;
 /// Groups of pages out of use that a look frees at most: some microseconds each.
 const HARVESTED_AT_ONCE: usize = 4;
 
@@ -68,8 +70,10 @@ fn filled(buckets: &[&Bucket]) -> impl Iterator<Item = Slot> {
 pub(crate) struct Sparse {
     /// Its items, if they were counted a moment ago.
     pub(crate) items: Option<usize>,
-    /// It may become one with its other half.
-    pub(crate) merges: bool,
+    /// Nothing that was flushed is in it any more.
+    pub(crate) is_clean: bool,
+    /// Nor in its other half.
+    pub(crate) both_are_clean: bool,
 }
 
 impl Index {
@@ -138,19 +142,23 @@ impl Index {
         let depth = depth_of(place.meta);
         let pages = place.pages();
         let items = sparse.items.unwrap_or_else(|| place.items());
-        if depth > 0 && sparse.merges {
+        if depth > 0 {
             let bit = 1 << (64 - depth);
             let buddy = self.place(arena, hash ^ bit);
             let count = pages.len() + pages_of(buddy.meta);
             if depth_of(buddy.meta) == depth && count <= PAGES_MAX {
                 let both = items + buddy.items();
                 let wanted = pages_for(both);
-                let is_worth_it = wanted < count || are_sparse(both, count);
+                let may = sparse.both_are_clean || both <= UNCLEAN_ITEMS_MAX;
+                let is_worth_it = may && (wanted < count || are_sparse(both, count));
                 if wanted <= MERGE_PAGES_MAX && is_worth_it {
                     let (low, high) = if hash & bit == 0 { (place, &buddy) } else { (&buddy, place) };
                     return Some(Plan { old: [low.pages(), high.pages()], merge: true, wanted });
                 }
             }
+        }
+        if !sparse.is_clean && items > UNCLEAN_ITEMS_MAX {
+            return None;
         }
         let wanted = pages_for(items);
         if wanted < pages.len() && are_sparse(items, pages.len()) {

@@ -70,7 +70,7 @@ impl Items for Numbers<'_> {
 }
 
 fn shrink(index: &Index, arena: &Arena, hash: u64, items: &mut Numbers<'_>) -> bool {
-    index.shrink(arena, hash, Sparse { items: None, merges: true }, items)
+    index.shrink(arena, hash, Sparse { items: None, is_clean: true, both_are_clean: true }, items)
 }
 
 fn insert(index: &Index, arena: &Arena, location: u64, grows: bool) -> bool {
