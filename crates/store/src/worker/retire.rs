@@ -320,7 +320,11 @@ impl Local {
     #[cold]
     pub(crate) fn answer_recall(&mut self, store: &Store) {
         let recall = store.recall.load(Ordering::Relaxed);
+        // Another worker waits for this memory, and a step of upkeep may wait for what that one holds: then no bound of the step
+        // keeps memory from it.
+        let step_chunks = self.step_chunks.take();
         self.pass_epochs(store);
+        self.step_chunks = step_chunks;
         // What more nobody sees is given back at the next batch.
         self.recalled = if self.limbo.look(&store.epochs) { recall.wrapping_sub(1) } else { recall };
         for class in ClassId::all() {
