@@ -1,7 +1,7 @@
 //! Rebuildings of an index without a store: what they leave of locks and items when something comes between, and
 //! what they hold when they ask for the stamp.
 
-use super::directory::PAGES_MAX;
+use super::directory::{PAGES_MAX, depth_of};
 use super::pages::PAGE_BUCKETS;
 use super::place::{home_of, tag_of};
 use super::shrink::MERGE_PAGES_MAX;
@@ -96,9 +96,9 @@ fn remove(index: &Index, arena: &Arena, location: u64) {
     locked.home.unlock(locked.control.written());
 }
 
-/// There is one segment.
+/// There is one segment. After a merge a directory of two entries names it by both, until the directory is halved.
 fn is_whole(index: &Index, arena: &Arena) -> bool {
-    std::ptr::eq(index.place(arena, 0).entry, index.place(arena, u64::MAX).entry)
+    depth_of(index.place(arena, 0).meta) == 0
 }
 
 fn buckets<'a>(place: &Place<'a>) -> impl Iterator<Item = &'a Bucket> {
