@@ -67,7 +67,7 @@ pub(super) unsafe fn child_with(
 }
 
 /// How an entry of a leaf is to a member with this score.
-fn compare(tree: &Tree<'_>, leaf: &Leaf<'_>, i: usize, word: u64, name: &[u8]) -> Ordering {
+pub(super) fn compare(tree: &Tree<'_>, leaf: &Leaf<'_>, i: usize, word: u64, name: &[u8]) -> Ordering {
     leaf.word(i).cmp(&word).then_with(|| tree.compare(&leaf.entry(i).name, name))
 }
 

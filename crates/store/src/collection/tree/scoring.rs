@@ -19,9 +19,10 @@ use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, key_of};
-use super::ranked::find_in;
+use super::ranked::{compare, find_in, first_leaf_below};
 use super::scored::Member;
-use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES};
+use super::{ELEMENTS_MAX, Edit, Growth, Hand, Inner, LEAF_BYTES, Path};
+use crate::Store;
 use crate::collection::{DIGITS_MAX, Element, Type};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -200,11 +201,20 @@ impl Edit {
         builder.load(&self.leaf(store, &path));
         builder.make_roomy();
         let (mut count, mut in_front, mut behind, mut fits) = (0, true, true, true);
+        let mut next: Option<Leaf<'_>> = None;
         for &Move { member, score, .. } in all {
             let place = builder.leaf().place_by(score, |other| tree.compare(other, member));
             let is_last = place == builder.leaf().len();
-            // Of the next leaf nothing is known but the score that it begins with.
-            let is_beyond = is_last && high.is_some_and(|high| word_of(score) >= high);
+            let word = word_of(score);
+            let is_beyond = match high {
+                // The next leaf has members with this score, or had some: its first member is compared.
+                Some(high) if is_last && word == high => {
+                    let next = next.get_or_insert_with(|| self.leaf_behind(store, &path));
+                    compare(&tree, next, 0, word, member).is_le()
+                }
+                Some(high) => is_last && word > high,
+                None => false,
+            };
             if count > 0 && (is_beyond || builder.loose_bytes() >= BUILT_BYTES) {
                 break;
             }
@@ -234,6 +244,20 @@ impl Edit {
         done?;
         self.note_placed(hand, placed, dues);
         Ok(count)
+    }
+
+    /// The leaf behind that at the end of a path, which is not the last.
+    fn leaf_behind<'g>(&self, store: &Store, path: &Path) -> Leaf<'g> {
+        let arena = &store.arena;
+        let behind = (0..self.height).rev().find_map(|depth| {
+            let (location, i) = path.steps[depth];
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let inner = unsafe { Inner::at(arena, location) };
+            (i + 1 < inner.len()).then(|| (inner.location(i + 1), self.height - 1 - depth))
+        });
+        let (location, level) = behind.expect("there is a key behind the leaf");
+        // SAFETY: as above, so is what is below it; nobody keeps the leaf beyond the next allocation.
+        unsafe { first_leaf_below(arena, location, level) }
     }
 
     /// Takes the first of some members, which are there, out of their leaf of the scores tree, and puts those in again that stay
