@@ -19,7 +19,7 @@ use crate::redis::keys::serialize::{
 use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
-use crate::redis::steps::job::{Job, LEAVES, PIECE, STEP_NS_MIN, Step};
+use crate::redis::steps::job::{Job, LEAVES, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::table;
 
@@ -270,6 +270,11 @@ fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
 }
 
 impl Restoring {
+    /// It is a collection.
+    fn has_elements(&self) -> bool {
+        self.kept.words().next().is_some_and(is_collection)
+    }
+
     /// Stores a collection, in the database that has its number by now.
     fn end_load(&mut self, call: &mut Call<'_, '_, '_>, load: BulkLoad) -> Done {
         self.name.anew(call);
@@ -327,7 +332,10 @@ impl Job for Restoring {
             if wanted.is_some_and(|wanted| wanted != *crc) {
                 return Err(WRONG);
             }
+            // What the next step finds no memory for is waited for, which is not so within this one.
             self.stage = Stage::Waiting;
+            call.spend(ns);
+            return Ok(Step::More);
         }
         let body = &payload[..payload.len() - FOOTER_BYTES];
         if let Stage::Waiting = &self.stage
@@ -335,7 +343,7 @@ impl Job for Restoring {
         {
             let loading = Box::new(Loading::new(call, body)?);
             let Some(lane) = call.cx.room.work().take_lane() else {
-                call.spend(ns.max(STEP_NS_MIN));
+                call.spend(STEP_NS_MIN);
                 return Ok(call.await_lane());
             };
             self.stage = Stage::Loading { loading, lane };
@@ -357,7 +365,7 @@ impl Job for Restoring {
         if let Stage::Waiting = &self.stage {
             let (from, bytes) = source(body, call.value_bytes_max())?;
             let Some(lane) = call.cx.room.work().take_lane() else {
-                call.spend(ns.max(STEP_NS_MIN));
+                call.spend(STEP_NS_MIN);
                 return Ok(call.await_lane());
             };
             let key = self.name.key(call);
@@ -423,13 +431,18 @@ impl Job for Restoring {
         Ok(Step::More)
     }
 
+    /// A value goes on where it found none, or is begun once more.
     fn asks_again(&self) -> bool {
-        matches!(self.stage, Stage::Making { .. })
+        match self.stage {
+            Stage::Waiting => !self.has_elements(),
+            Stage::Making { .. } => true,
+            Stage::Checking { .. } | Stage::Loading { .. } | Stage::Over => false,
+        }
     }
 
     fn wants(&self) -> Option<(usize, usize)> {
         match self.stage {
-            Stage::Waiting => Some(PIECE),
+            Stage::Waiting => self.has_elements().then_some(LEAVES),
             Stage::Loading { .. } => Some(LEAVES),
             Stage::Checking { .. } | Stage::Making { .. } | Stage::Over => None,
         }

@@ -45,8 +45,6 @@ use crate::redis::table;
 pub(crate) const LEAVES: (usize, usize) = (1 << 10, 16);
 /// … and one that changes a stream.
 pub(crate) const LEAF: (usize, usize) = (1 << 10, 1);
-/// That of one that begins a large value: a piece.
-pub(crate) const PIECE: (usize, usize) = (1 << 20, 1);
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
