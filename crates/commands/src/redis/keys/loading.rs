@@ -37,6 +37,7 @@ use crate::redis::collections::stream::loading::{StreamLoading, weight as stream
 use crate::redis::collections::stream::payload::TYPES_STREAM;
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
+use crate::redis::steps::job::LEAVES;
 
 /// No field expires later.
 const TIME_MAX: u64 = (1 << 48) - 1;
@@ -445,7 +446,7 @@ impl Loading {
     }
 
     /// Reads some of the same payload for a key, and adds what that takes to `ns`, up to `ns_max` about; true when all of it
-    /// is read, and may be published.
+    /// is read, and may be published. Where memory for more is on its way it ends behind what is put in.
     ///
     /// # Errors
     /// It is not as it should be, or has no room.
@@ -485,7 +486,8 @@ impl Loading {
             if all {
                 break;
             }
-            if *ns >= ns_max {
+            // Leaves for the first of a step were looked for before.
+            if *ns >= ns_max || entries > 0 && call.finds_none(LEAVES) {
                 return Ok(false);
             }
         }

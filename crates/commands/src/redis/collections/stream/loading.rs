@@ -15,6 +15,7 @@ use crate::redis::heap::Heap;
 use crate::redis::keys::loading::Node;
 use crate::redis::keys::packings::{Cursor, Element, Packed, Packing};
 use crate::redis::keys::serialize::{BAD_FORMAT, Reader};
+use crate::redis::steps::job::LEAVES;
 
 /// Entries that are put in at a time, and bytes of them, about.
 const ENTRIES_AT_ONCE: usize = 64;
@@ -284,12 +285,15 @@ impl StreamLoading {
         body: &[u8],
         (ns, ns_max): (&mut u64, u64),
     ) -> Result<bool, Fail> {
+        let mut is_first = true;
         while !matches!(self.part, Part::End) {
-            if *ns >= ns_max {
+            // Leaves for the first of a step were looked for before.
+            if *ns >= ns_max || !is_first && call.finds_none(LEAVES) {
                 return Ok(false);
             }
             self.read(call, key, body, ns)?;
             self.charge(call)?;
+            is_first = false;
         }
         if self.at != body.len() {
             return Err(BAD_FORMAT);
