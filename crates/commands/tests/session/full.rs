@@ -293,7 +293,12 @@ fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
 
 /// Sets keys of this name until there is no memory, and some is on its way.
 pub(crate) fn exhaust(bench: &mut Bench, name: &str) {
-    let (value, mut session) = ("v".repeat(1_000), Session::new());
+    exhaust_by(bench, name, 1_000);
+}
+
+/// The same by values of so many bytes.
+pub(crate) fn exhaust_by(bench: &mut Bench, name: &str, value_bytes: usize) {
+    let (value, mut session) = ("v".repeat(value_bytes), Session::new());
     for n in 0..3_000 {
         let input = command(&["SET", &format!("{name}{n:04}"), &value]);
         if matches!(bench.call(&mut session, &input).0, Next::Sleep(_)) {

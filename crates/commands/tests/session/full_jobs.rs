@@ -1,23 +1,59 @@
 //! Commands in steps, and others that are not tried twice, that find no memory while some is on its way: they go on later, and
 //! others of their worker are served meanwhile.
 
-use crate::full::{exhaust, pressed};
+use crate::full::{exhaust, exhaust_by, pressed};
 use crate::slices::set;
 use crate::survey::command;
 use crate::{Bench, START};
 use larder_commands::{Next, Session};
 use larder_testkit::talk::encode;
+use std::sync::Arc;
 
 /// What is done before, which gives the request.
 type Prepare = fn(&mut Bench) -> Vec<u8>;
+/// A command's name, what is done before, and the reply.
+type Case = (&'static str, Prepare, &'static str);
 
-/// A value of which no step copies more than a third: it takes some turns.
+/// Bytes of a value that takes as much as a piece of a large one.
+const PIECE_BYTES: usize = 16_000;
+/// And of one that takes as much as a leaf.
+const LEAF_BYTES: usize = 1_000;
+
+/// What connections have held is charged until upkeep looks, which it does not here: items need not give way to what a command
+/// keeps beside them while the other worker holds memory back.
+fn hold_once(bench: &mut Bench) {
+    const BYTES: i64 = 3 << 20;
+    let store = Arc::clone(bench.worker.store());
+    store.hold(BYTES);
+    let mut guard = bench.worker.enter(START);
+    for _ in 0..1_000 {
+        if store.is_over_limit() {
+            guard.give_way();
+        }
+    }
+    drop(guard);
+    assert!(!store.is_over_limit());
+    store.hold(-BYTES);
+}
+
+/// Fills the store with values that take as much as a piece of a large one each. The oldest give way first, one by one.
+fn pieces(bench: &mut Bench) {
+    hold_once(bench);
+    let value = "v".repeat(PIECE_BYTES);
+    for n in 0..2_000 {
+        bench.turns(&mut Session::new(), &command(&["SET", &format!("piece{n:04}"), &value]));
+    }
+}
+
+/// A value of which no step copies more than a third: it takes some turns. What is there before gives way before it.
 fn large(bench: &mut Bench) {
+    pieces(bench);
     set(bench, "large", &vec![b'v'; 3 << 20]);
 }
 
 /// Writes these elements or members, behind some words, by several commands.
 fn many(bench: &mut Bench, words: &[&str], names: impl Iterator<Item = String>) {
+    hold_once(bench);
     let names: Vec<String> = names.collect();
     for some in names.chunks(8_000) {
         let all: Vec<&str> = words.iter().copied().chain(some.iter().map(String::as_str)).collect();
@@ -29,7 +65,8 @@ fn names(count: usize, bytes: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |n| format!("{n:0>bytes$}"))
 }
 
-const JOBS: [(&str, Prepare, &str); 9] = [
+/// Commands that make a large value.
+const COPIES: [Case; 4] = [
     (
         "APPEND",
         |bench| {
@@ -55,6 +92,21 @@ const JOBS: [(&str, Prepare, &str); 9] = [
         ":1\r\n",
     ),
     (
+        "RESTORE",
+        |bench| {
+            pieces(bench);
+            set(bench, "key", &vec![b'v'; 1 << 20]);
+            let (dump, _) = bench.turns(&mut Session::new(), &command(&["DUMP", "key"]));
+            let head = dump.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
+            encode(&[b"RESTORE", b"to", b"0", &dump[head..dump.len() - 2]])
+        },
+        "+OK\r\n",
+    ),
+];
+
+/// And such that make leaves of a collection.
+const COLLECTIONS: [Case; 5] = [
+    (
         "COPY of a set",
         |bench| {
             many(bench, &["SADD", "set"], names(30_000, 100));
@@ -63,18 +115,9 @@ const JOBS: [(&str, Prepare, &str); 9] = [
         ":1\r\n",
     ),
     (
-        "RESTORE",
-        |bench| {
-            set(bench, "key", &vec![b'v'; 1 << 20]);
-            let (dump, _) = bench.turns(&mut Session::new(), &command(&["DUMP", "key"]));
-            let head = dump.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
-            encode(&[b"RESTORE", b"to", b"0", &dump[head..dump.len() - 2]])
-        },
-        "+OK\r\n",
-    ),
-    (
         "HSETEX",
-        |_| {
+        |bench| {
+            hold_once(bench);
             let pairs: Vec<String> = names(8_000, 50).flat_map(|field| [field.clone(), field]).collect();
             let words = ["HSETEX", "hash", "FIELDS", "8000"].into_iter();
             command(&words.chain(pairs.iter().map(String::as_str)).collect::<Vec<_>>())
@@ -92,7 +135,7 @@ const JOBS: [(&str, Prepare, &str); 9] = [
     (
         "SUNIONSTORE",
         |bench| {
-            many(bench, &["SADD", "set"], names(10_000, 20));
+            many(bench, &["SADD", "set"], names(10_000, 60));
             command(&["SUNIONSTORE", "to", "set"])
         },
         ":10000\r\n",
@@ -107,57 +150,65 @@ const JOBS: [(&str, Prepare, &str); 9] = [
     ),
 ];
 
-/// Begins with a request, and has memory held back: its next step is asked again until it comes, or is refused.
-fn waits(name: &str, prepare: Prepare, comes: bool, expected: &str) {
+/// Begins with a request, and has memory held back, for values of so many bytes, too: its next step is asked again until it comes,
+/// or is refused.
+fn waits((name, prepare, expected): (&str, Prepare, &str), value_bytes: usize, comes: bool) {
     let (mut bench, mut stuck) = pressed();
     bench.worker.set_patient(true);
     let mut left = prepare(&mut bench);
     bench.worker.set_patient(false);
-    let (mut session, mut said) = (Session::new(), Vec::new());
+    let (mut session, mut said) = (Session::new(), String::new());
     let mut go_on = |bench: &mut Bench| {
         let (next, more, consumed) = bench.call(&mut session, &left);
         left.drain(..consumed);
-        said.extend(more);
+        said += &String::from_utf8_lossy(&more);
         if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
             bench.system += ms;
         }
-        (next, left.len(), said.len())
+        (next, left.len(), said.clone())
     };
     // Until all of it is read, and its first step is made.
     while go_on(&mut bench).1 > 0 {}
     let batch = stuck.enter(START);
-    exhaust(&mut bench, "x");
+    exhaust_by(&mut bench, "x", value_bytes);
     for turn in 0.. {
-        let (next, ..) = go_on(&mut bench);
+        let (next, _, said) = go_on(&mut bench);
         if matches!(next, Next::Sleep(_)) {
             break;
         }
-        assert!(next == Next::Yield && turn < 100, "{name}: {next:?}");
+        assert!(next == Next::Yield && turn < 100, "{name} {comes}, turn {turn}: {next:?} {said}");
     }
     for _ in 0..9 {
         assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
-        let (next, _, replied) = go_on(&mut bench);
-        assert!(matches!(next, Next::Sleep(_)) && replied == 0, "{name}: {next:?}");
+        let (next, _, said) = go_on(&mut bench);
+        assert!(matches!(next, Next::Sleep(_)) && said.is_empty(), "{name} {comes}: {next:?} {said}");
     }
     let batch = (!comes).then_some(batch);
     for turn in 0.. {
-        let (next, _, replied) = go_on(&mut bench);
-        if next == Next::Receive && replied > 0 {
+        let (next, _, said) = go_on(&mut bench);
+        if next == Next::Receive && !said.is_empty() {
+            assert!(said.starts_with(expected), "{name} {comes}, turn {turn}: {said}");
             break;
         }
-        assert!(turn < 1_000, "{name} asks for ever: {next:?}");
+        assert!(turn < 1_000, "{name} {comes} asks for ever: {next:?}");
     }
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.starts_with(expected), "{name}: {said}");
     drop(batch);
+}
+
+/// With its memory, and without.
+fn waits_or_is_refused((name, prepare, expected): Case, value_bytes: usize) {
+    waits((name, prepare, expected), value_bytes, true);
+    waits((name, prepare, "-OOM command not allowed"), value_bytes, false);
+}
+
+#[test]
+fn steps_that_make_a_large_value_wait_for_their_memory_and_others_are_served_meanwhile() {
+    COPIES.into_iter().for_each(|case| waits_or_is_refused(case, PIECE_BYTES));
 }
 
 #[test]
 fn steps_of_other_commands_wait_for_their_memory_and_others_are_served_meanwhile() {
-    for (name, prepare, expected) in JOBS {
-        waits(name, prepare, true, expected);
-        waits(name, prepare, false, "-OOM command not allowed");
-    }
+    COLLECTIONS.into_iter().for_each(|case| waits_or_is_refused(case, LEAF_BYTES));
 }
 
 /// The same of memcached's, which has the value in its first step.
@@ -167,23 +218,17 @@ fn an_append_to_a_large_value_of_memcached_waits_for_its_memory() {
         set(bench, "large", &vec![b'v'; 1_000_000]);
         b"append large 0 0 1\r\nx\r\n".to_vec()
     };
-    waits("append", prepare, true, "STORED\r\n");
-    waits("append", prepare, false, "SERVER_ERROR out of memory storing object\r\n");
+    waits(("append", prepare, "STORED\r\n"), LEAF_BYTES, true);
+    waits(("append", prepare, "SERVER_ERROR out of memory storing object\r\n"), LEAF_BYTES, false);
 }
 
 /// Memory that comes a piece at a time is enough, however many looks that takes: the other worker is in its batch whenever the
 /// job has its turn, and has left it between two turns.
 #[test]
 fn a_large_value_is_made_of_memory_that_comes_a_piece_at_a_time() {
-    let copies = ["APPEND", "BITOP", "COPY of a string", "RESTORE"];
-    for (name, prepare, expected) in JOBS.into_iter().filter(|(name, ..)| copies.contains(name)) {
+    for (name, prepare, expected) in COPIES {
         let (mut bench, mut other) = pressed();
         bench.worker.set_patient(true);
-        // Each takes as much as a piece of a large value. They give way one by one.
-        let value = "v".repeat(16_000);
-        for n in 0..2_000 {
-            bench.turns(&mut Session::new(), &command(&["SET", &format!("piece{n:04}"), &value]));
-        }
         let mut left = prepare(&mut bench);
         bench.worker.set_patient(false);
         let (mut session, mut said, mut looks) = (Session::new(), Vec::new(), 0);
@@ -230,6 +275,9 @@ fn a_write_that_monitors_are_shown_waits_for_its_memory_before_it_is_tried() {
         }
     };
     assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
-    let told = String::from_utf8(bench.turns(&mut monitor, &command(&["PING"])).0).unwrap();
-    assert_eq!(told.matches(" \"SET\" \"shown\" ").count(), 1);
+    // All that was sent to the monitor waits in its worker's outbox.
+    let told = bench.host.outbox.take().0;
+    let told: Vec<_> = told.iter().map(|delivery| String::from_utf8_lossy(delivery.message.text())).collect();
+    let shown = told.iter().filter(|line| line.contains(" \"SET\" \"shown\" ")).count();
+    assert_eq!((shown, told.len()), (1, 1), "{told:?}");
 }
