@@ -304,12 +304,8 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
             let pick = net.random.draw() as usize % due.len();
             let event = due.swap_remove(pick);
             if event.writable && !event.readable && !event.hangup {
-                // A token may have been that of a connection which is closed by now.
                 let reported = |wire: &&mut Wire| {
-                    !wire.server_closed
-                        && wire
-                            .watched
-                            .is_some_and(|(by, token, _)| (by, token) == (self.number, event.token))
+                    wire.watched.is_some_and(|(by, token, _)| (by, token) == (self.number, event.token))
                 };
                 let wire = net.wires.values_mut().find(reported).expect("its event was found");
                 wire.idle_tells += 1;
@@ -379,6 +375,25 @@ mod tests {
         assert_eq!(other.wait(None).expect("a wait"), 1);
         time.pass_us(7_000);
         assert_eq!((network.due(0), one.now()), (Due::Now, 7));
+    }
+
+    #[test]
+    fn a_dropped_stream_reports_nothing_and_leaves_its_token_to_the_next() {
+        let mut sim = Sim::new(1, Weather::FAIR);
+        let (first, first_peer) = sim.connect();
+        sim.add(&first, 5, Interest::Both).expect("watched");
+        first_peer.send(b"ab");
+        assert!(sim.busy());
+        drop(first);
+        assert!(!sim.busy());
+        let (mut second, _peer) = sim.connect();
+        sim.add(&second, 5, Interest::Write).expect("watched");
+        // More tells than the first connection could have had without a send.
+        for _ in 0..=IDLE_TELLS_MAX {
+            assert_eq!(sim.wait(None).expect("a wait"), 1);
+            assert_eq!(sim.event(0), Event { token: 5, readable: false, writable: true, hangup: false });
+            assert_eq!(second.send(b"c").expect("sent"), 1);
+        }
     }
 
     #[test]

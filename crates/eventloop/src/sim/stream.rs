@@ -32,7 +32,10 @@ impl AsRef<SimStream> for SimStream {
 
 impl Drop for SimStream {
     fn drop(&mut self) {
-        self.wire(|wire| wire.server_closed = true);
+        self.wire(|wire| {
+            wire.server_closed = true;
+            wire.watched = None;
+        });
         self.net.lock().forget(self.id);
     }
 }

@@ -66,7 +66,8 @@ pub(super) struct Wire {
     pub(super) server_closed: bool,
     /// How often its loop was told of room since it last sent something or waited for something else.
     pub(super) idle_tells: u32,
-    /// The number of the loop that watches the connection, the token, and what the loop waits for.
+    /// The number of the loop that watches the connection, the token, and what the loop waits for. A stream that is dropped is
+    /// watched no more: its token may be another connection's from then on.
     pub(super) watched: Option<(usize, u64, Interest)>,
 }
 
@@ -86,7 +87,7 @@ impl Wire {
     /// What the connection reports to loop `watcher`, if that loop watches it.
     pub(super) fn event(&self, watcher: usize, weather: &Weather) -> Option<Event> {
         let (by, token, interest) = self.watched?;
-        if self.server_closed || by != watcher {
+        if by != watcher {
             return None;
         }
         let read = matches!(interest, Interest::Read | Interest::Both);
