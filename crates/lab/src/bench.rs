@@ -11,6 +11,7 @@ pub mod figures;
 mod judge;
 pub mod report;
 pub mod tls;
+mod visits;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use larder_eventloop::cpu;
 use larder_protocol::client::{Protocol, command};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -29,7 +29,6 @@ use crate::contender::parse_peer;
 use crate::error::Error;
 use crate::fill;
 use crate::generator::{Load, Stop};
-use crate::numbers;
 use crate::peers::{self, Kind, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::script::Script;
@@ -44,19 +43,8 @@ use report::{Cell, Outcome, Role, Verdict};
 /// Options of `bench-server`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Shorter visits
-    #[arg(long)]
-    quick: bool,
-    /// Rounds; of fewer than 6 there are no intervals
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Milliseconds of a visit [default: 1000, or 125 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
-    visit_ms: Option<u32>,
-    /// Percent of a visit's time that a thread of a server or of the generator may wait for its core because of other programs. A
-    /// visit with more is repeated; if that does not help, the run is not valid
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
-    wait_max: f64,
+    #[command(flatten)]
+    visits: visits::Options,
     /// Only these: get, set, mg, ms, one, plain, multi, evict, memory, resp, 4k, 100k, 4k-get-1 …
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -73,15 +61,6 @@ pub struct Options {
     /// An older larder binary, visited beside: CPU time is to be at most 1.03 of its
     #[arg(long)]
     against: Option<PathBuf>,
-    /// Core of the servers
-    #[arg(long, default_value_t = 0)]
-    server_core: usize,
-    /// Core of the generator [default: the last]
-    #[arg(long)]
-    generator_core: Option<usize>,
-    /// Seed of the order of visits
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 /// Reads the name of a server to be held against, for clap.
@@ -120,14 +99,7 @@ pub struct Sample {
 pub fn server(options: &Options) -> Result<(), Error> {
     let bench = Bench::new(options)?;
     println!("{}", peers::machine());
-    println!(
-        "server on core {}, generator on core {}; {} rounds of {} ms visits, seed {}",
-        options.server_core,
-        bench.core,
-        options.rounds,
-        bench.visit.as_millis(),
-        options.seed
-    );
+    println!("{}", options.visits.words(bench.core));
     let steal = usage::steal_ticks();
     let mut results = Results::default();
     for data in bench.data() {
@@ -150,10 +122,10 @@ pub fn server(options: &Options) -> Result<(), Error> {
     println!("\n{}\n", report::measurements(&cells));
     verdicts.extend(judge(&cells));
     println!("{}", report::verdicts(&verdicts));
-    if options.rounds < ROUNDS_MIN as u32 {
+    if options.visits.rounds < ROUNDS_MIN as u32 {
         println!("no intervals: of fewer than {ROUNDS_MIN} rounds none holds the median with 95 %");
     }
-    if let Some(why) = report::disturbed(&cells, options.wait_max) {
+    if let Some(why) = report::disturbed(&cells, options.visits.wait_max) {
         return Err(Error::NotValid(why));
     }
     match verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Miss).count() {
@@ -220,13 +192,10 @@ impl<'a> Bench<'a> {
                 .flat_map(|figure| figure.bounds)
                 .any(|bound| matches!(bound.reference, Reference::Figure(other) if other == id))
         };
-        let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
         Ok(Bench {
             options,
-            core: options.generator_core.or(cores.last().copied()).unwrap_or(0),
-            visit: Duration::from_millis(
-                options.visit_ms.unwrap_or(if options.quick { 125 } else { 1000 }).into(),
-            ),
+            core: options.visits.cores()?.generator,
+            visit: options.visits.time(),
             figures: FIGURES.iter().filter(|figure| meant(figure) || referred(figure.id)).copied().collect(),
             memory: options.only.is_empty() || options.only.iter().any(|word| word == MEMORY),
             kinds: all
@@ -258,7 +227,7 @@ impl<'a> Bench<'a> {
             program,
             memory_mb,
             threads: 1,
-            core: Some(self.options.server_core),
+            core: Some(self.options.visits.server_core),
             null,
         })?;
         eprintln!("started {} {} ({})", kind.name(), server.version, server.command);
@@ -296,17 +265,17 @@ impl<'a> Bench<'a> {
             self.prepare(figure, &mut servers, older.as_ref(), &mut visits, &mut results.cells)?;
         }
         verify(&mut visits, &results.cells)?;
-        let mut rng = StdRng::seed_from_u64(self.options.seed);
-        for round in 1..=self.options.rounds {
+        let mut rng = StdRng::seed_from_u64(self.options.visits.seed);
+        for round in 1..=self.options.visits.rounds {
             visits.shuffle(&mut rng);
             eprintln!(
                 "{} keys of {} B: round {round} of {}",
-                data.keys, data.value_bytes, self.options.rounds
+                data.keys, data.value_bytes, self.options.visits.rounds
             );
             for visit in &mut visits {
                 let cell = &mut results.cells[visit.cell];
                 let sample = || self.sample(visit, cell).map(|sample| (sample, sample.waited));
-                let (sample, _) = least_disturbed(self.options.wait_max / 100.0, sample)
+                let (sample, _) = least_disturbed(self.options.visits.wait_max / 100.0, sample)
                     .map_err(|error| error.within(|| cell.name()))?;
                 cell.samples.push(sample);
             }
@@ -358,7 +327,7 @@ impl<'a> Bench<'a> {
             let scripts = match rendered.iter().find(|(have, _)| *have == workload) {
                 Some((_, scripts)) => scripts.clone(),
                 None => {
-                    let scripts = workload.scripts(self.options.seed);
+                    let scripts = workload.scripts(self.options.visits.seed);
                     rendered.push((workload.clone(), scripts.clone()));
                     scripts
                 }

@@ -28,13 +28,12 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use super::parse_rival;
+use super::{parse_rival, visits};
 use crate::connection::Check;
 use crate::error::Error;
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop, prefer, waited_since};
 use crate::handshakes::{Client, Count};
-use crate::numbers;
 use crate::peers::{self, Kind};
 use crate::placement::{Placement, Threads};
 use crate::starvation::{Waited, least_disturbed};
@@ -51,31 +50,11 @@ pub struct Options {
     /// A folder with ca.crt, and certificates of 127.0.0.1 with their keys: ecdsa.crt, ecdsa.key, rsa.crt, rsa.key
     #[arg(long, value_name = "FOLDER")]
     certificates: PathBuf,
-    /// Shorter visits
-    #[arg(long)]
-    quick: bool,
-    /// Rounds
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Milliseconds of a visit [default: 1000, or 125 with --quick]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
-    visit_ms: Option<u32>,
-    /// Percent of a visit's time that a thread of a server or of the generator may wait for its core because of other programs. A
-    /// visit with more is repeated; if that does not help, the run is not valid
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
-    wait_max: f64,
+    #[command(flatten)]
+    visits: visits::Options,
     /// Servers to compare with, of those that the lab can start and that have TLS
     #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_rival)]
     peers: Vec<Kind>,
-    /// Core of the servers
-    #[arg(long, default_value_t = 0)]
-    server_core: usize,
-    /// Core of the generator [default: the last]
-    #[arg(long)]
-    generator_core: Option<usize>,
-    /// Seed of the order of visits
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
 }
 
 /// The certificates; all loads are measured with the first.
@@ -104,14 +83,7 @@ const VERIFIED: Duration = Duration::from_millis(100);
 pub fn tls(options: &Options) -> Result<(), Error> {
     let mut bench = Bench::new(options)?;
     println!("{}", peers::machine());
-    println!(
-        "server on core {}, generator on core {}; {} rounds of {} ms visits, seed {}",
-        options.server_core,
-        bench.visits.core,
-        options.rounds,
-        bench.visits.time.as_millis(),
-        options.seed
-    );
+    println!("{}", options.visits.words(bench.visits.core));
     for certificate in &CERTIFICATES {
         bench.measure(certificate)?;
     }
@@ -122,14 +94,14 @@ pub fn tls(options: &Options) -> Result<(), Error> {
     println!("\n{}", table::markdown(&heads, &rows));
     let missed = table::missed(&rows, &is_larder);
     missed.iter().for_each(|what| println!("{what}"));
-    if 100.0 * worst > options.wait_max {
+    if 100.0 * worst > options.visits.wait_max {
         return Err(Error::NotValid(format!(
             "a thread waited for its core {:.1} % of a visit; {} % are allowed",
             100.0 * worst,
-            options.wait_max
+            options.visits.wait_max
         )));
     }
-    println!("{} bounds missed; medians of {} rounds", missed.len(), options.rounds);
+    println!("{} bounds missed; medians of {} rounds", missed.len(), options.visits.rounds);
     if missed.is_empty() { Ok(()) } else { Err(Error::Missed(missed.len())) }
 }
 
@@ -182,14 +154,11 @@ impl<'a> Bench<'a> {
                 kinds.push(kind);
             }
         }
-        let cores = cpu::cores().map_err(|error| Error::System("finding cores", error))?;
-        let core = options.generator_core.or(cores.last().copied()).unwrap_or(0);
-        let other = cores.iter().copied().rfind(|&other| other != core && other != options.server_core);
-        let visit_ms = options.visit_ms.unwrap_or(if options.quick { 125 } else { 1000 });
-        let time = Duration::from_millis(visit_ms.into());
+        let visits::Cores { generator: core, third } = options.visits.cores()?;
+        let time = options.visits.time();
         Ok(Bench {
             options,
-            visits: Visits { core, other_core: other.unwrap_or(core), time },
+            visits: Visits { core, other_core: third.unwrap_or(core), time },
             kinds,
             versions: Vec::new(),
             rows: Vec::new(),
@@ -203,7 +172,7 @@ impl<'a> Bench<'a> {
         let folder = &self.options.certificates;
         let mut places = Vec::new();
         for &kind in &self.kinds {
-            let place = Place::start(kind, self.options.server_core, folder, certificate)?;
+            let place = Place::start(kind, self.options.visits.server_core, folder, certificate)?;
             eprintln!("started {} {} ({})", kind.name(), place.server.version, place.server.command);
             places.push(place);
         }
@@ -228,15 +197,15 @@ impl<'a> Bench<'a> {
             self.prepare_latency(&places, &mut jobs)?;
         }
         self.verify(&mut jobs)?;
-        let mut rng = StdRng::seed_from_u64(self.options.seed);
-        for round in 1..=self.options.rounds {
+        let mut rng = StdRng::seed_from_u64(self.options.visits.seed);
+        for round in 1..=self.options.visits.rounds {
             jobs.shuffle(&mut rng);
-            eprintln!("{}: round {round} of {}", certificate.name, self.options.rounds);
+            eprintln!("{}: round {round} of {}", certificate.name, self.options.visits.rounds);
             for job in &mut jobs {
                 let name = format!("{}, {}", self.kinds[job.column].name(), self.rows[job.row].name);
                 let visits = self.visits;
                 let sample = || job.sample(visits);
-                let (value, waited) = least_disturbed(self.options.wait_max / 100.0, sample)
+                let (value, waited) = least_disturbed(self.options.visits.wait_max / 100.0, sample)
                     .map_err(|error| error.within(|| name.clone()))?;
                 self.worst = self.worst.max(waited.most());
                 self.rows[job.row].values[job.column].push(value);
@@ -267,7 +236,7 @@ impl<'a> Bench<'a> {
                 pipeline: asked.pipeline,
                 ..Workload::new(place.protocol(), asked.verb, asked.keyspace)
             };
-            let scripts = workload.scripts(self.options.seed);
+            let scripts = workload.scripts(self.options.visits.seed);
             for (row, endpoint) in [(plain, &place.plain), (tls, &place.tls)] {
                 let load = Load::connect(endpoint, &workload, scripts.clone(), &[Some(self.visits.core)])
                     .map_err(|error| error.within(|| place.name().to_owned()))?;
@@ -308,7 +277,7 @@ impl<'a> Bench<'a> {
         for (column, place) in places.iter().enumerate() {
             let workload =
                 Workload { connections: PLAIN_CLIENTS, ..Workload::new(place.protocol(), Verb::Hit, SMALL) };
-            let scripts = workload.scripts(self.options.seed);
+            let scripts = workload.scripts(self.options.visits.seed);
             for (row, clients) in [(alone, 0), (beside, HANDSHAKE_CLIENTS)] {
                 let cores = [Some(self.visits.core)];
                 let load = Load::connect(&place.plain, &workload, scripts.clone(), &cores)?;
