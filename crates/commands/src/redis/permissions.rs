@@ -17,7 +17,7 @@
 mod categories;
 
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
 use larder_protocol::resp::Args;
@@ -25,6 +25,7 @@ use larder_store::Millis;
 
 pub(crate) use self::categories::{CATEGORIES, CATEGORIES_NS, categories};
 use super::call::{Call, Flow};
+use super::client_line::client_line;
 use super::facts::ClientFacts;
 use super::fail::{Done, Fail};
 use super::row::{Access, Channels, Command, flag};
@@ -55,11 +56,6 @@ pub(crate) struct Looked {
     refused: usize,
 }
 
-/// What ACL LOG shows of a client: its line of CLIENT LIST.
-fn line(facts: &ClientFacts, now: Millis) -> String {
-    facts.line(table::name_of(facts.row.load(Relaxed)), now)
-}
-
 /// Notes for ACL LOG that a client was denied a command, as this user.
 #[cold]
 pub(crate) fn note_denied(
@@ -75,7 +71,7 @@ pub(crate) fn note_denied(
         Denied::Command | Denied::TooMuch => row.name.as_bytes(),
         Denied::Key(name) | Denied::Channel(name) => name,
     };
-    let client = line(client, now);
+    let client = client_line(client, now);
     let reason = Reason::of(denied);
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
 }
@@ -338,7 +334,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn note_refusal(&mut self, reason: Reason, whence: Whence, object: &[u8], user: &[u8]) {
         self.spend(REFUSAL_NS);
-        let client = line(&self.client.facts, self.cx.now());
+        let client = client_line(&self.client.facts, self.cx.now());
         let refusal = Refusal { reason, whence, object, user, client };
         self.cx.shared.access.log.note(&refusal, self.cx.now());
     }

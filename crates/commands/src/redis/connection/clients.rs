@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
-use larder_store::Millis;
 
 use super::filter::{Asked, Filter, filter_ns};
 use crate::core::progress::Ending;
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::client::{Replies, Unblock};
+use crate::redis::client_line::client_line;
 use crate::redis::connection::{a_name, set_name};
-use crate::redis::facts::{ClientFacts, Cursor};
+use crate::redis::facts::Cursor;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_bulk, put_verbatim};
@@ -21,7 +21,6 @@ use crate::redis::row::flag::{
 use crate::redis::row::{Command, NO_KEYS, Weighs};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;
@@ -107,13 +106,8 @@ pub(crate) const ROWS: &[Command] = &[
 const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
-/// One line of CLIENT LIST.
-pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
-    facts.line(table::name_of(facts.row.load(Relaxed)), now)
-}
-
 fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let text = line(&call.client.facts, call.cx.now()) + "\n";
+    let text = client_line(&call.client.facts, call.cx.now()) + "\n";
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }
@@ -184,7 +178,7 @@ impl Job for Lines {
                 if left_out || !self.filter.holds(facts, now) {
                     continue;
                 }
-                let line = line(facts, now) + "\n";
+                let line = client_line(facts, now) + "\n";
                 ns += LINE_NS + line.len() as u64;
                 self.put(call, &line)?;
             }
