@@ -1,8 +1,7 @@
 //! EXEC of very many commands, which are run in turns, under the scheduler: others see none of it, or all; beside pairs of
 //! the same keys, which are written in turns, too.
 
-use crate::pairs::answer_later;
-use crate::seeds;
+use crate::{answer_later, seeds};
 use larder_store::schedule::{Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::talk::encode;

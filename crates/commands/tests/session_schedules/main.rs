@@ -155,6 +155,18 @@ fn answer(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -
     text
 }
 
+/// The same of a command that may have to wait for keys, or takes several turns: goes on until its reply is there.
+fn answer_later(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -> String {
+    let mut reply = answer(local, connection, words);
+    while reply.is_empty() {
+        pass();
+        local.go_on(connection);
+        reply = String::from_utf8_lossy(connection.sent()).into_owned();
+        connection.forget();
+    }
+    reply
+}
+
 /// One client sets three keys to one value at a time, the other reads them together.
 fn together(seed: u64) {
     const ROUNDS: usize = 60;

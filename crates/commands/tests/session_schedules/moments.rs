@@ -1,12 +1,10 @@
 //! SADD, ZADD and RPUSH of more elements than are written in one step, under the scheduler: a client of another worker sees
 //! none of them or all, by what counts them and by what looks for two of them.
 
-use crate::pairs::answer_later;
-use crate::seeds;
+use crate::{answer_later, seeds};
 use larder_store::Expect;
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection, START};
-use larder_testkit::talk::encode;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,18 +27,14 @@ const ROUNDS: usize = 2;
 /// So often a command begins with its first element again.
 const RESTARTS: usize = 3;
 
-/// Puts so many elements, from the one of a round on, and goes on until that is answered.
-fn put(kind: &Kind, round: usize, writer: &mut Local, connection: &mut LocalConnection) {
+/// Puts so many elements, from the one of a round on: what that is answered.
+fn put(kind: &Kind, round: usize, writer: &mut Local, connection: &mut LocalConnection) -> String {
     let (head, each) = kind.put.split_at(kind.put.find(" k").expect("a key") + 2);
     let numbers = round * kind.elements..(round + 1) * kind.elements;
     let elements = numbers.map(|n| each.replace('#', &n.to_string())).collect::<String>();
-    let words: Vec<String> = format!("{head}{elements}").split(' ').map(str::to_owned).collect();
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    writer.exchange(connection, &encode(&words));
-    while connection.sent().is_empty() {
-        pass();
-        writer.go_on(connection);
-    }
+    let words = format!("{head}{elements}");
+    let words: Vec<&str> = words.split(' ').collect();
+    answer_later(writer, connection, &words)
 }
 
 fn in_steps(seed: u64) {
@@ -53,9 +47,7 @@ fn in_steps(seed: u64) {
     schedule.thread("writer", move || {
         let mut connection = writer.resp_connection().by_turns();
         for round in 0..ROUNDS {
-            put(kind, round, &mut writer, &mut connection);
-            assert!(connection.sent().starts_with(b":"), "seed {seed}");
-            connection.forget();
+            assert!(put(kind, round, &mut writer, &mut connection).starts_with(':'), "seed {seed}");
             // Others have their turn before the next.
             writer.shift(1000);
             progress();
@@ -113,10 +105,9 @@ fn beside_one_that_takes_the_key(seed: u64) {
         let whole = format!(":{}\r\n", kind.elements);
         for _ in 0..ROUNDS {
             may_take.set(RESTARTS);
-            put(kind, 0, &mut writer, &mut connection);
+            let reply = put(kind, 0, &mut writer, &mut connection);
             may_take.set(0);
-            assert_eq!(String::from_utf8_lossy(connection.sent()), whole, "seed {seed}");
-            connection.forget();
+            assert_eq!(reply, whole, "seed {seed}");
             let words: Vec<&str> = kind.count.split(' ').collect();
             let there = answer_later(&mut writer, &mut connection, &words);
             assert!(there == whole || there == ":0\r\n", "seed {seed}: {there:?} of {whole:?}");

@@ -1,27 +1,14 @@
 //! MSET of very many keys, which is written in turns, under the scheduler: others see none of it, or all.
 
-use crate::{answer, seeds};
+use crate::{answer_later, seeds};
 use larder_store::schedule::{Schedule, pass, progress};
-use larder_testkit::local::{Local, LocalConnection};
-use larder_testkit::talk::encode;
+use larder_testkit::local::Local;
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// More than are written in one step.
 const PAIRS: usize = 2_100;
 const ROUNDS: usize = 2;
-
-/// What a client is answered that may have to wait for keys first.
-pub fn answer_later(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -> String {
-    let mut reply = answer(local, connection, words);
-    while reply.is_empty() {
-        pass();
-        local.go_on(connection);
-        reply = String::from_utf8_lossy(connection.sent()).into_owned();
-        connection.forget();
-    }
-    reply
-}
 
 /// Keys that are written at the beginning, in the middle and at the end are of one moment, for commands of several keys
 /// and for those of one that come one behind the other.
@@ -36,15 +23,9 @@ fn in_turns(seed: u64) {
         for round in 0..ROUNDS {
             let names: Vec<String> = (0..PAIRS).map(|n| format!("k{n}")).collect();
             let value = round.to_string();
-            let pairs = names.iter().flat_map(|name| [name.as_bytes(), value.as_bytes()]);
-            let words: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
-            writer.exchange(&mut connection, &encode(&words));
-            while connection.sent().is_empty() {
-                pass();
-                writer.go_on(&mut connection);
-            }
-            assert_eq!(connection.sent(), b"+OK\r\n");
-            connection.forget();
+            let pairs = names.iter().flat_map(|name| [name.as_str(), value.as_str()]);
+            let words: Vec<&str> = std::iter::once("MSET").chain(pairs).collect();
+            assert_eq!(answer_later(&mut writer, &mut connection, &words), "+OK\r\n");
             // Others have their turn before the next.
             writer.shift(1000);
             progress();

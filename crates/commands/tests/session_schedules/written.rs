@@ -1,8 +1,7 @@
 //! A large hash that one client writes to all the time, and two read in turns, under the scheduler: each reply is of one moment,
 //! and neither of them reads in vain for ever.
 
-use crate::pairs::answer_later;
-use crate::{answer, seeds};
+use crate::{answer, answer_later, seeds};
 use larder_store::schedule::{Schedule, pass, progress};
 use larder_testkit::local::Local;
 use larder_testkit::talk::encode;
