@@ -57,19 +57,26 @@ fn write(lab: Command, circumstances: &str) -> Outcome {
     let path = root().join(DOCUMENT);
     let document = fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     fs::write(&path, replaced(&document, &table)?).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{DOCUMENT} tells of bounds that were missed")) }
+    if status.success() { Ok(()) } else { Err(format!("{DOCUMENT} tells which bounds were missed")) }
 }
 
-/// The table with its circumstances, from what `larder lab bench-tls` prints.
+/// The table with its circumstances, from what `larder lab bench-tls` prints, and beneath it what the lab says behind it: which
+/// row was left out and why, and which bounds were missed.
 ///
 /// # Errors
 /// The last line is missing: it was not measured to the end, or the result is not valid.
 fn table(lines: &[String], circumstances: &str) -> Outcome<String> {
-    let end = lines.last().filter(|line| line.contains(" bounds missed; "));
-    let end = end.ok_or("larder lab bench-tls did not come to a result")?;
-    let rows = lines.iter().filter(|line| line.starts_with('|'));
-    let rows: String = rows.map(|row| format!("{row}\n")).collect();
-    Ok(format!("{circumstances}; {end}:\n\n{rows}"))
+    let whole = lines.split_last().filter(|(end, _)| end.contains(" bounds missed; "));
+    let (end, before) = whole.ok_or("larder lab bench-tls did not come to a result")?;
+    let behind = before.iter().rposition(|line| line.starts_with('|')).map_or(before.len(), |last| last + 1);
+    let (measured, notes) = before.split_at(behind);
+    let rows = measured.iter().filter(|line| line.starts_with('|')).map(|row| format!("{row}\n"));
+    let notes = notes.iter().filter(|note| !note.is_empty()).map(|note| format!("\n- {note}"));
+    let (rows, mut notes) = (rows.collect::<String>(), notes.collect::<String>());
+    if !notes.is_empty() {
+        notes.push('\n');
+    }
+    Ok(format!("{circumstances}; {end}:\n\n{rows}{notes}"))
 }
 
 /// The document with another table.
@@ -104,9 +111,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_to_the_end_is_not_written() {
-        let cut = lines(&["| | unit |", "|---|---|"]);
-        assert!(table(&cut, "").unwrap_err().contains("did not come to a result"));
+    fn what_was_left_out_and_what_was_missed_stand_beneath_the_table() {
+        let end = "1 bounds missed; medians of 6 rounds";
+        let (left_out, missed) = ("left out: p99", "missed: GET, column 1: 2.00 of at most 1.00");
+        let measured = lines(&["| | unit |", "|---|---|", "| GET | µs |", left_out, missed, end]);
+        let table = table(&measured, "1 May 2026").expect("it is whole");
+        let expected = format!(
+            "1 May 2026; {end}:\n\n| | unit |\n|---|---|\n| GET | µs |\n\n- {left_out}\n- {missed}\n"
+        );
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn what_was_not_measured_to_the_end_or_is_not_valid_is_not_written() {
+        for cut in [
+            &["| | unit |", "|---|---|"][..],
+            &["| | unit |", "|---|---|", "| GET | µs |", "missed: GET, column 1: no figure"],
+            &[],
+        ] {
+            assert!(table(&lines(cut), "").unwrap_err().contains("did not come to a result"), "{cut:?}");
+        }
         assert!(replaced("no place", "").is_err() && replaced(BEGINS, "").is_err());
     }
 

@@ -11,8 +11,9 @@
 //! server once, in random order. CPU time is the server's own over the requests or connections of the visit; a connection is a
 //! handshake with its accept, one short request, and its end. The table has the medians of the rounds.
 //!
-//! Handshakes beside plain requests come at even times from several clients, on a third core where the machine has one, else on
-//! the generator's. The plain requests are an open loop: their latency counts from when a request was due.
+//! Handshakes beside plain requests come at even times from several clients, on a third core. Where the machine has none that row
+//! is left out: the generator leaves its core to no client, and hardly a handshake would come about. The plain requests are an
+//! open loop: their latency counts from when a request was due.
 
 mod loads;
 mod place;
@@ -87,13 +88,16 @@ pub fn tls(options: &Options) -> Result<(), Error> {
     for certificate in &CERTIFICATES {
         bench.measure(certificate)?;
     }
-    let Bench { kinds, versions, rows, worst, .. } = bench;
+    let Bench { kinds, versions, rows, worst, third_core, .. } = bench;
     let heads: Vec<String> =
         kinds.iter().zip(&versions).map(|(kind, version)| format!("{} {version}", kind.name())).collect();
     let is_larder: Vec<bool> = kinds.iter().map(|kind| kind.is_larder()).collect();
     println!("\n{}", table::markdown(&heads, &rows));
+    if third_core.is_none() {
+        println!("{}", left_out());
+    }
     let missed = table::missed(&rows, &is_larder);
-    missed.iter().for_each(|what| println!("{what}"));
+    missed.iter().for_each(|what| println!("missed: {what}"));
     if 100.0 * worst > options.visits.wait_max {
         return Err(Error::NotValid(format!(
             "a thread waited for its core {:.1} % of a visit; {} % are allowed",
@@ -105,9 +109,18 @@ pub fn tls(options: &Options) -> Result<(), Error> {
     if missed.is_empty() { Ok(()) } else { Err(Error::Missed(missed.len())) }
 }
 
+/// Why there is no row beside handshakes, in words.
+fn left_out() -> String {
+    format!(
+        "left out: p99 beside {HANDSHAKES_PER_S} handshakes/s, whose clients need a core beside the servers' and the generator's"
+    )
+}
+
 struct Bench<'a> {
     options: &'a Options,
     visits: Visits,
+    /// The core of clients that shake hands beside plain requests, if there is one.
+    third_core: Option<usize>,
     kinds: Vec<Kind>,
     /// The version of each kind.
     versions: Vec<String>,
@@ -121,8 +134,6 @@ struct Bench<'a> {
 struct Visits {
     /// The generator's core.
     core: usize,
-    /// The core of clients that delay the generator's.
-    other_core: usize,
     /// How long each takes.
     time: Duration,
 }
@@ -142,8 +153,39 @@ enum What {
     Requests(Box<Load>, Verb),
     /// CPU time of a connection; sessions are to be resumed, or not.
     Handshakes(Client, bool),
-    /// The 99th percentile of plain requests, beside the handshakes of these clients.
-    Latency(Box<Load>, Vec<Client>),
+    /// The 99th percentile of plain requests, beside handshakes or alone.
+    Latency(Box<Load>, Option<Shaking>),
+}
+
+/// Clients that shake hands at even times, on a core of their own.
+struct Shaking {
+    clients: Vec<Client>,
+    core: usize,
+}
+
+impl Shaking {
+    fn new(place: &Place, core: usize) -> Result<Shaking, Error> {
+        let clients = (0..HANDSHAKE_CLIENTS).map(|_| place.client(false)).collect::<Result<_, Error>>()?;
+        Ok(Shaking { clients, core })
+    }
+
+    /// Has the clients shake hands for so long, at even times.
+    fn shake(&self, time: Duration) -> Result<Count, Error> {
+        let per_s = HANDSHAKES_PER_S / f64::from(HANDSHAKE_CLIENTS);
+        let shake = |client: &Client| -> Result<Count, Error> {
+            cpu::pin_thread(self.core).map_err(|error| Error::System("pinning a client", error))?;
+            client.connect_at(per_s, time)
+        };
+        let counts = thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.clients.iter().map(|client| scope.spawn(move || shake(client))).collect();
+            let joined = threads.into_iter().map(|client| client.join().expect("a client does not panic"));
+            joined.collect::<Result<Vec<Count>, Error>>()
+        })?;
+        let mut all = Count::default();
+        counts.into_iter().for_each(|count| all.add(count));
+        Ok(all)
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -154,11 +196,11 @@ impl<'a> Bench<'a> {
                 kinds.push(kind);
             }
         }
-        let visits::Cores { generator: core, third } = options.visits.cores()?;
-        let time = options.visits.time();
+        let visits::Cores { generator: core, third: third_core } = options.visits.cores()?;
         Ok(Bench {
             options,
-            visits: Visits { core, other_core: third.unwrap_or(core), time },
+            visits: Visits { core, time: options.visits.time() },
+            third_core,
             kinds,
             versions: Vec::new(),
             rows: Vec::new(),
@@ -269,21 +311,21 @@ impl<'a> Bench<'a> {
 
     fn prepare_latency(&mut self, places: &[Place], jobs: &mut Vec<Job>) -> Result<(), Error> {
         let alone = self.row("p99 of plain GETs at 10,000/s".to_owned(), "µs", Bound::None);
-        let beside = self.row(
-            format!("the same beside {HANDSHAKES_PER_S} handshakes/s"),
-            "µs",
-            Bound::Above(DELAY_US_MAX),
-        );
+        // Rows, and the core of the clients that shake hands.
+        let mut rows = vec![(alone, None)];
+        if self.third_core.is_some() {
+            let name = format!("the same beside {HANDSHAKES_PER_S} handshakes/s");
+            rows.push((self.row(name, "µs", Bound::Above(DELAY_US_MAX)), self.third_core));
+        }
         for (column, place) in places.iter().enumerate() {
             let workload =
                 Workload { connections: PLAIN_CLIENTS, ..Workload::new(place.protocol(), Verb::Hit, SMALL) };
             let scripts = workload.scripts(self.options.visits.seed);
-            for (row, clients) in [(alone, 0), (beside, HANDSHAKE_CLIENTS)] {
+            for &(row, core) in &rows {
                 let cores = [Some(self.visits.core)];
                 let load = Load::connect(&place.plain, &workload, scripts.clone(), &cores)?;
-                let clients =
-                    (0..clients).map(|_| place.client(false)).collect::<Result<Vec<Client>, Error>>()?;
-                let what = What::Latency(Box::new(load), clients);
+                let shaking = core.map(|core| Shaking::new(place, core)).transpose()?;
+                let what = What::Latency(Box::new(load), shaking);
                 jobs.push(Job { row, column, pid: place.server.process()?, what });
             }
         }
@@ -334,8 +376,8 @@ impl Job {
                 let as_wanted = if *resumes { count.resumed == count.all } else { count.resumed == 0 };
                 (count.all, waited, (!as_wanted).then_some(f64::NAN))
             }
-            // Handshakes may have the generator's core, too: whether it was late is judged by itself.
-            What::Latency(load, clients) => (1, 0.0, Some(p99_us(load, clients, visits)?)),
+            // Of an open loop it is judged whether the generator was late.
+            What::Latency(load, shaking) => (1, 0.0, Some(p99_us(load, shaking.as_ref(), visits.time)?)),
         };
         let elapsed = began.elapsed();
         let used = Usage::of(self.pid)?.since(before);
@@ -357,28 +399,18 @@ fn alone_on(core: usize, work: impl FnOnce() -> Result<Count, Error> + Send) -> 
     thread::scope(|scope| scope.spawn(run).join().expect("a client does not panic"))
 }
 
-/// The 99th percentile of a plain load in µs, beside the handshakes of some clients. It is not a number if the generator was late
-/// there, or if handshakes were fewer than they should be.
-fn p99_us(load: &mut Load, clients: &[Client], visits: Visits) -> Result<f64, Error> {
-    let Visits { other_core, time, .. } = visits;
-    let per_s = HANDSHAKES_PER_S / f64::from(HANDSHAKE_CLIENTS);
+/// The 99th percentile of a plain load in µs, beside the handshakes of some clients or alone. It is not a number if the generator
+/// was late, or if handshakes were fewer than they should be.
+fn p99_us(load: &mut Load, shaking: Option<&Shaking>, time: Duration) -> Result<f64, Error> {
     let arrivals = Arrivals { per_s: PLAIN_PER_S, poisson: true, seed: 1 };
-    // Without priority: where the core is the generator's, the generator comes first.
-    let shake = |client: &Client| -> Result<Count, Error> {
-        cpu::pin_thread(other_core).map_err(|error| Error::System("pinning a client", error))?;
-        client.connect_at(per_s, time)
-    };
-    let (tally, counts) = thread::scope(|scope| {
-        let shaking: Vec<_> = clients.iter().map(|client| scope.spawn(move || shake(client))).collect();
+    let (tally, count) = thread::scope(|scope| {
+        let shaking = shaking.map(|shaking| scope.spawn(move || shaking.shake(time)));
         let tally = load.run_open(Check::Parse, arrivals, time);
-        let joined = shaking.into_iter().map(|client| client.join().expect("a client does not panic"));
-        (tally, joined.collect::<Result<Vec<Count>, Error>>())
+        (tally, shaking.map(|shaking| shaking.join().expect("a client does not panic")).transpose())
     });
-    let (tally, counts) = (tally?, counts?);
-    let mut count = Count::default();
-    counts.into_iter().for_each(|more| count.add(more));
-    let wanted = per_s * clients.len() as f64 * time.as_secs_f64();
+    let (tally, count) = (tally?, count?);
+    let least = HANDSHAKES_LEAST * HANDSHAKES_PER_S * time.as_secs_f64();
+    let too_few = count.is_some_and(|count| (count.all as f64) < least);
     let is_late = late_at(&tally.lag, &tally.latency, 0.99).is_some();
-    let too_few = (count.all as f64) < HANDSHAKES_LEAST * wanted;
     Ok(if is_late || too_few { f64::NAN } else { tally.latency_us(0.99) })
 }
