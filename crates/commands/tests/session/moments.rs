@@ -1,4 +1,4 @@
-//! SADD, HSET, ZADD, LPUSH and their like of many elements: in steps, beside others, and one moment for all of them.
+//! SADD, HSET, ZADD, LPUSH and their like of many elements, and SPOP: in steps, beside others, and one moment for all of them.
 
 use crate::pairs::{begun, ended, turn, waits};
 use crate::survey::command;
@@ -6,6 +6,7 @@ use crate::users::{NO_KEY, say, with_user};
 use crate::{Bench, bench, watch};
 use larder_commands::{Next, Session, Settings};
 use larder_store::Expect;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Elements of a command that is one moment, at most.
@@ -248,6 +249,121 @@ fn what_is_taken_out_is_one_moment_too() {
         waits(&mut bench, &mut Session::new(), &of(count), count);
         assert_eq!(ended(&mut bench, &mut session).0, format!(":{many}\r\n"));
         assert_eq!(said(&mut bench, count), ":7\r\n");
+    }
+}
+
+/// What a set replies that has the members of [`KINDS`].
+fn members(reply: &str) -> BTreeSet<&str> {
+    reply.lines().filter(|line| line.starts_with('m')).collect()
+}
+
+/// Others see none of the members taken, or all.
+#[test]
+fn what_is_popped_is_one_moment_too() {
+    let mut bench = bench();
+    bench.turns(&mut Session::new(), &KINDS[0].put(0..5_000));
+    bench.system += 100;
+    let mut session = written(&mut bench, &of("SPOP k 4000"));
+    for words in ["SCARD k", "SISMEMBER k m0", "SADD k m0", "SPOP k", "SPOP k 300", "DEL k", "FLUSHALL"] {
+        waits(&mut bench, &mut Session::new(), &of(words), words);
+    }
+    assert_eq!(said(&mut bench, "SADD other m"), ":1\r\n");
+    let (reply, turns) = ended(&mut bench, &mut session);
+    assert!(turns > 5, "{turns} turns");
+    let reply = reply + &String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
+    assert!(reply.starts_with("*4000\r\n"), "{reply:.20}");
+    let popped = members(&reply);
+    assert_eq!(popped.len(), 4_000);
+    let left = said(&mut bench, "SMEMBERS k");
+    assert_eq!((members(&left).len(), members(&left).intersection(&popped).count()), (1_000, 0));
+    // One more than is one step.
+    let mut session = begun(&mut bench, &of("SPOP k 257"));
+    assert!(ended(&mut bench, &mut session).0.starts_with("*257\r\n"));
+    assert!(said(&mut bench, "SPOP k 256").starts_with("*256\r\n"));
+    assert_eq!(said(&mut bench, "SCARD k"), ":487\r\n");
+}
+
+#[test]
+fn more_members_than_others_wait_for_are_popped_in_some_moments() {
+    for (count, is_whole) in [(HELD_MAX - 1, true), (HELD_MAX, true), (HELD_MAX + 1, false)] {
+        let mut bench = Bench::of(Settings::default(), 256 << 20);
+        bench.add("k", (0..HELD_MAX + 100).map(|n| format!("m{n}")));
+        let (all, left) = (format!(":{}\r\n", HELD_MAX + 100), format!(":{}\r\n", HELD_MAX + 100 - count));
+        let mut session = Session::new();
+        let (mut next, mut reply, _) = bench.call(&mut session, &of(&format!("SPOP k {count}")));
+        let (mut holds, mut parts) = (false, 0);
+        while reply.is_empty() {
+            assert_eq!(next, Next::Yield, "{count}");
+            holds |= session.must_end();
+            if !is_whole {
+                let there = said(&mut bench, "SCARD k");
+                parts += usize::from(there != all && there != left);
+            }
+            (next, reply, _) = bench.call(&mut session, b"");
+        }
+        reply.extend(bench.turns(&mut session, b"").0);
+        assert_eq!((holds, parts > 100), (is_whole, !is_whole), "{count}: {parts} times a part was seen");
+        let reply = String::from_utf8(reply).expect("text");
+        assert!(reply.starts_with(&format!("*{count}\r\n")), "{reply:.20}");
+        assert_eq!((members(&reply).len(), said(&mut bench, "SCARD k")), (count, left));
+    }
+}
+
+#[test]
+fn a_client_that_goes_has_all_of_its_members_popped_or_none() {
+    let mut bench = bench();
+    bench.add("k", (0..5_000).map(|n| format!("m{n}")));
+    let mut session = written(&mut bench, &of("SPOP k 4000"));
+    let kill = format!("CLIENT KILL ID {}", session.redis_client().expect("a client"));
+    assert_eq!(said(&mut bench, &kill), ":1\r\n");
+    ended(&mut bench, &mut session);
+    assert_eq!(said(&mut bench, "SCARD k"), ":1000\r\n");
+    // One whose key is not held yet.
+    let held = bench.worker.store().held_bytes();
+    let mut session = Session::new();
+    assert_eq!(bench.call(&mut session, &of("SPOP k 900")).0, Next::Yield);
+    drop(session);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    assert_eq!(said(&mut bench, "SCARD k"), ":1000\r\n");
+    // One whose rules change before the first is taken.
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    bench.add("k", (0..5_000).map(|n| format!("m{n}")));
+    let mut next = bench.call(&mut user, &of("SPOP k 4000")).0;
+    while !user.must_end() {
+        assert_eq!(next, Next::Yield);
+        next = bench.call(&mut user, b"").0;
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
+    let (next, reply, _) = bench.call(&mut user, b"");
+    let reply = String::from_utf8(reply).unwrap();
+    assert!(reply.starts_with("-NOPERM The user's ACL rules changed before any of the members"), "{reply}");
+    assert!(next == Next::Close && !user.holds(), "{next:?}");
+    assert_eq!(said(&mut bench, "SCARD k"), ":5000\r\n");
+}
+
+/// A key that expires amid it has gone behind what was popped, which is an event of its own.
+#[test]
+fn what_is_popped_in_one_moment_is_told_once() {
+    for goes in [false, true] {
+        let mut bench = bench();
+        bench.add("k", (0..5_000).map(|n| format!("m{n}")));
+        assert_eq!(said(&mut bench, "PEXPIRE k 1000"), ":1\r\n");
+        let mut watcher = watch::watcher(&mut bench, "mutations deletions");
+        bench.reply("CONFIG SET notify-keyspace-events Egs");
+        let mut listens = Session::new();
+        bench.turns(&mut listens, &of("PSUBSCRIBE __keyevent@0__:*"));
+        bench.system += 100;
+        let mut session = written(&mut bench, &of("SPOP k 4000"));
+        assert!(watch::told(&mut bench, &mut watcher).is_empty());
+        bench.system += if goes { 2_000 } else { 0 };
+        let (reply, _) = ended(&mut bench, &mut session);
+        let count: usize = reply[1..].lines().next().and_then(|count| count.parse().ok()).expect("a count");
+        assert!(if goes { (1..4_000).contains(&count) } else { count == 4_000 }, "{count}");
+        assert_eq!(heard(&mut bench, &mut listens), ["spop"], "{goes}");
+        let lines = watch::told(&mut bench, &mut watcher);
+        let is_stored = |line: &&String| line.starts_with("type=item_store key=k status=stored cmd=spop ");
+        assert_eq!(lines.iter().filter(is_stored).count(), usize::from(!goes), "{lines:?}");
+        assert_eq!(said(&mut bench, "EXISTS k"), format!(":{}\r\n", usize::from(!goes)));
     }
 }
 

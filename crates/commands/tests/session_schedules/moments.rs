@@ -1,5 +1,5 @@
-//! SADD, ZADD and RPUSH of more elements than are written in one step, under the scheduler: a client of another worker sees
-//! none of them or all, by what counts them and by what looks for two of them.
+//! SADD, ZADD and RPUSH of more elements than are written in one step, and SPOP, under the scheduler: a client of another worker
+//! sees none of them or all, by what counts them and by what looks for two of them.
 
 use crate::{answer_later, seeds};
 use larder_store::Expect;
@@ -88,6 +88,57 @@ fn many_elements_that_are_written_in_steps_are_of_one_moment() {
     for seed in seeds(6) {
         println!("moments: LARDER_SCHEDULE_SEED={seed}");
         in_steps(seed);
+    }
+}
+
+/// SPOP of more members than are taken in one step.
+fn popped_in_steps(seed: u64) {
+    const POPPED: usize = 600;
+    let kind = &KINDS[0];
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let mut reader = local.sibling().expect("another worker");
+    let mut schedule = Schedule::new(seed, 3_000_000);
+    let at_work = Rc::new(Cell::new(true));
+    let (mut writer, is_over) = (local, Rc::clone(&at_work));
+    schedule.thread("writer", move || {
+        let mut connection = writer.resp_connection().by_turns();
+        for _ in 0..ROUNDS {
+            put(kind, 0, &mut writer, &mut connection);
+            writer.shift(1000);
+            progress();
+            let mut popped = answer_later(&mut writer, &mut connection, &["SPOP", "k", &POPPED.to_string()]);
+            // Its reply comes in pieces.
+            while popped.matches("\r\n").count() < 1 + 2 * POPPED {
+                pass();
+                writer.go_on(&mut connection);
+                popped += &String::from_utf8_lossy(connection.sent());
+                connection.forget();
+            }
+            assert!(popped.starts_with(&format!("*{POPPED}\r\n")), "seed {seed}: {popped:.20}");
+            writer.shift(1000);
+            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
+            progress();
+        }
+        is_over.set(false);
+    });
+    schedule.thread("reader", move || {
+        let mut connection = reader.resp_connection();
+        let counts = [0, kind.elements, kind.elements - POPPED].map(|count| format!(":{count}\r\n"));
+        while at_work.get() {
+            let seen = answer_later(&mut reader, &mut connection, &["SCARD", "k"]);
+            assert!(counts.contains(&seen), "seed {seed}: {seen}");
+            progress();
+            pass();
+        }
+    });
+    schedule.run();
+}
+
+#[test]
+fn many_members_that_are_popped_in_steps_are_of_one_moment() {
+    for seed in seeds(6) {
+        println!("popped: LARDER_SCHEDULE_SEED={seed}");
+        popped_in_steps(seed);
     }
 }
 

@@ -3,8 +3,13 @@
 //! ```text
 //! all of a small set, or few ─▶ one step
 //! all of a large one         ─▶ copied as it is of one version, and removed with the last step (listing.rs)
-//! many, or long ones         ─▶ some │ some │ … ─▶ the reply, of as many as there were
+//! many, up to 65,536         ─▶ the key is held ─▶ some │ some │ … ─▶ the reply: one moment for others
+//! more                       ─▶ some │ some │ … ─▶ the reply: each step is one moment
 //! ```
+//!
+//! The reply has as many as there were. What has begun to hold its key is done to its end, also where its client has gone. Where
+//! there is no memory for the reply, or for what is left of the set, it ends with those that were taken. A key that goes amid it
+//! (it is evicted, or expires) has gone behind them.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Entry, Expect, Guard, Hint, Key, Type};
@@ -12,13 +17,18 @@ use smallvec::SmallVec;
 
 use super::listing::{Form, Listed, Which, send};
 use super::pick::{Random, each_of_some, some_places};
+use super::writing::ELEMENTS_HELD_MAX;
 use super::{Call, LOOK_NS, Shown, WRITE_NS, entry_bytes_max, is_large, peek_as};
+use crate::core::access::Snapshot;
+use crate::core::events::Before;
+use crate::core::hold::Hold;
 use crate::core::output::Output;
 use crate::redis::call::{has_room, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
 use crate::redis::row::Command;
 use crate::redis::source::Name;
+use crate::redis::steps::held::{self, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table;
 
@@ -28,6 +38,9 @@ const POPS_AT_ONCE: usize = 256;
 const POPPED_BYTES: usize = 4 << 20;
 /// What it takes to pick a member, measure it, reply it, and take it out.
 const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
+
+const OVERTAKEN: Fail =
+    Fail::of("NOPERM The user's ACL rules changed before any of the members was popped: none of them is");
 
 /// SPOP
 pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
@@ -71,8 +84,15 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
         {
             let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+            // EXEC holds its keys itself.
+            let stage = if count <= ELEMENTS_HELD_MAX && !call.client.executes {
+                Stage::Takes(Taking::of_key(call, &name), call.client.standing.snapshot())
+            } else {
+                Stage::Steps
+            };
             // Its first step, too, publishes its own events.
-            call.go_on_with(Popping { row, name, left: count, popped: 0, random, resp3, kept, sent: 0 });
+            let (left, popped, sent) = (count, 0, 0);
+            call.go_on_with(Popping { row, name, left, popped, random, resp3, kept, sent, stage });
             return Ok(());
         }
     }
@@ -220,50 +240,168 @@ struct Popping {
     /// The replies of those that were.
     kept: Output,
     sent: u64,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Its key is on its way to be held. With the client's user when it began.
+    Takes(Taking, Snapshot),
+    /// Its key is held, and no member is taken yet.
+    Holds(Hold, Snapshot),
+    /// Some are, of one moment. With what the key was like before, if events are wanted.
+    Pops(Hold, Option<Before>),
+    /// Each step is one moment.
+    Steps,
+    /// Those that were taken are replied.
+    Replies,
 }
 
 impl Popping {
+    /// Goes on to have its key held.
+    ///
+    /// # Errors
+    /// Others wait for it, and the client may not write to it any more.
+    fn hold(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        taking: Taking,
+        mut user: Snapshot,
+    ) -> Result<(Stage, Step), Fail> {
+        if taking.holds() && !call.rules_hold(&mut user) {
+            return Err(OVERTAKEN);
+        }
+        Ok(match taking.go_on(call) {
+            held::Taken::NotYet(taking, step) => (Stage::Takes(taking, user), step),
+            // The name means another key.
+            held::Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name), user), Step::More),
+            held::Taken::Held(hold) => (Stage::Holds(hold, user), Step::More),
+        })
+    }
+
+    /// Takes some of one moment, and publishes what it has done behind the last of them. `before`: what the key was like before
+    /// the first, if events are wanted.
+    ///
+    /// # Errors
+    /// No member is taken yet, and none can be.
+    fn pop_held(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        hold: Hold,
+        before: Option<Before>,
+    ) -> Result<Step, Fail> {
+        let popped = self.popped;
+        let is_refused = self.pop_some(call, true);
+        // The next command holds keys some time behind the last step.
+        hold.step(call.cx.now());
+        let is_refused = is_refused?;
+        let key = self.name.key(call);
+        if !call.is_there(&key) {
+            self.left = 0;
+        }
+        if self.left > 0 {
+            self.stage = Stage::Pops(hold, before);
+            return Ok(Step::More);
+        }
+        let was_there = matches!(before, Some(Before { seen: Some(_), .. }));
+        if was_there && self.popped == popped && !is_refused {
+            // It has gone by itself, behind what was taken.
+            if popped > 0 {
+                call.tell_key_changed(self.row, key.bytes());
+            }
+        } else if let Some(before) = before {
+            call.tell_key_since(self.row, key.bytes(), &before, true);
+        }
+        Ok(self.reply(call))
+    }
+
+    /// Takes some; whether there was no memory for that.
+    ///
+    /// # Errors
+    /// No member is taken yet, and none can be.
+    fn pop_some(&mut self, call: &mut Call<'_, '_, '_>, is_whole: bool) -> Result<bool, Fail> {
+        let (taken, bytes, is_refused) = match self.take_some(call, is_whole) {
+            Ok((taken, bytes)) => (taken, bytes, false),
+            // Its reply has those that are gone by then.
+            Err(_) if self.popped > 0 => (0, 0, true),
+            Err(fail) => return Err(fail),
+        };
+        call.spend(taken.max(1) as u64 * POP_NS);
+        call.spend_on_bytes(bytes);
+        self.random.below(2);
+        self.popped += taken;
+        self.left = if taken == 0 { 0 } else { self.left - taken };
+        Ok(is_refused)
+    }
+
     /// Takes some; none if there are none left. With the bytes of their replies.
-    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, usize), Fail> {
+    fn take_some(&mut self, call: &mut Call<'_, '_, '_>, is_whole: bool) -> Result<(usize, usize), Fail> {
         let Popping { row, name, left, random, kept, .. } = self;
         let count = (*left).min(((call.step_ns() / POP_NS) as usize).clamp(1, POPS_AT_ONCE));
         loop {
             let key = name.key(call);
             let mut taken = Taken::Members(0, 0);
             let most = (count, POPPED_BYTES);
-            call.tell_around_key(row, key.bytes(), |call| {
+            let mut run = |call: &mut Call<'_, '_, '_>| -> Done {
                 taken =
                     call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None))?;
                 Ok(())
-            })?;
+            };
+            // One moment is published when it is over.
+            let done = if is_whole { run(call) } else { call.tell_around_key(row, key.bytes(), run) };
+            done?;
             match taken {
                 Taken::Members(taken, bytes) => return Ok((taken, bytes)),
                 Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
             }
         }
     }
+
+    /// Replies those that were taken, as many as there is room for.
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        put_set(call.out, self.resp3, self.popped);
+        send(call, &self.kept, &mut self.sent)
+    }
 }
 
 impl Job for Popping {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if self.left > 0 {
-            let (taken, bytes) = match self.take_some(call) {
-                Ok(taken) => taken,
-                // Its reply has those that are gone by then.
-                Err(_) if self.popped > 0 => (0, 0),
-                Err(fail) => return Err(fail),
-            };
-            call.spend(taken.max(1) as u64 * POP_NS);
-            call.spend_on_bytes(bytes);
-            self.random.below(2);
-            self.popped += taken;
-            self.left = if taken == 0 { 0 } else { self.left - taken };
-            if self.left > 0 {
-                return Ok(Step::More);
+        match std::mem::replace(&mut self.stage, Stage::Replies) {
+            Stage::Takes(taking, user) => {
+                let (stage, step) = self.hold(call, taking, user)?;
+                self.stage = stage;
+                Ok(step)
             }
-            put_set(call.out, self.resp3, self.popped);
+            Stage::Holds(hold, mut user) => {
+                if !call.rules_hold(&mut user) {
+                    return Err(OVERTAKEN);
+                }
+                let before = call.look_before(self.name.bytes());
+                self.pop_held(call, hold, before)
+            }
+            Stage::Pops(hold, before) => self.pop_held(call, hold, before),
+            Stage::Steps => {
+                self.pop_some(call, false)?;
+                if self.left > 0 {
+                    self.stage = Stage::Steps;
+                    return Ok(Step::More);
+                }
+                Ok(self.reply(call))
+            }
+            Stage::Replies => Ok(send(call, &self.kept, &mut self.sent)),
         }
-        Ok(send(call, &self.kept, &mut self.sent))
+    }
+
+    fn holds(&self) -> bool {
+        self.must_end()
+    }
+
+    fn must_end(&self) -> bool {
+        match &self.stage {
+            Stage::Takes(taking, _) => taking.holds(),
+            Stage::Holds(..) | Stage::Pops(..) => true,
+            Stage::Steps | Stage::Replies => false,
+        }
     }
 
     /// What was popped is nowhere but in its reply.
@@ -271,7 +409,20 @@ impl Job for Popping {
         self.popped > 0
     }
 
+    /// Watchers get the line of one moment when that is over.
+    fn tells_watchers(&self) -> bool {
+        matches!(self.stage, Stage::Takes(..) | Stage::Holds(..) | Stage::Pops(..))
+    }
+
     fn held_bytes(&self) -> u64 {
         self.kept.capacity_bytes() as u64
+    }
+
+    fn only_replies(&self) -> bool {
+        matches!(self.stage, Stage::Replies)
+    }
+
+    fn only_key(&self) -> Option<&Name> {
+        Some(&self.name)
     }
 }

@@ -27,14 +27,14 @@ use super::words::{Looking, Write, first};
 use super::{Call, peek_as};
 use crate::core::access::Snapshot;
 use crate::core::events::Before;
-use crate::core::hold::{Hold, Keys};
+use crate::core::hold::Hold;
 use crate::core::input::Asked;
 use crate::core::progress::Next;
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{Taken, Taking, mark_of};
+use crate::redis::steps::held::{Taken, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
@@ -42,7 +42,7 @@ use crate::redis::table;
 
 /// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
 /// as long as its bytes take.
-const ELEMENTS_HELD_MAX: usize = 64 << 10;
+pub(super) const ELEMENTS_HELD_MAX: usize = 64 << 10;
 /// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
 const SHORT_BYTES_MAX: usize = 512 << 10;
 /// What is allocated first for an element, about: a leaf.
@@ -209,7 +209,7 @@ impl Writing {
                     }
                     call.cx.guard.memory_did_not_come();
                 }
-                let taking = self.taking(call);
+                let taking = Taking::of_key(call, &self.name);
                 self.take(call, taking)?
             }
             Stage::Takes(taking) => self.take(call, taking)?,
@@ -253,13 +253,6 @@ impl Writing {
         Ok(self.write.puts() && !call.cx.guard.finds_memory(LEAF_BYTES, 1))
     }
 
-    /// Its key, as one that is to be held.
-    fn taking(&self, call: &Call<'_, '_, '_>) -> Taking {
-        let mut keys = Keys::of(1);
-        keys.note(self.name.key(call).hash());
-        Taking::of(keys, mark_of(call))
-    }
-
     /// Goes on to have its key held.
     ///
     /// # Errors
@@ -273,7 +266,7 @@ impl Writing {
         Ok(match taking.go_on(call) {
             Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
             // The name means another key.
-            Taken::Swapped => (Stage::Takes(self.taking(call)), Step::More),
+            Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name)), Step::More),
             Taken::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
         })
     }

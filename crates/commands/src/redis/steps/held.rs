@@ -23,6 +23,7 @@ use crate::core::work::Lane;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
+use crate::redis::source::Name;
 
 /// What it takes to note a key.
 pub(crate) const NOTE_NS: u64 = 100;
@@ -56,6 +57,13 @@ impl Taking {
     /// Begins with keys that are noted; `mark`: that of their database when the first of them was.
     pub fn of(keys: Keys, mark: u64) -> Taking {
         Taking::Announces(Arc::new(keys), mark)
+    }
+
+    /// Begins with one key of the selected database.
+    pub fn of_key(call: &Call<'_, '_, '_>, name: &Name) -> Taking {
+        let mut keys = Keys::of(1);
+        keys.note(name.key(call).hash());
+        Taking::of(keys, mark_of(call))
     }
 
     /// Others wait for them.
@@ -265,6 +273,11 @@ impl Held {
             Stage::Waits(_) | Stage::Takes(What::Begins(..), _) | Stage::Over => None,
         }
     }
+
+    /// The job that goes on without the keys that were held for it. Such a one may hold its key by itself (SPOP).
+    fn free(&self) -> Option<&dyn Job> {
+        if let Stage::Replies(job) = &self.0 { Some(&**job) } else { None }
+    }
 }
 
 /// What a command has come to that was run: it has begun with its steps, or is done. What names no keys as it goes on replies, or
@@ -372,8 +385,17 @@ impl Job for Held {
         match &self.0 {
             Stage::Takes(_, noted) => noted.taking.holds(),
             Stage::Works(..) => true,
-            Stage::Waits(_) | Stage::Asks(_) | Stage::Replies(_) | Stage::Over => false,
+            Stage::Replies(job) => job.holds(),
+            Stage::Waits(_) | Stage::Asks(_) | Stage::Over => false,
         }
+    }
+
+    fn must_end(&self) -> bool {
+        self.free().is_some_and(Job::must_end)
+    }
+
+    fn only_key(&self) -> Option<&Name> {
+        self.free().and_then(Job::only_key)
     }
 
     fn asks_itself(&self) -> bool {
