@@ -464,6 +464,51 @@ fn deleted_entries_of_a_payload_are_not_copied() {
     assert_eq!(bench.reply("XRANGE t - +"), format!("*1\r\n{}", told("2-0", &["f", "v"])).as_bytes());
 }
 
+/// One that was deleted may have more fields than any entry, with names of its own or with those of its node: both are passed
+/// over, 10 ns a string, in slices of half a millisecond. Of an entry that is there they are too many.
+#[test]
+fn deleted_entries_of_very_many_fields_are_passed_over_in_steps() {
+    const FIELDS_MAX: usize = 16 << 10;
+    let mut bench = large_bench();
+    let numbers = |numbers: &[usize]| numbers.iter().map(|n| n.to_string().into_bytes()).collect::<Words>();
+    let other = [numbers(&[0, 1, 0, 1]), vec![b"f".to_vec(), b"v".to_vec()], numbers(&[6])].concat();
+    // The first of two entries has so many fields: it was deleted, or not.
+    let restore = |is_deleted: bool, fields: usize, is_same: bool| {
+        let (deleted, strings) = (usize::from(is_deleted), vec![Vec::new(); fields]);
+        let names = if is_same { strings.clone() } else { vec![b"f".to_vec()] };
+        let head = [numbers(&[2 - deleted, deleted, names.len()]), names, numbers(&[0])].concat();
+        let first = if is_same {
+            [numbers(&[2 + deleted, 0, 0]), strings, numbers(&[fields + 3])].concat()
+        } else {
+            let both = [strings.clone(), strings].concat();
+            [numbers(&[deleted, 0, 0, fields]), both, numbers(&[2 * fields + 4])].concat()
+        };
+        let node = [head, first, other.clone()].concat();
+        let payload = payload_of_node(&node, [2 - deleted, 2, 1 + deleted, deleted, 2], forms::string);
+        encode(&[b"RESTORE", b"t", b"0", &payload])
+    };
+    let entries = format!("*1\r\n{}", told("2-0", &["f", "v"]));
+    for is_same in [false, true] {
+        for fields in [FIELDS_MAX, FIELDS_MAX + 1] {
+            let reply = bench.turns(&mut Session::new(), &restore(true, fields, is_same)).0;
+            assert_eq!(String::from_utf8_lossy(&reply), "+OK\r\n", "{fields} {is_same}");
+            assert_eq!(String::from_utf8_lossy(&bench.reply("XRANGE t - +")), entries);
+            bench.reply("DEL t");
+        }
+        let sent = restore(true, 300_000, is_same);
+        let (reply, turns) = slices::turns(&mut bench, &mut Session::new(), &sent);
+        assert_eq!(String::from_utf8_lossy(&reply), "+OK\r\n", "{is_same}");
+        assert!(turns > 8, "{turns}");
+        assert_eq!(String::from_utf8_lossy(&bench.reply("XRANGE t - +")), entries);
+        bench.reply("DEL t");
+    }
+    for is_same in [false, true] {
+        let reply = bench.turns(&mut Session::new(), &restore(false, FIELDS_MAX + 1, is_same)).0;
+        assert!(reply.starts_with(b"-ERR collection exceeds "), "{}", String::from_utf8_lossy(&reply));
+        assert_eq!(bench.reply("EXISTS t"), b":0\r\n");
+    }
+}
+
 /// Puts a string with a long run of `x` in LZF: of the run 264 bytes each are a reference of three.
 fn put_run(body: &mut Vec<u8>, bytes: &[u8]) {
     let plain = |packed: &mut Vec<u8>, bytes: &[u8]| {

@@ -29,8 +29,10 @@ const ENTRY_NS: u64 = 400;
 const PENDING_NS: u64 = 600;
 /// What it takes to look at a string, however short: one that is a name of a node, or of an entry.
 const STRING_NS: u64 = 10;
-/// Fields of an entry: more are too long for any.
-const FIELDS_MAX: u64 = 16 << 10;
+/// Strings of an entry that was deleted, or names of a node, that are passed over at a time.
+const PASSED_AT_ONCE: usize = (READ_AT_ONCE_NS / STRING_NS) as usize;
+/// Fields of an entry: more are too long for any but one that was deleted.
+const FIELDS_MAX: usize = 16 << 10;
 /// Heap that is kept and not charged.
 const UNCHARGED_BYTES_MAX: usize = 64 << 10;
 
@@ -62,7 +64,22 @@ struct ReadNode {
     master: StreamId,
     /// Entries that there are, and that were deleted, as is said; none until the head is read.
     told: Option<(u64, u64)>,
+    /// How many names it has for its entries, …
+    fields: usize,
+    /// … and these, if an entry may have as many.
     names: Copied,
+    passing: Option<Passing>,
+}
+
+/// Strings that are being passed over.
+#[derive(Debug)]
+struct Passing {
+    /// How many are left.
+    left: usize,
+    /// The number that stands behind them.
+    end: i64,
+    /// They are the node's names, and no entry that was deleted.
+    are_names: bool,
 }
 
 /// An entry that was read.
@@ -154,20 +171,9 @@ fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) ->
     if to.bytes() > most { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
 }
 
-/// Passes over so many strings of a listpack.
-fn pass_over(cursor: &mut Cursor, bytes: &[u8], strings: usize) -> Result<(), Fail> {
-    for _ in 0..strings {
-        let Some(Element::Entry(_)) = cursor.next(bytes) else { return Err(BAD_FORMAT) };
-    }
-    Ok(())
-}
-
-fn fields_of(n: i64) -> Result<usize, Fail> {
-    match u64::try_from(n) {
-        Ok(0) | Err(_) => Err(BAD_FORMAT),
-        Ok(n) if n > FIELDS_MAX => Err(Fail::COLLECTION_TOO_LARGE),
-        Ok(n) => Ok(n as usize),
-    }
+/// A number of fields, of which each has some of these bytes.
+fn fields_of(n: i64, bytes: &[u8]) -> Result<usize, Fail> {
+    usize::try_from(n).ok().filter(|n| (1..=bytes.len()).contains(n)).ok_or(BAD_FORMAT)
 }
 
 impl ReadNode {
@@ -176,27 +182,59 @@ impl ReadNode {
         let Some(cursor) = &mut self.cursor else { return Err(BAD_FORMAT) };
         let count = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
         let deleted = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
-        let fields = fields_of(next_number(cursor, bytes)?)?;
-        for _ in 0..fields {
+        self.told = Some((count, deleted));
+        self.fields = fields_of(next_number(cursor, bytes)?, bytes)?;
+        if self.fields > FIELDS_MAX {
+            // Only entries that were deleted have as many.
+            self.passing = Some(Passing { left: self.fields, end: 0, are_names: true });
+            return Ok(());
+        }
+        for _ in 0..self.fields {
             next_text(cursor, bytes, &mut self.names, BYTES_AT_ONCE)?;
         }
-        if next_number(cursor, bytes)? != 0 {
+        if next_number(cursor, bytes)? == 0 { Ok(()) } else { Err(BAD_FORMAT) }
+    }
+
+    /// Passes over some of the strings that are next, and, behind the last of them, over the number there. Adds what that takes
+    /// to `ns`.
+    fn pass(&mut self, bytes: &[u8], ns: &mut u64) -> Result<(), Fail> {
+        let (Some(cursor), Some((_, deleted)), Some(Passing { left, end, are_names })) =
+            (&mut self.cursor, &mut self.told, &mut self.passing)
+        else {
+            return Err(BAD_FORMAT);
+        };
+        let some = PASSED_AT_ONCE.min(*left);
+        for _ in 0..some {
+            let Some(Element::Entry(_)) = cursor.next(bytes) else { return Err(BAD_FORMAT) };
+        }
+        *ns += some as u64 * STRING_NS;
+        *left -= some;
+        if *left > 0 {
+            return Ok(());
+        }
+        if next_number(cursor, bytes)? != *end {
             return Err(BAD_FORMAT);
         }
-        self.told = Some((count, deleted));
+        if !*are_names {
+            *deleted = deleted.checked_sub(1).ok_or(BAD_FORMAT)?;
+        }
+        self.passing = None;
         Ok(())
     }
 
-    /// Reads an entry, of which so many bytes may lie apart, and adds what that takes to `ns`. None if it was deleted: that is
-    /// passed over, however long it is.
+    /// Reads an entry, of which so many bytes may lie apart, and adds what that takes to `ns`. None if it was deleted, or names
+    /// are next that no entry has: these are passed over, some at a time, however long they are.
     fn read_entry(
         &mut self,
         bytes: &[u8],
         apart_max: usize,
         ns: &mut u64,
     ) -> Result<Option<ReadEntry>, Fail> {
+        if self.passing.is_some() {
+            return self.pass(bytes, ns).map(|()| None);
+        }
         *ns += ENTRY_NS / 4;
-        let (Some(cursor), Some((count, deleted))) = (&mut self.cursor, &mut self.told) else {
+        let (Some(cursor), Some((count, _))) = (&mut self.cursor, &mut self.told) else {
             return Err(BAD_FORMAT);
         };
         let flags = next_number(cursor, bytes)?;
@@ -210,26 +248,25 @@ impl ReadNode {
         };
         let mut texts = Copied::default();
         let (same, is_deleted) = (flags & SAME_NAMES != 0, flags & DELETED != 0);
-        let fields = if same { self.names.len() } else { fields_of(next_number(cursor, bytes)?)? };
+        let fields = if same { self.fields } else { fields_of(next_number(cursor, bytes)?, bytes)? };
         let (strings, numbers) = if same { (fields, 3) } else { (2 * fields, 4) };
+        let end = (strings + numbers) as i64;
         if is_deleted {
-            pass_over(cursor, bytes, strings)?;
-            *ns += strings as u64 * STRING_NS;
-        } else {
-            for _ in 0..strings {
-                next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
-            }
-            // They are packed, too.
-            *ns += strings as u64 * 2 * STRING_NS;
+            self.passing = Some(Passing { left: strings, end, are_names: false });
+            return self.pass(bytes, ns).map(|()| None);
         }
-        if next_number(cursor, bytes)? != (strings + numbers) as i64 {
+        if fields > FIELDS_MAX {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        for _ in 0..strings {
+            next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
+        }
+        // They are packed, too.
+        *ns += strings as u64 * 2 * STRING_NS;
+        if next_number(cursor, bytes)? != end {
             return Err(BAD_FORMAT);
         }
-        let left = if is_deleted { &mut *deleted } else { &mut *count };
-        *left = left.checked_sub(1).ok_or(BAD_FORMAT)?;
-        if is_deleted {
-            return Ok(None);
-        }
+        *count = count.checked_sub(1).ok_or(BAD_FORMAT)?;
         let value_at = |i: usize| if same { i } else { 2 * i + 1 };
         let pair = |i: usize| {
             let name = if same { self.names.at(i) } else { texts.at(2 * i) };
@@ -340,8 +377,8 @@ impl StreamLoading {
                 let master =
                     raw_id(&mut Reader(&text)).ok().filter(|_| text.len() == 16).ok_or(BAD_FORMAT)?;
                 let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
-                let (cursor, told, names) = (None, None, Copied::default());
-                self.node = Some(Box::new(ReadNode { node, cursor, master, told, names }));
+                let (cursor, told, fields, names, passing) = (None, None, 0, Copied::default(), None);
+                self.node = Some(Box::new(ReadNode { node, cursor, master, told, fields, names, passing }));
                 Part::Nodes(left - 1)
             }
             Part::Own => {
@@ -447,7 +484,7 @@ impl StreamLoading {
         let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
         let all = node.bytes(body);
         while self.batch.len() < ENTRIES_AT_ONCE && bytes < BYTES_AT_ONCE && *ns - began < READ_AT_ONCE_NS {
-            if read.told == Some((0, 0)) {
+            if read.told == Some((0, 0)) && read.passing.is_none() {
                 ended = true;
                 break;
             }
