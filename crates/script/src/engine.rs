@@ -1,4 +1,4 @@
-//! The Lua state of one worker: made at its first script, and made anew when it has run out of memory.
+//! The Lua state of one worker: made at its first script, and collected where much of what it may take is taken.
 //!
 //! What a state may take is bounded ([`Engine::new`]), and what it takes is told to its account: each time that it is
 //! looked at, after a tenth of a millisecond and with every command, so that between two looks it may have grown by what
@@ -37,8 +37,6 @@ const NO_WORD: &str = "ERR Lua redis lib command arguments must be strings or in
 const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, for too long";
 /// What a state takes is told in steps of so many bytes.
 const TOLD_BYTES: i64 = 64 << 10;
-/// Of a state with more, what is out of use is not looked for at once: it goes as a whole.
-const COLLECTED_BYTES_MAX: usize = 1 << 20;
 /// What is kept of the room for the words of a command.
 const WORDS_BYTES: usize = 64 << 10;
 /// Where the state has what collects it.
@@ -71,6 +69,8 @@ pub(crate) struct Shared {
     pub start: Instant,
     /// A function that does nothing and makes nothing.
     idle: LuaFunction,
+    /// A script of no statement.
+    nothing: LuaFunction,
     /// Lua's, which scripts do not reach.
     next: LuaFunction,
     /// What a script is told whose calls are too deep for what it calls.
@@ -369,7 +369,7 @@ pub enum End {
         /// Its name and where in it that was, as errors tell it: `NAME, on CHUNK:LINE.` Empty of one that is begun anew, or told `BUSY`.
         place: String,
     },
-    /// The state may not grow any more, and is to be made anew.
+    /// The state may not grow any more.
     NoMemory,
 }
 
@@ -451,6 +451,7 @@ impl Engine {
                 random: RefCell::default(),
                 start: Instant::now(),
                 idle: lua.globals().raw_get("rawequal")?,
+                nothing: lua.load("").into_function()?,
                 next: lua.globals().raw_get("next")?,
                 overflow: lua.create_string("stack overflow")?,
                 account,
@@ -489,39 +490,43 @@ impl Engine {
         made().map_err(|error| text_of(&error))
     }
 
-    /// Compiles a script, or a library.
+    /// Compiles a script, or a library. Where there is no room for it, there may be some behind a collection, which
+    /// [`Engine::wants_room`] then tells: that is no step of this, for it takes the longer the more the state has.
     ///
     /// # Errors
     /// What Lua says of it.
     pub fn compile(&self, source: &[u8], kind: Kind) -> Result<Compiled, String> {
         let source = crate::tail::untailed(source);
         let name = if kind == Kind::Script { CHUNK } else { LIBRARY_CHUNK };
-        let compile = || {
-            let _ = self.lua.set_memory_limit(self.shared.running.limit());
-            let chunk = self.lua.load(source.as_ref()).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
-            let compiled = chunk.set_environment(self.lua.globals()).into_function();
-            let _ = self.lua.set_memory_limit(0);
-            compiled
-        };
-        let mut compiled = compile();
+        let _ = self.lua.set_memory_limit(self.shared.running.limit());
+        let chunk = self.lua.load(source.as_ref()).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
+        let compiled = chunk.set_environment(self.lua.globals()).into_function();
+        let _ = self.lua.set_memory_limit(0);
         if matches!(compiled, Err(LuaError::MemoryError(_))) {
-            // What runs have left does not count. It is less than half of the state, for one with more was made anew.
-            self.collect();
-            compiled = compile();
+            self.shared.room.want();
         }
         self.shared.charge(&self.lua);
         compiled.map(Compiled).map_err(|error| text_of(&error))
     }
 
-    /// Collects the state, in one step.
-    fn collect(&self) {
-        let _ = self.lua.gc_collect();
-        self.shared.collected(&self.lua);
-    }
-
     /// The next run collects the state before it does anything.
     pub fn make_room(&mut self) {
         self.shared.room.want();
+    }
+
+    /// No room was found, and none was looked for since by collecting the state.
+    pub fn wants_room(&self) -> bool {
+        self.shared.room.is_wanted()
+    }
+
+    /// Between two runs: the next one collects the state before it does anything.
+    pub fn is_due(&self) -> bool {
+        self.shared.room.begin(self.lua.used_memory())
+    }
+
+    /// A script of no statement: a run of it collects the state, where that is due, and does nothing else.
+    pub fn nothing(&self) -> Compiled {
+        Compiled(self.shared.nothing.clone())
     }
 
     /// Begins a script of this engine: nothing of it runs before [`Engine::go_on`]. False if what it is given is more than a
@@ -708,20 +713,6 @@ impl Engine {
         let all: LuaResult<_> = all.sequence_values::<LuaTable>().map(|made| read(made?)).collect();
         self.shared.charge(&self.lua);
         Some((all.ok()?, Functions(functions)))
-    }
-
-    /// Gives back what scripts have left, where it is much of what the state may take, and not long work. True if so
-    /// much is still in use that the state is to be made anew.
-    pub fn is_full(&self) -> bool {
-        let limit = self.shared.running.limit();
-        if self.lua.used_memory() < limit / 2 {
-            return false;
-        }
-        if self.lua.used_memory() <= COLLECTED_BYTES_MAX {
-            self.collect();
-            self.shared.charge(&self.lua);
-        }
-        self.lua.used_memory() >= limit / 2
     }
 
     /// Answers what the script asks.

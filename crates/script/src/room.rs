@@ -15,7 +15,11 @@
 //! make) is besides tried again behind a collection where it found no room: it fails by what is in use alone.
 //!
 //! The collection is the sandbox's, in Lua's small steps with looks between them, on the script's stack: the run may be left
-//! meanwhile, as at any other work.
+//! meanwhile, as at any other work. A script is compiled on no such stack: where there is no room for its code the state is
+//! collected by a run of a script without a statement, and the script is compiled once more.
+//!
+//! What libraries keep in their variables is in use at all times. Where it is nearly all of the state, runs fail by it, and go on
+//! failing until the library is deleted or replaced: the state is never made anew for that.
 
 use std::cell::Cell;
 
@@ -27,16 +31,22 @@ const STEPS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     due: Cell<usize>,
+    /// What is due where no run has anything in use, as was last found when one began.
+    rest: Cell<usize>,
+    /// A run has begun, and may have something in use.
+    works: Cell<bool>,
 }
 
 impl Room {
-    /// A run begins. True if the state, which takes `used` bytes, is to be collected first.
+    /// A run begins, or could. True if the state, which takes `used` bytes, is to be collected first.
     pub fn begin(&self, used: usize) -> bool {
         // The run before was ended while it collected.
-        if self.due.get() == usize::MAX {
-            self.due.set(0);
-        }
-        self.is_due(used)
+        let due = if self.due.get() == usize::MAX { 0 } else { self.due.get() };
+        // What that had in use is out of use now.
+        self.due.set(due.min(self.rest.get()));
+        let is_due = self.is_due(used);
+        self.works.set(!is_due);
+        is_due
     }
 
     /// A state that takes `used` bytes is to be collected.
@@ -49,6 +59,11 @@ impl Room {
         self.due.set(0);
     }
 
+    /// That is so, and it was not begun yet.
+    pub fn is_wanted(&self) -> bool {
+        self.due.get() == 0
+    }
+
     /// A collection begins: it is not due meanwhile.
     pub fn collecting(&self) {
         self.due.set(usize::MAX);
@@ -58,6 +73,9 @@ impl Room {
     pub fn collected(&self, used: usize, limit: usize) {
         let free = limit.saturating_sub(used);
         self.due.set(used + (free / 2).max(limit / STEPS));
+        if !self.works.replace(true) {
+            self.rest.set(self.due.get());
+        }
     }
 }
 
@@ -181,8 +199,19 @@ mod tests {
         // It was ended before it came to its end.
         assert!(room.begin(1));
         room.collected(400, 1600);
+        // A run that has more in use; it is out of use when the next one begins.
+        assert!(!room.begin(900));
+        room.collected(1200, 1600);
+        assert!(!room.is_due(1399) && room.is_due(1400));
+        assert!(room.begin(1000));
+        // What libraries keep stays in use.
+        room.collected(1200, 1600);
+        assert!(!room.begin(1399) && room.begin(1400));
+        assert!(!room.is_wanted());
         room.want();
-        assert!(room.begin(401));
+        assert!(room.is_wanted() && room.begin(401));
+        room.collecting();
+        assert!(!room.is_wanted());
     }
 
     #[test]

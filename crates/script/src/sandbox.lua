@@ -252,17 +252,17 @@ end
 -- Steps of Lua's collector, of some microseconds each, between two looks.
 local COLLECTED = 16
 -- What was put here last has gone when the collector has looked at all values since: it is in no other table. Spares are
--- put here, for there may be no room for a new one before something was collected.
+-- put here, for there may be no room for a new one before something was collected, and behind that neither.
 local marks, spares = setmetatable({ false }, { __mode = 'v' }), { {}, {} }
 marks[1] = nil
 
 local function mark(n)
-  marks[1] = spares[n] or {}
+  marks[1] = spares[n] or rust.spare()
   spares[n] = false
 end
 
 local function spare()
-  for n = 1, 2 do spares[n] = spares[n] or {} end
+  for n = 1, 2 do spares[n] = spares[n] or rust.spare() end
 end
 
 -- Called where `mark` was called, it has places enough to leave none of what that had in its own.

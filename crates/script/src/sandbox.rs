@@ -264,6 +264,15 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
             Ok(bytes > own.budget(lua).0 as f64 && bytes < own.running.limit() as f64)
         })?,
     )?;
+    // A table, for which there is room at all times: a state that libraries fill is collected, too.
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "spare",
+        lua.create_function(move |lua, ()| {
+            let made = own.made(lua, |_| lua.create_table());
+            made.and_then(|made| made).or_else(|_| lua.create_table())
+        })?,
+    )?;
     let own = Rc::clone(shared);
     rust.raw_set(
         "collecting",

@@ -30,7 +30,7 @@ use super::row::flag::{
 };
 use super::row::{Access, Command, Keys, NO_KEYS};
 use cache::{Id, Script, id_of};
-use run::{Asked, Run};
+use run::{Asked, Run, Then};
 use std::sync::Arc;
 use worker::State;
 
@@ -197,11 +197,19 @@ impl How {
         if later::is_late(call) {
             return later::begin_later(call, self, words);
         }
-        self.begin(call, words)
+        self.begin(call, words, false)
     }
 
-    /// Runs a script: `words` are those behind the command's name.
-    fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
+    /// What errors call a script before it is known.
+    fn name(self, source: &[u8]) -> Box<str> {
+        match self.by {
+            By::Text => sha1_hex(source).into(),
+            By::Digest | By::Name => String::from_utf8_lossy(source).into(),
+        }
+    }
+
+    /// Runs a script: `words` are those behind the command's name. `is_collected`: the worker's state was collected for it.
+    fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>, is_collected: bool) -> Done {
         let mut args = words;
         let source = next(&mut args)?;
         match self.by {
@@ -222,6 +230,9 @@ impl How {
         let mut state = State::of(call)?;
         match self.prepared(call, &mut state, source, asked) {
             Ok(run) => later::run(call, state, run, asked),
+            Err(_) if state.engine.wants_room() && !is_collected => {
+                later::collect(call, state, self.name(source), words, Then::Run(self))
+            }
             Err(fail) => {
                 state.give_back(call);
                 Err(fail)
@@ -286,13 +297,23 @@ fn digest(source: &[u8]) -> Id {
     sha1_hex(source).as_bytes().try_into().expect("a digest has forty digits")
 }
 
-fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+fn load(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    load_in(call, args, false)
+}
+
+/// SCRIPT LOAD. `is_collected`: the worker's state was collected for it.
+fn load_in(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, is_collected: bool) -> Done {
+    let words = args;
     let source = next(&mut args)?;
     library::bounded(source)?;
     let id = digest(source);
     let state = State::of(call)?;
     let script = Script::read(id, source);
     let compiled = script.and_then(|script| state.compile(&script).map(|_| script));
+    if state.engine.wants_room() && compiled.is_err() && !is_collected {
+        let again = Then::Carry(|call, args| load_in(call, args, true));
+        return later::collect(call, state, EVAL.name(source), words, again);
+    }
     state.give_back(call);
     call.shared.scripts.add(call.cx.guard.store(), compiled?, true)?;
     call.give_way();

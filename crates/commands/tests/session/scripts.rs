@@ -1653,6 +1653,39 @@ fn a_function_that_keeps_something_and_does_what_it_never_did_is_begun_anew_once
     assert_eq!(bench.words(&["FCALL", "works", "1", "k", "1000000"]), ":303\r\n");
 }
 
+/// What is left beside a library is collected in steps: before a run, and before what is only compiled or loaded.
+#[test]
+fn what_runs_leave_beside_a_library_is_collected_in_steps() {
+    let mut bench = bench();
+    // Each look at a script is a turn.
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    let code =
+        "#!lua name=l\nlocal n = 0 redis.register_function('count', function() n = n + 1 return n end)";
+    bench.words(&["FUNCTION", "LOAD", code]);
+    assert_eq!(bench.words(&["FCALL", "count", "0"]), ":1\r\n");
+    let fills = "local t = {} for i = 1, 1e9 do t[i] = {i} end";
+    let loaded = format!("$40\r\n{}\r\n", larder_script::sha1_hex(b"return 6"));
+    let other = b"#!lua name=o\nredis.register_function('o', function() end)";
+    let requests: [(&[&[u8]], &str); 4] = [
+        (&[b"EVAL", b"return 5", b"0"], ":5\r\n"),
+        (&[b"SCRIPT", b"LOAD", b"return 6"], &loaded),
+        (&[b"FUNCTION", b"LOAD", b"REPLACE", other], "$1\r\no\r\n"),
+        (&[b"FCALL", b"count", b"0"], ":2\r\n"),
+    ];
+    for (request, reply) in requests {
+        assert!(bench.eval(fills).contains("not enough memory"));
+        let mut client = Session::new();
+        assert_eq!(bench.once(&mut client, &encode(request)), (String::new(), Next::Yield));
+        for _ in 0..10 {
+            assert_eq!(bench.once(&mut client, b""), (String::new(), Next::Yield));
+            // Others have their turn meanwhile.
+            assert_eq!(bench.words(&["PING"]), "+PONG\r\n");
+        }
+        let (replies, _) = bench.run(&mut client, &encode(&[b"PING"]), usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&replies), format!("{reply}+PONG\r\n"));
+    }
+}
+
 /// The lines of a run that is begun anew are forgotten with it.
 #[test]
 fn a_script_that_is_begun_anew_logs_each_line_once() {

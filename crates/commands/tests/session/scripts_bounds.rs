@@ -107,6 +107,102 @@ fn a_run_that_finds_no_memory_behind_its_write_is_carried_out_once() {
     }
 }
 
+/// A library with a variable, which counts.
+const COUNTS: &str = "#!lua name=l\nlocal n, kept = 0, {} \
+    redis.register_function('count', function() n = n + 1 return n end) \
+    redis.register_function('keep', function(keys, args) \
+        n = n + 1 kept[n] = string.rep('x', args[1]) .. n return n end) \
+    redis.register_function('leave', function() \
+        local t = {} for i = 1, 120000 do t[i] = i end n = n + 1 return n end)";
+/// Leaves two mebibytes of the four that a state may take.
+const LEAVES: &str = "local t = {} for i = 1, 120000 do t[i] = i end return #t";
+
+/// A state with a library is not made anew for what scripts and functions leave in it.
+#[test]
+fn a_function_goes_on_counting_whatever_runs_leave() {
+    let mut bench = bench();
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+    let fills = "local t = {} for i = 1, 1e9 do t[i] = {i} end";
+    let writes = "redis.call('INCR', KEYS[1]) local t = {} for i = 1, 1e9 do t[i] = {i} end";
+    let refused = |script: &str| {
+        format!("-ERR Error running script {}, not enough memory\r\n", sha1_hex(script.as_bytes()))
+    };
+    let mut n = 0;
+    for round in 1..=5 {
+        for (words, reply) in [
+            (&["EVAL", LEAVES, "0"][..], ":120000\r\n".to_owned()),
+            (&["EVAL", fills, "0"][..], refused(fills)),
+            (&["EVAL", writes, "1", "k"][..], refused(writes)),
+        ] {
+            for function in ["count", "leave", "count"] {
+                n += 1;
+                assert_eq!(said(&mut bench, &["FCALL", function, "0"], 0), format!(":{n}\r\n"));
+            }
+            assert_eq!(said(&mut bench, words, 0), reply, "{words:?}");
+        }
+        // What is compiled and loaded finds no room beside what was left.
+        assert_eq!(said(&mut bench, &["EVAL", fills, "0"], 0), refused(fills));
+        let text = format!("return {round} + 100");
+        assert_eq!(said(&mut bench, &["EVAL", &text, "0"], 0), format!(":{}\r\n", round + 100));
+        assert_eq!(said(&mut bench, &["EVAL", fills, "0"], 0), refused(fills));
+        let text = format!("return {round} + 200");
+        let loaded = format!("$40\r\n{}\r\n", sha1_hex(text.as_bytes()));
+        assert_eq!(said(&mut bench, &["SCRIPT", "LOAD", &text], 0), loaded);
+        assert_eq!(said(&mut bench, &["EVAL", fills, "0"], 0), refused(fills));
+        let other = "#!lua name=other\nredis.register_function('other', function() return 'other' end)";
+        let load = ["FUNCTION", "LOAD", "REPLACE", other];
+        assert_eq!(said(&mut bench, &load, 0), "$5\r\nother\r\n");
+        assert_eq!(said(&mut bench, &["EVAL", fills, "0"], 0), refused(fills));
+        assert_eq!(said(&mut bench, &["FCALL", "other", "0"], 0), "$5\r\nother\r\n");
+    }
+    assert_eq!(said(&mut bench, &["GET", "k"], 0), "$1\r\n5\r\n");
+}
+
+/// A run that has written is not begun anew: it begins with the room that is there when nothing of another run is in use.
+#[test]
+fn what_a_run_had_in_use_beside_a_library_is_not_what_the_next_one_fails_by() {
+    let mut bench = bench();
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+    assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":1\r\n");
+    let joins = "redis.call('INCR', KEYS[1]) local s = string.rep('x', 250000) return #(s .. s .. s .. s)";
+    for _ in 0..5 {
+        assert_eq!(said(&mut bench, &["EVAL", LEAVES, "0"], 0), ":120000\r\n");
+        assert_eq!(said(&mut bench, &["EVAL", joins, "1", "k"], 0), ":1000000\r\n");
+    }
+    assert_eq!(said(&mut bench, &["GET", "k"], 0), "$1\r\n5\r\n");
+    assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":2\r\n");
+}
+
+/// What fails is what finds no room, until the library goes.
+#[test]
+fn variables_of_a_library_stay_where_they_leave_little_room() {
+    for replaces in [false, true] {
+        let mut bench = bench();
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+        for n in 1..=25 {
+            assert_eq!(said(&mut bench, &["FCALL", "keep", "0", "100000"], 0), format!(":{n}\r\n"));
+        }
+        let sha1 = sha1_hex(LEAVES.as_bytes());
+        for n in 26..=30 {
+            let refused = format!("-ERR Error running script {sha1}, not enough memory\r\n");
+            assert_eq!(said(&mut bench, &["EVAL", LEAVES, "0"], 0), refused);
+            assert_eq!(said(&mut bench, &["EVAL", &format!("return {n}"), "0"], 0), format!(":{n}\r\n"));
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), format!(":{n}\r\n"));
+        }
+        // It has counted, is begun anew, and has counted once more.
+        let refused = "-ERR Error running script keep, not enough memory\r\n";
+        assert_eq!(said(&mut bench, &["FCALL", "keep", "0", "2000000"], 0), refused);
+        assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":33\r\n");
+        if replaces {
+            assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", "REPLACE", COUNTS], 0), "$1\r\nl\r\n");
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":1\r\n");
+        } else {
+            assert_eq!(said(&mut bench, &["FUNCTION", "DELETE", "l"], 0), "+OK\r\n");
+        }
+        assert_eq!(said(&mut bench, &["EVAL", LEAVES, "0"], 0), ":120000\r\n");
+    }
+}
+
 const DEEPEST: &str = "-ERR reached lua stack limit\r\n";
 
 /// What a script comes to that is given this number.

@@ -76,6 +76,11 @@ impl Nature {
         Nature { name: name.into(), is_function: true, says: true, ..Nature::default() }
     }
 
+    /// The nature of a run that only collects its state.
+    pub fn of_collection(name: Box<str>) -> Nature {
+        Nature { name, ..Nature::default() }
+    }
+
     /// Takes a flag; false if it means nothing.
     pub fn take_flag(&mut self, flag: &[u8]) -> bool {
         match flag {

@@ -3,6 +3,7 @@
 use larder_protocol::resp::Args;
 
 use super::kill;
+use super::later;
 use super::library::{self, Libraries, Library, Policy, SHARE, TOO_MUCH, head, read};
 use super::worker::State;
 use crate::core::glob::Pattern;
@@ -91,6 +92,9 @@ fn libraries<'c>(call: &Call<'_, 'c, '_>) -> &'c Libraries {
 }
 
 fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    if later::collects_first(call, "FUNCTION LOAD", args, load)? {
+        return Ok(());
+    }
     let mut policy = Policy::Append;
     let mut code = next(&mut args)?;
     for word in args {
@@ -196,6 +200,9 @@ fn stats(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    if later::collects_first(call, "FUNCTION RESTORE", args, restore)? {
+        return Ok(());
+    }
     let payload = next(&mut args)?;
     let policy = match args.next() {
         _ if !args.is_empty() => return Err(Fail::subcommand_arity("FUNCTION", "RESTORE")),

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::Args;
-use larder_script::Berth;
+use larder_script::{Berth, End};
 
 use super::How;
-use super::run::{Asked, Pauses, Run};
-use super::worker::{Long, State, begin_long, long};
-use crate::redis::call::Call;
+use super::run::{Asked, Pauses, Run, Then};
+use super::worker::{Long, State, begin_long, end_long, long};
+use crate::redis::call::{Call, OfArgs};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
@@ -23,7 +23,7 @@ pub(crate) struct Begins {
 
 impl Job for Begins {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        self.how.begin(call, self.kept.words())?;
+        self.how.begin(call, self.kept.words(), false)?;
         Ok(Step::Done)
     }
 
@@ -82,11 +82,7 @@ pub(crate) fn run(
     let pauses = pauses(call);
     let end = run.go_on(call, &mut state, asked, pauses, Some(&mut kept));
     match (end, kept) {
-        (Some(end), _) => {
-            let done = run.reply(call, &state, end);
-            state.give_back(call);
-            done
-        }
+        (Some(end), _) => ended(call, state, &run, asked.words, end),
         (None, Some(kept)) => {
             let since_us = call.cx.host.clock_us();
             let long = begin_long(call, since_us);
@@ -98,6 +94,50 @@ pub(crate) fn run(
     }
 }
 
+/// A run has ended: it replies what it has come to, or what was to come behind it begins.
+fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, run: &Run, words: Args<'_>, end: End) -> Done {
+    if let (Some(then), End::Value(_)) = (run.then, &end) {
+        state.give_back(call);
+        return then.begin(call, words);
+    }
+    let done = run.reply(call, &state, end);
+    state.give_back(call);
+    done
+}
+
+/// Collects a state, in several turns if it is much, and then begins with this: what runs have left is not what it fails by.
+/// `name`: what errors call it.
+pub(crate) fn collect(
+    call: &mut Call<'_, '_, '_>,
+    mut state: Box<State>,
+    name: Box<str>,
+    words: Args<'_>,
+    then: Then,
+) -> Done {
+    state.make_room();
+    let collecting = Run::collecting(call, state.engine.nothing(), name, then);
+    run(call, state, collecting, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
+}
+
+/// Whether a command that loads libraries, for which it has little time, waits until the worker's state is collected. If so,
+/// that begins, and `then` is carried out behind it.
+///
+/// # Errors
+/// What became of it.
+pub(crate) fn collects_first(
+    call: &mut Call<'_, '_, '_>,
+    name: &str,
+    words: Args<'_>,
+    then: OfArgs,
+) -> Result<bool, Fail> {
+    let state = State::of(call)?;
+    if !state.engine.is_due() {
+        state.give_back(call);
+        return Ok(false);
+    }
+    collect(call, state, name.into(), words, Then::Carry(then)).map(|()| true)
+}
+
 impl Job for Paused {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         // It stays on the thread of its worker.
@@ -107,10 +147,9 @@ impl Job for Paused {
         let asked = Asked { words, keys: self.keys.words(words), args: self.args.words(words) };
         match run.go_on(call, state, asked, Pauses::May, None) {
             Some(end) => {
-                let done = run.reply(call, state, end);
-                let (state, _) = *at;
-                state.give_back(call);
-                done.map(|()| Step::Done)
+                let (state, run) = *at;
+                end_long(call);
+                ended(call, state, &run, words, end).map(|()| Step::Done)
             }
             None => {
                 self.at.put(at);

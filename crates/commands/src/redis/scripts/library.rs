@@ -276,6 +276,10 @@ fn no_memory() -> Fail {
     Fail::of("ERR Error registering functions: not enough memory")
 }
 
+fn is_no_memory(fail: &Fail) -> bool {
+    *fail == no_memory() || *fail == Fail::of("ERR Error compiling function: not enough memory")
+}
+
 /// The caller of a library that is loaded.
 struct Loader<'r, 'x, 'c, 'w> {
     call: &'r mut Call<'x, 'c, 'w>,
@@ -322,9 +326,6 @@ pub(crate) fn load(
     code: &[u8],
     ticks: &mut u32,
 ) -> Result<Contents, Fail> {
-    let compiled = state.engine.compile(code, Kind::Library);
-    let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
-    let keeps = compiled.keeps();
     let none = Args::decode(&[], 0);
     let given = Given {
         keys: none,
@@ -334,13 +335,25 @@ pub(crate) fn load(
         reply_bytes_max: 0,
         is_timed: true,
     };
+    let mut logged = Logged::default();
+    let mut compiled = state.engine.compile(code, Kind::Library);
+    // What runs have left does not count.
+    if compiled.is_err() && state.engine.wants_room() {
+        state.make_room();
+        let nothing = state.engine.nothing();
+        if state.engine.begin(&nothing, given) {
+            let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut logged };
+            state.engine.go_on("", &mut loader);
+        }
+        compiled = state.engine.compile(code, Kind::Library);
+    }
+    let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
+    let keeps = compiled.keeps();
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
-    let mut logged = Logged::default();
     let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut logged };
     let mut end = state.engine.go_on("", &mut loader);
-    // What runs have left does not count.
     if matches!(end, Some(End::NoMemory)) {
         logged.begin_anew();
         state.make_room();
@@ -379,7 +392,14 @@ pub(crate) fn read(
 ) -> Result<Library, Fail> {
     bounded(code)?;
     let mut state = State::of(call)?;
-    let loaded = load(call, &mut state, &code[end..], ticks);
+    let mut loaded = load(call, &mut state, &code[end..], ticks);
+    // It may replace the library whose variables leave it no room.
+    if loaded.as_ref().is_err_and(is_no_memory)
+        && !state.libraries.is_empty()
+        && let Ok(mut own) = State::new(call)
+    {
+        loaded = load(call, &mut own, &code[end..], ticks);
+    }
     let functions = loaded.map(|loaded| loaded.all.iter().map(|made| function(made, loaded.keeps)).collect());
     state.give_back(call);
     Ok(Library { name, code: code.into(), functions: functions? })
@@ -428,6 +448,11 @@ impl State {
             .get(&library.name)
             .is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)));
         if !is_there {
+            // Loading has all of its time for itself: the state is collected before.
+            if self.engine.is_due() {
+                self.engine.make_room();
+                return Err(no_memory());
+            }
             let (_, end) = head(&library.code)?;
             let functions = load(call, self, &library.code[end..], &mut 0)?.functions;
             let loaded = Loaded { library: Arc::downgrade(library), functions };

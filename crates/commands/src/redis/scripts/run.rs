@@ -21,7 +21,7 @@
 //!    most, and what was worked in vain is little more than what was not.
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
 //! 7. A run that finds no memory before its first write is begun anew, once, on a state from which all has gone that is out of
-//!    use: what earlier runs have left is not what it fails by.
+//!    use: what earlier runs have left is not what it fails by. Where a script is compiled the same is done by a run of nothing.
 //! 8. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
 //!    later turns if it takes long, also where it has written, and then has the same time.
 //!
@@ -41,13 +41,14 @@ use std::time::Duration;
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, Sink, Stop, Tick};
 
+use super::How;
 use super::cache::Nature;
 use super::logged::Logged;
 use super::worker::State;
 use crate::core::acl::log::Whence;
 use crate::core::calls::RowId;
 use crate::core::output::Output;
-use crate::redis::call::{Call, Flow};
+use crate::redis::call::{Call, Flow, OfArgs};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
@@ -96,6 +97,25 @@ pub(crate) enum Pauses {
     Another { since_us: u64 },
 }
 
+/// What begins behind a run that only collects its state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Then {
+    /// A script.
+    Run(How),
+    /// What a command carries out.
+    Carry(OfArgs),
+}
+
+impl Then {
+    /// Begins with it. `words`: those behind the command's name.
+    pub fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
+        match self {
+            Then::Run(how) => how.begin(call, words, true),
+            Then::Carry(carry) => carry(call, words),
+        }
+    }
+}
+
 /// A run under way.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -116,6 +136,8 @@ pub(crate) struct Run {
     has_room: bool,
     plan: Plan,
     logged: Logged,
+    /// What begins behind it, if it has come to its end.
+    pub then: Option<Then>,
 }
 
 /// What a run holds.
@@ -184,11 +206,20 @@ impl Run {
         if reads && nature.says && !nature.no_writes {
             return Err(Fail::of("ERR Can not execute a script with write flag using *_ro command."));
         }
-        let db = call.client.db;
         let reads = reads || nature.no_writes;
+        Ok(Run::of(call.client.db, nature, compiled, reads))
+    }
+
+    /// A run of `nothing`, which collects a state that wants it, and behind which `then` begins.
+    pub fn collecting(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, then: Then) -> Run {
+        let nature = Arc::new(Nature::of_collection(name));
+        Run { has_room: true, then: Some(then), ..Run::of(call.client.db, nature, nothing, true) }
+    }
+
+    fn of(db: u8, nature: Arc<Nature>, compiled: Compiled, reads: bool) -> Run {
         let (begins, began_us, lost, has_room) = (true, 0, false, false);
-        let (plan, logged) = (Plan::of(&nature), Logged::default());
-        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, has_room, plan, logged })
+        let (plan, logged, then) = (Plan::of(&nature), Logged::default(), None);
+        Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, has_room, plan, logged, then }
     }
 
     /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
@@ -257,6 +288,11 @@ impl Run {
                     (self.begins, self.has_room) = (true, true);
                     self.logged.begin_anew();
                     state.make_room();
+                }
+                // It has written: the next run finds the room that this one did not.
+                Some(End::NoMemory) if !self.has_room => {
+                    state.make_room();
+                    break Some(End::NoMemory);
                 }
                 None => {
                     self.lost |= holds;

@@ -1,5 +1,10 @@
 //! What a worker keeps for scripts: a Lua state, made at the first of them, with those that it has compiled; and which
 //! script of its own goes on in later turns.
+//!
+//! Nothing is kept in a state but what libraries have in their variables: globals are read-only. So a state without a library
+//! goes as a whole where it is due to be collected (`room` of `larder_script`), which gives its memory back at once. One with
+//! libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and functions
+//! fail by that.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -89,6 +94,13 @@ pub(crate) fn begin_long(call: &Call<'_, '_, '_>, since_us: u64) -> Arc<Long> {
     long
 }
 
+/// The worker's script that went on in later turns has ended: another may go on so.
+pub(crate) fn end_long(call: &Call<'_, '_, '_>) {
+    let Some(mut own) = call.cx.room.take_kept::<Own>() else { return };
+    own.long = Weak::new();
+    call.cx.room.keep(own);
+}
+
 impl State {
     /// The worker's state, for the time of a command: it has to be given back.
     ///
@@ -126,7 +138,11 @@ impl State {
         call.cx.room.keep(own);
     }
 
-    fn new(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
+    /// A new state.
+    ///
+    /// # Errors
+    /// Lua cannot be begun.
+    pub fn new(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
         let store = call.cx.guard.store();
         let running = Arc::new(Running::default());
         let account = Box::new(OfStore(Arc::clone(store)));
@@ -139,14 +155,13 @@ impl State {
         Ok(Box::new(State { engine, running, out, compiled, libraries, flushes }))
     }
 
-    /// Keeps it for the next; one whose room is used up is made anew then.
+    /// Keeps it for the next; one that is due to be collected, and has no library, is made anew then.
     pub fn give_back(mut self: Box<State>, call: &mut Call<'_, '_, '_>) {
         self.out.clear();
         self.out.shrink(REPLY_BYTES);
-        if self.engine.is_full() {
-            self.compiled.clear();
-            self.libraries.clear();
-            if self.engine.is_full() {
+        if self.engine.is_due() {
+            self.make_room();
+            if self.libraries.is_empty() {
                 return;
             }
         }
@@ -163,9 +178,10 @@ impl State {
         }
     }
 
-    /// A run found no room: other scripts' code goes, and the next run begins by collecting what is out of use.
+    /// Other scripts' code goes, and libraries that are known no more do; the next run begins by collecting what is out of use.
     pub fn make_room(&mut self) {
         self.compiled.clear();
+        self.libraries.retain(|_, loaded| loaded.is_known());
         self.engine.make_room();
     }
 
