@@ -194,7 +194,7 @@ pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Arg
 impl How {
     /// Runs a script, now or in the next turn.
     fn ask(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
-        if later::is_late(call) {
+        if later::is_late(call, self, words)? {
             return later::begin_later(call, self, words);
         }
         self.begin(call, words, false)

@@ -1653,6 +1653,54 @@ fn a_function_that_keeps_something_and_does_what_it_never_did_is_begun_anew_once
     assert_eq!(bench.words(&["FCALL", "works", "1", "k", "1000000"]), ":303\r\n");
 }
 
+/// What a function keeps is in the state of the script that goes on in later turns: it waits for that as long as others do.
+#[test]
+fn a_function_that_keeps_something_waits_for_a_script_of_its_worker_that_goes_on() {
+    let mut bench = bench();
+    let code = "#!lua name=l\nlocal n = 0 \
+        redis.register_function('count', function() n = n + 1 return n end) \
+        redis.register_function('plain', function() return 7 end)";
+    bench.words(&["FUNCTION", "LOAD", code]);
+    assert_eq!(bench.words(&["FCALL", "count", "0"]), ":1\r\n");
+    let (mut goes_on, mut counts) = (Session::new(), Session::new());
+    let endless = encode(&[b"EVAL", b"while true do end", b"0"]);
+    let count = encode(&[b"FCALL", b"count", b"0"]);
+    for waited_ms in [4_999, 5_000] {
+        assert_eq!(bench.once(&mut goes_on, &endless), (String::new(), Next::Yield));
+        assert_eq!(bench.once(&mut counts, &count), (String::new(), Next::Yield));
+        for _ in 0..3 {
+            assert_eq!(bench.once(&mut counts, b""), (String::new(), Next::Yield));
+        }
+        // Others do not wait, nor does what comes in MULTI: that has a variable of its own.
+        assert_eq!(bench.words(&["FCALL", "plain", "0"]), ":7\r\n");
+        assert_eq!(bench.eval("return 8"), ":8\r\n");
+        let mut queues = encode(&[b"MULTI"]);
+        queues.extend_from_slice(&count);
+        queues.extend_from_slice(&encode(&[b"EXEC"]));
+        let (replies, _) = bench.run(&mut Session::new(), &queues, usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&replies), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+        bench.host.clock_us.fetch_add(1000 * waited_ms, Relaxed);
+        let (reply, next) = bench.once(&mut counts, b"");
+        if waited_ms < 5_000 {
+            assert_eq!((reply.as_str(), next), ("", Next::Yield));
+        } else {
+            let busy =
+                "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n";
+            assert_eq!(reply, busy);
+        }
+        assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n");
+        assert!(bench.once(&mut goes_on, b"").0.contains("killed by user"));
+        if waited_ms < 5_000 {
+            assert_eq!(bench.once(&mut counts, b"").0, ":2\r\n");
+        }
+    }
+    assert_eq!(bench.words(&["FCALL", "count", "0"]), ":3\r\n");
+    // With its client the script goes, and the state with it.
+    assert_eq!(bench.once(&mut goes_on, &endless), (String::new(), Next::Yield));
+    drop(goes_on);
+    assert_eq!(bench.words(&["FCALL", "count", "0"]), ":1\r\n");
+}
+
 /// What is left beside a library is collected in steps: before a run, and before what is only compiled or loaded.
 #[test]
 fn what_runs_leave_beside_a_library_is_collected_in_steps() {

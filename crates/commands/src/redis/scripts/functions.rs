@@ -87,6 +87,13 @@ pub(crate) fn is_known(call: &Call<'_, '_, '_>, name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| libraries(call).find(name).is_some())
 }
 
+/// The function that FCALL's words name may keep something in variables of its library.
+pub(crate) fn keeps(call: &Call<'_, '_, '_>, mut words: Args<'_>) -> bool {
+    let name = words.next().and_then(|name| std::str::from_utf8(name).ok());
+    let found = name.and_then(|name| libraries(call).find(name));
+    found.is_some_and(|(library, at)| library.functions[at].nature.keeps)
+}
+
 fn libraries<'c>(call: &Call<'_, 'c, '_>) -> &'c Libraries {
     &call.shared.libraries
 }

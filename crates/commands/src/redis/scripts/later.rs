@@ -6,9 +6,10 @@ use std::sync::Arc;
 use larder_protocol::resp::Args;
 use larder_script::{Berth, End};
 
-use super::How;
+use super::functions;
 use super::run::{Asked, Pauses, Run, Then};
 use super::worker::{Long, State, begin_long, end_long, long};
+use super::{By, How};
 use crate::redis::call::{Call, OfArgs};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -17,13 +18,19 @@ use crate::redis::steps::kept::Kept;
 /// A script that is to begin.
 #[derive(Debug)]
 pub(crate) struct Begins {
-    pub how: How,
-    pub kept: Kept,
+    how: How,
+    kept: Kept,
+    /// When it was asked for, by the clock of its host.
+    since_us: u64,
 }
 
 impl Job for Begins {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        self.how.begin(call, self.kept.words(), false)?;
+        let words = self.kept.words();
+        if waits(call, self.how, words, self.since_us)? {
+            return Ok(Step::More);
+        }
+        self.how.begin(call, words, false)?;
         Ok(Step::Done)
     }
 
@@ -173,9 +180,31 @@ impl Job for Paused {
     }
 }
 
-/// Whether a script had better begin in the next turn: its worker has done enough in this one.
-pub(crate) fn is_late(call: &Call<'_, '_, '_>) -> bool {
-    call.cx.room.work().budget_nearly_spent() && !call.cx.guard.in_transaction()
+/// Whether a script has to wait: what a function keeps in variables is in the state that another script of its worker has, which
+/// goes on in later turns. Functions that keep nothing, scripts, and all in EXEC, where nothing waits, run on a second state.
+/// `since_us`: when it was asked for.
+///
+/// # Errors
+/// The other script has gone on, or this one has waited behind several, for as long as others wait.
+fn waits(call: &Call<'_, '_, '_>, how: How, words: Args<'_>, since_us: u64) -> Result<bool, Fail> {
+    if how.by != By::Name || call.cx.guard.in_transaction() {
+        return Ok(false);
+    }
+    let Some(long) = long(call).filter(|_| functions::keeps(call, words)) else { return Ok(false) };
+    let waited_us = call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us));
+    match call.shared.scripts.limit() {
+        Some(limit) if u128::from(waited_us) >= limit.as_micros() => Err(Fail::BUSY),
+        Some(_) | None => Ok(true),
+    }
+}
+
+/// Whether a script had better begin in a later turn: its worker has done enough in this one, or it has to wait.
+///
+/// # Errors
+/// What it would wait for takes too long.
+pub(crate) fn is_late(call: &Call<'_, '_, '_>, how: How, words: Args<'_>) -> Result<bool, Fail> {
+    let is_late = call.cx.room.work().budget_nearly_spent() && !call.cx.guard.in_transaction();
+    Ok(is_late || waits(call, how, words, u64::MAX)?)
 }
 
 /// Has a script begin in the next turn.
@@ -183,7 +212,7 @@ pub(crate) fn is_late(call: &Call<'_, '_, '_>) -> bool {
 /// # Errors
 /// There is no room for its words until then.
 pub(crate) fn begin_later(call: &mut Call<'_, '_, '_>, how: How, words: Args<'_>) -> Done {
-    let kept = Kept::new(call, words)?;
-    call.go_on_with(Begins { how, kept });
+    let (kept, since_us) = (Kept::new(call, words)?, call.cx.host.clock_us());
+    call.go_on_with(Begins { how, kept, since_us });
     Ok(())
 }
