@@ -1,7 +1,7 @@
 //! Bounds of scripts: the same request finds room or does not, whatever ran before it; how deep tables may lie in one another.
 
 use crate::Bench;
-use larder_commands::{Session, Settings};
+use larder_commands::{Next, Pace, Session, Settings};
 use larder_script::sha1_hex;
 use larder_testkit::talk::encode;
 
@@ -201,6 +201,42 @@ fn variables_of_a_library_stay_where_they_leave_little_room() {
         }
         assert_eq!(said(&mut bench, &["EVAL", LEAVES, "0"], 0), ":120000\r\n");
     }
+}
+
+/// What is weighed before it is made finds the room that a library has left, on each worker with its next script.
+#[test]
+fn what_a_library_has_kept_is_free_when_it_is_gone() {
+    let reads = ["EVAL", "return #redis.call('LRANGE', KEYS[1], 0, -1)", "1", "list"];
+    for goes in [&["FUNCTION", "DELETE", "l"][..], &["FUNCTION", "LOAD", "REPLACE", COUNTS][..]] {
+        let mut bench = bench();
+        list(&mut bench, 25_000);
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+        for n in 1..=25 {
+            assert_eq!(said(&mut bench, &["FCALL", "keep", "0", "100000"], 0), format!(":{n}\r\n"));
+        }
+        let refused = said(&mut bench, &reads, 0);
+        assert!(refused.starts_with("-ERR not enough memory script: "), "{refused}");
+        let gone = said(&mut bench, goes, 0);
+        assert!(!gone.starts_with('-'), "{gone}");
+        assert_eq!(said(&mut bench, &reads, 0), ":25000\r\n", "{goes:?}");
+    }
+}
+
+#[test]
+fn what_a_library_has_kept_is_free_when_it_goes_amid_a_run() {
+    let mut bench = bench();
+    // Each look at a script is a turn.
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+    for n in 1..=25 {
+        assert_eq!(said(&mut bench, &["FCALL", "keep", "0", "100000"], 0), format!(":{n}\r\n"));
+    }
+    let mut client = Session::new();
+    let (next, reply, _) = bench.call(&mut client, &encode(&[b"EVAL", LEAVES.as_bytes(), b"0"]));
+    assert!(next == Next::Yield && reply.is_empty(), "{next:?}");
+    assert_eq!(said(&mut bench, &["FUNCTION", "DELETE", "l"], 0), "+OK\r\n");
+    let (replies, _) = bench.run(&mut client, &encode(&[b"PING"]), usize::MAX);
+    assert_eq!(String::from_utf8_lossy(&replies), ":120000\r\n+PONG\r\n");
 }
 
 const DEEPEST: &str = "-ERR reached lua stack limit\r\n";

@@ -117,11 +117,13 @@ impl State {
         }
     }
 
-    /// What is left of it behind so many times that scripts or libraries were forgotten; none if that is nothing.
+    /// What is left of it where libraries are known no more, and all scripts or libraries were forgotten so many times; none if
+    /// that is nothing.
     fn after(mut self: Box<State>, flushes: u32) -> Option<Box<State>> {
+        // What those that were deleted or replaced have kept is out of use: no run is to fail by it.
+        self.libraries.retain(|_, loaded| loaded.is_known());
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
             self.compiled.clear();
-            self.libraries.retain(|_, loaded| loaded.is_known());
             if self.libraries.is_empty() {
                 return None;
             }
