@@ -84,15 +84,21 @@ fn what_earlier_runs_have_left_is_not_what_a_run_fails_by() {
     }
 }
 
-/// It is tried twice.
+/// It is tried twice, and twice more in a state of its own where there is a library.
 #[test]
 fn a_library_that_finds_no_memory_logs_each_line_once() {
-    let mut bench = bench();
-    let code = "#!lua name=l\nredis.log(1, 'begins') local s = 'x' for i = 1, 40 do s = s .. s end \
+    let code = "#!lua name=f\nredis.log(1, 'begins') local s = 'x' for i = 1, 40 do s = s .. s end \
         redis.register_function('f', function() return s end)";
     let refused = "-ERR Error registering functions: not enough memory\r\n";
-    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", code], 0), refused);
-    assert_eq!(bench.host.take_noted(), [(1, "begins".to_owned())]);
+    for is_beside in [false, true] {
+        let mut bench = bench();
+        if is_beside {
+            assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":1\r\n");
+        }
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", code], 0), refused);
+        assert_eq!(bench.host.take_noted(), [(1, "begins".to_owned())], "{is_beside}");
+    }
 }
 
 /// Begun anew it would write twice.

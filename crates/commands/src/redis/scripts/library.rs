@@ -316,7 +316,8 @@ pub(crate) struct Contents {
     keeps: bool,
 }
 
-/// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds.
+/// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds; `logged`:
+/// its lines, which are still to be written.
 ///
 /// # Errors
 /// What Lua says of it, or it registers nothing.
@@ -324,7 +325,7 @@ pub(crate) fn load(
     call: &mut Call<'_, '_, '_>,
     state: &mut State,
     code: &[u8],
-    ticks: &mut u32,
+    (ticks, logged): (&mut u32, &mut Logged),
 ) -> Result<Contents, Fail> {
     let none = Args::decode(&[], 0);
     let given = Given {
@@ -335,14 +336,13 @@ pub(crate) fn load(
         reply_bytes_max: 0,
         is_timed: true,
     };
-    let mut logged = Logged::default();
     let mut compiled = state.engine.compile(code, Kind::Library);
     // What runs have left does not count.
     if compiled.is_err() && state.engine.wants_room() {
         state.make_room();
         let nothing = state.engine.nothing();
         if state.engine.begin(&nothing, given) {
-            let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut logged };
+            let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut *logged };
             state.engine.go_on("", &mut loader);
         }
         compiled = state.engine.compile(code, Kind::Library);
@@ -352,17 +352,16 @@ pub(crate) fn load(
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
-    let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut logged };
+    let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut *logged };
     let mut end = state.engine.go_on("", &mut loader);
     if matches!(end, Some(End::NoMemory)) {
         logged.begin_anew();
         state.make_room();
         if state.engine.begin(&compiled, given) {
-            let mut loader = Loader { call: &mut *call, ticks, logged: &mut logged };
+            let mut loader = Loader { call: &mut *call, ticks, logged: &mut *logged };
             end = state.engine.go_on("", &mut loader);
         }
     }
-    logged.write(call);
     let (all, functions) = match end {
         Some(End::Value(outcome)) => state.engine.registered(&outcome).ok_or_else(no_memory)?,
         Some(End::Failed { text, .. }) => {
@@ -391,15 +390,17 @@ pub(crate) fn read(
     ticks: &mut u32,
 ) -> Result<Library, Fail> {
     bounded(code)?;
-    let mut state = State::of(call)?;
-    let mut loaded = load(call, &mut state, &code[end..], ticks);
+    let (mut state, mut logged) = (State::of(call)?, Logged::default());
+    let mut loaded = load(call, &mut state, &code[end..], (&mut *ticks, &mut logged));
     // It may replace the library whose variables leave it no room.
     if loaded.as_ref().is_err_and(is_no_memory)
         && !state.libraries.is_empty()
         && let Ok(mut own) = State::new(call)
     {
-        loaded = load(call, &mut own, &code[end..], ticks);
+        logged.begin_anew();
+        loaded = load(call, &mut own, &code[end..], (ticks, &mut logged));
     }
+    logged.write(call);
     let functions = loaded.map(|loaded| loaded.all.iter().map(|made| function(made, loaded.keeps)).collect());
     state.give_back(call);
     Ok(Library { name, code: code.into(), functions: functions? })
@@ -454,8 +455,10 @@ impl State {
                 return Err(no_memory());
             }
             let (_, end) = head(&library.code)?;
-            let functions = load(call, self, &library.code[end..], &mut 0)?.functions;
-            let loaded = Loaded { library: Arc::downgrade(library), functions };
+            let mut logged = Logged::default();
+            let loaded = load(call, self, &library.code[end..], (&mut 0, &mut logged));
+            logged.write(call);
+            let loaded = Loaded { library: Arc::downgrade(library), functions: loaded?.functions };
             self.libraries.retain(|_, there| there.is_known());
             if self.libraries.len() >= LIBRARIES_MAX {
                 self.libraries.clear();
