@@ -3,7 +3,7 @@
 use crate::survey::command;
 use crate::users::{NO_KEY, redis, say, with_user};
 use crate::{Bench, bench};
-use larder_commands::{Digest, Next, Session, Settings};
+use larder_commands::{Digest, Next, Pace, Session, Settings};
 
 fn block(bench: &mut Bench, session: &mut Session, line: &str) {
     let words: Vec<&str> = line.split(' ').collect();
@@ -529,4 +529,45 @@ fn a_request_that_waits_pays_for_being_asked_again() {
     assert!(matches!(next, Next::Sleep(_)) && reply.is_empty() && consumed == 0, "{next:?}");
     let done_ns = bench.room.work().done_ns();
     assert!(done_ns > 100_000, "{done_ns}");
+}
+
+/// What comes behind a collection of the worker's Lua state is not done for one that may not do it any more.
+#[test]
+fn what_waits_for_a_collection_is_not_done_when_its_user_may_not_do_it_any_more() {
+    let other = "#!lua name=o\nredis.register_function('o', function() return 5 end)";
+    for (words, rules) in [
+        (&["FUNCTION", "LOAD", other][..], "-function"),
+        (&["SCRIPT", "LOAD", "return 5"][..], "-script"),
+        (&["EVAL", "return 5", "0"][..], "-eval"),
+    ] {
+        for may_go_on in [false, true] {
+            let (mut bench, mut admin, mut user) = with_user("~* +@all");
+            // Each look at a script is a turn.
+            bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+            let said = |bench: &mut Bench, session: &mut Session, words: &[&str]| {
+                String::from_utf8(bench.run(session, &command(words), usize::MAX).0).expect("text")
+            };
+            let code = "#!lua name=l\nlocal n = 0 \
+                redis.register_function('count', function() n = n + 1 return n end)";
+            assert_eq!(said(&mut bench, &mut admin, &["FUNCTION", "LOAD", code]), "$1\r\nl\r\n");
+            assert_eq!(said(&mut bench, &mut admin, &["FCALL", "count", "0"]), ":1\r\n");
+            let fills = ["EVAL", "local t = {} for i = 1, 1e9 do t[i] = {i} end", "0"];
+            assert!(said(&mut bench, &mut admin, &fills).contains("not enough memory"));
+            let (next, reply, _) = bench.call(&mut user, &command(words));
+            assert_eq!((next, reply.len()), (Next::Yield, 0), "{words:?}");
+            let rules = if may_go_on { "+@all" } else { rules };
+            assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
+            let (mut next, mut reply, _) = bench.call(&mut user, b"");
+            assert_eq!(next == Next::Close, !may_go_on, "{words:?}: {next:?}");
+            while may_go_on && reply.is_empty() {
+                assert_eq!(next, Next::Yield, "{words:?}");
+                (next, reply, _) = bench.call(&mut user, b"");
+            }
+            let reply = String::from_utf8(reply).expect("text");
+            assert!(!reply.starts_with('-') && reply.is_empty() != may_go_on, "{words:?}: {reply}");
+            let known = said(&mut bench, &mut admin, &["FCALL", "o", "0"]);
+            let is_known = may_go_on && words[0] == "FUNCTION";
+            assert_eq!(known, if is_known { ":5\r\n" } else { "-ERR Function not found\r\n" });
+        }
+    }
 }

@@ -47,6 +47,9 @@ struct Paused {
     keys: Span,
     args: Span,
     long: Arc<Long>,
+    /// It asks for each of its commands whether its client may say it. A collection does not: what comes behind it was asked for
+    /// before.
+    asks: bool,
 }
 
 /// Some of the last words of a request: how many, and where they begin, counted from its end.
@@ -93,8 +96,8 @@ pub(crate) fn run(
         (None, Some(kept)) => {
             let since_us = call.cx.host.clock_us();
             let long = begin_long(call, since_us);
-            let (keys, args) = (Span::of(asked.keys), Span::of(asked.args));
-            call.go_on_with(Paused { at: Berth::new(Box::new((state, run))), kept, keys, args, long });
+            let (keys, args, asks) = (Span::of(asked.keys), Span::of(asked.args), run.then.is_none());
+            call.go_on_with(Paused { at: Berth::new(Box::new((state, run))), kept, keys, args, long, asks });
             Ok(())
         }
         (None, None) => Err(Fail::BUSY),
@@ -170,9 +173,8 @@ impl Job for Paused {
         }
     }
 
-    /// Each of its commands is asked for.
     fn asks_itself(&self) -> bool {
-        true
+        self.asks
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {
