@@ -1701,6 +1701,32 @@ fn a_function_that_keeps_something_waits_for_a_script_of_its_worker_that_goes_on
     assert_eq!(bench.words(&["FCALL", "count", "0"]), ":1\r\n");
 }
 
+/// Where scripts may go on for ever, what waits for one does not outlive its client.
+#[test]
+fn a_function_that_waits_for_a_script_without_end_ends_with_its_client() {
+    let mut bench = bench();
+    assert_eq!(bench.words(&["CONFIG", "SET", "busy-reply-threshold", "0"]), "+OK\r\n");
+    let code =
+        "#!lua name=l\nlocal n = 0 redis.register_function('count', function() n = n + 1 return n end)";
+    bench.words(&["FUNCTION", "LOAD", code]);
+    let (mut goes_on, mut counts) = (Session::new(), Session::new());
+    let endless = encode(&[b"EVAL", b"while true do end", b"0"]);
+    assert_eq!(bench.once(&mut goes_on, &endless), (String::new(), Next::Yield));
+    // That script has gone on for longer by then.
+    bench.host.clock_us.fetch_add(9_000_000, Relaxed);
+    let count = encode(&[b"FCALL", b"count", b"0"]);
+    assert_eq!(bench.once(&mut counts, &count), (String::new(), Next::Yield));
+    bench.host.clock_us.fetch_add(4_999_000, Relaxed);
+    assert_eq!(bench.once(&mut counts, b""), (String::new(), Next::Yield));
+    bench.host.clock_us.fetch_add(1_000, Relaxed);
+    // It is looked at in each turn. If its client has gone, the connection is closed: nothing must come to its end.
+    assert_eq!(bench.once(&mut counts, b""), (String::new(), Next::Await(Some(0))));
+    assert!(!counts.must_end());
+    assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n");
+    assert!(bench.once(&mut goes_on, b"").0.contains("killed by user"));
+    assert_eq!(bench.once(&mut counts, b"").0, ":1\r\n");
+}
+
 /// What is left beside a library is collected in steps: before a run, and before what is only compiled or loaded.
 #[test]
 fn what_runs_leave_beside_a_library_is_collected_in_steps() {

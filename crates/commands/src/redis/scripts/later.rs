@@ -28,7 +28,10 @@ impl Job for Begins {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let words = self.kept.words();
         if waits(call, self.how, words, self.since_us)? {
-            return Ok(Step::More);
+            // Where scripts may go on for ever it waits for ever, but not for a client that has gone: as such a script itself.
+            let waited_us = call.cx.host.clock_us().saturating_sub(self.since_us);
+            let is_late = call.shared.scripts.limit().is_none() && waited_us >= UNHEARD_US;
+            return Ok(if is_late { Step::Await(Some(0)) } else { Step::More });
         }
         self.how.begin(call, words, false)?;
         Ok(Step::Done)
