@@ -84,7 +84,7 @@ fn what_earlier_runs_have_left_is_not_what_a_run_fails_by() {
     }
 }
 
-/// It is tried twice, and twice more in a state of its own where there is a library.
+/// It is tried twice, in a state of its own where there is another library.
 #[test]
 fn a_library_that_finds_no_memory_logs_each_line_once() {
     let code = "#!lua name=f\nredis.log(1, 'begins') local s = 'x' for i = 1, 40 do s = s .. s end \
@@ -226,6 +226,24 @@ fn what_a_library_has_kept_is_free_when_it_is_gone() {
         assert!(!gone.starts_with('-'), "{gone}");
         assert_eq!(said(&mut bench, &reads, 0), ":25000\r\n", "{goes:?}");
     }
+}
+
+/// What a library keeps takes longer to look through than one that replaces it may take to load.
+#[test]
+fn a_library_is_replaced_whatever_it_has_kept() {
+    let mut bench = bench();
+    // Each look at a script is a tenth of that time.
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    let fills = "#!lua name=l\nlocal head \
+        redis.register_function('fill', function() while true do head = {head} end end)";
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", fills], 0), "$1\r\nl\r\n");
+    let refused = "-ERR Error running script fill, not enough memory\r\n";
+    assert_eq!(said(&mut bench, &["FCALL", "fill", "0"], 0), refused);
+    // It is looked at once at least while it is loaded.
+    let sums = "#!lua name=l\nlocal n = 0 for i = 1, 200 do n = n + i end \
+        redis.register_function('sum', function() return n end)";
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", "REPLACE", sums], 0), "$1\r\nl\r\n");
+    assert_eq!(said(&mut bench, &["FCALL", "sum", "0"], 0), ":20100\r\n");
 }
 
 #[test]

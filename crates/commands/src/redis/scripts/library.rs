@@ -317,7 +317,7 @@ pub(crate) struct Contents {
 }
 
 /// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds; `logged`:
-/// its lines, which are still to be written.
+/// its lines, which are still to be written. Where it finds no room beside other libraries the state wants to be collected.
 ///
 /// # Errors
 /// What Lua says of it, or it registers nothing.
@@ -337,8 +337,10 @@ pub(crate) fn load(
         is_timed: true,
     };
     let mut compiled = state.engine.compile(code, Kind::Library);
-    // What runs have left does not count.
-    if compiled.is_err() && state.engine.wants_room() {
+    // What runs have left does not count. It is not collected here where other libraries are: what these keep may be more than is
+    // looked through in the time that there is.
+    let collects = state.libraries.is_empty();
+    if compiled.is_err() && state.engine.wants_room() && collects {
         state.make_room();
         let nothing = state.engine.nothing();
         if state.engine.begin(&nothing, given) {
@@ -357,7 +359,7 @@ pub(crate) fn load(
     if matches!(end, Some(End::NoMemory)) {
         logged.begin_anew();
         state.make_room();
-        if state.engine.begin(&compiled, given) {
+        if collects && state.engine.begin(&compiled, given) {
             let mut loader = Loader { call: &mut *call, ticks, logged: &mut *logged };
             end = state.engine.go_on("", &mut loader);
         }
@@ -391,13 +393,13 @@ pub(crate) fn read(
 ) -> Result<Library, Fail> {
     bounded(code)?;
     let (mut state, mut logged) = (State::of(call)?, Logged::default());
+    let has_others = !state.libraries.is_empty();
     let mut loaded = load(call, &mut state, &code[end..], (&mut *ticks, &mut logged));
     // It may replace the library whose variables leave it no room.
     if loaded.as_ref().is_err_and(is_no_memory)
-        && !state.libraries.is_empty()
+        && has_others
         && let Ok(mut own) = State::new(call)
     {
-        logged.begin_anew();
         loaded = load(call, &mut own, &code[end..], (ticks, &mut logged));
     }
     logged.write(call);
