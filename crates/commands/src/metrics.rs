@@ -10,7 +10,7 @@ mod shown;
 
 use larder_store::{ClassTotals, Ledger, Millis, Point, Store};
 
-use crate::core::calls::RowSum;
+use crate::core::calls::{RowSum, measured};
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::series::{self, Reading};
@@ -391,14 +391,14 @@ impl Metric {
                 family.put_histogram(&[], bounds.zip(parts.iter().copied()), *beyond, sum);
             }
             Source::Commands => {
-                for (command, sum) in memcached::table::measured(commands) {
+                for (command, sum) in measured(&memcached::table::NAMES, commands) {
                     // Doublings, two by two behind the first.
                     let [first, others @ .., beyond] = &sum.steps;
                     let others = others.chunks(2).map(|two| two.iter().sum::<u64>());
                     let bounds = (0..).map(|power| 4f64.powi(power) / 1e6);
                     let parts = bounds.zip(std::iter::once(*first).chain(others));
                     let took = Sample::Micros(sum.measured_us);
-                    family.put_histogram(&[("command", command.name)], parts, *beyond, took);
+                    family.put_histogram(&[("command", command)], parts, *beyond, took);
                 }
             }
             Source::Ages(parts) => {
@@ -557,9 +557,10 @@ impl Shared {
     /// Calls `visit` with each of memcached's commands of which some were measured: its name, how many, what these took
     /// in microseconds, and which time half of them, and 99 of 100, did not exceed: the next power of two.
     pub fn each_memcached_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 4])) {
-        for (row, sum) in memcached::table::measured(&figures::all_memcached_sums(scene.host)) {
+        let sums = figures::all_memcached_sums(scene.host);
+        for (name, sum) in measured(&memcached::table::NAMES, &sums) {
             let within = |percent| sum.percentile_us(percent);
-            visit(row.name, [sum.measured, sum.measured_us, within(50.0), within(99.0)]);
+            visit(name, [sum.measured, sum.measured_us, within(50.0), within(99.0)]);
         }
     }
 

@@ -46,7 +46,7 @@ pub fn ruled_users(
 impl Shared {
     /// What is shared at the start, with these settings.
     pub fn new(settings: Settings) -> Shared {
-        let memcached = memcached::shared::Shared::new(&settings);
+        let memcached = memcached::shared::Shared::new(&settings, &memcached::table::NAMES);
         let common = core::shared::Shared::new(settings);
         common.access.allow_all_channels(common.settings.all_channels);
         common.access.ask_as(redis::catalog());

@@ -41,6 +41,14 @@ pub(crate) fn sums(
     sums
 }
 
+/// The commands of which something was measured, and what: `names` are those of all commands, by their numbers.
+pub(crate) fn measured<'s>(
+    names: &'static [&'static str],
+    sums: &'s [RowSum],
+) -> impl Iterator<Item = (&'static str, &'s RowSum)> {
+    names.iter().copied().zip(sums).filter(|(_, sum)| sum.measured > 0)
+}
+
 /// The commands of one receive: those of one row that follow each other are counted together.
 #[derive(Debug)]
 pub(crate) struct Meter {

@@ -11,6 +11,8 @@ use crate::core::shared::Settings;
 /// Shared by all of memcached's conversations.
 #[derive(Debug)]
 pub struct Shared {
+    /// The names of all commands, by their numbers.
+    pub(crate) names: &'static [&'static str],
     /// Slab classes as they are shown.
     pub(crate) slabs: SlabClasses,
     /// What memcached's tuning commands set.
@@ -31,13 +33,14 @@ impl Shared {
         self.crawler.load(Relaxed)
     }
 
-    /// What is shared at the start.
-    pub(crate) fn new(settings: &Settings) -> Shared {
+    /// What is shared at the start. `names`: those of all commands, by their numbers.
+    pub(crate) fn new(settings: &Settings, names: &'static [&'static str]) -> Shared {
         let slabs = match &settings.slab_sizes[..] {
             [] => SlabClasses::new(&slab_sizes(1.25, 48, 512 << 10)),
             sizes => SlabClasses::new(sizes),
         };
         Shared {
+            names,
             slabs,
             tuning: Tuning::default(),
             reassigning: Arc::default(),

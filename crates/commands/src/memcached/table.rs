@@ -10,7 +10,7 @@ use super::admin;
 use super::flow::Flow;
 use super::line::Line;
 use super::watch;
-use crate::core::calls::{MEMCACHED_ROWS_MAX, RowId, RowSum};
+use crate::core::calls::{MEMCACHED_ROWS_MAX, RowId};
 use crate::core::events::Change;
 
 /// How a command is run.
@@ -384,10 +384,19 @@ pub(crate) const fn number(name: &str) -> RowId {
     at as RowId
 }
 
-/// The commands of which something was measured, and what.
-pub(crate) fn measured(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
-    CLASSIC.iter().chain(META).zip(sums).filter(|(_, sum)| sum.measured > 0)
-}
+/// The names of all commands, by their numbers: for those that show what was counted of each and are rows themselves.
+pub(crate) static NAMES: [&str; CLASSIC_ROWS.len() + META_ROWS.len()] = {
+    let mut names = [""; CLASSIC_ROWS.len() + META_ROWS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = match at.checked_sub(CLASSIC_ROWS.len()) {
+            Some(at) => META_ROWS[at].name,
+            None => CLASSIC_ROWS[at].name,
+        };
+        at += 1;
+    }
+    names
+};
 
 /// The row of a request that names an item: of verbs that differ in nothing that a row says of keys, one of them.
 pub(crate) fn row_of(request: &Request<'_>) -> &'static Command {
@@ -460,6 +469,7 @@ pub(crate) fn line_command(name: &[u8]) -> Option<(LineCommand, &'static Command
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::calls::{RowSum, measured};
     use larder_protocol::classic::{Decoded, decode};
 
     #[test]
@@ -482,13 +492,14 @@ mod tests {
     fn numbers_are_places_in_the_table() {
         for (place, row) in CLASSIC.iter().chain(META).enumerate() {
             assert_eq!(number(row.name) as usize, place, "{}", row.name);
+            assert_eq!(NAMES[place], row.name);
         }
         let mut sums = vec![RowSum::default(); CLASSIC.len() + META.len()];
         for name in ["set", "me"] {
             sums[number(name) as usize].measured = 1;
         }
-        assert_eq!(measured(&sums).map(|(row, _)| row.name).collect::<Vec<_>>(), ["set", "me"]);
-        assert_eq!(measured(&sums[..3]).count(), 1, "sums end with the last that is not 0");
+        assert_eq!(measured(&NAMES, &sums).map(|(name, _)| name).collect::<Vec<_>>(), ["set", "me"]);
+        assert_eq!(measured(&NAMES, &sums[..3]).count(), 1, "sums end with the last that is not 0");
     }
 
     #[test]

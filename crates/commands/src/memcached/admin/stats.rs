@@ -6,6 +6,7 @@ use larder_protocol::Fault;
 use larder_protocol::binary::Status;
 use larder_protocol::number::parse_u32;
 
+use crate::core::calls::measured;
 use crate::core::counters::Sums;
 use crate::core::figures;
 use crate::core::findings;
@@ -17,7 +18,6 @@ use crate::memcached::form::Form;
 use crate::memcached::line::Line;
 use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
-use crate::memcached::table::{self, Command};
 use crate::memcached::text::ERROR;
 
 /// stats [settings | items | slabs | sizes | conns | memory | types | doctor | hotkeys | prefixes | forecast | latency | commands | reset |
@@ -155,7 +155,7 @@ fn latency(line: &mut Line<'_, '_, '_, '_>) {
 /// did not exceed, and how many did not exceed each power of two with which there come more, up to 4 s.
 fn commands(line: &mut Line<'_, '_, '_, '_>) {
     let sums = figures::memcached_sums(line.cx);
-    for (Command { name, .. }, sum) in table::measured(&sums) {
+    for (name, sum) in measured(line.shared.names, &sums) {
         put_stat(line, &format_args!("{name}:measured"), &sum.measured);
         put_stat(line, &format_args!("{name}:mean_us"), &format_args!("{:.2}", sum.us_per_call()));
         for (percent, shown) in [(50.0, "p50_us"), (99.0, "p99_us"), (99.9, "p999_us")] {
