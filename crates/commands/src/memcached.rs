@@ -2,8 +2,9 @@
 //!
 //! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
 //!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps
-//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other commands,
-//!   of which `line` is one at work, and `flow` what it leaves behind; `binary`: a conversation in frames; `form`: text or frames
+//! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`, `frames`: their words; `admin`: all other
+//!   commands, of which `line` is one at work, and `flow` what it leaves behind; `binary`: a conversation in frames; `form`: text
+//!   or frames
 //! - `dump`: long replies, in `steps`; `sizes`, `page`: two of them
 //! - `told`: keyspace events; `asked`: what watchers are told of a store; `times`: how long commands take; `text`: what they
 //!   answer; `stats`, `class_stats`, `slabs`, `tuning`: what they show; `metrics`: what scrapers read
@@ -17,6 +18,7 @@ mod classic;
 mod dump;
 mod flow;
 mod form;
+mod frames;
 mod incoming;
 pub(crate) mod join;
 mod line;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The verbs are those of the text (`verbs`), and so are uploads, additions and long replies; what is here is how frames ask
-//! for them and are answered: `read` (what is read ahead), `execute` (one frame), `store` (values that are stored), `value`
-//! (those that are not simply at hand), `admin` (what names no item), `reply`, `sasl` (how the client logs in).
+//! for them: `read` (what is read ahead), `execute` (one frame), `value` (values that are not simply at hand), `admin` (what
+//! names no item), `sasl` (how the client logs in). What a store is to do, and replies, are in `frames`.
 //!
 //! What a header announces belongs to its frame: it is taken, or skipped, to the byte. A frame whose lengths contradict each
 //! other, or whose shape is not its opcode's, is answered and ends the connection.
@@ -19,9 +19,7 @@
 mod admin;
 mod execute;
 mod read;
-mod reply;
 mod sasl;
-mod store;
 mod value;
 
 use larder_protocol::Tokens;
@@ -29,6 +27,7 @@ use larder_protocol::binary::{Decoded, Frame, Request, Status, decode};
 use larder_store::{Millis, Upload};
 
 use super::dump::Dump;
+use super::frames::put_status;
 use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::pause::{self, Pace};
@@ -46,9 +45,7 @@ use crate::core::progress::{Ending, Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use read::{Batch, Event, Reader, Stop, row_of};
-use reply::put_status;
 use sasl::Sasl;
-pub(crate) use store::{Plan, append, end_append, finish, store as store_value};
 
 /// A connection that speaks the binary protocol.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use larder_store::{End, Expect, Key, Lookup, Millis, Upload};
 use std::sync::Arc;
 
 use super::asked::Asked;
-use super::binary;
 use super::classic::{self, add, attributes, put_stored};
+use super::frames;
 use super::join;
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
     /// ms
     Meta(Plan),
     /// A frame of the binary protocol.
-    Binary(binary::Plan),
+    Binary(frames::Plan),
 }
 
 impl Purpose {
@@ -268,7 +268,7 @@ pub(crate) fn publish(
             });
         }
         Purpose::Binary(plan) => {
-            binary::finish(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
+            frames::finish(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
                 cx.guard.publish(upload, expect)
             });
         }
@@ -391,7 +391,7 @@ impl Gathering {
             }
             Purpose::Binary(plan) => {
                 let hint = cx.guard.prefetch_bucket(&key);
-                binary::store_value(cx, out, tally, &key, &hint, plan, &self.value);
+                frames::store(cx, out, tally, &key, &hint, plan, &self.value);
             }
         }
         follow_stored(cx, &key);

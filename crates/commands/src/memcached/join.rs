@@ -19,8 +19,8 @@ use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, copying_ns};
-use crate::memcached::binary;
 use crate::memcached::classic::{append, attributes, put_stored};
+use crate::memcached::frames;
 use crate::memcached::incoming::Purpose;
 use crate::memcached::meta;
 use crate::memcached::told::Before;
@@ -271,7 +271,7 @@ impl Joining {
             let done = match &self.purpose {
                 Purpose::Classic(store) => append(cx, &key, store, &self.value, false),
                 Purpose::Meta(plan) => meta::append(cx, &key, plan, &self.value, false),
-                Purpose::Binary(plan) => binary::append(cx, &key, plan, &self.value, false),
+                Purpose::Binary(plan) => frames::append(cx, &key, plan, &self.value, false),
             };
             done.expect("it is not to be done later")
         })
@@ -308,7 +308,7 @@ impl Joining {
                 meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
             }
             Purpose::Binary(plan) => {
-                binary::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
+                frames::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
             }
         }
         let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);

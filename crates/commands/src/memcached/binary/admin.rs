@@ -4,7 +4,6 @@ use larder_protocol::Tokens;
 use larder_protocol::binary::{Frame, Request, Status};
 
 use super::read::row_of;
-use super::reply::{put_done, put_status, put_text};
 use super::{Conversation, Next, State, Turn};
 use crate::core::counters::Counter;
 use crate::core::progress::Ending;
@@ -14,6 +13,7 @@ use crate::memcached::admin::{self, VERBOSITY_MAX};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
 use crate::memcached::form::Form;
+use crate::memcached::frames::{put_done, put_status, put_text};
 use crate::memcached::line::Line;
 use crate::memcached::time::expires_at_unsigned;
 

@@ -6,11 +6,12 @@ use larder_store::{Attributes, Expect, Key, Refusal};
 
 use super::Turn;
 use super::read::{Staged, row_of};
-use super::reply::{Untold, put_done, put_flags, put_item, put_number, put_status, put_text};
-use super::store::{Plan, store};
 use crate::core::context::Context;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::stream;
+use crate::memcached::frames::{
+    Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text, store,
+};
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::told::Before;
 use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, Removal, Removed};

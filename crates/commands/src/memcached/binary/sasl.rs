@@ -17,13 +17,13 @@
 use larder_protocol::binary::{Frame, Request, Status};
 use larder_store::Millis;
 
-use super::reply::{put_status, put_text};
 use crate::core::access::{SECRET_BYTES_MAX, Standing};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tries::Tries;
 use crate::core::unauthenticated::UnauthenticatedClient;
+use crate::memcached::frames::{put_status, put_text};
 use crate::memcached::rules::note_login;
 
 /// The one mechanism.

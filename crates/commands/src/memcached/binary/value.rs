@@ -4,7 +4,6 @@ use larder_protocol::binary::{Frame, Status};
 use larder_store::Spaces;
 
 use super::execute::pass_key;
-use super::store::Plan;
 use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
@@ -12,6 +11,7 @@ use crate::core::output::Output;
 use crate::core::traffic::Verb;
 use crate::core::watchers::stream;
 use crate::memcached::asked::tell_too_large;
+use crate::memcached::frames::Plan;
 use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
 use crate::memcached::verbs;
 

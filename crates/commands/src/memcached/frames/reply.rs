@@ -11,23 +11,23 @@ use crate::memcached::form::put_frame;
 const FLAGS_BYTES: usize = 4;
 
 /// A status and its text.
-pub(super) fn put_status(out: &mut Output, head: Head, status: Status) {
+pub(crate) fn put_status(out: &mut Output, head: Head, status: Status) {
     put_frame(out, head, status, b"", status.text().as_bytes());
 }
 
 /// A status and a text of its own.
-pub(super) fn put_text(out: &mut Output, head: Head, status: Status, text: &str) {
+pub(crate) fn put_text(out: &mut Output, head: Head, status: Status, text: &str) {
     put_frame(out, head, status, b"", text.as_bytes());
 }
 
 /// Success, of what left an item with this token.
 #[inline]
-pub(super) fn put_done(out: &mut Output, head: Head, cas: u64) {
+pub(crate) fn put_done(out: &mut Output, head: Head, cas: u64) {
     out.put(&Reply { cas, ..Reply::new(head, Status::Ok) }.header());
 }
 
 /// A number, and the token of its item.
-pub(super) fn put_number(out: &mut Output, head: Head, number: u64, cas: u64) {
+pub(crate) fn put_number(out: &mut Output, head: Head, number: u64, cas: u64) {
     let number = number.to_be_bytes();
     out.put(&Reply { cas, value_bytes: number.len() as u32, ..Reply::new(head, Status::Ok) }.header());
     out.put(&number);
@@ -35,7 +35,7 @@ pub(super) fn put_number(out: &mut Output, head: Head, number: u64, cas: u64) {
 
 /// Why an item is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Untold {
+pub(crate) enum Untold {
     /// There is no memory to keep its value in while it is sent.
     NoMemory,
     /// No frame is so long.
@@ -43,7 +43,7 @@ pub(super) enum Untold {
 }
 
 /// An item's flags alone.
-pub(super) fn put_flags(out: &mut Output, head: Head, flags: u32, cas: u64) {
+pub(crate) fn put_flags(out: &mut Output, head: Head, flags: u32, cas: u64) {
     out.put(&Reply { cas, extras_bytes: FLAGS_BYTES as u8, ..Reply::new(head, Status::Ok) }.header());
     out.put(&flags.to_be_bytes());
 }
@@ -53,7 +53,7 @@ pub(super) fn put_flags(out: &mut Output, head: Head, flags: u32, cas: u64) {
 /// # Errors
 /// Nothing is written.
 #[inline]
-pub(super) fn put_item(
+pub(crate) fn put_item(
     out: &mut Output,
     head: Head,
     key: &[u8],
