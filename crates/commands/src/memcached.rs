@@ -1,7 +1,8 @@
 //! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
 //! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
-//!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps
+//!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps; `purpose`: what both
+//!   are for
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`, `frames`: their words; `admin`: all other
 //!   commands, of which `line` is one at work, and `flow` what it leaves behind; `binary`: a conversation in frames; `form`: text
 //!   or frames
@@ -27,6 +28,7 @@ mod meta;
 pub(crate) mod metrics;
 mod page;
 mod pause;
+mod purpose;
 mod rules;
 mod session;
 pub(crate) mod shared;

@@ -28,9 +28,10 @@ use larder_store::{Millis, Upload};
 
 use super::dump::Dump;
 use super::frames::put_status;
-use super::incoming::{Gathering, Purpose};
+use super::incoming::Gathering;
 use super::join::Joining;
 use super::pause::{self, Pace};
+use super::purpose::Purpose;
 use super::rules;
 use super::shared::Shared;
 use super::steps::Step;

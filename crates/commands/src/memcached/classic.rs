@@ -9,7 +9,7 @@ use larder_store::{Hint, Key};
 pub(crate) use self::store::{append, attributes, expect, outcome};
 use super::text::{END, NO_MEMORY, NOT_A_NUMBER, put_value};
 use super::time::expires_at;
-use super::verbs::{self, Arithmetic, Changed, Fetched, Outcome, Removed, Touched};
+use super::verbs::{self, Arithmetic, Changed, Fetched, InSteps, Outcome, Removed, Touched};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -71,6 +71,9 @@ pub fn fetch_and_touch(
 }
 
 /// set, add, replace, append, prepend, cas with the whole value at hand.
+///
+/// # Errors
+/// Of append and prepend alone: it is to be done in steps.
 #[inline]
 pub fn store(
     cx: &mut Context<'_, '_>,
@@ -80,13 +83,17 @@ pub fn store(
     hint: &Hint<'_>,
     store: &Store<'_>,
     value: &[u8],
-) {
-    if let Some(outcome) = store::store(cx, out, tally, key, hint, store, value) {
+) -> Result<(), InSteps> {
+    if let Some(outcome) = store::store(cx, out, tally, key, hint, store, value)? {
         put_stored(out, outcome, store.noreply);
     }
+    Ok(())
 }
 
 /// append, prepend of bytes that were gathered: the prefix was counted when their line came.
+///
+/// # Errors
+/// It is to be done in steps.
 pub fn add(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -94,10 +101,11 @@ pub fn add(
     key: &Key<'_>,
     store: &Store<'_>,
     value: &[u8],
-) {
-    if let Some(outcome) = store::store_if(cx, out, tally, key, store, value) {
+) -> Result<(), InSteps> {
+    if let Some(outcome) = store::store_if(cx, out, tally, key, store, value)? {
         put_stored(out, outcome, store.noreply);
     }
+    Ok(())
 }
 
 /// Writes the classic reply of a store.

@@ -1,19 +1,17 @@
 //! Values on their way in that are longer than is waited for: received into their item, or, when they
 //! are to be added to one, gathered until they are whole.
 
-use larder_protocol::classic::{Store, StoreVerb};
-use larder_protocol::meta::Verb;
-use larder_store::{End, Expect, Key, Lookup, Millis, Upload};
+use larder_protocol::classic::StoreVerb;
+use larder_store::{Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
-use super::asked::Asked;
 use super::classic::{self, add, attributes, put_stored};
 use super::frames;
 use super::join;
-use super::meta::{Plan, finish_set, set as set_at_once};
-use super::table::{Command, row_of_meta, row_of_store};
+use super::meta::{finish_set, set as set_at_once};
+use super::purpose::Purpose;
 use super::told::Before;
-use super::verbs::{NO_CLASS, Outcome, account, class_compared, class_there, is_long};
+use super::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, class_there, is_long};
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Input, Looks};
@@ -22,103 +20,6 @@ use crate::core::progress::Next;
 use crate::core::shared::Shared;
 use crate::core::tally::Tally;
 use crate::core::traffic;
-
-/// What a value is for.
-#[derive(Debug)]
-pub(crate) enum Purpose {
-    /// A classic store; its key is kept elsewhere.
-    Classic(Store<'static>),
-    /// ms
-    Meta(Plan),
-    /// A frame of the binary protocol.
-    Binary(frames::Plan),
-}
-
-impl Purpose {
-    /// The row of its command.
-    pub fn row(&self) -> &'static Command {
-        match self {
-            Purpose::Classic(store) => row_of_store(store.verb),
-            Purpose::Meta(_) => row_of_meta(Verb::Set),
-            Purpose::Binary(plan) => plan.row(),
-        }
-    }
-
-    /// What it asks to store, for watchers.
-    pub fn asked(&self, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
-        match self {
-            Purpose::Classic(store) => Asked::of_store(store.verb, &attributes(store, now), key, value_bytes),
-            Purpose::Meta(plan) => plan.asked(key, value_bytes),
-            Purpose::Binary(plan) => plan.asked(key, value_bytes),
-        }
-    }
-
-    /// A failure goes unsaid.
-    pub fn is_silent(&self) -> bool {
-        match self {
-            Purpose::Classic(store) => store.noreply,
-            Purpose::Meta(_) | Purpose::Binary(_) => false,
-        }
-    }
-
-    /// What stands behind the value.
-    pub fn end(&self) -> &'static [u8] {
-        match self {
-            Purpose::Classic(_) | Purpose::Meta(_) => b"\r\n",
-            Purpose::Binary(_) => b"",
-        }
-    }
-
-    /// Bytes of a value's block, its end among them.
-    pub fn block_bytes(&self, value_bytes: u64) -> u64 {
-        value_bytes + self.end().len() as u64
-    }
-
-    /// The store overwrites whatever is there, so that a failure must remove that.
-    pub fn overwrites(&self) -> bool {
-        match self {
-            Purpose::Classic(store) => store.verb == StoreVerb::Set,
-            Purpose::Meta(_) => true,
-            Purpose::Binary(plan) => plan.overwrites(),
-        }
-    }
-
-    /// Where an append or prepend adds.
-    pub fn adds_to(&self) -> End {
-        match self {
-            Purpose::Classic(store) if store.verb == StoreVerb::Prepend => End::Front,
-            Purpose::Classic(_) => End::Back,
-            Purpose::Meta(plan) => plan.end(),
-            Purpose::Binary(plan) => plan.end(),
-        }
-    }
-
-    /// The token that the item must have for it.
-    pub fn compares_with(&self) -> Option<u64> {
-        match self {
-            Purpose::Classic(_) => None,
-            Purpose::Meta(plan) => plan.compares_with(),
-            Purpose::Binary(plan) => plan.compares_with(),
-        }
-    }
-
-    /// The token that the item is given instead of the next.
-    pub fn token(&self) -> Option<u64> {
-        match self {
-            Purpose::Classic(_) | Purpose::Binary(_) => None,
-            Purpose::Meta(plan) => plan.attributes.cas,
-        }
-    }
-
-    /// Append or prepend.
-    pub fn concats(&self) -> bool {
-        match self {
-            Purpose::Classic(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),
-            Purpose::Meta(plan) => plan.concats(),
-            Purpose::Binary(plan) => plan.concats(),
-        }
-    }
-}
 
 /// A long value that begins to arrive.
 #[derive(Debug)]
@@ -376,26 +277,30 @@ impl Gathering {
 
     /// Adds the whole value, and replies; or has that done in steps.
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
-        let key = cx.guard.key(&self.key);
+        // The charge for the bytes is given back at the end.
+        let Gathering { key: name, purpose, value, input, .. } = self;
+        let key = cx.guard.key(&name);
         let old_bytes = cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes());
-        if is_long(cx, old_bytes, self.value.len() as u64) {
-            let Gathering { key, purpose, value, input, .. } = self;
-            return join::begin_gathered(cx, out, key, value, purpose, input);
+        if is_long(cx, old_bytes, value.len() as u64) {
+            return join::begin(cx, out, name, value, purpose, input);
         }
         let before = Before::look(cx, key.bytes());
-        match &self.purpose {
-            Purpose::Classic(store) => add(cx, out, tally, &key, store, &self.value),
+        let (row, asked) = (purpose.row(), purpose.asked(cx.now(), &key, value.len() as u64));
+        let done = match &purpose {
+            Purpose::Classic(store) => add(cx, out, tally, &key, store, &value),
             Purpose::Meta(plan) => {
                 let hint = cx.guard.prefetch_bucket(&key);
-                set_at_once(cx, out, tally, &key, &hint, plan, &self.value);
+                set_at_once(cx, out, tally, &key, &hint, plan, &value)
             }
             Purpose::Binary(plan) => {
                 let hint = cx.guard.prefetch_bucket(&key);
-                frames::store(cx, out, tally, &key, &hint, plan, &self.value);
+                frames::store(cx, out, tally, &key, &hint, plan, &value)
             }
+        };
+        if let Err(InSteps) = done {
+            join::add(cx, out, tally, &key, &value, purpose);
         }
         follow_stored(cx, &key);
-        let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);
-        before.tell_stored(cx, self.purpose.row(), key.bytes(), Some(asked));
+        before.tell_stored(cx, row, key.bytes(), Some(asked));
     }
 }

@@ -19,12 +19,10 @@ use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, copying_ns};
-use crate::memcached::classic::{append, attributes, put_stored};
-use crate::memcached::frames;
-use crate::memcached::incoming::Purpose;
-use crate::memcached::meta;
+use crate::memcached::purpose::Purpose;
 use crate::memcached::told::Before;
 use crate::memcached::verbs::{Outcome, account, fits, string};
+use crate::memcached::{classic, frames, meta};
 
 /// How often what is there may change meanwhile.
 const TRIES_MAX: u8 = 3;
@@ -58,38 +56,29 @@ struct UnderWay {
     lane: Lane,
 }
 
-/// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing is
-/// replied yet. `append` adds at once; its flag allows steps: then it gives none where there should be some. `purpose`: what the
-/// steps keep of the command.
-#[inline]
+/// Adds bytes to the value of a key in steps; or at once, where there is no memory to keep them until then.
+#[cold]
 pub(crate) fn add(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
+    tally: &mut Tally,
     key: &Key<'_>,
     value: &[u8],
-    append: impl Fn(&mut Context<'_, '_>, bool) -> Option<Outcome>,
-    purpose: impl FnOnce() -> Purpose,
-) -> Option<Outcome> {
-    let outcome = match append(cx, true) {
-        Some(outcome) => outcome,
-        None if begin(cx, out, key, value, purpose()) => return None,
-        None => append(cx, false).expect("it is not to be done later"),
-    };
-    cx.end_turn_if_due(out);
-    Some(outcome)
-}
-
-/// Has these bytes added in steps; false if there is no memory to keep them until then.
-#[cold]
-fn begin(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, value: &[u8], purpose: Purpose) -> bool {
+    purpose: Purpose,
+) {
     let max = cx.shared.settings.append_bytes_max;
-    let Some(input) = Input::kept(cx.guard.store(), value.len() as u64, max) else { return false };
-    begin_gathered(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
-    true
+    if let Some(input) = Input::kept(cx.guard.store(), value.len() as u64, max) {
+        return begin(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
+    }
+    let outcome = add_at_once(cx, key, &purpose, value);
+    cx.end_turn_if_due(out);
+    if outcome != Outcome::NoMemory || !cx.asks_again(out) {
+        reply(cx, out, tally, key, &purpose, value.len(), outcome);
+    }
 }
 
-/// As [`begin`], of bytes that were gathered.
-pub(crate) fn begin_gathered(
+/// Begins to add bytes that are kept, with the charge for them: nothing is replied yet.
+pub(crate) fn begin(
     cx: &Context<'_, '_>,
     out: &mut Output,
     key: Box<[u8]>,
@@ -268,12 +257,7 @@ impl Joining {
     fn end_at_once(&self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
         self.end(cx, out, tally, |cx| {
             let key = cx.guard.key(&self.key);
-            let done = match &self.purpose {
-                Purpose::Classic(store) => append(cx, &key, store, &self.value, false),
-                Purpose::Meta(plan) => meta::append(cx, &key, plan, &self.value, false),
-                Purpose::Binary(plan) => frames::append(cx, &key, plan, &self.value, false),
-            };
-            done.expect("it is not to be done later")
+            add_at_once(cx, &key, &self.purpose, &self.value)
         })
     }
 
@@ -298,21 +282,40 @@ impl Joining {
         let before = Before::look(cx, &self.key);
         let Some(outcome) = store(cx) else { return false };
         let key = cx.guard.key(&self.key);
-        match &self.purpose {
-            Purpose::Classic(store) => {
-                let class = attributes(store, cx.now()).class(&key, self.value.len() as u64);
-                account(cx, tally, &key, outcome, class, None, false);
-                put_stored(out, outcome, store.noreply);
-            }
-            Purpose::Meta(plan) => {
-                meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
-            }
-            Purpose::Binary(plan) => {
-                frames::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
-            }
-        }
+        reply(cx, out, tally, &key, &self.purpose, self.value.len(), outcome);
         let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);
         before.tell_stored(cx, self.purpose.row(), &self.key, Some(asked));
         true
+    }
+}
+
+/// Adds bytes to a value as one step, however long it is.
+fn add_at_once(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose, value: &[u8]) -> Outcome {
+    let done = match purpose {
+        Purpose::Classic(store) => classic::append(cx, key, store, value, false),
+        Purpose::Meta(plan) => meta::append(cx, key, plan, value, false),
+        Purpose::Binary(plan) => frames::append(cx, key, plan, value, false),
+    };
+    done.expect("it is not to be done in steps")
+}
+
+/// Counts that so many bytes were to be added and what came of it, and replies.
+fn reply(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    purpose: &Purpose,
+    bytes: usize,
+    outcome: Outcome,
+) {
+    match purpose {
+        Purpose::Classic(store) => {
+            let class = classic::attributes(store, cx.now()).class(key, bytes as u64);
+            account(cx, tally, key, outcome, class, None, false);
+            classic::put_stored(out, outcome, store.noreply);
+        }
+        Purpose::Meta(plan) => meta::end_append(cx, out, tally, key, plan, bytes, outcome),
+        Purpose::Binary(plan) => frames::end_append(cx, out, tally, key, plan, bytes, outcome),
     }
 }

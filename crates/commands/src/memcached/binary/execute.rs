@@ -12,9 +12,11 @@ use crate::core::watchers::stream;
 use crate::memcached::frames::{
     Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text, store,
 };
+use crate::memcached::join;
+use crate::memcached::purpose::Purpose;
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::told::Before;
-use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, Removal, Removed};
+use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, InSteps, Removal, Removed};
 
 impl Turn<'_, '_, '_, '_> {
     /// One frame of a batch.
@@ -56,7 +58,9 @@ impl Turn<'_, '_, '_, '_> {
                 let plan = Plan::new(cx, frame).expect("it stores");
                 let count = |count: &mut crate::core::prefix::PrefixCount| count.sets += 1;
                 cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), key.bytes(), count);
-                store(cx, out, tally, key, &staged.hint, &plan, staged.value);
+                if let Err(InSteps) = store(cx, out, tally, key, &staged.hint, &plan, staged.value) {
+                    join::add(cx, out, tally, key, staged.value, Purpose::Binary(plan));
+                }
             }
             Request::Delete => self.delete(staged),
             Request::Arithmetic { decrement, delta, initial } => {

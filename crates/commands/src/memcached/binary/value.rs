@@ -12,7 +12,8 @@ use crate::core::traffic::Verb;
 use crate::core::watchers::stream;
 use crate::memcached::asked::tell_too_large;
 use crate::memcached::frames::Plan;
-use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
+use crate::memcached::incoming::{Arrival, Begun, begin, fill, no_memory, publish};
+use crate::memcached::purpose::Purpose;
 use crate::memcached::verbs;
 
 impl Conversation {

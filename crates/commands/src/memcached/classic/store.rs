@@ -11,10 +11,8 @@ use crate::core::counters::ClassCounter;
 use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
-use crate::memcached::incoming::Purpose;
-use crate::memcached::join;
 use crate::memcached::time::expires_at;
-use crate::memcached::verbs::{NO_CLASS, Outcome, account, class_compared, concat, refuse};
+use crate::memcached::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, concat, refuse};
 
 /// The condition of a verb.
 pub fn expect(store: &Store<'_>, settings: &Settings) -> Expect {
@@ -39,8 +37,11 @@ pub fn outcome(
     }
 }
 
-/// set, add, replace, append, prepend, cas with the whole value at hand. None: nothing is replied; it is done in steps, or
-/// is to be asked again, and the turn of the connection that has `out` has ended.
+/// set, add, replace, append, prepend, cas with the whole value at hand. None: nothing is replied; it is to be asked again, and
+/// the turn of the connection that has `out` has ended.
+///
+/// # Errors
+/// Of append and prepend alone: it is to be done in steps.
 #[inline(always)]
 pub(super) fn store(
     cx: &mut Context<'_, '_>,
@@ -50,7 +51,7 @@ pub(super) fn store(
     hint: &Hint<'_>,
     store: &Store<'_>,
     value: &[u8],
-) -> Option<Outcome> {
+) -> Result<Option<Outcome>, InSteps> {
     cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), key.bytes(), |count| count.sets += 1);
     if store.verb == StoreVerb::Set {
         // Nearly all stores: a set that happens.
@@ -60,14 +61,14 @@ pub(super) fn store(
         if let Ok(stored) = result {
             tally.sets += 1;
             cx.counters.count_in(class, ClassCounter::CmdSet);
-            return Some(Outcome::Stored { cas: stored.cas, value_bytes: value.len() as u64 });
+            return Ok(Some(Outcome::Stored { cas: stored.cas, value_bytes: value.len() as u64 }));
         }
         let outcome = outcome(result, store, value.len() as u64);
         if outcome == Outcome::NoMemory && cx.asks_again(out) {
-            return None;
+            return Ok(None);
         }
         account(cx, tally, key, outcome, class, None, true);
-        return Some(outcome);
+        return Ok(Some(outcome));
     }
     store_if(cx, out, tally, key, store, value)
 }
@@ -79,6 +80,9 @@ pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
 }
 
 /// The verbs with a condition; none as for [`store`].
+///
+/// # Errors
+/// As there.
 #[inline(never)]
 pub(super) fn store_if(
     cx: &mut Context<'_, '_>,
@@ -87,20 +91,17 @@ pub(super) fn store_if(
     key: &Key<'_>,
     store: &Store<'_>,
     value: &[u8],
-) -> Option<Outcome> {
+) -> Result<Option<Outcome>, InSteps> {
     let attributes = attributes(store, cx.now());
     let class = attributes.class(key, value.len() as u64);
     let compared = (store.verb == StoreVerb::Cas).then(|| class_compared(cx, key));
     let outcome = match store.verb {
         StoreVerb::Cas if compared == Some(NO_CLASS) => Outcome::NotFound,
-        StoreVerb::Append | StoreVerb::Prepend => join::add(
-            cx,
-            out,
-            key,
-            value,
-            |cx, in_steps| append(cx, key, store, value, in_steps),
-            || Purpose::Classic(Store { key: &[], ..*store }),
-        )?,
+        StoreVerb::Append | StoreVerb::Prepend => {
+            let outcome = append(cx, key, store, value, true).ok_or(InSteps)?;
+            cx.end_turn_if_due(out);
+            outcome
+        }
         StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
             let expect = expect(store, &cx.shared.settings);
             let result = cx.guard.store_value(key, value, &attributes, expect);
@@ -112,10 +113,10 @@ pub(super) fn store_if(
         }
     };
     if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return None;
+        return Ok(None);
     }
     account(cx, tally, key, outcome, class, compared, false);
-    Some(outcome)
+    Ok(Some(outcome))
 }
 
 /// append, prepend with the whole value at hand; none if it is to be done in steps, where it may be (`in_steps`).

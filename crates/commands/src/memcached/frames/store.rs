@@ -11,11 +11,9 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::memcached::asked::Asked;
-use crate::memcached::incoming::Purpose;
-use crate::memcached::join;
 use crate::memcached::table::{Command, row_of_store};
 use crate::memcached::time::expires_at_unsigned;
-use crate::memcached::verbs::{NO_CLASS, Outcome, account, class_compared, concat, refuse};
+use crate::memcached::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, concat, refuse};
 
 /// What a store is to do: all that is kept of its frame while its value arrives.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +125,9 @@ impl Plan {
 }
 
 /// A store with the whole value at hand.
+///
+/// # Errors
+/// Of append and prepend alone: it is to be done in steps.
 #[inline]
 pub(crate) fn store(
     cx: &mut Context<'_, '_>,
@@ -136,17 +137,15 @@ pub(crate) fn store(
     hint: &Hint<'_>,
     plan: &Plan,
     value: &[u8],
-) {
+) -> Result<(), InSteps> {
     let class = plan.attributes.class(key, value.len() as u64);
     let compared = plan.compares().then(|| class_compared(cx, key));
     let outcome = if compared == Some(NO_CLASS) {
         Outcome::NotFound
     } else if plan.concats() {
-        let append = |cx: &mut Context<'_, '_>, in_steps| append(cx, key, plan, value, in_steps);
-        match join::add(cx, out, key, value, append, || Purpose::Binary(*plan)) {
-            Some(outcome) => outcome,
-            None => return,
-        }
+        let outcome = append(cx, key, plan, value, true).ok_or(InSteps)?;
+        cx.end_turn_if_due(out);
+        outcome
     } else {
         let result = cx.guard.store_value_hinted(key, value, &plan.attributes, plan.expect(), hint);
         if plan.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
@@ -156,10 +155,11 @@ pub(crate) fn store(
         outcome(result, plan, value.len() as u64)
     };
     if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return;
+        return Ok(());
     }
     account(cx, tally, key, outcome, class, compared, plan.overwrites());
     plan.put_outcome(cx, out, outcome);
+    Ok(())
 }
 
 /// A store whose value has arrived through an upload: `publish` stores it under a condition.

@@ -10,12 +10,10 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::memcached::asked::Asked;
-use crate::memcached::incoming::Purpose;
-use crate::memcached::join;
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
 use crate::memcached::verbs::{
-    NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
+    InSteps, NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
 };
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
@@ -154,6 +152,9 @@ fn mode(token: &[u8]) -> Result<Mode, Fault> {
 }
 
 /// ms with the whole value at hand.
+///
+/// # Errors
+/// Of append and prepend alone: it is to be done in steps.
 #[inline]
 pub fn set(
     cx: &mut Context<'_, '_>,
@@ -163,17 +164,15 @@ pub fn set(
     hint: &Hint<'_>,
     plan: &Plan,
     value: &[u8],
-) {
+) -> Result<(), InSteps> {
     let class = plan.attributes.class(key, value.len() as u64);
     let compared = plan.compares().then(|| class_compared(cx, key));
     let outcome = if compared == Some(NO_CLASS) {
         Outcome::NotFound
     } else if plan.concats() {
-        let append = |cx: &mut Context<'_, '_>, in_steps| append(cx, key, plan, value, in_steps);
-        match join::add(cx, out, key, value, append, || Purpose::Meta(plan.clone())) {
-            Some(outcome) => outcome,
-            None => return,
-        }
+        let outcome = append(cx, key, plan, value, true).ok_or(InSteps)?;
+        cx.end_turn_if_due(out);
+        outcome
     } else {
         let attributes = &plan.attributes;
         match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {
@@ -185,11 +184,12 @@ pub fn set(
         }
     };
     if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return;
+        return Ok(());
     }
     tally.metas += 1;
     account(cx, tally, key, outcome, class, compared, true);
     put_outcome(cx, out, key.bytes(), plan, outcome);
+    Ok(())
 }
 
 /// ms whose value has arrived through an upload: `publish` stores it under a condition.

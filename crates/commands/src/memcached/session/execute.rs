@@ -1,6 +1,6 @@
 //! One key of a batch, to the function of its command.
 
-use larder_protocol::classic::Request;
+use larder_protocol::classic::{Request, Store};
 use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
@@ -8,10 +8,12 @@ use super::Turn;
 use crate::core::watchers::stream;
 use crate::memcached::asked::Asked;
 use crate::memcached::batch::Staged;
+use crate::memcached::purpose::Purpose;
 use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::told::Before;
-use crate::memcached::{classic, meta};
+use crate::memcached::verbs::InSteps;
+use crate::memcached::{classic, join, meta};
 
 impl Turn<'_, '_, '_, '_> {
     /// One key of a batch.
@@ -69,7 +71,13 @@ impl Turn<'_, '_, '_, '_> {
                     self.refuse_keys(staged, NO_MEMORY_FOR_REPLY);
                 }
             }
-            Request::Store(store) => classic::store(cx, out, tally, key, &staged.hint, store, staged.value),
+            Request::Store(store) => {
+                let value = staged.value;
+                if let Err(InSteps) = classic::store(cx, out, tally, key, &staged.hint, store, value) {
+                    let purpose = Purpose::Classic(Store { key: &[], ..*store });
+                    join::add(cx, out, tally, key, value, purpose);
+                }
+            }
             Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
             Request::Arithmetic { delta, decrement, noreply, .. } => {
                 classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
@@ -98,7 +106,11 @@ impl Turn<'_, '_, '_, '_> {
         match meta.verb {
             Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {
-                Ok(plan) => meta::set(cx, out, tally, key, hint, &plan, value),
+                Ok(plan) => {
+                    if let Err(InSteps) = meta::set(cx, out, tally, key, hint, &plan, value) {
+                        join::add(cx, out, tally, key, value, Purpose::Meta(plan));
+                    }
+                }
                 Err(fault) => out.put(fault.reply()),
             },
             Verb::Delete => meta::delete(cx, out, tally, key, &meta.flags),

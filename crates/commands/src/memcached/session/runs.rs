@@ -509,7 +509,8 @@ impl<'a, 'w> Staged<'a, 'w> {
         let PlainSet { value, flags, exptime } = set;
         let (verb, value_bytes, key) = (StoreVerb::Set, value.len() as u32, self.key.bytes());
         let store = Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key };
-        classic::store(turn.cx, turn.out, &mut turn.tally, &self.key, &self.hint, &store, value);
+        let done = classic::store(turn.cx, turn.out, &mut turn.tally, &self.key, &self.hint, &store, value);
+        debug_assert!(done.is_ok(), "nothing is added");
     }
 
     /// A meta command, whose line is read again in full.

@@ -10,11 +10,13 @@ use crate::core::watchers::stream;
 use crate::memcached::asked::tell_too_large;
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
-use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
+use crate::memcached::incoming::{Arrival, Begun, begin, fill, no_memory, publish};
+use crate::memcached::join;
 use crate::memcached::meta;
+use crate::memcached::purpose::Purpose;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::told::Before;
-use crate::memcached::verbs;
+use crate::memcached::verbs::{self, InSteps};
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
@@ -80,14 +82,17 @@ impl Conversation {
                 let hint = turn.cx.guard.prefetch_bucket(key);
                 let before = Before::look(turn.cx, key.bytes());
                 let (cx, out, tally) = (&mut *turn.cx, &mut *turn.out, &mut turn.tally);
-                match &purpose {
+                let (row, asked) = (purpose.row(), purpose.asked(cx.now(), key, u64::from(value_bytes)));
+                let done = match &purpose {
                     Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
                     Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
                     Purpose::Binary(_) => unreachable!("it is none of the text's"),
+                };
+                if let Err(InSteps) = done {
+                    join::add(cx, out, tally, key, value, purpose);
                 }
-                let asked = purpose.asked(cx.now(), key, u64::from(value_bytes));
-                before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
-                turn.times.one_ends(turn.cx, purpose.row());
+                before.tell_stored(cx, row, key.bytes(), Some(asked));
+                turn.times.one_ends(turn.cx, row);
             }
             Block::Bad => {
                 turn.reader.at += left as usize;

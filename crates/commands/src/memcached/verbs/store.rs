@@ -90,6 +90,10 @@ pub fn account(
     }
 }
 
+/// Bytes are to be added to a long value, which takes steps (`join`): nothing is stored, counted or replied yet.
+#[derive(Clone, Copy, Debug)]
+pub struct InSteps;
+
 /// A value of `old_bytes` with so many more is made in steps.
 #[inline]
 pub fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
