@@ -4,8 +4,8 @@
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `help`: what it says of a container;
 //!   `secret`: which words are shown to no client; `permissions`: what a client's user may do
-//! - `client`: what a connection keeps between two commands, `closing` in EXEC; `facts`: what others see of it, `client_line` as
-//!   one line; `shared`: what all RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
+//! - `client`: what a connection keeps between two commands, `closing` in EXEC; `facts`: what others see of it; `shared`: what all
+//!   RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
 //!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -14,7 +14,6 @@
 mod bytes;
 mod call;
 mod client;
-mod client_line;
 mod clock;
 mod closing;
 mod collections;

@@ -102,7 +102,7 @@ impl Drop for Client {
 impl Client {
     /// A client that has just begun to speak.
     pub fn new(clients: &Arc<Clients>, cx: &Context<'_, '_>) -> Client {
-        let facts = clients.enter(|id| ClientFacts::new(id, cx));
+        let facts = clients.enter(cx);
         Client {
             db: 0,
             resp3: false,

@@ -7,7 +7,6 @@ use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, Flow, database, is, next};
 use super::client::{Client, Replies};
-use super::client_line::client_line;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
 use super::row::flag::{
@@ -257,7 +256,7 @@ pub(crate) fn log_in_by_certificate(client: &mut Client, cx: &Context<'_, '_>, n
         client.rename(|names| (names.user, names.user_id) = (DEFAULT_USER.into(), DEFAULT_ID));
     }
     let (reason, whence) = (Reason::TlsCertificate, Whence::TopLevel);
-    let (object, user, told) = (&b""[..], name.as_bytes(), client_line(&client.facts, cx.now()));
+    let (object, user, told) = (&b""[..], name.as_bytes(), client.facts.line(cx.now()));
     access.log.note(&Refusal { reason, whence, object, user, client: told }, cx.now());
     false
 }

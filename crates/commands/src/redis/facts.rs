@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Log;
+use crate::core::calls::RowId;
 use crate::core::context::Context;
 
 /// What a connection holds of the memory while nothing is on its way.
@@ -56,9 +57,14 @@ pub(crate) struct ClientFacts {
     pub(crate) no_touch: AtomicBool,
     /// It is to be closed.
     pub(crate) killed: AtomicBool,
+    /// What the command of a row is called.
+    command_name: CommandName,
     /// None as long as it says nothing of itself, as most do.
     names: Mutex<Option<Box<Names>>>,
 }
+
+/// The name of the command of a row, as the table has it.
+pub(crate) type CommandName = fn(RowId) -> &'static str;
 
 /// What a client says of itself.
 #[derive(Clone, Debug)]
@@ -91,7 +97,7 @@ impl Names {
 
 impl ClientFacts {
     /// What is known of a client that has just begun to speak.
-    pub(crate) fn new(id: u64, cx: &Context<'_, '_>) -> ClientFacts {
+    fn new(id: u64, cx: &Context<'_, '_>, command_name: CommandName) -> ClientFacts {
         ClientFacts {
             id,
             place: cx.peer.place(),
@@ -117,6 +123,7 @@ impl ClientFacts {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            command_name,
             names: Mutex::default(),
         }
     }
@@ -141,9 +148,9 @@ impl ClientFacts {
         if flags.is_empty() { "N".into() } else { flags }
     }
 
-    /// One line of CLIENT LIST; `command` is the name of its last command.
-    pub(crate) fn line(&self, command: &str, now: Millis) -> String {
-        let names = self.names();
+    /// Its line of CLIENT LIST, which ACL LOG shows of it, too.
+    pub(crate) fn line(&self, now: Millis) -> String {
+        let (command, names) = ((self.command_name)(self.row.load(Relaxed)), self.names());
         let flags = self.flags();
         let [channels, patterns, shards] = [0, 1, 2].map(|kind: usize| self.listens[kind].load(Relaxed));
         let (query, output) = (self.query_bytes.load(Relaxed), self.output_bytes.load(Relaxed));
@@ -233,17 +240,24 @@ pub(crate) struct Cursor {
 
 /// All clients that speak RESP. Entered when one says its first word, left when it ends: the data
 /// path does not come here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
+    command_name: CommandName,
     /// All of them by number, ascending.
     all: Mutex<Vec<Arc<ClientFacts>>>,
 }
 
 impl Clients {
-    pub fn enter(&self, facts: impl FnOnce(u64) -> ClientFacts) -> Arc<ClientFacts> {
+    /// None yet.
+    pub fn new(command_name: CommandName) -> Clients {
+        Clients { last_id: AtomicU64::new(0), command_name, all: Mutex::default() }
+    }
+
+    pub fn enter(&self, cx: &Context<'_, '_>) -> Arc<ClientFacts> {
         let mut all = self.all();
-        let facts = Arc::new(facts(self.last_id.fetch_add(1, Relaxed) + 1));
+        let id = self.last_id.fetch_add(1, Relaxed) + 1;
+        let facts = Arc::new(ClientFacts::new(id, cx, self.command_name));
         all.push(Arc::clone(&facts));
         facts
     }

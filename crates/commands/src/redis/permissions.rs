@@ -25,7 +25,6 @@ use larder_store::Millis;
 
 pub(crate) use self::categories::{CATEGORIES, CATEGORIES_NS, categories};
 use super::call::{Call, Flow};
-use super::client_line::client_line;
 use super::facts::ClientFacts;
 use super::fail::{Done, Fail};
 use super::row::{Access, Channels, Command, flag};
@@ -71,7 +70,7 @@ pub(crate) fn note_denied(
         Denied::Command | Denied::TooMuch => row.name.as_bytes(),
         Denied::Key(name) | Denied::Channel(name) => name,
     };
-    let client = client_line(client, now);
+    let client = client.line(now);
     let reason = Reason::of(denied);
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
 }
@@ -334,7 +333,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn note_refusal(&mut self, reason: Reason, whence: Whence, object: &[u8], user: &[u8]) {
         self.spend(REFUSAL_NS);
-        let client = client_line(&self.client.facts, self.cx.now());
+        let client = self.client.facts.line(self.cx.now());
         let refusal = Refusal { reason, whence, object, user, client };
         self.cx.shared.access.log.note(&refusal, self.cx.now());
     }

@@ -9,7 +9,7 @@ use larder_store::{Guard, Millis, Store};
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::collections::block::Waiters;
-use crate::redis::facts::Clients;
+use crate::redis::facts::{Clients, CommandName};
 use crate::redis::keys::rare::Rare;
 use crate::redis::keys::scan::Sample;
 use crate::redis::limits::Limits;
@@ -87,11 +87,12 @@ impl Census {
 }
 
 impl Shared {
-    pub(crate) fn new() -> Shared {
+    /// What is shared at the start; the table of commands lies above this.
+    pub(crate) fn new(command_name: CommandName) -> Shared {
         use std::hash::{BuildHasher, Hasher};
         let random = || std::hash::RandomState::new().build_hasher().finish();
         Shared {
-            clients: Arc::default(),
+            clients: Arc::new(Clients::new(command_name)),
             waiters: Arc::default(),
             limits: Limits::default(),
             parameters: Parameters::default(),

@@ -9,7 +9,6 @@ use super::filter::{Asked, Filter, filter_ns};
 use crate::core::progress::Ending;
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::client::{Replies, Unblock};
-use crate::redis::client_line::client_line;
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::facts::Cursor;
 use crate::redis::fail::{Done, Fail};
@@ -107,7 +106,7 @@ const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLI
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
 fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let text = client_line(&call.client.facts, call.cx.now()) + "\n";
+    let text = call.client.facts.line(call.cx.now()) + "\n";
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }
@@ -178,7 +177,7 @@ impl Job for Lines {
                 if left_out || !self.filter.holds(facts, now) {
                     continue;
                 }
-                let line = client_line(facts, now) + "\n";
+                let line = facts.line(now) + "\n";
                 ns += LINE_NS + line.len() as u64;
                 self.put(call, &line)?;
             }
