@@ -548,7 +548,7 @@ impl Shared {
     /// Calls `visit` with each RESP command that was called or refused: its name, calls, how many of
     /// them were measured, microseconds of all as far as they were measured, calls refused and failed.
     pub fn each_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 5])) {
-        for (row, sum) in redis::table::in_use(&figures::all_row_sums(scene.host)) {
+        for (row, sum) in redis::table::ROWS.in_use(&figures::all_row_sums(scene.host)) {
             let took_us = (sum.us_per_call() * sum.calls as f64).round() as u64;
             visit(row.name, [sum.calls, sum.measured, took_us, sum.refused, sum.failed]);
         }

@@ -2,10 +2,11 @@
 //!
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `row`: what the table says of a command; `table`: the rows, by group, number and name; `help`: what it says of a container;
-//!   `secret`: which words are shown to no client; `permissions`: what a client's user may do
-//! - `client`: what a connection keeps between two commands, `closing` in EXEC; `facts`: what others see of it; `shared`: what all
-//!   RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
+//! - `row`: what the table says of a command; `rows`: all of them as a value; `table`: these, by group, number and name; `help`:
+//!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
+//!   `catalog`: the commands, as its rules know them
+//! - `client`: what a connection keeps between two commands, `closing` in EXEC; `facts`: what others see of it; `shared`: what
+//!   all RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
 //!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -13,6 +14,7 @@
 
 mod bytes;
 mod call;
+mod catalog;
 mod client;
 mod clock;
 mod closing;
@@ -31,6 +33,7 @@ mod permissions;
 mod pubsub;
 mod reply;
 pub mod row;
+mod rows;
 mod scripts;
 mod secret;
 pub(crate) mod server;
@@ -44,6 +47,6 @@ pub mod table;
 mod transactions;
 mod word;
 
+pub(crate) use catalog::catalog;
 pub(crate) use collections::block::{LEFT_ROUNDS, Serving};
-pub(crate) use permissions::catalog;
 pub(crate) use session::{Conversation, TOO_MANY_CONNECTIONS};

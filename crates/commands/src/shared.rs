@@ -53,7 +53,8 @@ impl Shared {
         // These are as many as were checked, with the same passwords.
         common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));
-        Shared { memcached, redis: redis::shared::Shared::new(redis::table::name_of), common }
+        let redis = redis::shared::Shared::new(&redis::table::ROWS, redis::catalog(), redis::table::name_of);
+        Shared { memcached, redis, common }
     }
 
     /// The users as they are now. It waits for a change that goes on: once for many connections, not for each.

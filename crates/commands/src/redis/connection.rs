@@ -14,8 +14,8 @@ use super::row::flag::{
     WHILE_LISTENING,
 };
 use super::row::{Command, NO_KEYS, Secret, Weighs};
+use super::rows::REDIS_VERSION;
 use super::steps::job::{Job, Step};
-use super::table::{self, REDIS_VERSION};
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::{Reason, Refusal, Whence};
 use crate::core::context::Context;
@@ -189,12 +189,6 @@ pub(crate) fn may_log_in(name: &[u8]) -> bool {
     LOGINS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The row of a request, and what is behind its name.
-pub(crate) fn named(mut args: Args<'_>) -> Option<(&'static Command, Args<'_>)> {
-    let (row, _) = args.next().and_then(table::find)?;
-    Some((row, args))
-}
-
 /// A command logs its client in by a password; `args` are behind its name.
 pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
     row.weighs == Weighs::Login
@@ -330,10 +324,11 @@ fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {
 mod tests {
     use super::*;
     use crate::redis::row::flag::RUNS_QUEUE;
+    use crate::redis::table::ROWS;
 
     #[test]
     fn no_other_command_logs_in_or_runs_what_was_queued() {
-        for (_, row) in table::rows() {
+        for (_, row) in ROWS.all() {
             let logs_in = row.weighs == Weighs::Login || row.has(RUNS_QUEUE);
             assert_eq!(may_log_in(row.name.to_ascii_uppercase().as_bytes()), logs_in, "{}", row.name);
         }

@@ -3,11 +3,10 @@
 use super::call::Call;
 use super::fail::Done;
 use super::reply::put_simple;
-use super::table::find;
 
 /// What a container's subcommands do.
 pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
-    let Some((row, _)) = find(container.as_bytes()) else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(container.as_bytes()) else { return Ok(()) };
     let rows = row.subcommands();
     call.array(1 + 2 * rows.len());
     let name = container.to_ascii_uppercase();

@@ -5,8 +5,9 @@ use larder_store::{DATABASES, Store};
 
 use super::figures::{Figures, RedisFigure};
 use super::keys::scan::Sample as Census;
+use super::rows::REDIS_VERSION;
 use super::shared::Shared;
-use super::table::{REDIS_VERSION, in_use};
+use super::table::ROWS;
 use crate::core::calls::RowSum;
 use crate::core::counters::Counter;
 use crate::core::exposition::{Exposition, Family, Sample};
@@ -284,7 +285,7 @@ fn each_expiring(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64, u64)) {
 }
 
 fn each_command(seen: &Seen<'_>, family: &mut Family<'_>, value: impl Fn(&RowSum) -> Sample) {
-    for (row, sum) in in_use(seen.rows) {
+    for (row, sum) in ROWS.in_use(seen.rows) {
         family.put(&[("cmd", row.name)], value(sum));
     }
 }

@@ -16,7 +16,6 @@
 
 mod categories;
 
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
@@ -28,11 +27,10 @@ use super::call::{Call, Flow};
 use super::facts::ClientFacts;
 use super::fail::{Done, Fail};
 use super::row::{Access, Channels, Command, flag};
-use super::table;
+use super::rows::Rows;
 use crate::core;
 use crate::core::access::{Since, Snapshot};
 use crate::core::acl::asked::{Asked, AskedKeys};
-use crate::core::acl::catalog::{Catalog, Entry};
 use crate::core::acl::log::{REFUSAL_NS, Reason, Refusal, Whence};
 use crate::core::acl::pattern::Need;
 use crate::core::acl::rules::{CHECK_NS_MAX, Denied};
@@ -73,26 +71,6 @@ pub(crate) fn note_denied(
     let client = client.line(now);
     let reason = Reason::of(denied);
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
-}
-
-/// The commands, as rules know them.
-static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
-    let bits = |group, row| {
-        let bit = |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |bit| 1 << bit);
-        categories(group, row).map(bit).sum()
-    };
-    let entry = |(id, group, row): (RowId, _, &'static Command)| {
-        let first = table::sub(id, 0);
-        let subcommands = first..first + row.subcommands().len() as RowId;
-        let subcommands = if row.subcommands().is_empty() { 0..0 } else { subcommands };
-        Entry { name: row.name, categories: bits(group, row), subcommands }
-    };
-    Catalog::new(table::numbered().map(entry).collect(), CATEGORIES)
-});
-
-/// The commands that rules may name.
-pub(crate) fn catalog() -> &'static Catalog {
-    &CATALOG
 }
 
 /// What is needed for this to be done with a key.
@@ -190,8 +168,8 @@ pub(crate) fn check_waiting<'a>(
 }
 
 /// The user may be shown every command.
-pub(crate) fn may_monitor(user: &User) -> bool {
-    let row = table::find(b"monitor");
+pub(crate) fn may_monitor(rows: &Rows, user: &User) -> bool {
+    let row = rows.find(b"monitor");
     row.is_some_and(|(row, id)| check(user, (row, id), Args::EMPTY, &mut 0).is_ok())
 }
 
@@ -357,7 +335,8 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// Its user may not, or is gone: the connection is closed.
     pub fn still_monitors(&mut self, then: &Snapshot) -> Done {
-        if self.still_may(then, |user, _| may_monitor(user)) {
+        let rows = self.shared.rows;
+        if self.still_may(then, |user, _| may_monitor(rows, user)) {
             return Ok(());
         }
         self.close_at_once();
@@ -408,7 +387,7 @@ impl Call<'_, '_, '_> {
         let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
             return true;
         };
-        let Some((row, id)) = table::find(name.as_bytes()) else { return false };
+        let Some((row, id)) = self.shared.rows.find(name.as_bytes()) else { return false };
         let mut ns = 0;
         let may = with_asked(row, id, args, |asked| user.may_with_every_key(asked, Need::READ, &mut ns));
         self.spend(ns);
@@ -417,4 +396,4 @@ impl Call<'_, '_, '_> {
 }
 
 #[cfg(test)]
-mod model;
+mod tests;

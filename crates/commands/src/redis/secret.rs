@@ -3,14 +3,18 @@
 use larder_protocol::resp::Args;
 
 use crate::redis::row::{Command, Secret};
-use crate::redis::table;
+use crate::redis::rows::Rows;
 use crate::redis::word::is;
 
 /// What is shown in the place of a password.
 pub(crate) const REDACTED: &str = "(redacted)";
 
 /// The words of a command as others may see them; `row` is the command's, if there is one of its name.
-pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn shown<'a>(
+    rows: &'static Rows,
+    row: Option<&'static Command>,
+    words: Args<'a>,
+) -> impl Iterator<Item = &'a [u8]> {
     let of_row = row.map_or(Secret::None, |row| row.secret);
     // Words that are still secret from here on, and those that mean nothing by themselves.
     let (mut secret, mut passed) = (0, 0);
@@ -35,7 +39,7 @@ pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl 
                 secret = usize::from(names_one);
             }
             Secret::OfAnother => {
-                let has_secrets = n == 2 && table::find(word).is_some_and(|(row, _)| may_have_secrets(row));
+                let has_secrets = n == 2 && rows.find(word).is_some_and(|(row, _)| may_have_secrets(row));
                 secret = if has_secrets { usize::MAX } else { 0 };
             }
         }
@@ -67,16 +71,17 @@ const SECRETS: [&str; 6] = [
 mod tests {
     use super::*;
     use crate::redis::row::Run;
+    use crate::redis::table::ROWS;
     use larder_protocol::resp::split;
 
     fn line(words: &[u8]) -> String {
         let words = split(words).unwrap();
         let mut rest = words.args();
-        let mut row = rest.next().and_then(table::find).map(|(row, _)| row);
+        let mut row = rest.next().and_then(|name| ROWS.find(name)).map(|(row, _)| row);
         if let Some(Run::Container(rows)) = row.map(|row| &row.run) {
             row = row.and_then(|row| row.subcommand(rest.next()?)).map(|at| &rows[at]);
         }
-        let words: Vec<_> = shown(row, words.args()).collect();
+        let words: Vec<_> = shown(&ROWS, row, words.args()).collect();
         String::from_utf8(words.join(&b' ')).unwrap()
     }
 

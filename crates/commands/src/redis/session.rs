@@ -559,7 +559,8 @@ impl Conversation {
         if !args.at(0).is_some_and(connection::may_log_in) {
             return false;
         }
-        let Some((row, rest)) = connection::named(args) else { return false };
+        let mut rest = args;
+        let Some((row, _)) = rest.next().and_then(table::find) else { return false };
         let transaction = &self.client.transaction;
         match transaction.is_open() {
             true => row.has(flag::RUNS_QUEUE) && transaction.logs_in(),

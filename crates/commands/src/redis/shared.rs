@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::{Guard, Millis, Store};
 
+use crate::core::acl::catalog::Catalog;
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::collections::block::Waiters;
@@ -13,6 +14,7 @@ use crate::redis::facts::{Clients, CommandName};
 use crate::redis::keys::rare::Rare;
 use crate::redis::keys::scan::Sample;
 use crate::redis::limits::Limits;
+use crate::redis::rows::Rows;
 use crate::redis::scripts::cache::Scripts;
 use crate::redis::scripts::library::Libraries;
 use crate::redis::server::commandlog::Commandlog;
@@ -22,6 +24,10 @@ use crate::redis::server::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 /// Shared by all RESP clients.
 #[derive(Debug)]
 pub struct Shared {
+    /// All commands.
+    pub(crate) rows: &'static Rows,
+    /// The same, as rules of users know them.
+    pub(crate) catalog: &'static Catalog,
     pub(crate) clients: Arc<Clients>,
     /// Clients that wait for keys.
     pub(crate) waiters: Arc<Waiters>,
@@ -88,10 +94,12 @@ impl Census {
 
 impl Shared {
     /// What is shared at the start; the table of commands lies above this.
-    pub(crate) fn new(command_name: CommandName) -> Shared {
+    pub(crate) fn new(rows: &'static Rows, catalog: &'static Catalog, command_name: CommandName) -> Shared {
         use std::hash::{BuildHasher, Hasher};
         let random = || std::hash::RandomState::new().build_hasher().finish();
         Shared {
+            rows,
+            catalog,
             clients: Arc::new(Clients::new(command_name)),
             waiters: Arc::default(),
             limits: Limits::default(),

@@ -2,24 +2,15 @@
 //! documentation speak.
 
 use super::row::Command;
-use crate::core::calls::{ROWS_MAX, RowId, RowSum};
-
-/// The version of Redis that is spoken: libraries turn features on by it.
-pub(crate) const REDIS_VERSION: &str = "7.4.0";
-
-/// A group of rows, as the documentation and COMMAND DOCS name it.
-#[derive(Clone, Copy, Debug)]
-pub struct Group {
-    /// Its name.
-    pub name: &'static str,
-    /// The ACL category of its commands; none that have no other than their flags say.
-    pub category: Option<&'static str>,
-    /// Its rows.
-    pub rows: &'static [Command],
-}
+pub use super::rows::Group;
+use super::rows::Rows;
+use crate::core::calls::{ROWS_MAX, RowId};
 
 /// All commands, by group.
 pub static REDIS: &[Group] = GROUPS;
+
+/// The same for those below.
+pub(crate) static ROWS: Rows = Rows { groups: GROUPS, find, row, sub };
 
 const GROUPS: &[Group] = &[
     Group { name: "string", category: Some("string"), rows: super::strings::ROWS },
@@ -253,15 +244,6 @@ pub(crate) fn sub(container: RowId, at: usize) -> RowId {
     RowId::from(NUMBERED[container as usize].subcommands) + at as RowId
 }
 
-/// The group of a command by its number.
-pub(crate) fn group_of(id: RowId) -> Option<&'static Group> {
-    let mut behind = 0;
-    REDIS.iter().find(|group| {
-        behind += group.rows.len();
-        (id as usize) < behind
-    })
-}
-
 /// The row with this number.
 pub(crate) fn row(id: RowId) -> Option<&'static Command> {
     NUMBERED.get(id as usize).map(|numbered| numbered.row)
@@ -272,27 +254,6 @@ pub(crate) fn name_of(id: RowId) -> &'static str {
     row(id).map_or("NULL", |row| row.name)
 }
 
-/// Commands that were called, refused or failed, and their counts.
-pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
-    let commands = REDIS.iter().flat_map(|group| group.rows).zip(0..);
-    let ids = commands.flat_map(|(row, id)| {
-        std::iter::once(id).chain((0..row.subcommands().len()).map(move |at| sub(id, at)))
-    });
-    ids.filter_map(|id| Some((row(id)?, sums.get(id as usize)?))).filter(|(_, sum)| sum.any())
-}
-
-/// All rows by their numbers, with their groups; a subcommand's is that of its container.
-pub(crate) fn numbered() -> impl Iterator<Item = (RowId, &'static Group, &'static Command)> {
-    let groups = || REDIS.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)));
-    let subcommands = groups().flat_map(|(group, row)| row.subcommands().iter().map(move |sub| (group, sub)));
-    (0..).zip(groups().chain(subcommands)).map(|(id, (group, row))| (id, group, row))
-}
-
-/// All rows with their groups; subcommands not among them.
-pub(crate) fn rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
-    REDIS.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,12 +261,12 @@ mod tests {
 
     #[test]
     fn every_row_is_found_in_any_case_and_nothing_else_is() {
-        for (group, row) in rows() {
+        for (group, row) in ROWS.all() {
             for name in [row.name.to_owned(), row.name.to_uppercase()] {
                 assert_eq!(find(name.as_bytes()).expect(row.name).0.name, row.name);
                 let id = find(name.as_bytes()).expect(row.name).1;
                 assert_eq!(super::row(id).expect("a row").name, row.name);
-                assert_eq!(group_of(id).expect("a group").name, group.name);
+                assert_eq!(ROWS.group_of(id).expect("a group").name, group.name);
                 for (at, subcommand) in row.subcommands().iter().enumerate() {
                     assert_eq!(super::row(sub(id, at)).expect("a row").name, subcommand.name);
                 }
@@ -313,7 +274,7 @@ mod tests {
             assert!(find(format!("{}_", row.name).as_bytes()).is_none());
         }
         let mut count = 0;
-        for (id, _, row) in numbered() {
+        for (id, _, row) in ROWS.numbered() {
             assert_eq!(super::row(id).expect("a row").name, row.name);
             count += 1;
         }
@@ -323,12 +284,12 @@ mod tests {
 
     #[test]
     fn a_name_that_differs_in_any_bit_is_another() {
-        for (_, row) in rows() {
+        for (_, row) in ROWS.all() {
             for bit in 0..8 * row.name.len() {
                 let mut name = row.name.as_bytes().to_vec();
                 name[bit / 8] ^= 1 << (bit % 8);
                 let is = |row: &&Command| row.name.as_bytes().eq_ignore_ascii_case(&name);
-                let expected = rows().map(|(_, row)| row).find(is).map(|row| row.name);
+                let expected = ROWS.all().map(|(_, row)| row).find(is).map(|row| row.name);
                 assert_eq!(find(&name).map(|(row, _)| row.name), expected, "{name:?}");
             }
         }
@@ -336,7 +297,7 @@ mod tests {
 
     #[test]
     fn rows_say_what_they_are() {
-        for (_, row) in rows() {
+        for (_, row) in ROWS.all() {
             assert!(!row.summary.is_empty(), "{}", row.name);
             assert_eq!(row.name, row.name.to_lowercase());
             assert_eq!(row.words(), 1, "{}", row.name);
@@ -364,7 +325,7 @@ mod tests {
             latency|latest latency|reset module|list module|load module|loadex module|unload monitor \
             slowlog|get slowlog|len";
         let left_out: Vec<&str> = left_out.split_whitespace().collect();
-        for (_, _, row) in numbered() {
+        for (_, _, row) in ROWS.numbered() {
             let concerns = row.has(flag::ADMIN) && !row.has(flag::NO_MULTI) && row.subcommands().is_empty();
             if concerns && !row.changes() && !row.name.starts_with("debug|") {
                 assert_ne!(row.has(flag::SETTLES), left_out.contains(&row.name), "{}", row.name);

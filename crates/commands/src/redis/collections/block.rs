@@ -42,7 +42,6 @@ use super::mpop::{self, Asked};
 use super::sorted::{self, Which, which};
 use super::taking::{Form, take_first};
 use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
-use crate::core::calls::RowId;
 use crate::redis::call::{few_keys, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
@@ -251,7 +250,8 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
     if keys.len() > KEYS_MAX {
         return Err(blocked::TOO_MANY_KEYS);
     }
-    let waiter = Waiter::new(call.client, call.row.unwrap_or(RowId::MAX), want, keys);
+    let command = call.row.and_then(|id| Some((call.shared.rows.row(id)?, id)));
+    let waiter = Waiter::new(call.client, command, want, keys);
     let now_us = call.cx.host.clock_us();
     let until_us = timeout_ms.map(|ms| now_us.saturating_add(ms.saturating_mul(1000)));
     let blocked = Blocked::new(call, waiter, until_us);

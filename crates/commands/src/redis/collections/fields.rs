@@ -23,7 +23,6 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
-use crate::redis::table;
 
 /// A time is no later, in milliseconds: as Redis's are.
 const TIME_MAX: i64 = (1 << 46) - 1;
@@ -222,7 +221,7 @@ fn begin(
         done += some.len();
         call.spend_on_writes(some.len());
         if let Some((key, kept)) = kept.inspect_err(|_| call.out.rewind(mark))? {
-            debug_assert!(table::find(name.as_bytes()).is_some());
+            debug_assert!(call.shared.rows.find(name.as_bytes()).is_some());
             call.go_on_with(Doing { deed, name: key, kept });
             return Ok(());
         }

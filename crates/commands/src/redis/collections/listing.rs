@@ -31,7 +31,6 @@ use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table;
 
 /// Bytes that are copied at a time, beside the longest entry, …
 const PIECE_BYTES: usize = 64 << 10;
@@ -298,7 +297,7 @@ impl Call<'_, '_, '_> {
             self.spend_on_looks(listed.picks(len));
             return Ok(());
         }
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+        let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
         match self.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
             Leave::Later => Ok(()),
             Leave::Yes(again, lane) => {

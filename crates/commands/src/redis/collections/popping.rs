@@ -30,7 +30,6 @@ use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::held::{self, Taking};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table;
 
 /// Members that are taken at a time.
 const POPS_AT_ONCE: usize = 256;
@@ -80,7 +79,7 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
             );
         }
         if count < len
-            && let Some((row, _)) = table::find(b"spop")
+            && let Some((row, _)) = call.shared.rows.find(b"spop")
         {
             let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);

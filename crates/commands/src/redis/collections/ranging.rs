@@ -15,7 +15,6 @@ use crate::redis::heap::Heap;
 use crate::redis::row::{By, Command};
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table;
 
 /// Removes the members between two bounds. `name`: the command's.
 pub(crate) fn remove(
@@ -43,7 +42,7 @@ pub(crate) fn remove(
         call.spend_on(if gone == len { 1 } else { gone }, SCORED_NS);
         return call.length(gone);
     }
-    let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return Ok(()) };
     let held = Heap::keep(call, words.iter().map(|word| word.len()).sum())?;
     let words = words.map(Box::from);
     let name = Name::kept(call, key.bytes())?;

@@ -20,7 +20,6 @@ use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table;
 
 /// Elements among which those that are to go are taken out together, at most.
 const SIFTED_AT_ONCE: usize = 4 << 10;
@@ -41,7 +40,7 @@ pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, m
         let gone = call.cx.guard.list_remove(key, end, left, element)?;
         return call.length(gone);
     }
-    let Some((row, _)) = table::find(b"lrem") else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(b"lrem") else { return Ok(()) };
     let held = Heap::keep(call, element.len())?;
     let element = element.into();
     let name = Name::kept(call, key.bytes())?;
@@ -165,7 +164,7 @@ pub(crate) fn trim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut
     if !more {
         return call.ok();
     }
-    let Some((row, _)) = table::find(b"ltrim") else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(b"ltrim") else { return Ok(()) };
     trimming.kept = Some((row, Name::kept(call, key.bytes())?));
     call.go_on_with(trimming);
     Ok(())

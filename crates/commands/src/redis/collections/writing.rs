@@ -38,7 +38,6 @@ use crate::redis::steps::held::{Taken, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
-use crate::redis::table;
 
 /// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
 /// as long as its bytes take.
@@ -75,7 +74,7 @@ impl Call<'_, '_, '_> {
             self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
             return if says_ok { self.ok() } else { self.length(count) };
         }
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+        let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
         let looks = self.look_ahead(write, words)?;
         let is_whole = elements <= ELEMENTS_HELD_MAX && !self.client.executes;

@@ -21,7 +21,6 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, LEAVES, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 
 const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");
 /// A collection that takes no longer is restored in one step.
@@ -182,7 +181,7 @@ fn unpacking_ns(bytes: u64) -> u64 {
 
 /// A large value that is restored in steps. `words`: the payload and what follows it.
 fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Terms) -> Done {
-    let Some((row, _)) = table::find(b"restore") else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(b"restore") else { return Ok(()) };
     let kept = Kept::new(call, words)?;
     let name = Name::kept(call, key.bytes())?;
     let stage = Stage::Checking { crc: 0, at: 0 };

@@ -1,7 +1,7 @@
 //! The ACL categories of commands.
 
 use crate::redis::row::{Command, flag};
-use crate::redis::table::Group;
+use crate::redis::rows::Group;
 
 /// Redis's names of categories, also of those that have no command here.
 pub(crate) const CATEGORIES: &[&str] = &[

@@ -39,7 +39,7 @@ impl Call<'_, '_, '_> {
         line.extend_from_slice(&stamp(at_us));
         let _ = write!(line, " [{} {who}]", self.client.db);
         let count = words.len();
-        for (nth, word) in secret::shown(Some(row), words).enumerate() {
+        for (nth, word) in secret::shown(self.shared.rows, Some(row), words).enumerate() {
             if line.len() > LINE_BYTES_MAX {
                 let _ = write!(line, " ... ({} more arguments)", count - nth);
                 break;

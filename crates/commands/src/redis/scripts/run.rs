@@ -53,9 +53,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
 use crate::redis::row::{Command, Run as Runs};
+use crate::redis::rows::Rows;
 use crate::redis::sizes::item_bytes;
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often a run is begun anew for a key; then it has the store to itself.
@@ -447,7 +447,7 @@ impl Caller for Runner<'_, '_, '_, '_> {
     }
 
     fn may_call(&mut self, words: Args<'_>) -> Option<bool> {
-        find(words).map(|(row, id, name)| {
+        find(self.call.shared.rows, words).map(|(row, id, name)| {
             let mut args = words;
             args.nth(name - 1);
             self.call.is_allowed(row).is_ok() && self.call.may_call(row, id, args)
@@ -536,14 +536,14 @@ impl Runner<'_, '_, '_, '_> {
 }
 
 /// The row of a command, and how many of its words are its name.
-fn find(words: Args<'_>) -> Option<(&'static Command, RowId, usize)> {
+fn find(rows: &Rows, words: Args<'_>) -> Option<(&'static Command, RowId, usize)> {
     let mut rest = words;
-    let (row, id) = table::find(rest.next()?)?;
-    if let Runs::Container(rows) = row.run
+    let (row, id) = rows.find(rest.next()?)?;
+    if let Runs::Container(subcommands) = row.run
         && let Some(name) = rest.next()
     {
         let at = row.subcommand(name)?;
-        return Some((&rows[at], table::sub(id, at), 2));
+        return Some((&subcommands[at], rows.sub(id, at), 2));
     }
     Some((row, id, 1))
 }
@@ -573,7 +573,7 @@ impl Runner<'_, '_, '_, '_> {
     }
 
     fn carry_out(&mut self, words: Args<'_>) -> Result<(), Trouble> {
-        let Some((row, id, name)) = find(words) else {
+        let Some((row, id, name)) = find(self.call.shared.rows, words) else {
             return Err(Fail::of("ERR Unknown Redis command called from script").into());
         };
         let writes = row.changes() || row.has(EMPTIES);

@@ -16,12 +16,12 @@ use crate::core::acl::user::{RULES_MAX, User};
 use crate::core::calls::RowId;
 use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
-use crate::redis::permissions::{CATEGORIES, CATEGORIES_NS, catalog, categories, check, told};
+use crate::redis::permissions::{CATEGORIES, CATEGORIES_NS, categories, check, told};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
 use crate::redis::row::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
+use crate::redis::rows::Rows;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::{self, rows};
 pub(crate) use close::clients_ns;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
@@ -250,7 +250,7 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let users = call.cx.shared.access.users();
     call.spend(changing_ns(args, users.len(), held_bytes(&users, name)));
-    let changed = call.cx.shared.access.set_user(catalog(), name, args);
+    let changed = call.cx.shared.access.set_user(call.shared.catalog, name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
     // One that is new has no connections.
@@ -289,7 +289,7 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::with(format!("ERR Unknown category '{}'", shown(name, 128))));
     }
     let (mut names, mut looked_at) = (Vec::new(), 0);
-    for (group, row) in rows() {
+    for (group, row) in call.shared.rows.all() {
         let own = if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() };
         // What has subcommands is of no other category, as Redis has it.
         if !row.subcommands().is_empty() && name.eq_ignore_ascii_case(b"slow") {
@@ -307,14 +307,14 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 /// The command that words name, its number, and its arguments.
-fn named<'a>(words: Args<'a>) -> Option<(&'static Command, RowId, Args<'a>)> {
+fn named<'a>(rows: &Rows, words: Args<'a>) -> Option<(&'static Command, RowId, Args<'a>)> {
     let mut rest = words;
-    let (row, id) = table::find(rest.next()?)?;
+    let (row, id) = rows.find(rest.next()?)?;
     if !row.subcommands().is_empty()
         && let Some(name) = rest.next()
     {
         let at = row.subcommand(name)?;
-        return Some((&row.subcommands()[at], table::sub(id, at), rest));
+        return Some((&row.subcommands()[at], rows.sub(id, at), rest));
     }
     Some((row, id, rest))
 }
@@ -327,8 +327,8 @@ fn dry_run(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let user = user.ok_or_else(|| Fail::with(format!("ERR User '{}' not found", shown(name, 512))))?;
     let words = args;
     let command = args.at(0).unwrap_or_default();
-    let (row, id, args) =
-        named(words).ok_or_else(|| Fail::with(format!("ERR Command '{}' not found", shown(command, 512))))?;
+    let (row, id, args) = named(call.shared.rows, words)
+        .ok_or_else(|| Fail::with(format!("ERR Command '{}' not found", shown(command, 512))))?;
     if !row.takes(words.len()) {
         return Err(Fail::arity(row.name));
     }

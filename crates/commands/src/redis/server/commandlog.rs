@@ -429,7 +429,8 @@ impl Call<'_, '_, '_> {
     fn entry(&self, row: &'static Command, args: Args<'_>) -> Entry {
         let count = args.len();
         let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
-        let mut kept: Vec<Vec<u8>> = secret::shown(Some(row), args).take(shown).map(cut).collect();
+        let words = secret::shown(self.shared.rows, Some(row), args);
+        let mut kept: Vec<Vec<u8>> = words.take(shown).map(cut).collect();
         if shown < count {
             kept.push(format!("... ({} more arguments)", count - shown).into_bytes());
         }

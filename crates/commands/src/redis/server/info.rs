@@ -16,7 +16,7 @@ use crate::redis::fail::Done;
 use crate::redis::figures::{Figures, RedisFigure};
 use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
-use crate::redis::table::{REDIS_VERSION, in_use};
+use crate::redis::rows::REDIS_VERSION;
 
 /// Sections in their order; those from `MORE` on only when asked for, and the last six only by their names.
 const SECTIONS: &[&str] = &[
@@ -432,7 +432,7 @@ fn errors(call: &Call<'_, '_, '_>, page: &mut Page) {
 
 fn commands(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Commandstats");
-    for (row, sum) in in_use(&row_sums(call.cx)) {
+    for (row, sum) in call.shared.rows.in_use(&row_sums(call.cx)) {
         let per_call = sum.us_per_call();
         let us = (per_call * sum.calls as f64).round() as u64;
         page.line(
@@ -452,7 +452,7 @@ fn latencies(call: &Call<'_, '_, '_>, page: &mut Page) {
         return;
     }
     let percentiles = parameters.text("latency-tracking-info-percentiles");
-    for (row, sum) in in_use(&row_sums(call.cx)).filter(|(_, sum)| sum.measured > 0) {
+    for (row, sum) in call.shared.rows.in_use(&row_sums(call.cx)).filter(|(_, sum)| sum.measured > 0) {
         let parts: Vec<String> = percentiles
             .split_whitespace()
             .filter_map(|text| Some(format!("p{text}={}.000", sum.percentile_us(text.parse().ok()?))))

@@ -11,17 +11,18 @@ use crate::redis::permissions::{CATEGORIES_NS, categories};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{self, LOADING, REPLIES_A_WORD, STALE, WEIGHTLESS};
 use crate::redis::row::{Access, Command, Keys, NO_KEYS, Run, Secret};
+use crate::redis::rows::{Group, Rows};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::Pieces;
-use crate::redis::table::{Group, find, group_of, rows};
 
 /// In Redis COMMAND is a command for connections.
 const CONNECTION: &[&str] = &["connection"];
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("command|count", 2, LOADING | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
-        call.length(rows().count())
+        let count = call.shared.rows.all().count();
+        call.length(count)
     })
     .categories(CONNECTION)
     .doc("2.8.13", "", "How many commands there are."),
@@ -57,8 +58,9 @@ pub(crate) const ROWS: &[Command] = &[
 
 /// COMMAND
 pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
-    call.array(rows().count());
-    for (group, row) in rows() {
+    let rows = call.shared.rows;
+    call.array(rows.all().count());
+    for (group, row) in rows.all() {
         put_info(call, group, row);
     }
     Ok(())
@@ -194,13 +196,13 @@ fn put_key_spec(call: &mut Call<'_, '_, '_>, row: &Command, spec: Spec) {
 }
 
 /// The command or `container|subcommand` of this name.
-pub(super) fn named(name: &[u8]) -> Option<(&'static Group, &'static Command)> {
+pub(super) fn named(rows: &Rows, name: &[u8]) -> Option<(&'static Group, &'static Command)> {
     let (container, sub) = match name.iter().position(|&byte| byte == b'|') {
         Some(at) => (&name[..at], Some(&name[at + 1..])),
         None => (name, None),
     };
-    let (row, id) = find(container)?;
-    let group = group_of(id)?;
+    let (row, id) = rows.find(container)?;
+    let group = rows.group_of(id)?;
     match sub {
         None => Some((group, row)),
         Some(sub) => Some((group, &row.subcommands()[row.subcommand(sub)?])),
@@ -216,7 +218,7 @@ fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.in_pieces(mark, args, |call, args| {
         let piece = call.piece();
         for name in args {
-            match named(name) {
+            match named(call.shared.rows, name) {
                 Some((group, row)) => put_info(call, group, row),
                 None => put_null(call.out, call.client.resp3),
             }
@@ -255,10 +257,10 @@ fn put_docs(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
 }
 
 fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    let mark = call.out.mark();
+    let (mark, rows) = (call.out.mark(), call.shared.rows);
     if args.is_empty() {
-        call.map(rows().count());
-        rows().for_each(|(group, row)| put_docs(call, group, row));
+        call.map(rows.all().count());
+        rows.all().for_each(|(group, row)| put_docs(call, group, row));
         return Ok(());
     }
     if args.len() > NAMES_AT_ONCE && !call.cx.guard.in_transaction() {
@@ -267,7 +269,7 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         return Ok(());
     }
     call.spend(args.len() as u64 * NAME_NS);
-    call.map(args.filter_map(named).count());
+    call.map(args.filter_map(|name| named(rows, name)).count());
     call.in_pieces(mark, args, put_some_docs)
 }
 
@@ -275,7 +277,7 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let piece = call.piece();
     for name in args {
-        if let Some((group, row)) = named(name) {
+        if let Some((group, row)) = named(call.shared.rows, name) {
             put_docs(call, group, row);
         }
         if !call.goes_on(piece) {
@@ -302,7 +304,8 @@ impl Job for Counting {
         if let Some(kept) = &self.kept {
             let all = kept.words().encoded();
             let mut names = Args::rest(&all[self.at..], self.left);
-            self.count += names.by_ref().take(some).filter_map(named).count();
+            let rows = call.shared.rows;
+            self.count += names.by_ref().take(some).filter_map(|name| named(rows, name)).count();
             (self.at, self.left) = (all.len() - names.encoded().len(), names.len());
         }
         call.spend(some as u64 * NAME_NS);
@@ -326,17 +329,19 @@ impl Job for Counting {
 }
 
 /// All rows with their groups, subcommands among them.
-fn all_rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
-    rows().flat_map(|(group, row)| {
+fn all_rows(rows: &Rows) -> impl Iterator<Item = (&'static Group, &'static Command)> + use<> {
+    rows.all().flat_map(|(group, row)| {
         std::iter::once((group, row)).chain(row.subcommands().iter().map(move |sub| (group, sub)))
     })
 }
 
 fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let rows = all_rows().count() as u64;
+    let known = call.shared.rows;
+    let all = || all_rows(known);
+    let rows = all().count() as u64;
     call.spend(rows * ROW_NS);
     let names: Vec<&str> = match args.next() {
-        None => all_rows().map(|(_, row)| row.name).collect(),
+        None => all().map(|(_, row)| row.name).collect(),
         Some(word) if is(word, "FILTERBY") && args.len() == 2 => {
             let (by, what) = (next(&mut args)?, next(&mut args)?);
             if is(by, "MODULE") {
@@ -344,7 +349,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             } else if is(by, "ACLCAT") {
                 call.spend(rows * CATEGORIES_NS);
                 let has = |name: &str| name.as_bytes().eq_ignore_ascii_case(what);
-                all_rows()
+                all()
                     .filter(|(group, row)| categories(group, row).any(has))
                     .map(|(_, row)| row.name)
                     .collect()
@@ -352,7 +357,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 let what = crate::redis::call::bounded(what)?;
                 let _held = Heap::of_pattern(call, what, true);
                 let pattern = Pattern::of(what, true);
-                let names: Vec<&str> = all_rows().map(|(_, row)| row.name).collect();
+                let names: Vec<&str> = all().map(|(_, row)| row.name).collect();
                 let bytes = names.iter().map(|name| name.len() as u64).sum();
                 call.spend(pattern.weight().with_reading_ns(names.len() as u64, bytes));
                 names.into_iter().filter(|name| pattern.matches(name.as_bytes())).collect()
@@ -372,7 +377,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.spend(args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len())?;
-    let (_, keys, _) = keys_of(args)?;
+    let (_, keys, _) = keys_of(call.shared.rows, args)?;
     call.array(keys.len());
     keys.iter().for_each(|key| put_bulk(call.out, key));
     Ok(())
@@ -386,7 +391,7 @@ fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.spend(2 * args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;
-    let (row, keys, args) = keys_of(args)?;
+    let (row, keys, args) = keys_of(call.shared.rows, args)?;
     let uses = row.uses.map(|uses| uses(args));
     call.array(keys.len());
     for (nth, key) in keys.iter().enumerate() {
@@ -400,15 +405,15 @@ fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 /// The command that the words name, its keys among them, and its arguments.
-fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>, Args<'_>), Fail> {
+fn keys_of<'a>(rows: &Rows, mut args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>, Args<'a>), Fail> {
     let name = next(&mut args)?;
-    let (row, _) = find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
+    let (row, _) = rows.find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
     let mut row = row;
     let mut count = args.len() + 1;
-    if let Run::Container(rows) = row.run
+    if let Run::Container(subcommands) = row.run
         && let Some(at) = args.next().and_then(|name| row.subcommand(name))
     {
-        row = &rows[at];
+        row = &subcommands[at];
         count = args.len() + 2;
     }
     if !row.keys.any() {

@@ -21,7 +21,6 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
 use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
 use crate::redis::row::{Command, NO_KEYS};
-use crate::redis::table::in_use;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
@@ -277,14 +276,15 @@ fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 fn histogram(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     few_names(args)?;
     call.spend(args.len() as u64 * NAME_NS);
-    let sums = crate::core::figures::row_sums(call.cx);
+    let (rows, sums) = (call.shared.rows, crate::core::figures::row_sums(call.cx));
     // A container's name stands for all of its subcommands.
-    let named: BTreeSet<&str> = args.filter_map(named).map(|(_, row)| row.name).collect();
+    let named: BTreeSet<&str> = args.filter_map(|name| named(rows, name)).map(|(_, row)| row.name).collect();
     let is_named = |row: &Command| {
         let container = row.name.split_once('|').map_or(row.name, |(container, _)| container);
         named.contains(row.name) || named.contains(container)
     };
-    let wanted: Vec<_> = in_use(&sums)
+    let wanted: Vec<_> = rows
+        .in_use(&sums)
         .filter(|(_, sum)| sum.measured > 0)
         .filter(|(row, _)| args.is_empty() || is_named(row))
         .collect();

@@ -330,7 +330,7 @@ pub(crate) fn put(out: &mut Output, resp3: bool, row: &Command, arguments: &[Arg
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::table::rows;
+    use crate::redis::table::ROWS;
 
     /// As redis-cli shows them.
     fn shown(arguments: &[Argument], between: &str) -> String {
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn every_row_says_what_arguments_it_has() {
         let mut wrong = Vec::new();
-        for row in rows().flat_map(|(_, row)| std::iter::once(row).chain(row.subcommands())) {
+        for row in ROWS.all().flat_map(|(_, row)| std::iter::once(row).chain(row.subcommands())) {
             let found = arguments(row.usage).unwrap_or_else(|| panic!("{} {}", row.name, row.usage));
             let open = found.iter().any(|one| one.optional || one.multiple || varies(one));
             // As many as have to be there: no more than the arity says, and no fewer.

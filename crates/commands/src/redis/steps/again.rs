@@ -13,7 +13,6 @@ use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::row::Command;
-use crate::redis::table;
 
 /// How often what a command works at may change meanwhile; then it goes on with its keys held, …
 pub(super) const TRIES_MAX: u8 = 3;
@@ -60,7 +59,7 @@ impl Again {
         key: &Key<'_>,
         args: Args<'_>,
     ) -> Result<Again, Fail> {
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Err(Fail::SYNTAX) };
+        let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return Err(Fail::SYNTAX) };
         let held = Heap::take(call, 2 * words_bytes(Some(key.bytes()), args))?;
         let (words, count) = words_of(Some(key.bytes()), args);
         let longest = Args::decode(&words, count).longest();
@@ -159,7 +158,7 @@ impl Call<'_, '_, '_> {
         if bytes < STEPS_BYTES_MIN || self.cx.guard.in_transaction() || !goes_on {
             return Ok(Leave::No);
         }
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(Leave::No) };
+        let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(Leave::No) };
         let room = words_bytes(key, args);
         // While its keys are held the command that holds them keeps the lane: it does not wait for another.
         let is_held = tries >= TRIES_MAX;

@@ -39,7 +39,6 @@ use crate::redis::server::commandlog::Noted;
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 
 /// Memory that a step wants which makes a collection: as many leaves as it fills with short elements, …
 pub(crate) const LEAVES: (usize, usize) = (1 << 10, 16);
@@ -287,7 +286,7 @@ impl Call<'_, '_, '_> {
         let Some(under_way) = &self.client.job else { return false };
         // The words of one that waits are kept for as long: only where it may be listed, as what it works is short.
         let is_kept = !under_way.job.waits() || self.shared.commandlog.measures_all();
-        let kept = table::row(row).filter(|_| is_kept);
+        let kept = self.shared.rows.row(row).filter(|_| is_kept);
         let noted = kept.and_then(|row| self.note_later(row, args)).map(Box::new);
         if let Some(under_way) = &mut self.client.job {
             under_way.row = Some(row);

@@ -16,7 +16,6 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 
 /// Keys of one moment at most, for which each worker has room.
 pub(crate) const KEYS_AT_ONCE: usize = 4 << 10;
@@ -57,7 +56,7 @@ impl Call<'_, '_, '_> {
         mut args: Args<'_>,
         count: CountSome,
     ) -> Done {
-        let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+        let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
         if args.len() <= KEYS_AT_ONCE || self.cx.guard.in_transaction() {
             let found = self.moment(row, args, count);
             if args.len() > BATCH_KEYS {

@@ -20,7 +20,6 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 pub(crate) use sketch::DENSE_BYTES;
 use sketch::{BYTES_MAX, Corrupt, HEAD_BYTES, Histogram, REGISTERS, Registers, Run};
 
@@ -154,7 +153,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut words: Args<'_>) -> Done 
         let changed = add_some(call, key, &mut words, u64::MAX)?;
         return call.integer(i64::from(changed));
     }
-    let Some((row, _)) = table::find(b"pfadd") else { return Ok(()) };
+    let Some((row, _)) = call.shared.rows.find(b"pfadd") else { return Ok(()) };
     let name = Name::kept(call, key.bytes())?;
     let kept = Kept::new(call, words)?;
     call.go_on_with(Adding { row, name, changed: false, kept });

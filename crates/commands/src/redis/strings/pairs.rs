@@ -28,7 +28,6 @@ use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
 use crate::redis::steps::patience::Patience;
 use crate::redis::strings::set::{pairs_counted, put_pair};
-use crate::redis::table;
 
 /// Pairs that are written in one step: some 4 ms.
 pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
@@ -98,7 +97,7 @@ pub(super) fn telling(
     if !call.cx.shared.events.any() {
         return run(call);
     }
-    let Some((row, _)) = table::find(name.as_bytes()) else { return run(call) };
+    let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return run(call) };
     call.tell_of(row, args, run)
 }
 

@@ -31,7 +31,7 @@ use crate::redis::collections::taking::Portion;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::{check_waiting, note_denied, told};
-use crate::redis::table;
+use crate::redis::row::Command;
 
 /// Parts of the table, each under its lock.
 const SHARDS: usize = 16;
@@ -86,9 +86,9 @@ pub(crate) struct Waiter {
     /// Each once, in the order in which they were named.
     pub(super) keys: Box<[Box<[u8]>]>,
     facts: Arc<ClientFacts>,
-    /// The client's user when it began to wait, and the row of its command.
+    /// The client's user when it began to wait, and its command.
     user: Snapshot,
-    row: RowId,
+    command: Option<(&'static Command, RowId)>,
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
@@ -110,7 +110,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Waiter {
     /// A waiter that stands in no line yet.
-    pub fn new(client: &Client, row: RowId, want: Want, keys: Args<'_>) -> Waiter {
+    pub fn new(
+        client: &Client,
+        command: Option<(&'static Command, RowId)>,
+        want: Want,
+        keys: Args<'_>,
+    ) -> Waiter {
         let mut known = HashSet::new();
         Waiter {
             want,
@@ -119,7 +124,7 @@ impl Waiter {
             keys: keys.filter(|key| known.insert(*key)).map(|key| key.into()).collect(),
             facts: Arc::clone(&client.facts),
             user: client.standing.snapshot(),
-            row,
+            command,
             number: AtomicU64::new(0),
             stands: AtomicU8::new(Stands::Waiting as u8),
             called: AtomicBool::new(false),
@@ -158,8 +163,8 @@ impl Waiter {
             Since::Gone => return Err(Fail::of("NOPERM The user is gone")),
             Since::Changed(user) => user,
         };
-        let Some(row) = table::row(self.row) else { return Ok(()) };
-        let checked = check_waiting(&user, (row, self.row), &self.keys, self.want.target(), ns);
+        let Some((row, id)) = self.command else { return Ok(()) };
+        let checked = check_waiting(&user, (row, id), &self.keys, self.want.target(), ns);
         checked.map_err(|denied| {
             *ns += REFUSAL_NS;
             note_denied(access, Whence::TopLevel, row, &denied, user.name(), &self.facts, now);

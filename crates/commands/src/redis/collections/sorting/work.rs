@@ -25,7 +25,6 @@ use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, LEAVES, Step};
-use crate::redis::table;
 pub(super) use named::LONG_AT_ONCE_BYTES;
 use named::admit_replied;
 
@@ -175,7 +174,7 @@ impl Sorting {
         patterns: Patterns,
         noted: Heap,
     ) -> Result<Sorting, Fail> {
-        let (row, _) = table::find(name.as_bytes()).expect("a command that runs has a row");
+        let (row, _) = call.shared.rows.find(name.as_bytes()).expect("a command that runs has a row");
         let target = asked.store.map(|store| Name::kept(call, store)).transpose()?;
         let shape = Form {
             sorts: false,

@@ -95,7 +95,7 @@ impl Call<'_, '_, '_> {
             return;
         }
         let mut blind: HashSet<u64> =
-            users.iter().filter(|user| !may_monitor(user)).map(|user| user.id).collect();
+            users.iter().filter(|user| !may_monitor(self.shared.rows, user)).map(|user| user.id).collect();
         if let Some(closing) = self.closing() {
             blind.retain(|&user| closing.blind.is_first(user));
         }

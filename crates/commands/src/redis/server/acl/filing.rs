@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larder_protocol::resp::Args;
 
 use super::failed;
+use crate::core::acl::catalog::Catalog;
 use crate::core::acl::file;
 use crate::core::acl::user::User;
 use crate::core::host::UsersFile;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::permissions::catalog;
 use crate::redis::steps::job::{Job, Step};
 
 const NO_FILE: Fail = Fail::of(
@@ -28,11 +28,11 @@ const LOOK_MS: u64 = 5;
 
 pub(super) fn load(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let file = call.cx.host.users_file().ok_or(NO_FILE)?;
-    let all_channels = call.cx.shared.access.all_channels();
+    let (all_channels, catalog) = (call.cx.shared.access.all_channels(), call.shared.catalog);
     let work = move || {
         let path = file.path();
         let text = file.read().map_err(|why| format!("Error loading ACLs, opening file '{path}': {why}"))?;
-        file::read(&text, path, catalog(), |name| User::new(0, name, all_channels))
+        file::read(&text, path, catalog, |name| User::new(0, name, all_channels))
     };
     begin(call, work, loaded)
 }
@@ -51,14 +51,14 @@ fn loaded(call: &mut Call<'_, '_, '_>, read: Result<Vec<User>, String>) -> Done 
 
 pub(super) fn save(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let file = call.cx.host.users_file().ok_or(NO_FILE)?;
-    let users = call.cx.shared.access.users();
+    let (users, catalog) = (call.cx.shared.access.users(), call.shared.catalog);
     let work = move || {
         let mut text = Vec::new();
         for user in users.iter() {
             text.extend_from_slice(&user.print());
             text.push(b'\n');
         }
-        save_text(&*file, &text)
+        save_text(&*file, &text, catalog)
     };
     begin(call, work, |call, written| {
         written.map_err(|why| {
@@ -70,8 +70,8 @@ pub(super) fn save(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 /// Writes what can be read again: a file that cannot would stop the next start.
-fn save_text(file: &dyn UsersFile, text: &[u8]) -> Result<(), String> {
-    file::read(text, file.path(), catalog(), |name| User::new(0, name, false))?;
+fn save_text(file: &dyn UsersFile, text: &[u8], catalog: &Catalog) -> Result<(), String> {
+    file::read(text, file.path(), catalog, |name| User::new(0, name, false))?;
     file.write(text).map_err(|why| why.to_string())
 }
 

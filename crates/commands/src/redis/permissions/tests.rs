@@ -2,12 +2,14 @@
 //! to the last for each command, key and channel that is asked for.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use larder_protocol::resp::Encoder;
 
 use super::*;
 use crate::core::acl::user::User;
-use crate::redis::table::numbered;
+use crate::redis::catalog;
+use crate::redis::table::ROWS;
 
 /// A generator of its own: the same numbers from the same seed.
 struct Seeded(u64);
@@ -47,10 +49,10 @@ fn names(rule: &str, row: &Command) -> bool {
 /// Categories of each command, and of its container: a rule on a category concerns both.
 static CATEGORIES_OF: LazyLock<HashMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
     let own = |row: &'static Command| {
-        let of = numbered().filter(|(_, _, known)| names(known.name, row));
+        let of = ROWS.numbered().filter(|(_, _, known)| names(known.name, row));
         of.flat_map(|(_, group, known)| categories(group, known)).collect()
     };
-    numbered().map(|(_, _, row)| (row.name, own(row))).collect()
+    ROWS.numbered().map(|(_, _, row)| (row.name, own(row))).collect()
 });
 
 fn is_in(category: &str, row: &Command) -> bool {
@@ -157,7 +159,7 @@ fn rule(seeded: &mut Seeded, rows: &[&'static Command]) -> String {
 
 #[test]
 fn random_rules_allow_what_a_list_of_them_says() {
-    let rows: Vec<&'static Command> = numbered().map(|(_, _, row)| row).collect();
+    let rows: Vec<&'static Command> = ROWS.numbered().map(|(_, _, row)| row).collect();
     for seed in 1..=12 {
         let mut seeded = Seeded(0x9E37_79B9_7F4A_7C15 ^ seed);
         let (mut user, mut naive) = (User::new(1, "u", false), Naive::default());
@@ -213,7 +215,7 @@ fn has_first_args(naive: &Naive) -> bool {
 /// read ahead by, against the list.
 #[test]
 fn what_is_read_ahead_is_what_a_list_of_rules_says() {
-    let rows: Vec<&'static Command> = numbered().map(|(_, _, row)| row).collect();
+    let rows: Vec<&'static Command> = ROWS.numbered().map(|(_, _, row)| row).collect();
     let (mut general, mut all_keys, mut prefixes) = (0, 0, 0);
     for seed in 1..=12 {
         let mut seeded = Seeded(0x9E37_79B9_7F4A_7C15 ^ seed);
@@ -267,7 +269,7 @@ fn keys_are_those_that_the_row_names_however_they_are_looked_at() {
     let user = User::new(1, "u", false).with(catalog(), [&b"+@all"[..], b"%R~r*", b"~w*"].into_iter(), false);
     let user = user.expect("rules");
     let mut checked = 0;
-    for (id, _, row) in numbered().filter(|(_, _, row)| row.subcommands().is_empty()) {
+    for (id, _, row) in ROWS.numbered().filter(|(_, _, row)| row.subcommands().is_empty()) {
         for count in (1..=6_usize).filter(|count| row.takes(row.words() + count)) {
             for bits in 0..1_usize << count {
                 let mut words = Encoder::default();
@@ -316,7 +318,7 @@ fn a_user_has_so_many_patterns_and_bytes() {
 fn a_million_keys_are_compared_with_one_prefix_and_not_with_a_thousand_patterns() {
     let mut words = Encoder::default();
     (0..1_000_000).for_each(|n| words.push(format!("app:{n}").as_bytes()));
-    let (row, id) = table::find(b"mget").unwrap();
+    let (row, id) = ROWS.find(b"mget").unwrap();
     let with = |rules: &[String]| {
         let words = rules.iter().map(|word| word.as_bytes());
         User::new(1, "u", false).with(catalog(), words, false).unwrap()
