@@ -5,8 +5,8 @@
 //! - `row`: what the table says of a command; `rows`: all of them as a value; `table`: these, by group, number and name; `help`:
 //!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
 //!   `catalog`: the commands, as its rules know them
-//! - `client`: what a connection keeps between two commands, `closing` in EXEC; `facts`: what others see of it; `shared`: what
-//!   all RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
+//! - `client`: what a connection keeps between two commands, `closing` in EXEC, `subscriptions` while it listens; `facts`: what
+//!   others see of it; `shared`: what all RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
 //!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -43,6 +43,7 @@ mod sizes;
 mod source;
 mod steps;
 mod strings;
+mod subscriptions;
 pub mod table;
 mod transactions;
 mod word;

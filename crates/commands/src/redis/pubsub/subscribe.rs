@@ -60,7 +60,7 @@ pub(super) fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind)
 
 /// (P|S)UNSUBSCRIBE
 pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
-    let names = call.subscriptions().names(kind);
+    let names = call.subscriptions().names_of(kind);
     let count = if args.is_empty() { names.len() } else { args.len() };
     if takes_steps(call, count) {
         let kept = if args.is_empty() { None } else { Some(Kept::new(call, args)?) };
@@ -79,9 +79,9 @@ pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kin
         put_null(call.out, call.client.resp3);
         put_integer(call.out, count as i64);
     } else {
-        let bytes = call.subscriptions().names(kind).iter().map(|name| name.len() + ANSWER_BYTES).sum();
+        let bytes = call.subscriptions().names_of(kind).iter().map(|name| name.len() + ANSWER_BYTES).sum();
         call.make_room(bytes)?;
-        while let Some(name) = call.subscriptions().names(kind).first().cloned() {
+        while let Some(name) = call.subscriptions().names_of(kind).first().cloned() {
             call.listen_no_more(kind, &name);
         }
     }
@@ -194,7 +194,7 @@ impl Call<'_, '_, '_> {
         let (ns_max, mut ns) = (self.step_ns(), 0);
         for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
             while ns < ns_max
-                && let Some(name) = self.subscriptions().names(kind).first().cloned()
+                && let Some(name) = self.subscriptions().names_of(kind).first().cloned()
             {
                 self.subscriptions().remove(kind, &name);
                 ns += SUBSCRIBE_NS;
@@ -238,7 +238,7 @@ impl Changing {
         match kept {
             Some(kept) => kept.take(|words| words.next().map(|name| change(call, name))).transpose(),
             None => {
-                let name = call.subscriptions().names(*kind).first().cloned();
+                let name = call.subscriptions().names_of(*kind).first().cloned();
                 name.map(|name| change(call, &name)).transpose()
             }
         }
