@@ -5,8 +5,9 @@
 //! - `row`: what the table says of a command; `rows`: all of them as a value; `table`: these, by group, number and name; `help`:
 //!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
 //!   `catalog`: the commands, as its rules know them
-//! - `client`: what a connection keeps between two commands, `closing` in EXEC, `subscriptions` while it listens; `facts`: what
-//!   others see of it; `shared`: what all RESP clients share; `limits`: of these; `figures`, `metrics`: what is shown of it
+//! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
+//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share; `limits`: of these; `figures`, `metrics`:
+//!   what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
 //!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -31,6 +32,7 @@ pub(crate) mod limits;
 pub(crate) mod metrics;
 mod permissions;
 mod pubsub;
+mod queue;
 mod reply;
 pub mod row;
 mod rows;

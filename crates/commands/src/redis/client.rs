@@ -11,9 +11,9 @@ use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tries::Tries;
 use crate::redis::closing::Closing;
+use crate::redis::queue::Transaction;
 use crate::redis::steps::job::UnderWay;
 use crate::redis::subscriptions::Subscriptions;
-use crate::redis::transactions::Transaction;
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

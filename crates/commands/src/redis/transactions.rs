@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{DATABASES, FLUSHES_TOGETHER_MAX, Key, Lookup, Store, Touched};
+use larder_protocol::resp::Args;
+use larder_store::{FLUSHES_TOGETHER_MAX, Key, Lookup, Touched};
 
 use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE, late};
 use super::connection;
@@ -25,8 +25,8 @@ use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::row::flag::{
     ADMIN, ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT,
-    PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE,
-    SUBSCRIBES, WEIGHTLESS,
+    PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES,
+    WEIGHTLESS,
 };
 use super::row::{ALL_KEYS, Access, Command, NO_KEYS, Weighs};
 use crate::core::access::Snapshot;
@@ -37,9 +37,10 @@ use crate::core::output::Mark;
 use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::heap::Heap;
 use crate::redis::permissions::Looked;
+use crate::redis::queue::{Queue, Queued, Transaction, Watched, Watches, selected};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
-use crate::redis::sizes::{ITEM_HEADER_BYTES, KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
+use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
 use crate::redis::steps::job::{Job, Step};
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
@@ -51,19 +52,10 @@ const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
 /// Items give way to watches when so many have come.
 const WATCHES_AT_ONCE: usize = 1 << 10;
-/// What a command on a collection allocates first, about: a leaf.
-const LEAF_BYTES: usize = 1 << 10;
-
-/// A queue of no more commands and bytes takes a few milliseconds at most, whatever was weighed of it: it is one step.
-const FEW_COMMANDS: usize = 512;
-const FEW_BYTES: usize = 16 << 10;
-/// A longer one is if it takes no longer.
+/// A queue that is not short is one step, too, if it takes no longer.
 const ONE_STEP_NS: u64 = 4_000_000;
 /// What it takes to reckon what a command takes: its key is looked at.
 const RECKON_NS: u64 = 150;
-/// While others hold keys a queue of no more words and bytes is looked through for them, every 2 ms: some 0.3 ms.
-const LOOKED_WORDS_MAX: usize = 4 << 10;
-const LOOKED_BYTES_MAX: usize = 1 << 20;
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
@@ -88,184 +80,6 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("unwatch", 1, ANY_TIME, NO_KEYS, unwatch).doc("2.2.0", "", "Forgets all watched keys."),
 ];
 
-/// What a client has queued and watches.
-#[derive(Debug, Default)]
-pub(crate) struct Transaction {
-    queue: Option<Box<Queue>>,
-    watches: Option<Box<Watches>>,
-}
-
-struct Queue {
-    commands: Vec<Queued>,
-    /// Arguments of all commands, as they came.
-    bytes: Vec<u8>,
-    /// A command could not be queued: EXEC will refuse.
-    spoilt: bool,
-    /// A command logs the client in by a password.
-    logs_in: bool,
-    /// All of them may go in steps: they concern no keys but those that they name, and leave the client its user.
-    in_steps: bool,
-    /// Bytes of the longest item that one of them allocates first, and of all that they write, about; 0 if none needs memory.
-    longest_item: usize,
-    items_bytes: usize,
-    /// The client's user at MULTI.
-    user: Snapshot,
-    held: Held,
-}
-
-impl std::fmt::Debug for Queue {
-    /// Without the words, of which some may be passwords.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (commands, bytes) = (self.commands.len(), self.bytes.len());
-        f.debug_struct("Queue").field("commands", &commands).field("bytes", &bytes).finish_non_exhaustive()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Queued {
-    row: &'static Command,
-    id: Option<RowId>,
-    /// Where its words begin and end, how many they are, and how many of them are its name.
-    at: usize,
-    end: usize,
-    words: usize,
-    name: usize,
-    /// Bytes of the longest of them.
-    longest: u64,
-    /// [`item_bytes`] of its arguments.
-    item_bytes: usize,
-    /// Where a full store refuses writes it is refused.
-    needs_memory: bool,
-}
-
-impl Queued {
-    /// The words behind the name.
-    fn args<'q>(&self, bytes: &'q [u8]) -> Args<'q> {
-        self.words(bytes).1
-    }
-
-    /// All words, and those behind the name. They are not looked through: they may be very many.
-    fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
-        let words = Args::kept(&bytes[self.at..self.end], self.words, self.longest);
-        let mut args = words;
-        args.nth(self.name - 1);
-        (words, args)
-    }
-
-    /// Bytes of what it allocates first, about: of one of its pairs, where it writes several. None if it needs no memory.
-    fn wanted_bytes(&self) -> Option<usize> {
-        let bytes = match self.row.weighs {
-            _ if self.row.elements => self.item_bytes.min(LEAF_BYTES),
-            Weighs::Pairs | Weighs::CountedPairs => {
-                let pairs = ((self.words - self.name) / 2).max(1);
-                let each = (self.item_bytes - ITEM_HEADER_BYTES) / pairs;
-                ITEM_HEADER_BYTES + each.max(self.longest as usize)
-            }
-            _ => self.item_bytes,
-        };
-        self.needs_memory.then_some(bytes)
-    }
-}
-
-#[derive(Debug)]
-struct Watches {
-    store: Arc<Store>,
-    keys: Vec<Watched>,
-    touched: Touched,
-}
-
-#[derive(Debug)]
-struct Watched {
-    db: u8,
-    key: Box<[u8]>,
-    /// It was there.
-    there: bool,
-}
-
-impl Drop for Watches {
-    fn drop(&mut self) {
-        for watched in &self.keys {
-            self.store.unwatch(watched.db, &watched.key, &self.touched);
-        }
-    }
-}
-
-impl Transaction {
-    /// Between MULTI and EXEC.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        self.queue.is_some()
-    }
-
-    /// Commands that are queued; none outside a transaction.
-    pub fn queued(&self) -> Option<usize> {
-        self.queue.as_ref().map(|queue| queue.commands.len())
-    }
-
-    /// Keys that are watched.
-    pub fn watched(&self) -> usize {
-        self.watches.as_ref().map_or(0, |watches| watches.keys.len())
-    }
-
-    /// Bytes of the queue.
-    pub fn queue_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes.capacity())
-    }
-
-    /// A command was refused: EXEC will refuse.
-    pub fn spoil(&mut self) {
-        if let Some(queue) = &mut self.queue {
-            queue.spoilt = true;
-        }
-    }
-
-    /// Forgets queue and watches.
-    pub fn clear(&mut self) {
-        *self = Transaction::default();
-    }
-
-    /// What is queued concerns all keys, or it or a watch names one that is `held`. A queue of too many words is not looked
-    /// through: if it may go in steps, it waits when it is run, and if not, for whatever is held.
-    pub fn names_one(&self, db: u8, held: impl Fn(u8, &[u8]) -> bool) -> bool {
-        let Some(queue) = self.queue.as_ref().filter(|queue| !queue.spoilt) else { return false };
-        if !queue.is_looked_through() {
-            return !queue.in_steps;
-        }
-        let mut names_one = queue.commands().any(|(row, args)| row.takes_all(args));
-        queue.each_key(db, &mut |db, key| names_one = names_one || held(db, key));
-        names_one
-            || self.watches.iter().flat_map(|all| &all.keys).any(|watched| held(watched.db, &watched.key))
-    }
-
-    /// A command that is queued logs the client in by a password.
-    pub fn logs_in(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| queue.logs_in)
-    }
-
-    /// What is queued changes something.
-    pub fn changes(&self) -> bool {
-        let queued = self.queue.iter().flat_map(|queue| &queue.commands);
-        queued.into_iter().any(|queued| queued.row.changes())
-    }
-
-    /// What EXEC writes, about: bytes of the longest item, and as how many of them all items count; none if it writes none, or
-    /// runs nothing.
-    pub fn wanted(&self) -> Option<(usize, usize)> {
-        let queue = self.queue.as_ref().filter(|queue| !queue.spoilt && queue.longest_item > 0)?;
-        Some((queue.longest_item, queue.items_bytes / queue.longest_item))
-    }
-
-    fn touched(&self) -> bool {
-        self.watches.as_ref().is_some_and(|watches| watches.touched.load(Relaxed))
-    }
-}
-
-/// The database that a command selects, if it does.
-fn selected(row: &Command, args: Args<'_>) -> Option<u8> {
-    let name = if row.has(SELECTS) { args.at(0).and_then(parse_integer) } else { None };
-    name.filter(|name| (0..i64::from(DATABASES)).contains(name)).map(|name| name as u8)
-}
-
 impl Queue {
     /// An empty one.
     fn new(call: &Call<'_, '_, '_>) -> Queue {
@@ -280,42 +94,6 @@ impl Queue {
             user: call.client.standing.snapshot(),
             held: Held::new(&call.shared.queued_bytes, call.cx.guard.store()),
         }
-    }
-
-    /// The commands with their arguments.
-    fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
-        self.commands.iter().map(|queued| (queued.row, queued.words(&self.bytes).1))
-    }
-
-    /// Calls `visit` with each key and its database, which is `db` at first.
-    fn each_key<'q>(&'q self, db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
-        self.each_key_of(0..self.commands.len(), db, &mut |_, db, key| visit(db, key));
-    }
-
-    /// The same of some of the commands, the first of which is run in `db`, with the command whose key it is.
-    fn each_key_of<'q>(
-        &'q self,
-        some: Range<usize>,
-        mut db: u8,
-        visit: &mut dyn FnMut(&'static Command, u8, &'q [u8]),
-    ) {
-        for queued in &self.commands[some] {
-            let (row, args) = (queued.row, queued.words(&self.bytes).1);
-            row.each_key(args, &mut |key| visit(row, db, key));
-            db = selected(row, args).unwrap_or(db);
-        }
-    }
-
-    /// It is not short: what it takes is to be reckoned before it is run.
-    fn is_long(&self) -> bool {
-        self.commands.len() > FEW_COMMANDS || self.bytes.len() > FEW_BYTES
-    }
-
-    /// It has so few words that each look may go through all of them for keys that are held.
-    fn is_looked_through(&self) -> bool {
-        self.bytes.len() <= LOOKED_BYTES_MAX
-            && self.commands.len() <= LOOKED_WORDS_MAX
-            && self.commands.iter().map(|queued| queued.words).sum::<usize>() <= LOOKED_WORDS_MAX
     }
 
     /// What it takes to run all of them, beside what is weighed; of what takes more than one step not all.
