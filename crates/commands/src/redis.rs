@@ -6,8 +6,8 @@
 //!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
 //!   `catalog`: the commands, as its rules know them
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
-//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share; `limits`: of these; `figures`, `metrics`:
-//!   what is shown of it
+//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share, among it `limits`, the `census` of keys that
+//!   expire, and a search for `rare` ones; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
 //!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -16,6 +16,7 @@
 mod bytes;
 mod call;
 mod catalog;
+mod census;
 mod client;
 mod clock;
 mod closing;
@@ -33,6 +34,7 @@ pub(crate) mod metrics;
 mod permissions;
 mod pubsub;
 mod queue;
+mod rare;
 mod reply;
 pub mod row;
 mod rows;

@@ -6,7 +6,6 @@ pub(crate) mod expiry;
 pub(crate) mod loading;
 pub(crate) mod object;
 pub(crate) mod packings;
-pub(crate) mod rare;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod serialize;

@@ -3,8 +3,8 @@
 
 use larder_store::{DATABASES, Store};
 
+use super::census::Sample as Census;
 use super::figures::{Figures, RedisFigure};
-use super::keys::scan::Sample as Census;
 use super::rows::REDIS_VERSION;
 use super::shared::Shared;
 use super::table::ROWS;

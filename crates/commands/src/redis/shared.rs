@@ -1,19 +1,19 @@
 //! What the RESP clients of all workers share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder_store::{Guard, Millis, Store};
+use larder_store::{Millis, Store};
 
 use crate::core::acl::catalog::Catalog;
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
+use crate::redis::census::Census;
 use crate::redis::collections::block::Waiters;
 use crate::redis::facts::{Clients, CommandName};
-use crate::redis::keys::rare::Rare;
-use crate::redis::keys::scan::Sample;
 use crate::redis::limits::Limits;
+use crate::redis::rare::Rare;
 use crate::redis::rows::Rows;
 use crate::redis::scripts::cache::Scripts;
 use crate::redis::scripts::library::Libraries;
@@ -55,41 +55,6 @@ pub struct Shared {
     /// Keys of databases of few, which upkeep looks for.
     pub(crate) rare: Rare,
     random: AtomicU64,
-}
-
-/// A sample of items that upkeep takes, and the last one that is whole.
-#[derive(Debug, Default)]
-pub(crate) struct Census {
-    wanted: AtomicBool,
-    samples: Mutex<(Sample, Option<Sample>)>,
-}
-
-impl Census {
-    /// A scraper wants to know.
-    pub fn want(&self) {
-        self.wanted.store(true, Relaxed);
-    }
-
-    /// Looks at some items, if a scraper wants to know. From one worker's upkeep.
-    pub fn step(&self, guard: &mut Guard<'_>) {
-        if !self.wanted.load(Relaxed) {
-            return;
-        }
-        let mut samples = self.samples();
-        let (under_way, whole) = &mut *samples;
-        if under_way.step(guard) {
-            *whole = Some(std::mem::take(under_way));
-        }
-    }
-
-    /// The last sample that is whole.
-    pub fn last(&self) -> Option<Sample> {
-        self.samples().1.clone()
-    }
-
-    fn samples(&self) -> MutexGuard<'_, (Sample, Option<Sample>)> {
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Shared {

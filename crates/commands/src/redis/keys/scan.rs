@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use larder_protocol::number::parse_c_u64;
 use larder_protocol::resp::Args;
-use larder_store::Guard;
 
-use super::survey::{Found, Goal, ITEMS_PER_WALK, Kind, Picked, Wanted};
+use super::survey::{Found, Goal, Kind, Picked, Wanted};
 use crate::core::work::KEY_NS;
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_null};
 
@@ -112,57 +112,4 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         }
     }
     Ok(())
-}
-
-/// Items looked at to say how many of all expire.
-const SAMPLE_ITEMS: u64 = 4096;
-
-/// How many of the first items of a walk, up to [`SAMPLE_ITEMS`], are in each database; how many of
-/// them expire, and the sum of their milliseconds. Exact for a small keyspace.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sample {
-    keys: [u64; larder_store::DATABASES as usize],
-    expiring: [u64; larder_store::DATABASES as usize],
-    left_ms: [u128; larder_store::DATABASES as usize],
-    /// Hashes in which a field expires.
-    timed: [u64; larder_store::DATABASES as usize],
-    /// Where the walk goes on.
-    cursor: u64,
-}
-
-impl Sample {
-    pub fn take(call: &mut Call<'_, '_, '_>) -> Sample {
-        let mut sample = Sample::default();
-        loop {
-            let whole = sample.step(&mut call.cx.guard);
-            call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
-            if whole {
-                return sample;
-            }
-        }
-    }
-
-    /// Looks at some items more; true if these are all that it looks at.
-    pub fn step(&mut self, guard: &mut Guard<'_>) -> bool {
-        let now = guard.now();
-        self.cursor = guard.walk(self.cursor, ITEMS_PER_WALK, &mut |item| {
-            let db = usize::from(item.database());
-            self.keys[db] += 1;
-            if item.expires_at() != 0 {
-                self.expiring[db] += 1;
-                self.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
-            }
-            self.timed[db] += u64::from(item.is_timed());
-        });
-        self.cursor == 0 || self.keys.iter().sum::<u64>() >= SAMPLE_ITEMS
-    }
-
-    /// How many of a database's keys expire, the mean of the milliseconds that they have left, and how many of its keys are
-    /// hashes in which a field expires.
-    pub fn of(&self, db: u8, keys: u64) -> (u64, u64, u64) {
-        let at = usize::from(db);
-        let share = |some: u64| keys * some / self.keys[at].max(1);
-        let left_ms = self.left_ms[at] / u128::from(self.expiring[at].max(1));
-        (share(self.expiring[at]), left_ms as u64, share(self.timed[at]))
-    }
 }

@@ -17,9 +17,11 @@ use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::{Call, is};
+use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::keys::object::type_of;
+use crate::redis::rare::{RANDOM_KEY_BYTES, RANDOM_KEYS};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
@@ -27,8 +29,6 @@ use crate::redis::steps::job::{Job, Step};
 /// Bytes of a reply that are written between two looks at whether the output is full.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Keys looked at between two looks at what was found.
-pub(crate) const ITEMS_PER_WALK: usize = 64;
 /// How many there are in a walk where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in
 /// walks of 64 each took 100 ns, in walks of this many it takes half.
 const ITEMS_PER_WALK_MAX: usize = 512;
@@ -311,11 +311,6 @@ pub(crate) enum Goal {
     /// DEBUG DIGEST
     Digest(Digesting),
 }
-
-/// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
-pub(super) const RANDOM_KEYS: usize = 16;
-/// They are noted on the way, for which they are no longer than this.
-pub(super) const RANDOM_KEY_BYTES: usize = 4 << 10;
 
 /// A survey under way.
 #[derive(Debug)]

@@ -11,10 +11,11 @@ use crate::core::figures::table::Figure;
 use crate::core::figures::{of_types, row_sums};
 use crate::core::findings::find_for;
 use crate::core::traffic::{Parts, Shares, parts};
+use crate::core::work::KEY_NS;
 use crate::redis::call::{Call, NAME_NS, few_names, is};
+use crate::redis::census::{ITEMS_PER_WALK, Sample};
 use crate::redis::fail::Done;
 use crate::redis::figures::{Figures, RedisFigure};
-use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::rows::REDIS_VERSION;
 
@@ -464,7 +465,14 @@ fn latencies(call: &Call<'_, '_, '_>, page: &mut Page) {
 /// How many keys expire is counted among some thousand of them, and all of a small keyspace.
 fn keyspace(call: &mut Call<'_, '_, '_>, page: &mut Page) {
     page.section("Keyspace");
-    let sample = Sample::take(call);
+    let mut sample = Sample::default();
+    loop {
+        let is_whole = sample.step(&mut call.cx.guard);
+        call.spend(ITEMS_PER_WALK as u64 * KEY_NS);
+        if is_whole {
+            break;
+        }
+    }
     for db in 0..DATABASES {
         let keys = call.cx.guard.store().database_items(db);
         if keys > 0 {

@@ -12,8 +12,10 @@ use std::sync::{Mutex, TryLockError};
 
 use larder_store::{DATABASES, Database, Guard, Millis};
 
-use super::survey::{RANDOM_KEY_BYTES, RANDOM_KEYS};
-
+/// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
+pub(crate) const RANDOM_KEYS: usize = 16;
+/// They are noted on the way, for which they are no longer than this.
+pub(crate) const RANDOM_KEY_BYTES: usize = 4 << 10;
 /// Where fewer than one in so many of all keys are the database's, RANDOMKEY may find none at a random place.
 const FEW: u64 = 64;
 /// There is a round this often at most. One without a search looks at the next database: reckoned as 6 µs for each worker.
