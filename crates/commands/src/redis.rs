@@ -6,10 +6,10 @@
 //!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
 //!   `catalog`: the commands, as its rules know them
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
-//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share, among it `limits`, the `census` of keys that
-//!   expire, and a search for `rare` ones; `figures`, `metrics`: what is shown of it
-//! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `word`,
-//!   `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
+//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share, among it `limits`, the `waiters` for keys, the
+//!   `census` of keys that expire, and a search for `rare` ones; `figures`, `metrics`: what is shown of it
+//! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements
+//!   in a row; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -22,6 +22,7 @@ mod clock;
 mod closing;
 mod collections;
 mod connection;
+mod copied;
 mod decimal;
 mod facts;
 mod fail;
@@ -50,6 +51,7 @@ mod strings;
 mod subscriptions;
 pub mod table;
 mod transactions;
+mod waiters;
 mod word;
 
 pub(crate) use catalog::catalog;

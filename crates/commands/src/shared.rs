@@ -143,7 +143,8 @@ impl Shared {
     pub fn serve_left(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         let (left, called) = (self.redis.waiters.has_left(), guard.has_called());
         if left || called {
-            let mut serving = Serving { guard, common: &self.common, waiters: &self.redis.waiters, host };
+            let (rows, waiters) = (self.redis.rows, &self.redis.waiters);
+            let mut serving = Serving { guard, common: &self.common, rows, waiters, host };
             serving.called();
             serving.left(LEFT_ROUNDS);
         }

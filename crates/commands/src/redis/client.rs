@@ -43,15 +43,6 @@ impl Replies {
     }
 }
 
-/// How CLIENT UNBLOCK ends a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unblock {
-    /// As if its time had come.
-    Timeout,
-    /// With an error.
-    Error,
-}
-
 /// What a connection keeps between two commands.
 #[derive(Debug)]
 pub(crate) struct Client {

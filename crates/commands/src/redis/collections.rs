@@ -4,7 +4,6 @@
 pub(crate) mod block;
 pub(crate) mod bounds;
 mod combine;
-pub(crate) mod copied;
 mod fields;
 pub(crate) mod geo;
 pub(crate) mod hash;

@@ -10,7 +10,6 @@ use crate::core::acl::catalog::Catalog;
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::census::Census;
-use crate::redis::collections::block::Waiters;
 use crate::redis::facts::{Clients, CommandName};
 use crate::redis::limits::Limits;
 use crate::redis::rare::Rare;
@@ -20,6 +19,7 @@ use crate::redis::scripts::library::Libraries;
 use crate::redis::server::commandlog::Commandlog;
 use crate::redis::server::config::Parameters;
 use crate::redis::server::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
+use crate::redis::waiters::Waiters;
 
 /// Shared by all RESP clients.
 #[derive(Debug)]

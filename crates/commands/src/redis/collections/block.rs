@@ -6,7 +6,7 @@
 //! RPUSH k1    ─▶ its reply ─▶ k1 was awaited ─▶ first in line: claimed, popped, replied for ─▶ its worker is woken
 //! ```
 //!
-//! - `want`: what is wanted, how it is given and put back; `waiters`: which client stands in line where; `serve`: which is
+//! - `want`: how what is wanted is given and put back; `redis/waiters.rs`: which client stands in line where; `serve`: which is
 //!   served when a key was written; `blocked`: the command as its client has it, until it ends.
 //! - **No waiter is missed.** A waiter stands in line first, has the store note each write to its keys then
 //!   ([`larder_store::Guard::await_key`]), and looks at the keys last. A write comes before that note is made, under the
@@ -31,7 +31,6 @@
 
 mod blocked;
 mod serve;
-mod waiters;
 mod want;
 
 use larder_protocol::resp::{Args, parse_double};
@@ -39,19 +38,18 @@ use larder_store::End;
 
 use super::list::{self, end};
 use super::mpop::{self, Asked};
-use super::sorted::{self, Which, which};
+use super::sorted::{self, which};
 use super::taking::{Form, take_first};
 use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
+use crate::core::calls::RowId;
 use crate::redis::call::{few_keys, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
+use crate::redis::waiters::{Waiter, Want, Which};
 use blocked::Blocked;
 pub(crate) use serve::{LEFT_ROUNDS, SERVE_NS, Serving};
-use waiters::Waiter;
-pub(crate) use waiters::Waiters;
-pub(crate) use want::Want;
 
 /// Keys that a client waits for at most: it joins and leaves all lines in one step.
 const KEYS_MAX: usize = 1 << 10;
@@ -250,8 +248,9 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
     if keys.len() > KEYS_MAX {
         return Err(blocked::TOO_MANY_KEYS);
     }
-    let command = call.row.and_then(|id| Some((call.shared.rows.row(id)?, id)));
-    let waiter = Waiter::new(call.client, command, want, keys);
+    let (client, row) = (&*call.client, call.row.unwrap_or(RowId::MAX));
+    let user = client.standing.snapshot();
+    let waiter = Waiter::new(&client.facts, (client.db, client.resp3), user, row, want, keys);
     let now_us = call.cx.host.clock_us();
     let until_us = timeout_ms.map(|ms| now_us.saturating_add(ms.saturating_mul(1000)));
     let blocked = Blocked::new(call, waiter, until_us);

@@ -20,13 +20,13 @@ use std::ops::Range;
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Entry, Item, Key, Made, Type, Value};
 
-use super::copied::run_of;
 use super::making::Making;
 use super::members::{COMPARES, MEMBER_BYTES, Members, ROW_BYTES, RUN_BYTES, Rows, Sorted};
 use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, STORED_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, few_keys, integer, is, next};
+use crate::redis::copied::run_of;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};

@@ -5,7 +5,6 @@ use std::ops::Range;
 use larder_protocol::resp::Args;
 use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, Type};
 
-use super::copied::Copied;
 use super::listing::{Form, Listed, Which};
 use super::seeking::{insert, position};
 use super::sifting::{remove, trim};
@@ -15,6 +14,7 @@ use super::{Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_m
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
+use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use larder_store::{Collection, Element};
 
-use super::copied::Copied;
+use crate::redis::copied::Copied;
 
 /// Bytes that a member takes beside its text: its end and score, its mark, its hash, the next of its bucket, and a bucket.
 pub(crate) const MEMBER_BYTES: usize = ROW_BYTES + 4 * 4;

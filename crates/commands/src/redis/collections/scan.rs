@@ -8,7 +8,6 @@ use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
 
-use super::copied::run_of;
 use super::matching::{Known, match_in_steps};
 use super::words::COMPARED_TIMES;
 use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_places_bytes_max};
@@ -16,6 +15,7 @@ use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, bounded, free_room, integer, is, next};
+use crate::redis::copied::run_of;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};

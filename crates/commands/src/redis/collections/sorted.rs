@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Collection, End, Guard, Hint, Key, Removed, ScoreRule, Type};
+use larder_store::{Collection, Guard, Hint, Key, Removed, ScoreRule, Type};
 
 use super::bounds::{Bounds, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
@@ -24,6 +24,7 @@ use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READ
 use crate::redis::row::{
     Access, By, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs,
 };
+use crate::redis::waiters::Which;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
@@ -398,23 +399,6 @@ fn range(
     let (kind, shown, form) = (Type::SortedSet, chosen.shown, Form::Rows);
     let listed = Listed { kind, shown, form, which: listing::Which::All, takes: false, soonest: 0 };
     call.list_chosen(name, key, hint, args, listed, &which)
-}
-
-/// Which members are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    Min,
-    Max,
-}
-
-impl Which {
-    /// From which end.
-    pub fn end(self) -> End {
-        match self {
-            Which::Min => End::Front,
-            Which::Max => End::Back,
-        }
-    }
 }
 
 /// What it is called that they are.

@@ -14,11 +14,11 @@ use larder_protocol::resp::Args;
 use larder_store::{Collection, Made, Type};
 
 use super::bounds::Chosen;
-use super::copied::Copied;
 use super::making::Making;
 use super::{Call, MEMBER_NS, STORED_NS, of_type};
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::next;
+use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;

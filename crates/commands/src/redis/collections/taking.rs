@@ -11,7 +11,7 @@ use larder_store::{Collection, Database, End, Entry, Guard, Key, Removed, Type};
 
 use super::list::{self, end_places};
 use super::listing::send;
-use super::sorted::{self, Which};
+use super::sorted;
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, MANY_BYTES, PRESENT_NS, SCORE_NS, SCORED_NS, Shown, entry_bytes_max,
     peek_as, places_bytes_max,
@@ -24,6 +24,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null_array};
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::waiters::{Portion, Which};
 
 /// Elements that are taken at a time, at most, …
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;
@@ -85,16 +86,6 @@ impl Form {
             (Type::List | Type::Hash | Type::Set | Type::Stream, end) => list::popped(end),
         }
     }
-}
-
-/// What is taken at once of the elements that are asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Portion {
-    pub count: usize,
-    /// Bytes that the replies of these take at most.
-    pub bytes: usize,
-    /// So many are to be taken behind them.
-    pub left: usize,
 }
 
 impl Portion {

@@ -8,7 +8,7 @@ use larder_protocol::resp::Args;
 use super::filter::{Asked, Filter, filter_ns};
 use crate::core::progress::Ending;
 use crate::redis::call::{Call, Flow, integer, is};
-use crate::redis::client::{Replies, Unblock};
+use crate::redis::client::Replies;
 use crate::redis::connection::{a_name, set_name};
 use crate::redis::facts::Cursor;
 use crate::redis::fail::{Done, Fail};
@@ -20,6 +20,7 @@ use crate::redis::row::flag::{
 use crate::redis::row::{Command, NO_KEYS, Weighs};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::waiters::Unblock;
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;

@@ -26,7 +26,6 @@ use super::serialize::{
 };
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
-use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::{
     ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns, place_ns,
 };
@@ -35,6 +34,7 @@ use crate::redis::collections::payload::{
 };
 use crate::redis::collections::stream::loading::{StreamLoading, weight as stream_weight};
 use crate::redis::collections::stream::payload::TYPES_STREAM;
+use crate::redis::copied::Copied;
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
 use crate::redis::steps::job::LEAVES;

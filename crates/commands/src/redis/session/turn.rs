@@ -126,8 +126,9 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     /// Serves clients that wait, and spends what that takes.
     #[cold]
     fn serve(&mut self, serve: impl FnOnce(&mut Serving<'_, 'w>) -> usize) {
-        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
-        let served = serve(&mut Serving { guard: &mut self.cx.guard, common, waiters, host });
+        let (common, host) = (self.cx.shared, self.cx.host);
+        let (rows, waiters) = (self.shared.rows, &self.shared.waiters);
+        let served = serve(&mut Serving { guard: &mut self.cx.guard, common, rows, waiters, host });
         self.cx.spend(self.out, served as u64 * SERVE_NS);
         self.cx.go_on_telling();
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use larder_store::Store;
 
 use super::serve::{SERVE_NS, Serving};
-use super::waiters::{Left, Served, Stands, Waiter, Waiters};
 use crate::core::output::Output;
 use crate::redis::call::Call;
 use crate::redis::collections::listing::send;
@@ -13,6 +12,7 @@ use crate::redis::collections::taking;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 use crate::redis::steps::job::{Job, Step};
+use crate::redis::waiters::{Left, Served, Stands, Waiter, Waiters};
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -91,8 +91,8 @@ impl Blocked {
 
     /// Serves the waiters in line at its keys, of which it is one.
     fn look(&self, call: &mut Call<'_, '_, '_>) {
-        let (common, host) = (call.cx.shared, call.cx.host);
-        let served = Serving { guard: &mut call.cx.guard, common, waiters: &self.waiters, host }
+        let (common, rows, host) = (call.cx.shared, call.shared.rows, call.cx.host);
+        let served = Serving { guard: &mut call.cx.guard, common, rows, waiters: &self.waiters, host }
             .at_keys_of(&self.waiter);
         call.spend(served as u64 * SERVE_NS);
         call.cx.go_on_telling();

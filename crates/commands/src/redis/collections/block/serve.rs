@@ -2,8 +2,8 @@
 
 use larder_store::{Declined, Guard, Key, Moment, Removal, Type};
 
-use super::waiters::{Left, Served, Waiter, Waiters};
-use super::want::Taken;
+use crate::core::access::Since;
+use crate::core::acl::log::{REFUSAL_NS, Whence};
 use crate::core::events::{Change, Seen, seen};
 use crate::core::held::Held;
 use crate::core::hold::LOOK_MS;
@@ -15,7 +15,10 @@ use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
 use crate::redis::collections::stream::trimming;
 use crate::redis::collections::{ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::permissions::{check_waiting, note_denied, told};
 use crate::redis::reply::put_null_array;
+use crate::redis::rows::Rows;
+use crate::redis::waiters::{Left, Served, Taken, Waiter, Waiters};
 
 /// How many are served at a time, fewer where they stand in many lines, or are given much.
 const SERVED_AT_ONCE: isize = 64;
@@ -43,6 +46,8 @@ const CLEARED_AS: isize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_
 pub(crate) struct Serving<'s, 'w> {
     pub guard: &'s mut Guard<'w>,
     pub common: &'s Shared,
+    /// All commands: a waiter whose rules forbid its own by now is told its name.
+    pub rows: &'static Rows,
     pub waiters: &'s Waiters,
     pub host: &'s dyn Host,
 }
@@ -194,10 +199,22 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// Whether a waiter's user may still have what it waits for, and what it took to look.
+    /// Whether a waiter's user may still have what it waits for, and what it took to look: asked before it is given anything.
     fn may_take(&self, waiter: &Waiter) -> (u64, Done) {
+        let access = &self.common.access;
+        let user = match waiter.user.since(access) {
+            Since::AsGood => return (0, Ok(())),
+            Since::Gone => return (0, Err(Fail::of("NOPERM The user is gone"))),
+            Since::Changed(user) => user,
+        };
+        let Some(row) = self.rows.row(waiter.row) else { return (0, Ok(())) };
         let mut ns = 0;
-        let may = waiter.may_take(&self.common.access, self.guard.now(), &mut ns);
+        let checked = check_waiting(&user, (row, waiter.row), &waiter.keys, waiter.want.target(), &mut ns);
+        let may = checked.map_err(|denied| {
+            ns += REFUSAL_NS;
+            note_denied(access, Whence::TopLevel, row, &denied, user.name(), &waiter.facts, self.guard.now());
+            Fail::with(format!("NOPERM {}", told(&user, row, &denied, false)))
+        });
         (ns, may)
     }
 

@@ -1,58 +1,22 @@
-//! What is wanted of a key: elements of a list, an element for another list, members of a sorted set, or entries of a
-//! stream. How it is given, and how it is put back.
+//! How what is wanted of a key is given, and how it is put back: elements of a list, an element for another list, members of a
+//! sorted set, or entries of a stream.
 
-use larder_store::{Collection, End, Guard, Key, Removed, ScoreRule, StreamId, Type};
+use larder_store::{Collection, End, Guard, Key, Removed, ScoreRule, Type};
 
 use crate::core::events::Change;
 use crate::core::held::Held;
 use crate::core::output::Output;
 use crate::redis::call::REPLY_BYTES_FREE;
-use crate::redis::collections::copied::Copied;
-use crate::redis::collections::sorted::{self, Which};
+use crate::redis::collections::sorted;
 use crate::redis::collections::stream;
 use crate::redis::collections::stream::reading;
-use crate::redis::collections::taking::{Form, Portion};
+use crate::redis::collections::taking::Form;
 use crate::redis::collections::{Shown, list, put_element_of};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
-
-/// What is wanted of a key.
-#[derive(Debug)]
-pub(crate) enum Want {
-    /// Elements from an end of a list, so many at most; without a number one.
-    Elements { end: End, count: Option<usize> },
-    /// Members from an end of a sorted set.
-    Members { which: Which, count: Option<usize> },
-    /// An element of one list for another.
-    Move { from: End, to: End, target: Box<[u8]> },
-    /// Entries of streams, each behind an ID, as they were named: a stream may be there more than once.
-    Entries { after: Box<[(Box<[u8]>, StreamId)]>, most: Option<usize> },
-    /// Entries of streams that no consumer of a group has had, for a consumer; `pends`: they are pending with it.
-    Delivery { group: Box<[u8]>, consumer: Box<[u8]>, most: Option<usize>, pends: bool },
-}
+use crate::redis::waiters::{Portion, Taken, Want, Whence};
 
 impl Want {
-    /// What the key has to be.
-    pub fn kind(&self) -> Type {
-        match self {
-            Want::Elements { .. } | Want::Move { .. } => Type::List,
-            Want::Members { .. } => Type::SortedSet,
-            Want::Entries { .. } | Want::Delivery { .. } => Type::Stream,
-        }
-    }
-
-    /// Bytes of what it keeps beside keys.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Want::Elements { .. } | Want::Members { .. } => 0,
-            Want::Move { target, .. } => target.len(),
-            Want::Entries { after, .. } => {
-                after.iter().map(|(key, _)| key.len() + size_of::<(Box<[u8]>, StreamId)>()).sum()
-            }
-            Want::Delivery { group, consumer, .. } => group.len() + consumer.len(),
-        }
-    }
-
     /// Whether a stream, or what has come in its place, has something for it.
     pub fn ready(&self, key: &[u8], there: Result<Option<&Collection<'_>>, Fail>) -> bool {
         match self {
@@ -94,16 +58,6 @@ impl Want {
         match self {
             Want::Delivery { .. } => true,
             Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } | Want::Entries { .. } => false,
-        }
-    }
-
-    /// Where it goes, if it is not given to the waiter alone.
-    pub fn target(&self) -> Option<&[u8]> {
-        match self {
-            Want::Move { target, .. } => Some(target),
-            Want::Elements { .. } | Want::Members { .. } | Want::Entries { .. } | Want::Delivery { .. } => {
-                None
-            }
         }
     }
 
@@ -227,25 +181,6 @@ fn put_portion(out: &mut Output, form: Form, key: &Key<'_>, portion: &Portion, p
         form.put_head(out, key.bytes(), popped.len());
     }
     form.put_all(out, popped);
-}
-
-/// What was taken of a key, in the order in which it was there.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    whence: Whence,
-    names: Copied,
-    scores: Vec<f64>,
-    /// What it takes, for as long as it may have to be put back.
-    _held: Option<Held>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Whence {
-    /// It has gone elsewhere.
-    #[default]
-    Nowhere,
-    List(End),
-    SortedSet,
 }
 
 impl Taken {

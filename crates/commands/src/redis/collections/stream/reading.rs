@@ -22,7 +22,7 @@ use crate::core::events::Class;
 use crate::core::output::Output;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, few_keys, integer, is, next};
-use crate::redis::collections::block::{self, Want};
+use crate::redis::collections::block;
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
 use crate::redis::fail::{Done, Fail, shown};
@@ -32,6 +32,7 @@ use crate::redis::row::flag::{AS_ONE, BLOCKING, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::row::{Access, Command, Elements, Keys, KeysFunction, Tells, Weighs};
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, LEAF, Step};
+use crate::redis::waiters::Want;
 
 /// Keys behind STREAMS, of which the second half are IDs.
 const fn streams(from: i32) -> Keys {

@@ -18,7 +18,6 @@ use larder_store::{Declined, Guard, Key, Moment, Removal, Stream, StreamId, Stre
 use super::{change, ids, put_id};
 use crate::core::events::{Change, seen};
 use crate::redis::call::Call;
-use crate::redis::collections::block::Waiters;
 use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as};
 use crate::redis::fail::{Done, Fail};
@@ -26,6 +25,7 @@ use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
+use crate::redis::waiters::Waiters;
 
 /// What it takes to trim entries.
 pub(super) fn trimming_ns(done: &StreamTrimmed) -> u64 {

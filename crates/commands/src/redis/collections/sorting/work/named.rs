@@ -9,9 +9,9 @@ use super::{COMPARED_TIMES, READ_TIMES, Sorting};
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX};
 use crate::redis::collections::LOOK_NS;
-use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorting::number::{LongNumber, number};
 use crate::redis::collections::sorting::pattern::{Found, Shape};
+use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 
 /// In front of a weight, so that one that is empty comes behind none.

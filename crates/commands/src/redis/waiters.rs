@@ -10,6 +10,8 @@
 //! One word says it, and each arrow is one compare-and-swap. A waiter in a line whose word says something else is
 //! passed over. The locks here are held for a look at a table: never while a key is waited for.
 
+mod want;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -17,21 +19,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
-use larder_store::{Millis, Moment, Type};
+use larder_store::{Moment, Type};
 
-use super::want::{Taken, Want};
-use crate::core::access::{Access, Since, Snapshot};
-use crate::core::acl::log::REFUSAL_NS;
-use crate::core::acl::log::Whence;
+use super::facts::ClientFacts;
+use super::fail::Done;
+use crate::core::access::Snapshot;
 use crate::core::calls::RowId;
 use crate::core::host::Host;
 use crate::core::output::Output;
-use crate::redis::client::{Client, Unblock};
-use crate::redis::collections::taking::Portion;
-use crate::redis::facts::ClientFacts;
-use crate::redis::fail::{Done, Fail};
-use crate::redis::permissions::{check_waiting, note_denied, told};
-use crate::redis::row::Command;
+pub(crate) use want::{Portion, Taken, Want, Whence, Which};
 
 /// Parts of the table, each under its lock.
 const SHARDS: usize = 16;
@@ -63,6 +59,15 @@ const STANDS: [Stands; 7] = [
     Stands::Gone,
 ];
 
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unblock {
+    /// As if its time had come.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
 /// What a waiter is given.
 #[derive(Debug)]
 pub(super) struct Served {
@@ -85,10 +90,10 @@ pub(crate) struct Waiter {
     pub(super) resp3: bool,
     /// Each once, in the order in which they were named.
     pub(super) keys: Box<[Box<[u8]>]>,
-    facts: Arc<ClientFacts>,
-    /// The client's user when it began to wait, and its command.
-    user: Snapshot,
-    command: Option<(&'static Command, RowId)>,
+    pub(super) facts: Arc<ClientFacts>,
+    /// The client's user when it began to wait, and the row of its command.
+    pub(super) user: Snapshot,
+    pub(super) row: RowId,
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
@@ -111,20 +116,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Waiter {
     /// A waiter that stands in no line yet.
     pub fn new(
-        client: &Client,
-        command: Option<(&'static Command, RowId)>,
+        facts: &Arc<ClientFacts>,
+        (db, resp3): (u8, bool),
+        user: Snapshot,
+        row: RowId,
         want: Want,
         keys: Args<'_>,
     ) -> Waiter {
         let mut known = HashSet::new();
         Waiter {
             want,
-            db: client.db,
-            resp3: client.resp3,
+            db,
+            resp3,
             keys: keys.filter(|key| known.insert(*key)).map(|key| key.into()).collect(),
-            facts: Arc::clone(&client.facts),
-            user: client.standing.snapshot(),
-            command,
+            facts: Arc::clone(facts),
+            user,
+            row,
             number: AtomicU64::new(0),
             stands: AtomicU8::new(Stands::Waiting as u8),
             called: AtomicBool::new(false),
@@ -151,25 +158,6 @@ impl Waiter {
     /// Ends its wait, if it still waits.
     pub(super) fn end(&self, how: Stands) -> bool {
         self.change(Stands::Waiting, how)
-    }
-
-    /// Its user may still have what it waits for: asked before it is given anything. What it takes is added to `ns`.
-    ///
-    /// # Errors
-    /// It may not.
-    pub(super) fn may_take(&self, access: &Access, now: Millis, ns: &mut u64) -> Done {
-        let user = match self.user.since(access) {
-            Since::AsGood => return Ok(()),
-            Since::Gone => return Err(Fail::of("NOPERM The user is gone")),
-            Since::Changed(user) => user,
-        };
-        let Some((row, id)) = self.command else { return Ok(()) };
-        let checked = check_waiting(&user, (row, id), &self.keys, self.want.target(), ns);
-        checked.map_err(|denied| {
-            *ns += REFUSAL_NS;
-            note_denied(access, Whence::TopLevel, row, &denied, user.name(), &self.facts, now);
-            Fail::with(format!("NOPERM {}", told(&user, row, &denied, false)))
-        })
     }
 
     /// It is given something, if it still waits and is to stay: no other worker gives it anything.
