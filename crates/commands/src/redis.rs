@@ -6,8 +6,9 @@
 //!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
 //!   `catalog`: the commands, as its rules know them
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
-//!   listens; `facts`: what others see of it; `shared`: what all RESP clients share, among it `limits`, the `waiters` for keys, the
-//!   `census` of keys that expire, and a search for `rare` ones; `figures`, `metrics`: what is shown of it
+//!   listens; `facts`: what others see of it
+//! - `shared`: what all RESP clients share: `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`, `latency`),
+//!   the `census` of keys that expire, a search for `rare` ones; `figures`, `metrics`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements
 //!   in a row; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -21,6 +22,7 @@ mod client;
 mod clock;
 mod closing;
 mod collections;
+pub(crate) mod commandlog;
 mod connection;
 mod copied;
 mod decimal;
@@ -30,8 +32,10 @@ pub(crate) mod figures;
 mod heap;
 mod help;
 mod keys;
+mod latency;
 pub(crate) mod limits;
 pub(crate) mod metrics;
+mod parameters;
 mod permissions;
 mod pubsub;
 mod queue;
@@ -41,7 +45,7 @@ pub mod row;
 mod rows;
 mod scripts;
 mod secret;
-pub(crate) mod server;
+mod server;
 pub(crate) mod session;
 pub(crate) mod shared;
 mod sizes;

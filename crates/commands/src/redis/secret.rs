@@ -2,6 +2,7 @@
 
 use larder_protocol::resp::Args;
 
+use crate::redis::parameters::SECRETS;
 use crate::redis::row::{Command, Secret};
 use crate::redis::rows::Rows;
 use crate::redis::word::is;
@@ -51,21 +52,6 @@ pub(crate) fn shown<'a>(
 fn may_have_secrets(row: &Command) -> bool {
     row.secret != Secret::None || row.subcommands().iter().any(may_have_secrets)
 }
-
-/// A parameter of this name holds a password.
-pub(crate) fn is_password(parameter: &str) -> bool {
-    SECRETS.contains(&parameter)
-}
-
-/// Parameters that hold passwords, here or in other servers, for which this one may be taken.
-const SECRETS: [&str; 6] = [
-    "requirepass",
-    "masterauth",
-    "primaryauth",
-    "tls-key-file-pass",
-    "tls-client-key-file-pass",
-    "sentinel-pass",
-];
 
 #[cfg(test)]
 mod tests {

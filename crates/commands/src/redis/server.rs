@@ -9,7 +9,6 @@ mod hotkeys;
 pub(crate) mod info;
 pub(crate) mod introspect;
 pub(crate) mod latency;
-pub(crate) mod parameter;
 mod usage;
 
 use larder_protocol::resp::Args;

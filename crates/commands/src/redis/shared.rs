@@ -10,15 +10,15 @@ use crate::core::acl::catalog::Catalog;
 use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::census::Census;
+use crate::redis::commandlog::Commandlog;
 use crate::redis::facts::{Clients, CommandName};
+use crate::redis::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 use crate::redis::limits::Limits;
+use crate::redis::parameters::Parameters;
 use crate::redis::rare::Rare;
 use crate::redis::rows::Rows;
 use crate::redis::scripts::cache::Scripts;
 use crate::redis::scripts::library::Libraries;
-use crate::redis::server::commandlog::Commandlog;
-use crate::redis::server::config::Parameters;
-use crate::redis::server::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 use crate::redis::waiters::Waiters;
 
 /// Shared by all RESP clients.

@@ -2,16 +2,13 @@
 //! on.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use larder_protocol::resp::Args;
-use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
+use larder_store::MEMORY_BYTES_MIN;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::commandlog::namesakes;
-use super::parameter::{PARAMETERS, Parameter};
 use super::{PROCESS_NS, acl};
 use crate::core::access::DEFAULT_USER;
 use crate::core::acl::user::User;
@@ -19,14 +16,16 @@ use crate::core::glob::{Pattern, Weight};
 use crate::core::host::{CERTIFICATES_NS, Process};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
+use crate::redis::commandlog::namesakes;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::parameters::{PARAMETERS, Parameter, eviction, is_password};
 use crate::redis::reply::put_bulk;
 use crate::redis::row::flag::{
     ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS,
 };
 use crate::redis::row::{Command, NO_KEYS, Secret, Weighs};
-use crate::redis::secret::{self, REDACTED};
+use crate::redis::secret::REDACTED;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 
@@ -54,57 +53,6 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("5.0.0", "", "What CONFIG can do."),
 ];
-
-/// What a policy's name stands for.
-fn eviction(policy: &str) -> Eviction {
-    match policy {
-        "noeviction" => Eviction::Off,
-        "volatile-ttl" => Eviction::VolatileTtl,
-        name if name.starts_with("volatile-") => Eviction::Volatile,
-        _ => Eviction::All,
-    }
-}
-
-/// What was set and is not kept where it means something.
-#[derive(Debug, Default)]
-pub(crate) struct Parameters(Mutex<BTreeMap<&'static str, String>>);
-
-impl Parameters {
-    /// A parameter that is kept here only.
-    pub fn text(&self, name: &str) -> String {
-        if let Some(text) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return text.clone();
-        }
-        PARAMETERS.iter().find(|one| one.name == name).map_or(String::new(), |one| one.default.into())
-    }
-
-    /// Calls `visit` with each that was set and is kept here, passwords excepted.
-    pub fn each_set(&self, visit: &mut dyn FnMut(&'static str, &str)) {
-        let set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = set.iter().filter(|(name, _)| !secret::is_password(name));
-        shown.for_each(|(name, text)| visit(name, text));
-    }
-
-    /// The policy's name: what was set, if that still stands for what the store does.
-    pub fn policy(&self, store: &Store) -> String {
-        let is = store.eviction();
-        let set = self.text("maxmemory-policy");
-        if !set.is_empty() && eviction(&set) == is {
-            return set;
-        }
-        let name = match is {
-            Eviction::Off => "noeviction",
-            Eviction::All => "allkeys-lru",
-            Eviction::Volatile => "volatile-lru",
-            Eviction::VolatileTtl => "volatile-ttl",
-        };
-        name.into()
-    }
-
-    fn set(&self, name: &'static str, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, text);
-    }
-}
 
 /// Figures of the process. Spends what that takes.
 fn process(call: &Call<'_, '_, '_>) -> Process {
@@ -240,12 +188,12 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         if text.len() > TEXT_BYTES_MAX {
             return Err(failed(parameter.name, "the text is too long"));
         }
-        if secret::is_password(parameter.name) && std::str::from_utf8(text).is_err() {
+        if is_password(parameter.name) && std::str::from_utf8(text).is_err() {
             // What is shown of it, and compared, would be another.
             return Err(failed(parameter.name, "a password is UTF-8"));
         }
         let text = String::from_utf8_lossy(text);
-        if secret::is_password(parameter.name) && text == REDACTED {
+        if is_password(parameter.name) && text == REDACTED {
             // A client that writes back what CONFIG GET has shown does not make it the password.
             return Err(failed(parameter.name, "(redacted) stands for a password, and cannot be one"));
         }

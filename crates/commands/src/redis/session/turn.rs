@@ -16,9 +16,9 @@ use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use crate::redis::client::Client;
 use crate::redis::collections::block::{SERVE_NS, Serving};
 use crate::redis::fail::Fail;
+use crate::redis::latency::{COMMAND, FAST_COMMAND};
 use crate::redis::row::{Run, flag};
 use crate::redis::server::commandlog::{Measured, request_bytes};
-use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
 use crate::redis::shared::Shared;
 use crate::redis::table;
 

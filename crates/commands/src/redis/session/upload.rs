@@ -25,9 +25,9 @@ use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
+use crate::redis::commandlog::Kind;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table;
 

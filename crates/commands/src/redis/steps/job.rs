@@ -34,8 +34,9 @@ use crate::core::hold::LOOK_MS;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::core::work::{Lane, Work};
 use crate::redis::call::{Call, Flow};
+use crate::redis::commandlog::Entry;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::server::commandlog::Noted;
+use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::kept::Kept;
@@ -158,6 +159,13 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     fn kept(&mut self) -> Option<&mut Kept> {
         None
     }
+}
+
+/// A command that goes on in later turns, to be listed if it turns out to take long or its reply to be large.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub entry: Entry,
+    pub _held: Heap,
 }
 
 /// A command whose next step is to come.
