@@ -8,7 +8,8 @@
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
 //!   listens; `facts`: what others see of it
 //! - `shared`: what all RESP clients share: `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`, `latency`),
-//!   the `census` of keys that expire, a search for `rare` ones; `figures`, `metrics`: what is shown of it
+//!   scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `figures`, `metrics`: what is
+//!   shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements
 //!   in a row; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
@@ -34,6 +35,7 @@ mod help;
 mod keys;
 mod latency;
 pub(crate) mod limits;
+mod lua;
 pub(crate) mod metrics;
 mod parameters;
 mod permissions;

@@ -6,10 +6,9 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`; which scripts are known, in `cache`, which libraries, in `library`; what a worker keeps for
-//! them, in `worker`; what others see of those at work, in `kill`.
+//! what it logs, in `logged`; how libraries are loaded, in `library`; what a worker keeps for them, in `worker`; what
+//! others see of those at work, in `kill`. Which scripts and libraries are known is in `redis/lua.rs`.
 
-pub(crate) mod cache;
 pub(crate) mod functions;
 mod kill;
 mod later;
@@ -23,13 +22,13 @@ use larder_script::sha1_hex;
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
+use super::lua::cache::{self, Id, Script, id_of};
 use super::reply::{put_bulk, put_integer};
 use super::row::flag::{
     ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, REPLIES_A_WORD,
     SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
 use super::row::{Access, Command, Keys, NO_KEYS};
-use cache::{Id, Script, id_of};
 use run::{Asked, Run, Then};
 use std::sync::Arc;
 use worker::State;

@@ -14,11 +14,11 @@ use crate::redis::commandlog::Commandlog;
 use crate::redis::facts::{Clients, CommandName};
 use crate::redis::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 use crate::redis::limits::Limits;
+use crate::redis::lua::cache::Scripts;
+use crate::redis::lua::libraries::Libraries;
 use crate::redis::parameters::Parameters;
 use crate::redis::rare::Rare;
 use crate::redis::rows::Rows;
-use crate::redis::scripts::cache::Scripts;
-use crate::redis::scripts::library::Libraries;
 use crate::redis::waiters::Waiters;
 
 /// Shared by all RESP clients.

@@ -9,12 +9,10 @@
 //! when it first calls one of its functions: what a library keeps between calls it keeps there. A run of a function that may
 //! keep something is not begun anew as runs of others are (`run`).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use larder_protocol::resp::{Args, split};
 use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Registered, Stop, Tick};
-use larder_store::Store;
 
 use super::cache::Nature;
 use super::logged::Logged;
@@ -22,76 +20,23 @@ use super::run::ticks_of;
 use super::worker::State;
 use crate::redis::call::Call;
 use crate::redis::fail::{Fail, shown};
+pub(super) use crate::redis::lua::bounded;
+use crate::redis::lua::libraries::Function;
+pub(super) use crate::redis::lua::libraries::{Libraries, Library, Policy, SHARE, TOO_MUCH};
 
-/// All libraries together take one part in this many of the memory.
-pub(crate) const SHARE: u64 = 64;
-/// What a library, each of its functions and each of their flags take besides text.
-const LIBRARY_BYTES: usize = 256;
-const FUNCTION_BYTES: usize = 512;
-const FLAG_BYTES: usize = 48;
-/// A function's name is kept here, where functions are found, and by each state that has loaded it: two of them at least.
-const NAMES: usize = 4;
 /// Most bytes of a name.
 const NAME_BYTES_MAX: usize = 1 << 10;
 /// Ticks of scripts, a tenth of a millisecond each, that the libraries of one request may take to load; what takes longer is
 /// refused.
 const TICKS_MAX: u32 = 100;
-/// No text of a script or a library is longer: compiling it is one step, of some hundred milliseconds at most.
-pub(crate) const TEXT_BYTES_MAX: usize = 512 << 10;
 
 /// Libraries that a state has loaded at a time: each holds a place of it.
 const LIBRARIES_MAX: usize = 64;
-
-/// A library.
-#[derive(Debug)]
-pub(crate) struct Library {
-    pub name: Box<str>,
-    /// All of its text.
-    pub code: Box<[u8]>,
-    pub functions: Vec<Function>,
-}
-
-/// Libraries would take more than [`SHARE`].
-pub(crate) const TOO_MUCH: Fail = Fail::of("OOM libraries take as much memory as they may");
-
-/// A function of a library.
-#[derive(Debug)]
-pub(crate) struct Function {
-    pub nature: Arc<Nature>,
-    pub description: Option<Box<[u8]>>,
-    pub flags: Vec<String>,
-}
-
-impl Library {
-    /// What it takes.
-    pub fn bytes(&self) -> u64 {
-        let function = |function: &Function| {
-            let described = function.description.as_ref().map_or(0, |text| text.len());
-            let names = NAMES * function.nature.name.len();
-            FUNCTION_BYTES + described + names + FLAG_BYTES * function.flags.len()
-        };
-        let functions: usize = self.functions.iter().map(function).sum();
-        (self.code.len() + functions + LIBRARY_BYTES) as u64
-    }
-}
-
-/// The key of a function's name, which is found in any case.
-fn key_of(name: &str) -> String {
-    name.to_ascii_lowercase()
-}
 
 /// What a name may be.
 fn is_name(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-}
-
-/// A script or a library is not too long to be compiled.
-///
-/// # Errors
-/// It is.
-pub(crate) fn bounded(text: &[u8]) -> Result<(), Fail> {
-    if text.len() <= TEXT_BYTES_MAX { Ok(()) } else { Err(Fail::of("ERR scripts have 524288 bytes at most")) }
 }
 
 /// The name that a library's first line gives it, and where that line ends.
@@ -128,147 +73,6 @@ pub(crate) fn head(code: &[u8]) -> Result<(Box<str>, usize), Fail> {
         return Err(Fail::with(format!("ERR Engine '{}' not found", shown(engine, 64))));
     }
     Ok((String::from_utf8_lossy(name).into(), end))
-}
-
-/// The libraries that are known.
-#[derive(Debug, Default)]
-pub(crate) struct Libraries(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    libraries: BTreeMap<Box<str>, Arc<Library>>,
-    /// Functions by their names in lower case: FCALL takes either.
-    functions: HashMap<Box<str>, (Arc<Library>, usize)>,
-    bytes: u64,
-}
-
-/// What becomes of libraries that are there when others come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
-    /// They all go.
-    Flush,
-    /// They stay, and none of their names may come.
-    Append,
-    /// Those of the same names go.
-    Replace,
-}
-
-impl Known {
-    fn forget(&mut self, name: &str) -> Option<Arc<Library>> {
-        let library = self.libraries.remove(name)?;
-        for function in &library.functions {
-            self.functions.remove(&*key_of(&function.nature.name));
-        }
-        self.bytes -= library.bytes();
-        Some(library)
-    }
-
-    fn add(&mut self, library: Library) {
-        let library = Arc::new(library);
-        for (at, function) in library.functions.iter().enumerate() {
-            let name = key_of(&function.nature.name).into();
-            self.functions.insert(name, (Arc::clone(&library), at));
-        }
-        self.bytes += library.bytes();
-        self.libraries.insert(library.name.clone(), library);
-    }
-}
-
-impl Libraries {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The library of a function, and where in it it is.
-    pub fn find(&self, name: &str) -> Option<(Arc<Library>, usize)> {
-        self.known().functions.get(&*key_of(name)).cloned()
-    }
-
-    /// There is one of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.known().libraries.contains_key(name)
-    }
-
-    /// All of them, by their names.
-    pub fn all(&self) -> Vec<Arc<Library>> {
-        self.known().libraries.values().cloned().collect()
-    }
-
-    /// How many libraries there are, of how many functions, and what they take.
-    pub fn size(&self) -> (usize, usize, u64) {
-        let known = self.known();
-        (known.libraries.len(), known.functions.len(), known.bytes)
-    }
-
-    /// Makes libraries known, all or none. `taken`: what is said of one whose name another has that stays.
-    ///
-    /// # Errors
-    /// A name is taken, or there is no room for them.
-    pub fn add(
-        &self,
-        store: &Store,
-        new: Vec<Library>,
-        policy: Policy,
-        taken: fn(&str) -> String,
-    ) -> Result<(), Fail> {
-        let mut known = self.known();
-        let most = store.memory_bytes() / SHARE;
-        let coming: HashSet<Box<str>> = new.iter().map(|library| library.name.clone()).collect();
-        let stays = |library: &Library| match policy {
-            Policy::Flush => false,
-            Policy::Append => true,
-            Policy::Replace => !coming.contains(&library.name),
-        };
-        let mut bytes: u64 =
-            known.libraries.values().filter(|library| stays(library)).map(|library| library.bytes()).sum();
-        let mut names: HashSet<String> = HashSet::new();
-        for library in &new {
-            bytes += library.bytes();
-            if known.libraries.get(&library.name).is_some_and(|there| stays(there)) {
-                return Err(Fail::with(taken(&library.name)));
-            }
-            for function in &library.functions {
-                let name = &*function.nature.name;
-                let key = key_of(name);
-                let taken = known.functions.get(&*key).is_some_and(|(of, _)| stays(of));
-                if taken || !names.insert(key) {
-                    return Err(Fail::with(format!(
-                        "ERR Function {} already exists",
-                        shown(name.as_bytes(), 128)
-                    )));
-                }
-            }
-        }
-        if bytes > most {
-            return Err(TOO_MUCH);
-        }
-        let before = known.bytes;
-        let gone: Vec<Box<str>> = known
-            .libraries
-            .values()
-            .filter(|library| !stays(library))
-            .map(|library| library.name.clone())
-            .collect();
-        gone.iter().for_each(|name| drop(known.forget(name)));
-        new.into_iter().for_each(|library| known.add(library));
-        store.set_aside(known.bytes as i64 - before as i64);
-        Ok(())
-    }
-
-    /// Forgets one; false if there is none of that name.
-    pub fn forget(&self, store: &Store, name: &str) -> bool {
-        let gone = self.known().forget(name);
-        if let Some(library) = &gone {
-            store.set_aside(-(library.bytes() as i64));
-        }
-        gone.is_some()
-    }
-
-    /// Forgets all.
-    pub fn flush(&self, store: &Store) {
-        let gone = std::mem::take(&mut *self.known());
-        store.set_aside(-(gone.bytes as i64));
-    }
 }
 
 /// There is no room for a library.

@@ -12,7 +12,7 @@ use larder_protocol::resp::split;
 use larder_script::Running;
 use larder_store::Store;
 
-use super::library::bounded;
+use super::bounded;
 use crate::redis::fail::{Fail, shown};
 
 /// All scripts together take one part in this many of the memory.
@@ -337,7 +337,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::scripts::library::TEXT_BYTES_MAX;
+    use crate::redis::lua::TEXT_BYTES_MAX;
     use larder_store::Config;
 
     fn script(text: &str) -> Script {
