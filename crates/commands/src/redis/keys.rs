@@ -2,6 +2,7 @@
 
 pub(crate) mod copy;
 mod copying;
+pub(crate) mod digest;
 pub(crate) mod expiry;
 pub(crate) mod loading;
 pub(crate) mod object;

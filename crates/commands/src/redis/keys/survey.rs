@@ -20,10 +20,10 @@ use crate::redis::call::{Call, is};
 use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
+use crate::redis::keys::digest::{Digest, Hash, Hashing, digest_of};
 use crate::redis::keys::object::type_of;
 use crate::redis::rare::{RANDOM_KEY_BYTES, RANDOM_KEYS};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
-use crate::redis::server::debug::{Digest, Hash, Hashing, digest_of};
 use crate::redis::steps::job::{Job, Step};
 
 /// Bytes of a reply that are written between two looks at whether the output is full.
