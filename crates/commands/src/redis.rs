@@ -11,7 +11,8 @@
 //!   scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `figures`, `metrics`: what is
 //!   shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements
-//!   in a row; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
+//!   in a row; `serialize`: payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`,
+//!   `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -47,6 +48,7 @@ pub mod row;
 mod rows;
 mod scripts;
 mod secret;
+mod serialize;
 mod server;
 pub(crate) mod session;
 pub(crate) mod shared;

@@ -3,13 +3,12 @@
 pub(crate) mod copy;
 mod copying;
 pub(crate) mod digest;
+mod dump;
 pub(crate) mod expiry;
 pub(crate) mod loading;
 pub(crate) mod object;
-pub(crate) mod packings;
 pub(crate) mod restore;
 pub(crate) mod scan;
-pub(crate) mod serialize;
 pub(crate) mod survey;
 
 use arrayvec::ArrayVec;
@@ -117,7 +116,7 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::Move)
         .replaces(Replaces::AlsoElsewhere)
         .doc("1.0.0", "key db", "Moves a key to another database."),
-    Command::key("dump", 2, READONLY, serialize::dump).weighs(Weighs::Dump).doc(
+    Command::key("dump", 2, READONLY, dump::dump).weighs(Weighs::Dump).doc(
         "2.6.0",
         "key",
         "A value in a form that RESTORE reads.",

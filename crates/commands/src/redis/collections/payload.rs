@@ -18,10 +18,10 @@ use super::listing::{Form, Listed, Which};
 use super::{Call, Shown};
 use crate::core::output::Output;
 use crate::redis::fail::Done;
-use crate::redis::keys::serialize::{
+use crate::redis::reply::put_head as put_bulk_head;
+use crate::redis::serialize::{
     FOOTER_BYTES, LENGTH_BYTES_MAX, TIMED_VERSION, VERSION, crc64_on, length, packed,
 };
-use crate::redis::reply::put_head as put_bulk_head;
 
 /// The types in a payload.
 pub(crate) const TYPE_LIST: u8 = 1;

@@ -20,10 +20,6 @@
 use larder_protocol::resp::{parse_double, write_integer};
 use larder_store::{BulkLoad, Key, Made, Millis, Type};
 
-use super::packings::{Cursor, Element, Packed, Packing};
-use super::serialize::{
-    BAD_FORMAT, FOOTER_BYTES, LZF_BYTES_MAX, Reader, TYPE_STRING, checking_ns, unpack_some,
-};
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::collections::making::{
@@ -37,6 +33,8 @@ use crate::redis::collections::stream::payload::TYPES_STREAM;
 use crate::redis::copied::Copied;
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
+use crate::redis::serialize::packings::{Cursor, Element, Packed, Packing};
+use crate::redis::serialize::{BAD_FORMAT, FOOTER_BYTES, Node, Reader, TYPE_STRING, checking_ns};
 use crate::redis::steps::job::LEAVES;
 
 /// No field expires later.
@@ -47,8 +45,6 @@ const ELEMENT_BYTES_MAX: usize = 16 << 10;
 const BYTES_AT_ONCE: usize = 16 << 10;
 /// What these take while they are read, at most: vectors grow by doubling.
 const BATCH_BYTES: usize = 2 * (BYTES_AT_ONCE + 2 * ELEMENT_BYTES_MAX + ENTRIES_AT_ONCE * 32);
-/// Bytes that are unpacked between two looks at how much a step has done.
-const UNPACKED_AT_ONCE: usize = 16 << 10;
 /// What is put down beside what is charged: it is there for a moment.
 const UNCHARGED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the ID in front of a node of a stream.
@@ -190,81 +186,6 @@ fn packed_away(body: &[u8]) -> u64 {
         }
     }
     bytes
-}
-
-/// A string of a payload that has entries, packed in it.
-#[derive(Debug)]
-pub(crate) enum Node {
-    /// It is in the payload as it is.
-    Here { at: usize, end: usize },
-    /// It is there, compressed; unpacked it has so many bytes.
-    Packed { at: usize, end: usize, wanted: usize, unpacked: Vec<u8> },
-}
-
-impl Node {
-    /// The next string of a payload, which has so many bytes in all; none if it is no such string.
-    pub fn read(reader: &mut Reader<'_>, bytes: usize) -> Option<Node> {
-        let packed = reader.0.first() == Some(&0xc3);
-        let (len, wanted) = if packed {
-            reader.take(1)?;
-            (reader.length()?, Some(reader.length()?))
-        } else {
-            (reader.length()?, None)
-        };
-        let at = bytes - reader.0.len();
-        reader.take(len)?;
-        let end = at + len;
-        match wanted {
-            None => Some(Node::Here { at, end }),
-            Some(wanted) if wanted > len.saturating_mul(LZF_BYTES_MAX) => None,
-            Some(wanted) => Some(Node::Packed { at, end, wanted, unpacked: Vec::new() }),
-        }
-    }
-
-    /// Bytes that it has.
-    pub fn len(&self) -> usize {
-        match self {
-            Node::Here { at, end } => end - at,
-            Node::Packed { wanted, .. } => *wanted,
-        }
-    }
-
-    /// Bytes that it has unpacked, where it is packed.
-    pub fn unpacked_bytes(&self) -> usize {
-        match self {
-            Node::Here { .. } => 0,
-            Node::Packed { wanted, .. } => *wanted,
-        }
-    }
-
-    /// Unpacks some of it, if it is packed, and adds what that takes to `ns`; true when all of it is there.
-    ///
-    /// # Errors
-    /// It is not what it says.
-    pub fn unpack(&mut self, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
-        let Node::Packed { at, end, wanted, unpacked } = self else { return Ok(true) };
-        if unpacked.capacity() == 0 {
-            unpacked.reserve_exact(*wanted);
-        }
-        let (mut data, before) = (&body[*at..*end], unpacked.len());
-        while !data.is_empty() && unpacked.len() - before < UNPACKED_AT_ONCE {
-            unpack_some(&mut data, unpacked, *wanted).ok_or(BAD_FORMAT)?;
-        }
-        *at = *end - data.len();
-        *ns += 2 * (unpacked.len() - before) as u64;
-        if !data.is_empty() {
-            return Ok(false);
-        }
-        if unpacked.len() == *wanted { Ok(true) } else { Err(BAD_FORMAT) }
-    }
-
-    /// Its bytes, as far as they are there.
-    pub fn bytes<'a>(&'a self, body: &'a [u8]) -> &'a [u8] {
-        match self {
-            Node::Here { at, end } => &body[*at..*end],
-            Node::Packed { unpacked, .. } => unpacked,
-        }
-    }
 }
 
 /// The longest element that a payload of so many bytes, unpacked, may come to. No member of a sorted set is longer than

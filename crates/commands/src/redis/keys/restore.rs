@@ -1,4 +1,4 @@
-//! RESTORE: a value out of Redis's payload (`serialize.rs`), of a large one in steps. A collection is read by `loading.rs`.
+//! RESTORE: a value out of Redis's payload (`redis/serialize.rs`), of a large one in steps. A collection is read by `loading.rs`.
 //!
 //! ```text
 //! the request ─► checksum, some of it at each step ─► the lane ─► the value is made, some of it at each step ─► stored
@@ -12,11 +12,11 @@ use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::keys::loading::{self, Loading, is_collection};
-use crate::redis::keys::serialize::{
+use crate::redis::row::Command;
+use crate::redis::serialize::{
     BAD_FORMAT, FOOTER_BYTES, LZF_BACK_MAX, LZF_BYTES_MAX, Reader, TYPE_STRING, WRONG, checking_ns, crc64_on,
     footer, restore_string, unpack_some, verified,
 };
-use crate::redis::row::Command;
 use crate::redis::source::Name;
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, LEAVES, STEP_NS_MIN, Step};

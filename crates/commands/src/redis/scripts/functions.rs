@@ -10,10 +10,10 @@ use crate::core::glob::Pattern;
 use crate::redis::call::{Call, bounded, is, next};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::heap::Heap;
-use crate::redis::keys::serialize::{self, Reader, dump_functions, restored_function};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{ALLOW_BUSY, DENYOOM, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Command, NO_KEYS, Tells};
+use crate::redis::serialize::{self, Reader, dump_functions, restored_function};
 
 /// FUNCTION LIST compares names for no longer.
 const LIST_NS_MAX: u64 = 10_000_000;

@@ -12,9 +12,8 @@ use crate::redis::collections::making::finish;
 use crate::redis::copied::Copied;
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
-use crate::redis::keys::loading::Node;
-use crate::redis::keys::packings::{Cursor, Element, Packed, Packing};
-use crate::redis::keys::serialize::{BAD_FORMAT, Reader};
+use crate::redis::serialize::packings::{Cursor, Element, Packed, Packing};
+use crate::redis::serialize::{BAD_FORMAT, Node, Reader};
 use crate::redis::steps::job::LEAVES;
 
 /// Entries that are put in at a time, and bytes of them, about.

@@ -22,9 +22,9 @@ use crate::redis::collections::{
     self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
     SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
 };
-use crate::redis::keys::serialize::checking_ns;
 use crate::redis::row::flag::{DENYOOM, WRITE};
 use crate::redis::row::{By, Command, Elements};
+use crate::redis::serialize::checking_ns;
 
 /// What an element takes beside its bytes, at most.
 const ELEMENT_MORE_BYTES: u64 = 8;

@@ -1,4 +1,5 @@
-//! Redis's own payload of a value, and DUMP; RESTORE is in `restore.rs`, what a collection's has in `collections/payload.rs`.
+//! Redis's own payload of a value, as DUMP (`keys/dump.rs`) writes and RESTORE (`keys/restore.rs`) reads it; what a collection's
+//! has is in `collections/payload.rs`.
 //!
 //! ```text
 //! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
@@ -7,17 +8,16 @@
 //! packed: 0xC0 8 bits | 0xC1 16 bits LE | 0xC2 32 bits LE | 0xC3 packed bytes, bytes, LZF data
 //! ```
 
+mod node;
+pub(crate) mod packings;
+
 use std::borrow::Cow;
 
 use arrayvec::ArrayVec;
-use larder_protocol::resp::{Args, parse_integer, write_integer};
-use larder_store::{Hint, Key, Pinned, Value};
+use larder_protocol::resp::{parse_integer, write_integer};
 
-use crate::redis::call::Call;
-use crate::redis::collections::payload;
-use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_bulk, put_fail, put_head};
-use crate::redis::steps::job::{Job, Step};
+use super::fail::Fail;
+pub(crate) use node::Node;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 pub(crate) const VERSION: u16 = 10;
@@ -61,7 +61,8 @@ static CRC: [[u64; 256]; 8] = {
     tables
 };
 
-fn crc64(bytes: &[u8]) -> u64 {
+/// The checksum of all of it.
+pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     crc64_on(0, bytes)
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn restored_function<'a>(
 }
 
 /// The payload of a string.
-fn dump_string(value: &[u8]) -> Vec<u8> {
+pub(crate) fn dump_string(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 32);
     payload.push(TYPE_STRING);
     match parse_integer(value).and_then(packed) {
@@ -320,76 +321,6 @@ pub(crate) fn footer(payload: &[u8]) -> Result<(usize, Option<u64>), Fail> {
 pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
     let (at, crc) = footer(payload)?;
     if crc.is_some_and(|crc| crc != crc64(&payload[..at + 2])) { Err(WRONG) } else { Ok(&payload[..at]) }
-}
-
-/// DUMP: a large value is sent from where it lies.
-pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    match call.cx.guard.peek(key).hit() {
-        Some(item) => match item.value() {
-            Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
-            Value::Collection(there) => {
-                let kind = there.kind();
-                return match payload::dump(call, key, hint, kind, args) {
-                    // Others have put something else there since.
-                    Err(fail) if fail == Fail::WRONG_TYPE => dump(call, key, hint, args),
-                    done => done,
-                };
-            }
-            Value::Pieces(_) => {
-                let Some(pinned) = item.pin_for_reply() else {
-                    put_fail(call.out, &Fail::HELD);
-                    return Ok(());
-                };
-                let mut head = vec![TYPE_STRING];
-                head.extend_from_slice(&length(pinned.value_bytes()));
-                let crc = crc64(&head);
-                return call.work(Dumping { head, pinned: Some(pinned), crc, at: 0 });
-            }
-        },
-        None => return call.null(),
-    }
-    Ok(())
-}
-
-/// DUMP of a large value: its checksum is behind it.
-#[derive(Debug)]
-struct Dumping {
-    head: Vec<u8>,
-    /// Until it is replied.
-    pinned: Option<Pinned>,
-    /// The checksum of the head, and of so many bytes of the value.
-    crc: u64,
-    at: u64,
-}
-
-impl Job for Dumping {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Some(pinned) = &self.pinned else { return Ok(Step::Done) };
-        let (ns_max, mut ns) = (call.step_ns(), 0);
-        for piece in pinned.pieces(self.at) {
-            if ns >= ns_max {
-                call.spend(ns);
-                return Ok(Step::More);
-            }
-            self.crc = crc64_on(self.crc, piece);
-            self.at += piece.len() as u64;
-            ns += checking_ns(piece.len() as u64);
-        }
-        call.spend(ns);
-        let version = VERSION.to_le_bytes();
-        let bytes = self.head.len() as u64 + pinned.value_bytes() + FOOTER_BYTES as u64;
-        put_head(call.out, b'$', bytes);
-        call.out.put(&self.head);
-        self.pinned.take().into_iter().for_each(|pinned| call.out.splice(pinned));
-        call.out.put(&version);
-        call.out.put(&crc64_on(self.crc, &version).to_le_bytes());
-        call.out.put(b"\r\n");
-        Ok(Step::Done)
-    }
-
-    fn only_reads(&self) -> bool {
-        true
-    }
 }
 
 /// What it takes to make the checksum of so many bytes.
