@@ -7,7 +7,7 @@ use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup
 use super::fail::{Done, Fail};
 use super::reply;
 use super::shared::Shared;
-pub(crate) use super::word::{integer, is};
+pub(crate) use super::word::{cursor, integer, is};
 use crate::core::calls::RowId;
 use crate::core::context::Context;
 use crate::core::counters::Counter;

@@ -1,8 +1,9 @@
-//! The units in which clients give times, and what a write does with the expiry of its key.
+//! The units in which clients give times, what a write does with the expiry of its key, and on which condition that is set.
 
+use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use super::fail::Fail;
+use super::fail::{Fail, shown};
 use super::word::{integer, is};
 
 /// The unit of a time, and what it counts from.
@@ -72,9 +73,73 @@ pub(crate) enum Expiry {
     At(Millis),
 }
 
+/// Under what condition EXPIRE sets an expiry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct When {
+    absent: bool,
+    present: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl When {
+    /// NX, XX, GT, LT, of which HEXPIRE takes one.
+    pub fn of_option(word: &[u8]) -> Option<When> {
+        let when = When::default();
+        if is(word, "NX") {
+            Some(When { absent: true, ..when })
+        } else if is(word, "XX") {
+            Some(When { present: true, ..when })
+        } else if is(word, "GT") {
+            Some(When { later: true, ..when })
+        } else if is(word, "LT") {
+            Some(When { earlier: true, ..when })
+        } else {
+            None
+        }
+    }
+
+    /// All of them that hold at once, as EXPIRE takes them.
+    ///
+    /// # Errors
+    /// One is none, or they exclude each other.
+    pub fn parse(args: Args<'_>) -> Result<When, Fail> {
+        let mut when = When::default();
+        for word in args {
+            if is(word, "NX") {
+                when.absent = true;
+            } else if is(word, "XX") {
+                when.present = true;
+            } else if is(word, "GT") {
+                when.later = true;
+            } else if is(word, "LT") {
+                when.earlier = true;
+            } else {
+                let word = shown(word, 128);
+                return Err(Fail::with(format!("ERR Unsupported option {word}")));
+            }
+        }
+        if when.absent && (when.present || when.later || when.earlier) {
+            return Err(Fail::of("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if when.later && when.earlier {
+            return Err(Fail::of("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(when)
+    }
+
+    /// It holds for a key that expires at `old` (0: never) and is to expire at `new`.
+    pub fn holds(self, old: Millis, new: Millis) -> bool {
+        !(self.absent && old != 0
+            || self.present && old == 0
+            || self.later && (old == 0 || new <= old)
+            || self.earlier && old != 0 && new >= old)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Clock;
+    use super::{Clock, When};
 
     #[test]
     fn times_become_absolute_milliseconds_or_nothing() {
@@ -84,5 +149,15 @@ mod tests {
         assert_eq!(Clock::UnixMilliseconds.absolute(10, 5), Some(10));
         assert_eq!(Clock::Seconds.absolute(i64::MAX / 1000 + 1, 0), None);
         assert_eq!(Clock::Milliseconds.absolute(i64::MAX, 1), None);
+    }
+
+    #[test]
+    fn a_condition_compares_with_never_as_the_latest_time() {
+        let when = |absent, present, later, earlier| When { absent, present, later, earlier };
+        assert!(when(true, false, false, false).holds(0, 5) && !when(true, false, false, false).holds(4, 5));
+        assert!(!when(false, true, false, false).holds(0, 5) && when(false, true, false, false).holds(4, 5));
+        assert!(!when(false, false, true, false).holds(0, 5) && when(false, false, true, false).holds(4, 5));
+        assert!(!when(false, false, true, false).holds(5, 5));
+        assert!(when(false, false, false, true).holds(0, 5) && !when(false, false, false, true).holds(4, 5));
     }
 }

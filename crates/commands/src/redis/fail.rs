@@ -41,6 +41,10 @@ impl Fail {
     /// What EXEC does beside what was weighed is bounded where nothing is lost by it: what only looks.
     pub const LOOKED_ENOUGH: Fail =
         Fail::of("ERR this EXEC has looked through or replied as much as is done while others wait");
+    /// For NOVALUES where no values are.
+    pub const ONLY_HSCAN: Fail = Fail::of("ERR NOVALUES option can only be used in HSCAN");
+    /// For NOSCORES where no scores are.
+    pub const ONLY_ZSCAN: Fail = Fail::of("ERR NOSCORES option can only be used in ZSCAN");
     pub const NOT_POSITIVE: Fail = Fail::of("ERR value is out of range, must be positive");
 
     /// A fixed text.

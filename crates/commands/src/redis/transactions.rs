@@ -25,8 +25,8 @@ use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::row::flag::{
     ADMIN, ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT,
-    PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES,
-    WEIGHTLESS,
+    PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SETTLES, SKIP_SLOWLOG, STALE,
+    SUBSCRIBES, WEIGHTLESS,
 };
 use super::row::{ALL_KEYS, Access, Command, NO_KEYS, Weighs};
 use crate::core::access::Snapshot;

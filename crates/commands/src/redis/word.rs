@@ -1,5 +1,6 @@
-//! What a word of a command may be: an option, or a number.
+//! What a word of a command may be: an option, a number, or a cursor.
 
+use larder_protocol::number::parse_c_u64;
 use larder_protocol::resp::parse_integer;
 
 use super::fail::Fail;
@@ -15,4 +16,16 @@ pub(crate) fn is(word: &[u8], option: &str) -> bool {
 /// It is none.
 pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
     parse_integer(word).ok_or(Fail::NOT_AN_INTEGER)
+}
+
+/// A cursor, read as C reads one: blanks and a plus in front are ignored.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn cursor(word: &[u8]) -> Result<u64, Fail> {
+    // A blank behind digits ends C's number, and is no end of a cursor.
+    let ends = word.last().is_some_and(u8::is_ascii_digit);
+    let signs = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
+    let is_one = ends && word[..signs].iter().all(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | b'+'));
+    parse_c_u64(word).filter(|_| is_one).ok_or(Fail::of("ERR invalid cursor"))
 }

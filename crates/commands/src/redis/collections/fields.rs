@@ -15,9 +15,8 @@ use super::words::{Ask, FIELDS_FEW, Looking, SET_BYTES_MAX, WRITES_AT_ONCE, Writ
 use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
 use crate::core::events::{Change, Class, Seen, seen};
 use crate::redis::call::{has_room, integer, is};
-use crate::redis::clock::Clock;
+use crate::redis::clock::{Clock, When};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::expiry::When;
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;

@@ -14,11 +14,10 @@ use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_pl
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
-use crate::redis::call::{ELEMENT_BYTES, bounded, free_room, integer, is, next};
+use crate::redis::call::{ELEMENT_BYTES, bounded, cursor, free_room, integer, is, next};
 use crate::redis::copied::run_of;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
 
 /// Which elements are wanted, and what of them.
@@ -91,12 +90,12 @@ impl<'a> Wanted<'a> {
                 wanted.pattern = pattern.map(|pattern| Pattern::of(pattern, false));
             } else if is(word, "NOVALUES") {
                 if kind != Type::Hash {
-                    return Err(ONLY_HSCAN);
+                    return Err(Fail::ONLY_HSCAN);
                 }
                 wanted.shown = Shown::Names;
             } else if is(word, "NOSCORES") {
                 if kind != Type::SortedSet {
-                    return Err(ONLY_ZSCAN);
+                    return Err(Fail::ONLY_ZSCAN);
                 }
                 wanted.shown = Shown::Names;
             } else {

@@ -2,36 +2,18 @@
 
 use std::sync::Arc;
 
-use larder_protocol::number::parse_c_u64;
 use larder_protocol::resp::Args;
 
 use super::survey::{Found, Goal, Kind, Picked, Wanted};
 use crate::core::work::KEY_NS;
 use crate::redis::call::bounded;
-use crate::redis::call::{Call, integer, is, next};
+use crate::redis::call::{Call, cursor, integer, is, next};
 use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_null};
 
 /// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
 const RANDOM_WALKS: usize = 8;
-
-/// The error for NOVALUES where no values are.
-pub(crate) const ONLY_HSCAN: Fail = Fail::of("ERR NOVALUES option can only be used in HSCAN");
-/// The error for NOSCORES where no scores are.
-pub(crate) const ONLY_ZSCAN: Fail = Fail::of("ERR NOSCORES option can only be used in ZSCAN");
-
-/// A cursor, read as C reads one: blanks and a plus in front are ignored.
-///
-/// # Errors
-/// It is none.
-pub(crate) fn cursor(word: &[u8]) -> Result<u64, Fail> {
-    // A blank behind digits ends C's number, and is no end of a cursor.
-    let ends = word.last().is_some_and(u8::is_ascii_digit);
-    let signs = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
-    let is_one = ends && word[..signs].iter().all(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | b'+'));
-    parse_c_u64(word).filter(|_| is_one).ok_or(Fail::of("ERR invalid cursor"))
-}
 
 /// SCAN
 pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -40,10 +22,10 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let mut wanted = wanted(call, None);
     while let Some(word) = args.next() {
         if is(word, "NOVALUES") {
-            return Err(ONLY_HSCAN);
+            return Err(Fail::ONLY_HSCAN);
         }
         if is(word, "NOSCORES") {
-            return Err(ONLY_ZSCAN);
+            return Err(Fail::ONLY_ZSCAN);
         }
         let value = next(&mut args)?;
         if is(word, "COUNT") {

@@ -1,7 +1,7 @@
 //! DEBUG, as far as test suites send it.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Collection, Expect, Value};
+use larder_store::{Attributes, Expect, Value};
 
 use crate::core::glob::{Weight, matches};
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
