@@ -43,8 +43,8 @@ pub struct Room {
     micros: Cell<u64>,
     /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
     later: Cell<Option<Box<dyn Any + Send>>>,
-    /// What a protocol keeps with its worker, which knows what that is.
-    kept: Cell<Option<Box<dyn Any + Send>>>,
+    /// What protocols keep with their worker, one of a kind each: they know what that is.
+    kept: Cell<Vec<Box<dyn Any + Send>>>,
 }
 
 /// Whether the request at work is retried if it finds no memory, where some may come, and what of it is retried then.
@@ -77,14 +77,21 @@ impl Room {
         self.bytes.set(bytes);
     }
 
-    /// What was kept, until it is kept again; none if nothing was, or it is lent already.
+    /// What was kept of this kind, until it is kept again; none if nothing was, or it is lent already.
     pub(crate) fn take_kept<T: 'static>(&self) -> Option<Box<T>> {
-        self.kept.take()?.downcast().ok()
+        let mut kept = self.kept.take();
+        let at = kept.iter().position(|what| (**what).is::<T>());
+        let found = at.map(|at| kept.swap_remove(at));
+        self.kept.set(kept);
+        found?.downcast().ok()
     }
 
-    /// Keeps something from one request to the next.
-    pub(crate) fn keep(&self, what: Box<dyn Any + Send>) {
-        self.kept.set(Some(what));
+    /// Keeps something from one request to the next, beside what is of other kinds, and instead of what is of its own.
+    pub(crate) fn keep<T: Send + 'static>(&self, what: Box<T>) {
+        let mut kept = self.kept.take();
+        kept.retain(|other| !(**other).is::<T>());
+        kept.push(what);
+        self.kept.set(kept);
     }
 
     /// A turn begins: its time has so many microseconds beyond the milliseconds that guards are entered at.

@@ -49,6 +49,7 @@ mod traffic;
 mod types;
 mod users;
 mod values;
+mod variables;
 mod watch;
 mod weight;
 mod written;
