@@ -1,7 +1,7 @@
 //! A place on one thread for what may not leave it: a Lua state, with a stack of its own.
 //!
-//! What is passed around is the place's number, which may go anywhere. Asked for on another thread there is nothing;
-//! what was left on a thread goes with that thread.
+//! What is passed around is the place's number, which may go anywhere, and which several may have. Asked for on another thread
+//! there is nothing; what was left on a thread goes with that thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -21,28 +21,36 @@ pub struct Berth<T> {
     kind: PhantomData<fn() -> T>,
 }
 
+impl<T> Default for Berth<T> {
+    /// A place where nothing lies.
+    fn default() -> Berth<T> {
+        Berth { number: NEXT.fetch_add(1, Relaxed), kind: PhantomData }
+    }
+}
+
 impl<T: 'static> Berth<T> {
     /// Puts something there.
     pub fn new(what: Box<T>) -> Berth<T> {
-        let mut berth = Berth { number: NEXT.fetch_add(1, Relaxed), kind: PhantomData };
+        let berth = Berth::default();
         berth.put(what);
         berth
     }
 
-    /// What lies there, which lies there no more; none on another thread than it was put there by.
-    pub fn take(&mut self) -> Option<Box<T>> {
-        PLACES.with_borrow_mut(|places| take(places, self.number))?.downcast().ok()
+    /// What lies there, which lies there no more; none on another thread than it was put there by, nor when that ends.
+    pub fn take(&self) -> Option<Box<T>> {
+        let left = PLACES.try_with(|places| take(&mut places.borrow_mut(), self.number));
+        left.ok().flatten()?.downcast().ok()
     }
 
     /// Puts something there, and gives back what lay there.
-    pub fn replace(&mut self, what: Box<T>) -> Option<Box<T>> {
+    pub fn replace(&self, what: Box<T>) -> Option<Box<T>> {
         let before = self.take();
         self.put(what);
         before
     }
 
-    /// Puts something back.
-    pub fn put(&mut self, what: Box<T>) {
+    /// Puts something there, where nothing lies.
+    pub fn put(&self, what: Box<T>) {
         PLACES.with_borrow_mut(|places| {
             debug_assert!(places.iter().all(|(number, _)| *number != self.number), "it was taken");
             places.push((self.number, what));
@@ -77,8 +85,8 @@ mod tests {
     #[test]
     fn what_lies_there_stays_on_its_thread_and_goes_with_its_place() {
         let one = Rc::new(1);
-        let mut berth = Berth::new(Box::new(Rc::clone(&one)));
-        let mut berth = std::thread::spawn(move || {
+        let berth = Berth::new(Box::new(Rc::clone(&one)));
+        let berth = std::thread::spawn(move || {
             assert!(berth.take().is_none());
             berth
         })
@@ -87,6 +95,8 @@ mod tests {
         assert_eq!(*berth.take().unwrap(), one);
         assert!(berth.take().is_none());
         berth.put(Box::new(Rc::clone(&one)));
+        assert_eq!(Rc::strong_count(&one), 2);
+        drop(berth.replace(Box::new(Rc::clone(&one))));
         assert_eq!(Rc::strong_count(&one), 2);
         drop(berth);
         assert_eq!(Rc::strong_count(&one), 1);

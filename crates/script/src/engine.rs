@@ -657,6 +657,21 @@ impl Engine {
         Some(end)
     }
 
+    /// Ends the script that was begun and has not come to its end, as where it is killed; nobody hears what it has come to. What
+    /// libraries have in their variables stays. False if the state is of no more use: the script has not ended.
+    pub fn abandon(&mut self) -> bool {
+        self.shared.running.stop();
+        // What has not run yet has nothing to end.
+        let has_begun = !matches!(self.next.take(), Some(Resume::Run { .. })) && self.shared.running.works();
+        let has_ended = !has_begun || self.strand.leave();
+        let _ = self.lua.set_memory_limit(0);
+        self.shared.running.end();
+        self.park(None);
+        self.shared.forget_reply();
+        self.shared.charge(&self.lua);
+        has_ended
+    }
+
     /// Whether the script may go on.
     fn looked(&self, caller: &mut dyn Caller, took_ns: u64) -> Result<Tick, Stop> {
         if let Some(stop) = self.stop {
@@ -1039,6 +1054,88 @@ mod tests {
                 end => assert!(!is_whole && matches!(end, End::TooLarge), "{elements}: {end:?}"),
             }
             assert_eq!(held.0.get(), 0, "{elements}");
+        }
+    }
+
+    /// Has a script go on later whenever it may.
+    struct Leaves;
+
+    impl Caller for Leaves {
+        fn call(&mut self, _: Args<'_>, _: bool) -> Result<&[u8], Stop> {
+            Ok(b":1\r\n")
+        }
+
+        fn may_call(&mut self, _: Args<'_>) -> Option<bool> {
+            None
+        }
+
+        fn log(&mut self, _: Level, _: &[u8]) {}
+
+        fn tick(&mut self, _: u64) -> Result<Tick, Stop> {
+            Ok(Tick::Pause)
+        }
+
+        fn answered(&mut self) -> Result<Tick, Stop> {
+            Ok(Tick::Pause)
+        }
+    }
+
+    #[test]
+    fn a_script_that_nobody_goes_on_with_is_ended_where_it_is_and_the_next_one_runs() {
+        let held = Counted(Rc::default(), 1 << 30);
+        let mut engine =
+            Engine::new(8 << 20, Arc::default(), Box::new(held.clone()), Pace::Look(LOOK)).expect("a state");
+        let none = Args::rest(b"", 0);
+        let given = Given {
+            keys: none,
+            args: none,
+            kind: Kind::Script,
+            resp3: false,
+            reply_bytes_max: 1 << 30,
+            is_timed: false,
+        };
+        let plain = engine.compile(b"return 'fine'", Kind::Script).expect("it compiles");
+        let is_fine = |engine: &mut Engine, script: &str| {
+            assert!(engine.begin(&plain, given), "{script}");
+            let end = loop {
+                if let Some(end) = engine.go_on("plain", &mut Leaves) {
+                    break end;
+                }
+            };
+            match end {
+                End::Value(Outcome { value: LuaValue::String(text), .. }) => {
+                    assert_eq!(&*text.as_bytes(), b"fine", "{script}");
+                }
+                end => panic!("{script}: {end:?}"),
+            }
+        };
+        // None is at work.
+        assert!(engine.abandon());
+        is_fine(&mut engine, "none");
+        for script in [
+            "while true do end",
+            "while true do pcall(function() while true do end end) end",
+            "xpcall(function() while true do end end, function() while true do end end) while true do end",
+            "while true do coroutine.wrap(function() while true do end end)() end",
+            "while true do redis.call('GET', 'k') end",
+            "while true do redis.pcall('GET', 'k') end",
+            "while true do collectgarbage() end",
+            "local s = string.rep('x', 100000) while true do s:gsub('x', 'y') end",
+            "while true do cjson.decode('[' .. string.rep('1,', 9999) .. '1]') end",
+            // Its reply is what it is at.
+            "local t = {} for i = 1, 14 do t = {t, t, t} end return t",
+        ] {
+            let compiled = engine.compile(script.as_bytes(), Kind::Script).expect("it compiles");
+            for turns in 0..=10 {
+                assert!(engine.begin(&compiled, given), "{script}");
+                for _ in 0..turns {
+                    assert!(engine.go_on("script", &mut Leaves).is_none(), "{script}");
+                }
+                assert!(engine.shared.running.works(), "{script}");
+                assert!(engine.abandon(), "{script}, {turns}");
+                assert!(!engine.shared.running.works() && held.0.get() == 0, "{script}, {turns}");
+                is_fine(&mut engine, script);
+            }
         }
     }
 

@@ -6,7 +6,8 @@
 //! script's stack                       └─► Lua … redis.call ─┘
 //! ```
 //!
-//! It has one life: it waits for a script, runs it, and waits for the next. It is over when it is told so.
+//! It has one life: it waits for a script, runs it, and waits for the next. A script that was left halfway, and that nobody goes
+//! on with, is ended where it is. The stack is over when it is told so.
 
 use std::rc::Rc;
 
@@ -81,6 +82,19 @@ impl Strand {
                 None
             }
         }
+    }
+
+    /// Ends the script at work, whose state raises an error that nothing catches: the stack waits for the next one then. False if
+    /// it does not, and is of no more use.
+    pub fn leave(&mut self) -> bool {
+        for _ in 0..ENDS_MAX {
+            match self.resume(Resume::End) {
+                Some(Said::Asks(_) | Said::Ticks) => {}
+                Some(Said::Ended(_)) => return true,
+                Some(Said::Ready) | None => return false,
+            }
+        }
+        false
     }
 
     /// Ends it, with what is at work on it, whose state raises an error that nothing catches.

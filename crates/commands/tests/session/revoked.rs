@@ -568,6 +568,9 @@ fn what_waits_for_a_collection_is_not_done_when_its_user_may_not_do_it_any_more(
             let known = said(&mut bench, &mut admin, &["FCALL", "o", "0"]);
             let is_known = may_go_on && words[0] == "FUNCTION";
             assert_eq!(known, if is_known { ":5\r\n" } else { "-ERR Function not found\r\n" });
+            // What it collected for is not done, and what libraries keep stays.
+            drop(user);
+            assert_eq!(said(&mut bench, &mut admin, &["FCALL", "count", "0"]), ":2\r\n");
         }
     }
 }

@@ -1,17 +1,25 @@
 //! Variables of libraries: whatever else a worker does, what functions keep from one call to the next stays.
 
+use std::time::Duration;
+
 use crate::Bench;
 use crate::survey::command;
-use larder_commands::{Next, Session, Settings};
+use larder_commands::{Next, Pace, Session, Settings};
+use larder_script::sha1_hex;
 
 /// A library that counts its calls.
 const COUNTS: &str = "#!lua name=l\nlocal n = 0 \
-    redis.register_function('count', function() n = n + 1 return n end)";
+    redis.register_function('count', function() n = n + 1 return n end) \
+    redis.register_function('loop', function() n = n + 1 while true do end end)";
 const ENDLESS: &str = "while true do end";
+/// Writes, and has a reply of some million tables.
+const WRITES: &str = "redis.call('INCR', KEYS[1]) \
+    local t = {} for i = 1, 14 do t = {t, t, t} end return t";
 
-/// A state of this bench may take 4 MiB, as one of a server with `-m 64 -t 2`.
-fn bench() -> Bench {
-    let mut bench = Bench::of(Settings::default(), 32 << 20);
+/// A server of so many MiB, an eighth of which a state may take. Each look at a script is a turn.
+fn bench(mebibytes: u64) -> Bench {
+    let mut bench = Bench::of(Settings::default(), mebibytes << 20);
+    bench.host.script_pace = Some(Pace::Look(Duration::from_millis(1)));
     assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS]), "$1\r\nl\r\n");
     bench
 }
@@ -40,7 +48,7 @@ fn ends(bench: &mut Bench, client: &mut Session) -> String {
 /// XADD keeps room for fields with the worker, too.
 #[test]
 fn they_stay_beside_what_streams_keep() {
-    let mut bench = bench();
+    let mut bench = bench(32);
     counts(&mut bench, 1);
     assert_eq!(said(&mut bench, &["XADD", "s", "1-1", "f", "v"]), "$3\r\n1-1\r\n");
     counts(&mut bench, 2);
@@ -55,4 +63,123 @@ fn they_stay_beside_what_streams_keep() {
     assert_eq!(said(&mut bench, &["SCRIPT", "KILL"]), "+OK\r\n");
     assert!(ends(&mut bench, &mut long).contains("killed by user"));
     assert_eq!(ends(&mut bench, &mut waits), ":4\r\n");
+}
+
+/// A script that is ended with its client has its worker's state, which others find as if it had been killed.
+#[test]
+fn they_stay_when_a_client_goes_amid_its_script() {
+    let mut bench = bench(32);
+    let requests: [&[&str]; 8] = [
+        &["EVAL", ENDLESS, "0"],
+        &["EVAL", "while true do pcall(function() while true do end end) end", "0"],
+        &["EVAL", "while true do coroutine.wrap(function() while true do end end)() end", "0"],
+        &["EVAL", "local s = string.rep('x', 100000) while true do s:gsub('x', 'y') end", "0"],
+        &["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"],
+        &["EVAL", "while true do collectgarbage() end", "0"],
+        // Its reply is what it is at.
+        &["EVAL", WRITES, "1", "w"],
+        &["FCALL", "loop", "0"],
+    ];
+    let mut n = 0;
+    for turns in 0..3 {
+        for request in requests {
+            n += 1;
+            counts(&mut bench, n);
+            let mut client = Session::new();
+            goes_on(&mut bench, &mut client, request);
+            for _ in 0..turns {
+                assert_eq!(bench.turn(&mut client, b""), (Next::Yield, Vec::new()), "{request:?}");
+            }
+            drop(client);
+            let none = "-NOTBUSY No scripts in execution right now.\r\n";
+            assert_eq!(said(&mut bench, &["SCRIPT", "KILL"]), none, "{request:?}");
+            // What the one that counts had done by then is done.
+            n += u32::from(request[0] == "FCALL");
+            assert_eq!(said(&mut bench, &["EVAL", "return 5", "0"]), ":5\r\n", "{request:?}");
+        }
+    }
+    counts(&mut bench, n + 1);
+    assert_eq!(said(&mut bench, &["GET", "w"]), "$1\r\n3\r\n");
+}
+
+/// What came on a second state meanwhile goes with that, and what waited finds the first.
+#[test]
+fn what_waits_for_a_script_finds_them_when_its_client_goes() {
+    let mut bench = bench(32);
+    counts(&mut bench, 1);
+    let (mut long, mut waits) = (Session::new(), Session::new());
+    goes_on(&mut bench, &mut long, &["EVAL", ENDLESS, "0"]);
+    goes_on(&mut bench, &mut waits, &["FCALL", "count", "0"]);
+    let exec = [command(&["MULTI"]), command(&["FCALL", "count", "0"]), command(&["EXEC"])].concat();
+    let (replies, _) = bench.run(&mut Session::new(), &exec, usize::MAX);
+    assert_eq!(String::from_utf8_lossy(&replies), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+    assert_eq!(bench.turn(&mut waits, b""), (Next::Yield, Vec::new()));
+    drop(long);
+    assert_eq!(ends(&mut bench, &mut waits), ":2\r\n");
+    counts(&mut bench, 3);
+    // A library that is forgotten meanwhile goes all the same.
+    let mut long = Session::new();
+    goes_on(&mut bench, &mut long, &["EVAL", ENDLESS, "0"]);
+    assert_eq!(said(&mut bench, &["FUNCTION", "FLUSH"]), "+OK\r\n");
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS]), "$1\r\nl\r\n");
+    drop(long);
+    counts(&mut bench, 1);
+}
+
+/// Where the state is only collected for what a client has asked for, that has not begun when the client goes.
+#[test]
+fn they_stay_when_a_client_goes_amid_a_collection() {
+    let mut bench = bench(64);
+    let fills = "local t = {} for i = 1, 1e9 do t[i] = {i} end";
+    let other = "#!lua name=o\nredis.register_function('o', function() end)";
+    let requests: [&[&str]; 4] = [
+        &["EVAL", "return 5", "0"],
+        &["SCRIPT", "LOAD", "return 6"],
+        &["FUNCTION", "LOAD", other],
+        &["FCALL", "count", "0"],
+    ];
+    let mut n = 0;
+    for turns in [0, 1, 10] {
+        for request in requests {
+            n += 1;
+            counts(&mut bench, n);
+            assert!(said(&mut bench, &["EVAL", fills, "0"]).contains("not enough memory"));
+            let mut client = Session::new();
+            goes_on(&mut bench, &mut client, request);
+            for _ in 0..turns {
+                assert_eq!(bench.turn(&mut client, b""), (Next::Yield, Vec::new()), "{request:?}");
+            }
+            drop(client);
+        }
+    }
+    counts(&mut bench, n + 1);
+    let sha1 = sha1_hex(b"return 6");
+    assert_eq!(said(&mut bench, &["SCRIPT", "EXISTS", &sha1]), "*1\r\n:0\r\n");
+    assert_eq!(said(&mut bench, &["FCALL", "o", "0"]), "-ERR Function not found\r\n");
+}
+
+/// What a script has in use that goes with its client is out of use: nothing fails by it.
+#[test]
+fn they_leave_room_when_clients_go_amid_scripts_that_take_much() {
+    let mut bench = bench(32);
+    // Of four mebibytes two, which grow by doubling.
+    let takes = "local t = {} for i = 1, 120000 do t[i] = i end";
+    let (stays, replies) = (format!("{takes} while true do end"), format!("{takes} return #t"));
+    counts(&mut bench, 1);
+    let before = bench.worker.store().heap_bytes();
+    for n in 2..=6 {
+        let mut client = Session::new();
+        goes_on(&mut bench, &mut client, &["EVAL", &stays, "0"]);
+        // How far it comes in a turn is not said.
+        for _ in 0..10_000 {
+            if bench.worker.store().heap_bytes() > before + (2 << 20) {
+                break;
+            }
+            assert_eq!(bench.turn(&mut client, b""), (Next::Yield, Vec::new()));
+        }
+        assert!(bench.worker.store().heap_bytes() > before + (2 << 20));
+        drop(client);
+        assert_eq!(said(&mut bench, &["EVAL", &replies, "0"]), ":120000\r\n");
+        counts(&mut bench, n);
+    }
 }

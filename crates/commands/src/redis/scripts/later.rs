@@ -42,7 +42,7 @@ impl Job for Begins {
     }
 }
 
-/// A script that goes on; with this it ends.
+/// A script that goes on; with this it ends, wherever it is.
 #[derive(Debug)]
 struct Paused {
     at: Berth<(Box<State>, Run)>,
@@ -182,6 +182,15 @@ impl Job for Paused {
 
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // It has not come to its end: its client goes, or may not do any more what it has asked for.
+        let Some(at) = self.at.take() else { return };
+        let (state, _run) = *at;
+        self.long.leave(state);
     }
 }
 

@@ -4,7 +4,7 @@
 //! Nothing is kept in a state but what libraries have in their variables: globals are read-only. So a state without a library
 //! goes as a whole where it is due to be collected (`room` of `larder_script`), which gives its memory back at once. One with
 //! libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and functions
-//! fail by that.
+//! fail by that. It stays also where the client of the script goes that has it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -66,7 +66,8 @@ pub(crate) struct State {
 /// A worker's part.
 #[derive(Debug, Default)]
 struct Own {
-    state: Option<Berth<State>>,
+    /// Where its state lies, unless a script has it.
+    place: Arc<Berth<State>>,
     long: Weak<Long>,
 }
 
@@ -75,6 +76,15 @@ struct Own {
 pub(crate) struct Long {
     /// Since when, by the clock of its host.
     pub since_us: u64,
+    /// Where the state goes that it has: its worker's place for that.
+    place: Arc<Berth<State>>,
+}
+
+impl Long {
+    /// The script goes before it has come to its end. `state`: what it has.
+    pub fn leave(&self, state: Box<State>) {
+        state.abandoned(&self.place);
+    }
 }
 
 /// The worker's script that goes on in later turns, if there is one.
@@ -87,8 +97,8 @@ pub(crate) fn long(call: &Call<'_, '_, '_>) -> Option<Arc<Long>> {
 
 /// A script goes on in later turns, as long as the result is held.
 pub(crate) fn begin_long(call: &Call<'_, '_, '_>, since_us: u64) -> Arc<Long> {
-    let long = Arc::new(Long { since_us });
     let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+    let long = Arc::new(Long { since_us, place: Arc::clone(&own.place) });
     own.long = Arc::downgrade(&long);
     call.cx.room.keep(own);
     long
@@ -107,8 +117,8 @@ impl State {
     /// # Errors
     /// Lua cannot be begun.
     pub fn of(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
-        let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
-        let state = own.state.as_mut().and_then(Berth::take);
+        let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+        let state = own.place.take();
         call.cx.room.keep(own);
         let flushes = call.shared.scripts.flushes();
         match state.and_then(|state| state.after(flushes)) {
@@ -134,9 +144,10 @@ impl State {
     /// Forgets what this worker has of scripts or libraries that were forgotten; others do so with their next script.
     pub fn forget(call: &Call<'_, '_, '_>) {
         let flushes = call.shared.scripts.note_flush();
-        let Some(mut own) = call.cx.room.take_kept::<Own>() else { return };
-        let state = own.state.as_mut().and_then(Berth::take);
-        own.state = state.and_then(|state| state.after(flushes)).map(Berth::new);
+        let Some(own) = call.cx.room.take_kept::<Own>() else { return };
+        if let Some(state) = own.place.take().and_then(|state| state.after(flushes)) {
+            own.place.put(state);
+        }
         call.cx.room.keep(own);
     }
 
@@ -158,26 +169,41 @@ impl State {
     }
 
     /// Keeps it for the next; one that is due to be collected, and has no library, is made anew then.
-    pub fn give_back(mut self: Box<State>, call: &mut Call<'_, '_, '_>) {
-        self.out.clear();
-        self.out.shrink(REPLY_BYTES);
-        if self.engine.is_due() {
-            self.make_room();
-            if self.libraries.is_empty() {
-                return;
-            }
-        }
-        let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
-        match &mut own.state {
-            // Another that was made meanwhile goes.
-            Some(berth) => drop(berth.replace(self)),
-            state => *state = Some(Berth::new(self)),
-        }
+    pub fn give_back(self: Box<State>, call: &mut Call<'_, '_, '_>) {
+        let Some(state) = self.rested() else { return };
+        let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+        // Another that was made meanwhile goes.
+        drop(own.place.replace(state));
         call.cx.room.keep(own);
         // What it has grown by.
         if call.cx.guard.store().is_over_limit() {
             call.give_way();
         }
+    }
+
+    /// Ends the script that is at work in it. One with a library is kept for the next, as by [`State::give_back`]: its variables
+    /// are not that script's alone. `place`: its worker's.
+    fn abandoned(mut self: Box<State>, place: &Berth<State>) {
+        let keeps = self.libraries.values().any(Loaded::is_known);
+        if keeps
+            && self.engine.abandon()
+            && let Some(state) = self.rested()
+        {
+            drop(place.replace(state));
+        }
+    }
+
+    /// What is kept of it when no script is at work in it.
+    fn rested(mut self: Box<State>) -> Option<Box<State>> {
+        self.out.clear();
+        self.out.shrink(REPLY_BYTES);
+        if self.engine.is_due() {
+            self.make_room();
+            if self.libraries.is_empty() {
+                return None;
+            }
+        }
+        Some(self)
     }
 
     /// Other scripts' code goes, and libraries that are known no more do; the next run begins by collecting what is out of use.
