@@ -342,6 +342,39 @@ mod tests {
         store.check();
     }
 
+    /// A pass of upkeep goes on, however many flushes came since it began of which others have cleaned up meanwhile.
+    #[test]
+    fn upkeep_gets_on_with_its_pass_where_others_have_cleaned_behind_later_flushes() {
+        let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        let fill = |guard: &mut Guard<'_>| {
+            for n in 0..10_000_u32 {
+                let name = n.to_be_bytes();
+                let key = guard.key(&name);
+                guard.store_value(&key, b"v", &crate::Attributes::default(), crate::Expect::Any).unwrap();
+            }
+        };
+        fill(&mut guard);
+        guard.flush();
+        assert!(guard.maintain() && store.items() > 9_000, "a pass has begun");
+        // Two of these find too much to be cleaned up, and do it.
+        (0..2 * u32::from(LAG_MAX)).for_each(|_| guard.flush());
+        assert_eq!((store.items(), store.stamp_count()), (0, 2 * u64::from(LAG_MAX) + 1));
+        fill(&mut guard);
+        guard.flush();
+        let mut steps = 0;
+        while store.is_cleaning() {
+            guard.maintain();
+            steps += 1;
+            assert!(steps < 1_000, "{} items stay after a flush", store.items());
+        }
+        assert_eq!(store.items(), 0);
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
     #[test]
     fn a_flush_too_many_is_refused_until_what_the_others_left_is_cleaned() {
         let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();

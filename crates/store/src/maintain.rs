@@ -211,8 +211,10 @@ impl Guard<'_> {
             return false;
         }
         if flushing && !upkeep.is_clean {
-            // Of all that was flushed before this pass, whatever is flushed meanwhile.
-            upkeep.is_clean = self.clean_some(upkeep.cursor, upkeep.stamp as u8);
+            // Of all that was flushed before this pass, whatever is flushed meanwhile. Where others have cleaned up behind later
+            // flushes, no bucket has a stamp before theirs, and one that is so much earlier would be taken for a later one.
+            let stamp = upkeep.stamp.max(store.cleaned.load(Ordering::Relaxed));
+            upkeep.is_clean = self.clean_some(upkeep.cursor, stamp as u8);
             return true;
         }
         if !flushing
