@@ -86,6 +86,31 @@ fn a_turn_takes_little_of_a_crowd_and_answers_who_asks_for_a_key() {
     assert!(world.service.hub().store.input_bytes() >= 7 << 20, "the others come in the next ones");
 }
 
+/// What is kept is told where it has changed by 16 KiB or more, and so are the last bytes of it, which are fewer.
+#[test]
+fn input_that_is_kept_no_more_counts_no_more() {
+    let mut world = world(config());
+    let store = Arc::clone(&world.service.hub().store);
+    let (one, other) = (world.connect_to(1), world.connect_to(1));
+    world.settle();
+    let heap_bytes = store.heap_bytes();
+    let request = |key: &str| resp(&["SET", key, &"v".repeat(31_000)]).into_bytes();
+    let (a, b) = (request("a"), request("b"));
+    let mut told = |peer: &Peer, bytes: &[u8]| {
+        peer.send(bytes);
+        world.settle();
+        (store.input_bytes(), store.heap_bytes() - heap_bytes)
+    };
+    assert_eq!(told(&one, &a[..20_000]), (20_000, 20_000));
+    assert_eq!(told(&one, &a[20_000..30_000]), (20_000, 20_000));
+    assert_eq!(told(&other, &b[..15_000]), (45_000, 45_000));
+    assert_eq!(told(&one, &a[30_000..]), (15_000, 15_000));
+    assert_eq!(told(&other, &b[15_000..]), (0, 0));
+    for peer in [one, other] {
+        assert_eq!(world.read_all(&peer), "+OK\r\n");
+    }
+}
+
 #[test]
 fn who_goes_in_the_turn_in_which_it_was_answered_has_its_reply() {
     let mut world = world(config());

@@ -23,7 +23,7 @@ const FLUSH_NS: u64 = 100_000;
 /// What it takes to open a record of TLS, beside its bytes. A KeyUpdate's is ten times that, of which few come in a turn.
 const RECORD_NS: u64 = 500;
 
-/// Changes of the memory that input takes are told from this many bytes on.
+/// Changes of the memory that input takes are told from this many bytes on, and when it takes none any more.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
 
 /// A connection as its session sees it.
@@ -210,7 +210,9 @@ impl Handler for Service {
         if unauthenticated {
             self.count_unauthenticated(connection, own);
         }
-        if all.abs_diff(self.kept) < KEPT_TOLD_BYTES && !unauthenticated {
+        // That none is kept any more is told however little it was.
+        let is_told = all.abs_diff(self.kept) < KEPT_TOLD_BYTES && (all > 0 || self.kept == 0);
+        if is_told && !unauthenticated {
             return false;
         }
         self.lets_go(all);
