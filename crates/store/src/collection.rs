@@ -60,7 +60,8 @@ pub use stream::{
 };
 pub use tree::Parts;
 pub(crate) use tree::{
-    Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, relabel, word_of as node_word_of,
+    Edit, PinnedParts, ROOT_BYTES, Root, Trees, first_leaf, is_let_go, moves_of, owner_of_node, part_pins,
+    relabel, word_of as node_word_of,
 };
 pub use whole::{COPIED_BYTES_MAX, Made};
 

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 const GROUP_CHUNKS: usize = 32;
 /// … or their bytes.
 const GROUP_BYTES: u64 = 64 << 10;
-/// What a large item weighs, whose pieces are not counted: more than may wait at all.
+/// What a large item weighs, whose pieces are not counted, and a part that may be pinned: more than may wait at all.
 const LARGE_BYTES: u64 = 1 << 40;
 /// Room for a steady stream of writes without allocating.
 const CHUNKS_SOFT: usize = 1024;
@@ -38,7 +38,7 @@ const PLACES: usize = 3;
 /// cache is not read again.
 ///
 /// ```text
-/// | 63 large | 62 … 56 class | 55 … 35 bytes requested | 34 … 0 location |
+/// | 63 large, or may be pinned | 62 … 56 class | 55 … 35 bytes requested | 34 … 0 location |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing(u64);

@@ -4,7 +4,7 @@
 //! item in place   copy, then one store to the slot: readers see the old chunk or the new one
 //! large: head     copy, pieces' owner, slot; the old head says where pins go now
 //! large: piece    copy, then one store to the word that names it
-//! tree: node      the same
+//! tree: node      the same; of a part: the old one says where pins go now
 //! ```
 //!
 //! Version, token, expiry, marks and access stay. A reader that has found the old chunk in this epoch
@@ -14,6 +14,7 @@
 use crate::Store;
 use crate::bucket::Slot;
 use crate::class::ClassId;
+use crate::collection::part_pins;
 use crate::index::Found;
 use crate::item::RawItem;
 use crate::large::Large;
@@ -117,20 +118,32 @@ impl Local {
         word.is_some()
     }
 
-    /// Moves a node of the tree to `chunk`. False if it has no such node.
+    /// Moves a node of the tree to `chunk`. False if it has no such node, or if that is a part that is pinned.
     pub(crate) fn move_node(&mut self, store: &Store, item: RawItem, node: u64, chunk: u64) -> bool {
         let arena = &store.arena;
         // SAFETY: a tree that is reachable under the lock that the caller holds.
         let Some(word) = (unsafe { word_of(store, item, node) }) else { return false };
-        let (class, bytes) = chunk_facts(arena, node);
-        self.occupy(store, class, chunk, bytes);
-        Self::copy_body(store, node, chunk, bytes);
         // SAFETY: the node is the tree's, the chunk this worker's.
         let (old, copy) = unsafe { (RawItem::new(arena.at(node)), RawItem::new(arena.at(chunk))) };
         let header = old.header();
+        // SAFETY: a part of the tree.
+        let pins = header.is_part().then(|| unsafe { part_pins(arena, node) });
+        if pins.is_some_and(|pins| !pins.begin_move()) {
+            return false;
+        }
+        let (class, bytes) = chunk_facts(arena, node);
+        self.occupy(store, class, chunk, bytes);
+        Self::copy_body(store, node, chunk, bytes);
         copy.header_word().store(header.0, Ordering::Release);
+        if pins.is_some() {
+            // SAFETY: the copy is a part, which no thread finds yet.
+            unsafe { part_pins(arena, chunk) }.end_move();
+        }
         // Release: a thread that finds the new node finds what is in it. What the word says beside the place stays.
         word.store(word.load(Ordering::Relaxed) - node + chunk, Ordering::Release);
+        if let Some(pins) = pins {
+            pins.end_moved(chunk);
+        }
         // Behind the word: a writer that sees this move counted sees the word, too, and one that has read the word as it was
         // has counted one move less, by which its write is refused. The other way round it could count the move and read the
         // old word.

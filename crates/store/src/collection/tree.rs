@@ -12,7 +12,7 @@
 //!                                                                                          below expires
 //!
 //! child word   63 … 35 elements below │ 34 … 0 location
-//! header       63 … 29 number of the tree │ 28 node │ 27 of members │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
+//! header       63 … 29 number of the tree │ 28 node │ 27 of members │ 26 part │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
 //! ```
 //!
 //! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
@@ -29,7 +29,8 @@
 //! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
 //! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
 //! 7. An element of a list, a member of a set or a value of a field that is too long for a leaf lies in leaves without elements,
-//!    behind one that says how long it is (`apart.rs`, `strings.rs`); a member of a sorted set in such of the members tree.
+//!    behind one that says how long it is (`apart.rs`, `strings.rs`); a member of a sorted set in such of the members tree. Those
+//!    leaves have pins, by which they stay in place while they are sent (`pinned.rs`).
 //! 8. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod apart;
@@ -54,6 +55,7 @@ mod long_scored_tests;
 mod many;
 mod members;
 mod own;
+mod pinned;
 mod places;
 mod ranked;
 mod rows;
@@ -82,6 +84,7 @@ pub(super) use late::LateMembers;
 pub(super) use many::at_once;
 pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
+pub(crate) use pinned::{PinnedParts, is_let_go, part_pins};
 pub(super) use places::Growth;
 pub(super) use scoring::Move;
 

@@ -6,7 +6,7 @@
 //! retired | as it was                                                             | kind 6, 7    |
 //! free    | 31 … 16 next free chunk of the span                                   | kind 0       |
 //! piece   | 63 … 29 location of the head    | 16 … 3 bytes used                   | kind 4       |
-//! node    | 63 … 29 number of its tree  | 28 set | 27 of members | 25 … 22 level | 21 first | 16 … 3 bytes used | kind 4 |
+//! node    | 63 … 29 number of its tree  | 28 set | 27 of members | 26 part | 25 … 22 level | 21 first | 16 … 3 bytes used | kind 4 |
 //! moved   | as it was, of a piece or node that has a copy elsewhere, or that is not shown yet | kind 5 |
 //! ```
 //!
@@ -65,6 +65,8 @@ const VERSION_SHIFT: u32 = 32;
 const NODE: u64 = 1 << 28;
 /// A node of the members tree of a sorted set.
 const MEMBERS: u64 = 1 << 27;
+/// A leaf of a tree that is a part of a string, and has pins.
+const PART: u64 = 1 << 26;
 const LEVEL_SHIFT: u32 = 22;
 const EXTENSION_BYTES: usize = 16;
 /// A header's bits.
@@ -256,6 +258,15 @@ impl Header {
     }
     pub(crate) fn is_of_members(self) -> bool {
         self.has(MEMBERS)
+    }
+    /// The same node, a part of a string that lies apart.
+    pub(crate) fn of_part(self) -> Header {
+        Header(self.0 | PART)
+    }
+    /// A node of a tree that is a part of a string, whether sweeps see it or not.
+    #[inline]
+    pub(crate) fn is_part(self) -> bool {
+        self.0 & (KIND_MASK & !1 | NODE | PART) == Kind::Piece as u64 | NODE | PART
     }
     /// It was the first leaf of its tree once.
     pub(crate) const FIRST_LEAF: u64 = 1 << 21;

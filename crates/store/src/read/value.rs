@@ -2,7 +2,7 @@
 
 use super::view::Item;
 use crate::arena::Arena;
-use crate::collection::{Collection, Type};
+use crate::collection::{Collection, PinnedParts, Type};
 use crate::item::RawItem;
 use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
@@ -69,67 +69,122 @@ impl<'g> InLeaf<'g> {
     }
 }
 
-/// Iterator over the pieces of a large value, in order.
+/// Iterator over the pieces of a large value, or the parts of a long element, in order.
 #[derive(Debug)]
 pub struct Pieces<'g> {
     arena: &'g Arena,
-    cursor: PieceCursor,
+    upcoming: Upcoming<'g>,
     /// Bytes of the first piece to leave out.
     skip: usize,
 }
 
+/// Which piece comes next.
+#[derive(Debug)]
+enum Upcoming<'g> {
+    Piece(PieceCursor),
+    Part(&'g PinnedParts, usize),
+}
+
 impl<'g> Pieces<'g> {
     /// The pieces from byte `offset` on.
-    fn from(arena: &'g Arena, large: Large, offset: u64) -> Pieces<'g> {
+    fn of_large(arena: &'g Arena, large: Large, offset: u64) -> Pieces<'g> {
         let whole = offset / PIECE_BYTES as u64;
         let cursor = PieceCursor::at(large, arena, usize::try_from(whole).unwrap_or(usize::MAX));
-        Pieces { arena, cursor, skip: (offset % PIECE_BYTES as u64) as usize }
+        let upcoming = Upcoming::Piece(cursor);
+        Pieces { arena, upcoming, skip: (offset % PIECE_BYTES as u64) as usize }
+    }
+
+    /// The parts from byte `offset` on.
+    fn of_parts(arena: &'g Arena, parts: &'g PinnedParts, offset: u64) -> Pieces<'g> {
+        let (first, skip) = PinnedParts::place(offset);
+        Pieces { arena, upcoming: Upcoming::Part(parts, first), skip }
     }
 }
 
 impl<'g> Iterator for Pieces<'g> {
     type Item = &'g [u8];
     fn next(&mut self) -> Option<&'g [u8]> {
-        let piece = self.cursor.next(self.arena)?;
-        // SAFETY: the maker of this iterator keeps the value alive for `'g`.
-        let bytes = unsafe { piece_value(self.arena, piece) };
+        let bytes = match &mut self.upcoming {
+            Upcoming::Piece(cursor) => {
+                let piece = cursor.next(self.arena)?;
+                // SAFETY: the maker of this iterator keeps the value alive for `'g`.
+                unsafe { piece_value(self.arena, piece) }
+            }
+            Upcoming::Part(parts, next) => {
+                let part = parts.part(self.arena, *next)?;
+                *next += 1;
+                part
+            }
+        };
         Some(&bytes[std::mem::take(&mut self.skip)..])
     }
 }
 
-/// A large value kept in place for as long as this lives, whatever happens to its key.
+/// A large value, or a long element of a collection, kept in place for as long as this lives, whatever happens to its key.
 #[derive(Debug)]
 pub struct Pinned {
-    pub(super) store: Arc<Store>,
-    pub(super) location: u64,
+    store: Arc<Store>,
+    what: What,
+}
+
+/// What is kept in place.
+#[derive(Debug)]
+enum What {
+    /// The large item at this location.
+    Item(u64),
+    /// The parts of an element.
+    Parts(PinnedParts),
 }
 
 impl Pinned {
-    fn large(&self) -> Large {
+    /// The large item at a location, which has a pin for this.
+    pub(super) fn of_item(store: Arc<Store>, location: u64) -> Pinned {
+        Pinned { store, what: What::Item(location) }
+    }
+
+    /// An element whose parts have pins for this.
+    pub(crate) fn of_parts(store: Arc<Store>, parts: PinnedParts) -> Pinned {
+        Pinned { store, what: What::Parts(parts) }
+    }
+
+    fn large(&self, location: u64) -> Large {
         // SAFETY: the pin keeps the item where it is.
-        unsafe { Large::of(RawItem::new(self.store.arena.at(self.location))) }
+        unsafe { Large::of(RawItem::new(self.store.arena.at(location))) }
     }
 
     /// Bytes of the value.
     pub fn value_bytes(&self) -> u64 {
-        self.large().head().value_bytes
+        match &self.what {
+            What::Item(location) => self.large(*location).head().value_bytes,
+            What::Parts(parts) => parts.bytes(),
+        }
     }
 
     /// The pieces from byte `offset` on, in order.
     pub fn pieces(&self, offset: u64) -> Pieces<'_> {
-        Pieces::from(&self.store.arena, self.large(), offset)
+        let arena = &self.store.arena;
+        match &self.what {
+            What::Item(location) => Pieces::of_large(arena, self.large(*location), offset),
+            What::Parts(parts) => Pieces::of_parts(arena, parts, offset),
+        }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let bytes = self.value_bytes();
-        let (last, dead) = self.large().head().pins.remove();
-        if last {
-            self.store.held.pinned(-(bytes as i64));
-        }
-        if dead {
-            free_alone(&self.store, self.location);
+        match &self.what {
+            What::Item(location) => {
+                let large = self.large(*location);
+                let bytes = large.head().value_bytes;
+                let (last, dead) = large.head().pins.remove();
+                if last {
+                    self.store.held.pinned(-(bytes as i64));
+                }
+                if dead {
+                    free_alone(&self.store, *location);
+                }
+            }
+            What::Parts(parts) => parts.unpin(&self.store),
         }
     }
 }

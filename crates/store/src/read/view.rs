@@ -116,7 +116,7 @@ impl<'g> Item<'g> {
         if only {
             self.arc.held.pinned(self.value_bytes() as i64);
         }
-        Pinned { store: Arc::clone(self.arc), location }
+        Pinned::of_item(Arc::clone(self.arc), location)
     }
     /// As [`Item::pin`], unless connections hold their share of the memory.
     ///

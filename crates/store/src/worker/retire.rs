@@ -8,6 +8,7 @@ use super::{Local, RECLAIM_CHUNKS};
 use crate::Store;
 use crate::arena::Arena;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::collection::is_let_go;
 use crate::item::{DRAFT_LARGE, Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::Outgoing;
@@ -120,6 +121,16 @@ impl Local {
         item.header_word().store(left.0, Ordering::Release);
     }
 
+    /// Takes a node that its tree does not have any more. A part may be pinned until its epoch has passed.
+    pub(crate) fn retire_node(&mut self, store: &Store, chunk: u64) {
+        // SAFETY: reachable until a moment ago, or shown, in this epoch.
+        let node = unsafe { RawItem::new(store.arena.at(chunk)) };
+        let header = node.header();
+        let (class, requested) = chunk_facts(&store.arena, chunk);
+        self.limbo.push(Outgoing::new(chunk, class, requested, header.is_part()));
+        node.header_word().store(header.moved_piece().0, Ordering::Release);
+    }
+
     /// Between two requests of a batch: leaves the epoch for the one that it is by now, if that is due, which it is when a
     /// group of chunks waits for it. The caller holds no reference into the arena.
     #[inline]
@@ -198,31 +209,38 @@ impl Local {
             let Some(chunk) = self.limbo.take() else { break };
             left -= 1;
             if chunk.large() {
-                // SAFETY: no worker can see the item any more; its memory is still whole.
+                // SAFETY: no worker can see the item or the part any more; its memory is still whole.
                 let item = unsafe { RawItem::new(store.arena.at(chunk.location())) };
-                if all_count && item.header().is_large() {
+                let header = item.header();
+                if !header.is_part() {
+                    if all_count && header.is_large() {
+                        // SAFETY: as above, and a large item.
+                        let value_bytes = unsafe { Large::of(item) }.head().value_bytes as usize;
+                        left = left.saturating_sub(value_bytes.div_ceil(CHUNK_BYTES_MAX));
+                    }
                     // SAFETY: as above, and a large item.
-                    let value_bytes = unsafe { Large::of(item) }.head().value_bytes as usize;
-                    left = left.saturating_sub(value_bytes.div_ceil(CHUNK_BYTES_MAX));
+                    if header.is_collection() || unsafe { Large::of(item) }.head().pins.kill() {
+                        self.free_unseen(store, chunk.location());
+                    }
+                    // Else somebody is sending it, and frees it when done.
+                    continue;
                 }
-                // SAFETY: as above, and a large item.
-                if item.header().is_collection() || unsafe { Large::of(item) }.head().pins.kill() {
-                    self.free_unseen(store, chunk.location());
+                // SAFETY: as above: this worker alone would free it.
+                if !unsafe { is_let_go(store, chunk.location()) } {
+                    continue;
                 }
-                // Else somebody is sending it, and frees it when done.
-            } else {
-                if chunk.class() != class {
-                    self.count_free(store, class, chunks, bytes);
-                    (class, chunks, bytes) = (chunk.class(), 0, 0);
-                }
-                chunks += 1;
-                bytes += chunk.requested();
-                if !self.put_away(store, chunk.location(), class) {
-                    let (more, more_bytes) = self.give_row(store, chunk.location(), class, left);
-                    left -= more;
-                    chunks += more as i64;
-                    bytes += more_bytes;
-                }
+            }
+            if chunk.class() != class {
+                self.count_free(store, class, chunks, bytes);
+                (class, chunks, bytes) = (chunk.class(), 0, 0);
+            }
+            chunks += 1;
+            bytes += chunk.requested();
+            if !self.put_away(store, chunk.location(), class) {
+                let (more, more_bytes) = self.give_row(store, chunk.location(), class, left);
+                left -= more;
+                chunks += more as i64;
+                bytes += more_bytes;
             }
         }
         self.count_free(store, class, chunks, bytes);

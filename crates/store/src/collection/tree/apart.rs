@@ -20,6 +20,7 @@ use super::super::leaf::{HEAD_BYTES, Head, Leaf};
 use super::super::scores::Packing;
 use super::edit::Child;
 use super::labels::Labels;
+use super::pinned::{PINS_BYTES, begin_part, part_node_bytes};
 use super::places::{Growth, Place};
 use super::{
     ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, location_of, node_word,
@@ -34,7 +35,7 @@ use std::ops::Range;
 
 /// Bytes of a part, but for the last one. Tests have small ones, and many.
 pub(super) const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
-const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES;
+const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - PINS_BYTES;
 /// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
 /// it three times, takes some 6 ms where none of that memory was touched before.
 pub(super) const ELEMENT_BYTES_MAX: u64 = 4 << 20;
@@ -125,7 +126,7 @@ impl Edit {
         Ok(nth + 2)
     }
 
-    /// Makes a leaf of bytes as they are: one more of [`Edit::news`].
+    /// Makes a leaf of bytes as they are: one more of [`Edit::news`]. One without entries is a part.
     pub(super) fn write_part(
         &mut self,
         hand: &mut Hand<'_>,
@@ -144,10 +145,15 @@ impl Edit {
             packing: Packing::default(),
         };
         let bytes = HEAD_BYTES + bytes;
-        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
+        let is_part = entries == 0;
+        let node_bytes = if is_part { part_node_bytes(bytes) } else { NODE_BYTES + bytes };
+        let chunk = self.allocate(hand, 0, node_bytes)?;
         let arena = &hand.store.arena;
-        // SAFETY: the chunk is this worker's, and has room for so much behind its first words.
+        // SAFETY: the chunk is this worker's, and has room for so much behind its first words, and for the pins of a part.
         let place = unsafe {
+            if is_part {
+                begin_part(arena, chunk);
+            }
             node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
             std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
         };
@@ -416,16 +422,24 @@ pub struct Parts<'g> {
     left: usize,
 }
 
-impl<'g> Iterator for Parts<'g> {
-    type Item = &'g [u8];
-    fn next(&mut self) -> Option<&'g [u8]> {
+impl<'g> Parts<'g> {
+    /// The next part: where it is, and its bytes.
+    pub(super) fn step(&mut self) -> Option<(u64, &'g [u8])> {
         if self.left == 0 {
             return None;
         }
         let word = self.path.go_on(&self.tree.store.arena, self.tree.height - 1);
-        let part = self.tree.leaf(location_of(word.expect("its parts lie behind it"))).payload;
+        let location = location_of(word.expect("its parts lie behind it"));
+        let part = self.tree.leaf(location).payload;
         self.left -= part.len();
-        Some(part)
+        Some((location, part))
+    }
+}
+
+impl<'g> Iterator for Parts<'g> {
+    type Item = &'g [u8];
+    fn next(&mut self) -> Option<&'g [u8]> {
+        self.step().map(|(_, part)| part)
     }
 }
 

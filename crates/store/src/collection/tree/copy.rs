@@ -10,6 +10,7 @@ use super::super::leaf::{HEAD_BYTES, leaf_entries};
 use super::super::times::{NEVER, word_of as word_of_time};
 use super::apart::say_label;
 use super::edit::Child;
+use super::pinned::{PINS_BYTES, begin_part};
 use super::{
     CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, Path, elements_of, header_of, leaf_at, location_of,
     node_word, word,
@@ -201,16 +202,24 @@ impl Edit {
     ) -> Result<Child, Declined> {
         let arena = &hand.store.arena;
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
-        let (bytes, elements) = unsafe {
+        let (header, elements) = unsafe {
             let leaf = arena.at(location).add(NODE_BYTES).cast::<[u8; HEAD_BYTES]>().read();
-            (header_of(arena, location).piece_bytes() + 8, leaf_entries(leaf) as u64)
+            (header_of(arena, location), leaf_entries(leaf) as u64)
         };
+        let bytes = header.piece_bytes() + 8;
         let chunk = self.allocate(hand, 0, bytes)?;
-        // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above.
+        // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above. The pins of a part, which others
+        // may change meanwhile, are not copied.
         unsafe {
+            let same = if header.is_part() {
+                begin_part(arena, chunk);
+                bytes - PINS_BYTES
+            } else {
+                bytes
+            };
             node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
             let (from, to) = (arena.at(location).add(NODE_BYTES), arena.at(chunk).add(NODE_BYTES));
-            std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes - NODE_BYTES);
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), same - NODE_BYTES);
         }
         let soonest = if self.in_members {
             NEVER

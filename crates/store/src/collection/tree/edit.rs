@@ -40,7 +40,7 @@ use crate::collection::Type;
 use crate::item::{Header, RawItem, Shape};
 use crate::read::{Find, seen};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::worker::{Guard, Local, chunk_facts};
+use crate::worker::{Guard, Local};
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, Expect, Key, Millis, Refusal, Seen, Store, Stored};
 use std::ops::Range;
@@ -995,10 +995,7 @@ impl Edit {
             local.beside_ns += chunks.len() as u64 * CHUNK_NS;
         }
         for chunk in chunks.drain(..) {
-            // SAFETY: reachable until a moment ago, or shown, in this epoch.
-            let node = unsafe { RawItem::new(store.arena.at(chunk)) };
-            let (class, bytes) = chunk_facts(&store.arena, chunk);
-            local.retire_alone(node, node.header().moved_piece(), chunk, class, bytes);
+            local.retire_node(store, chunk);
         }
         chunks.shrink_to(NODES_KEPT);
     }

@@ -11,6 +11,7 @@
 //! has items give way, which is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last, so
 //! that a node's number is never another tree's.
 
+use super::pinned::is_let_go;
 use super::{Inner, Root};
 use crate::Store;
 use crate::arena::Arena;
@@ -284,7 +285,10 @@ impl Local {
             }
         }
         *left = left.saturating_sub(1);
-        self.recycle(store, location);
+        // SAFETY: a node of a tree that this worker alone sees.
+        if level > 0 || unsafe { is_let_go(store, location) } {
+            self.recycle(store, location);
+        }
         true
     }
 }
