@@ -19,6 +19,7 @@ mod popping;
 pub(crate) mod ranging;
 pub(crate) mod scan;
 mod seeking;
+mod sending;
 pub(crate) mod set;
 mod sifting;
 pub(crate) mod sorted;
@@ -325,10 +326,15 @@ impl Shown {
 
     /// Writes one of the entries behind [`Shown::put_head`].
     pub fn put_one(self, out: &mut Output, resp3: bool, of: (&Collection<'_>, &Entry<'_>)) {
+        self.begin_one(out, resp3);
+        self.put(out, resp3, of);
+    }
+
+    /// Writes what is in front of one of the entries.
+    fn begin_one(self, out: &mut Output, resp3: bool) {
         if self.are_pairs() && resp3 {
             put_array(out, 2);
         }
-        self.put(out, resp3, of);
     }
 }
 

@@ -56,8 +56,8 @@ fn put_pinned(out: &mut Output, item: &Item<'_>) {
     out.put(b"\r\n");
 }
 
-/// Parts of large values up to this are copied: to pin the value would hold all of it.
-const COPIED_BYTES_MAX: usize = 16 << 10;
+/// Parts of large values up to this are copied: to pin the value would hold all of it. So are elements of collections.
+pub(crate) const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A part of an item's value, which is in it: copied, or sent from its place.
 pub(crate) fn put_part(out: &mut Output, item: &Item<'_>, part: std::ops::Range<usize>) {

@@ -38,6 +38,7 @@ mod revoked;
 mod ruled;
 mod scripts;
 mod scripts_bounds;
+mod sent;
 mod slices;
 mod sorted;
 mod sorting;

@@ -365,6 +365,34 @@ fn replies_are_charged_while_they_wait() {
     }
 }
 
+/// An element that is sent from where it lies is held once, for all that wait for it, and until the last of them has it or has
+/// gone, whatever becomes of its list.
+#[test]
+fn a_long_element_is_held_once_while_clients_wait_for_it() {
+    const BYTES: usize = 100_000;
+    let mut world = World::new(1, Weather::FAIR);
+    let store = Arc::clone(&world.service.hub.store);
+    let [one, other, third] = [(); 3].map(|()| world.connect());
+    let element = "e".repeat(BYTES);
+    world.exchange(&third, &resp(&["RPUSH", "l", &element]), ":1\r\n");
+    let before = store.held_bytes();
+    for peer in [&one, &other] {
+        peer.narrow(5_000);
+        peer.send(&bytes_of(&resp(&["LINDEX", "l", "0"])));
+    }
+    world.settle();
+    // Its parts once, the list of them and what is no element twice.
+    let held = before + BYTES as u64..before + BYTES as u64 + 1_000;
+    assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
+    world.exchange(&third, &resp(&["DEL", "l"]), ":1\r\n");
+    one.reset();
+    world.settle();
+    assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
+    other.narrow(usize::MAX);
+    assert_eq!(world.read_all(&other), bulk(&element));
+    assert_eq!(store.held_bytes(), before);
+}
+
 /// A machine that is busy while a server starts has it know the time all the same.
 #[test]
 fn a_worker_that_begins_late_is_not_ahead_of_the_system() {

@@ -2,16 +2,15 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_double_or_zero, write_integer};
-use larder_store::{Collection, DIGITS_MAX, Element, Hint, Key, Type};
+use larder_store::{DIGITS_MAX, Element, Hint, Key, Type};
 
 use super::fields;
 use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
 use super::words::{Ask, Write};
-use super::{Call, ELEMENT_ROOM, Shown, look, peek_as, put_element, put_element_of, read_as};
+use super::{Call, Shown, look, peek_as, put_element, read_as};
 use crate::core::events::{Change, Class};
-use crate::core::output::Output;
 use crate::redis::call::{OfKey, integer};
 use crate::redis::clock::Clock;
 use crate::redis::decimal::{Digits, sum};
@@ -240,14 +239,6 @@ fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
     }
 }
 
-/// The value of a field, or that there is none.
-fn put_field(out: &mut Output, resp3: bool, hash: Option<&Collection<'_>>, field: &[u8]) {
-    match hash.and_then(|hash| Some((hash, hash.field(field)?))) {
-        Some((hash, value)) => put_element_of(out, hash, &value),
-        None => put_null(out, resp3),
-    }
-}
-
 /// HGET
 fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     let field = args.at(0).unwrap_or_default();
@@ -258,8 +249,8 @@ fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'
     };
     match hash.field(field) {
         Some(Element::Apart(apart)) => {
-            let bytes = apart.len() + ELEMENT_ROOM;
-            get_apart(call, key, field, bytes)
+            let bytes = apart.len();
+            call.reply_apart(key, Type::Hash, bytes, |hash| hash.field(field))
         }
         Some(value) => {
             put_element(call.out, &value);
@@ -270,18 +261,6 @@ fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'
             Ok(())
         }
     }
-}
-
-/// HGET of a value that lies apart, whose reply takes so many bytes as it is now.
-#[cold]
-fn get_apart(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], bytes: usize) -> Done {
-    let measure = |hash: &Collection<'_>| hash.field(field).map_or(0, |value| value.len()) + ELEMENT_ROOM;
-    call.reply_with_room(key, Type::Hash, bytes, measure, |out, resp3, hash| {
-        put_field(out, resp3, hash.as_ref(), field);
-        Ok(())
-    })?;
-    call.spend_on_bytes(bytes);
-    Ok(())
 }
 
 /// HGETALL, HKEYS, HVALS

@@ -10,7 +10,9 @@ use super::seeking::{insert, position};
 use super::sifting::{remove, trim};
 use super::taking::{TAKEN_AT_ONCE, TAKEN_BYTES, take};
 use super::words::Write;
-use super::{Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_max, put_element_of};
+use super::{
+    Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_max, put_element, put_element_of,
+};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
@@ -280,26 +282,13 @@ fn index(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
     let index = integer(args.at(0).unwrap_or_default())?;
     let element = place(index, list.len()).map(|place| list.entry(place).name);
     match element {
-        Some(Element::Apart(apart)) if !has_room(call.out, apart.len() + ELEMENT_ROOM) => {
-            let bytes = apart.len() + ELEMENT_ROOM;
-            let element = |list: &Collection<'_>| place(index, list.len());
-            let measure = |list: &Collection<'_>| {
-                element(list).map_or(0, |place| list.entry(place).name.len() + ELEMENT_ROOM)
-            };
-            call.reply_with_room(key, Type::List, bytes, measure, |out, resp3, list| {
-                match list.and_then(|list| element(&list).map(|place| (list, place))) {
-                    Some((list, place)) => put_element_of(out, &list, &list.entry(place).name),
-                    None => put_null(out, resp3),
-                }
-                Ok(())
+        Some(Element::Apart(apart)) => {
+            let bytes = apart.len();
+            call.reply_apart(key, Type::List, bytes, |list| {
+                place(index, list.len()).map(|place| list.entry(place).name)
             })?;
-            call.spend_on_bytes(bytes);
         }
-        Some(element) => {
-            put_element_of(call.out, &list, &element);
-            let bytes = element.len();
-            call.spend_on_bytes(bytes);
-        }
+        Some(element) => put_element(call.out, &element),
         None => put_null(call.out, call.client.resp3),
     }
     Ok(())

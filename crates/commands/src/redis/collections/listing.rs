@@ -6,16 +6,21 @@
 //!                                      ▲                └── no: begun anew
 //! ```
 //!
+//! Long elements that lie apart are not copied in steps: they are pinned, and sent from where they lie. One for which that is
+//! refused is copied.
+//!
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::Arc;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Element, Entry, Expect, Hint, Item, Key, Millis, Seen, Type};
+use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Millis, Pinned, Seen, Store, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
+use super::sending::{is_sent, pinning_ns};
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, is_large, of_type, of_type_at, payload,
     places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
@@ -142,6 +147,24 @@ impl Listed {
                 payload::each_piece_of_entry((there, entry), of, &mut |piece| out.put(piece));
             }
         }
+    }
+
+    /// As [`Listed::put`], of an entry of which something lies apart that is shown: it is sent from there.
+    fn put_pinned(&self, out: &mut Output, resp3: bool, entry: &Entry<'_>, pinned: Pinned) {
+        if self.form == Form::Rows {
+            self.shown.begin_one(out, resp3);
+        }
+        self.shown.put_pinned(out, resp3, entry, pinned);
+    }
+
+    /// What may lie apart of an entry is shown as it is: of a field that is its value.
+    fn shows_apart(&self) -> bool {
+        self.form != Form::Payload && (self.kind != Type::Hash || self.shown != Shown::Names)
+    }
+
+    /// It goes by entries that lie behind each other.
+    fn is_walk(&self) -> bool {
+        matches!(self.which, Which::All | Which::Places(..) | Which::Ranks { .. })
     }
 
     /// Calls `visit` with each entry.
@@ -276,7 +299,10 @@ impl Call<'_, '_, '_> {
         let len = there.len();
         listed.begin(&there, choose);
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
-        let short = short.filter(|_| !listed.takes);
+        // Where long elements may be sent from where they lie, no more is copied in one step than in one of several.
+        let sends = !at_once && listed.is_walk() && listed.shows_apart() && is_sent(there.longest_apart());
+        let bytes_max = if sends { PIECE_BYTES } else { usize::MAX };
+        let short = short.filter(|bytes| !listed.takes && *bytes <= bytes_max);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
@@ -326,8 +352,10 @@ struct Copying {
     version: u64,
     len: usize,
     next: Upcoming,
-    /// The replies of the entries, one behind the other.
+    /// The replies of the entries, one behind the other. Long elements are spliced in.
     kept: Output,
+    /// The store, where long elements are sent from where they lie.
+    store: Option<Arc<Store>>,
     /// The checksum of a payload's head and of these.
     checksum: u64,
     /// Where each of them ends, if it is all entries that are kept, and picked of.
@@ -336,7 +364,7 @@ struct Copying {
     again: Option<(Again, Lane)>,
     /// The head of the reply is written.
     headed: bool,
-    /// Bytes of `kept` that are sent, or, if it is picked of, picks that are.
+    /// Bytes of `kept` that are sent, if nothing is spliced in; or, if it is picked of, picks that are.
     sent: u64,
     /// The pick that is being sent, and bytes of it that are.
     partly: Option<(usize, usize)>,
@@ -377,6 +405,10 @@ struct Sink<'k> {
     ns_max: u64,
     /// Room that the next entry needs, if that is more than there is for any.
     needs: usize,
+    /// The store, where long elements are sent from where they lie.
+    store: Option<&'k Arc<Store>>,
+    /// What lies apart of the next entry, if it is sent.
+    pinned: Option<Pinned>,
 }
 
 impl Sink<'_> {
@@ -385,24 +417,42 @@ impl Sink<'_> {
         self.ns < self.ns_max && self.kept.free_bytes() >= ELEMENT_BYTES
     }
 
-    /// There is room for this entry, too, of which something may lie apart.
-    fn has_room(&mut self, entry: &Entry<'_>) -> bool {
-        if !matches!((entry.name, entry.value), (Element::Apart(_), _) | (_, Element::Apart(_))) {
-            return true;
-        }
+    /// There is room for this entry, too, of which something may lie apart. That is pinned if it is to be sent.
+    fn has_room(&mut self, there: &Collection<'_>, entry: &Entry<'_>) -> bool {
+        let Some(apart) = entry.apart() else { return true };
         // With a time, and what separates pairs.
-        let bytes = shown_bytes_max(entry, (self.listed.kind, self.listed.told())) + 3 * ELEMENT_ROOM;
+        let mut bytes = shown_bytes_max(entry, (self.listed.kind, self.listed.told())) + 3 * ELEMENT_ROOM;
+        if let Some(store) = self.store
+            && is_sent(apart.len())
+        {
+            self.pinned = there.pin_for_reply(store, &apart);
+            if self.pinned.is_some() {
+                bytes -= apart.len();
+            }
+        }
         let fits = bytes <= self.kept.free_bytes();
         if !fits {
             self.needs = bytes;
+            self.pinned = None;
         }
         fits
     }
 
     fn put(&mut self, there: &Collection<'_>, entry: &Entry<'_>) {
         let before = self.kept.len();
-        self.listed.put(self.kept, self.resp3, (there, entry));
-        self.ns += ELEMENT_NS + copying_ns(self.kept.len() - before);
+        let sent_bytes = match self.pinned.take() {
+            Some(pinned) => {
+                let bytes = pinned.value_bytes();
+                self.listed.put_pinned(self.kept, self.resp3, entry, pinned);
+                bytes
+            }
+            None => {
+                self.listed.put(self.kept, self.resp3, (there, entry));
+                0
+            }
+        };
+        let copied_bytes = self.kept.len() - before - sent_bytes;
+        self.ns += ELEMENT_NS + copying_ns(copied_bytes) + pinning_ns(sent_bytes);
         if let Some(ends) = &mut self.ends {
             ends.push(self.kept.len() as usize);
         }
@@ -418,7 +468,7 @@ impl Upcoming {
                 let mut entries = there.entries(*at..*end);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
-                    && sink.has_room(&entry)
+                    && sink.has_room(there, &entry)
                 {
                     sink.put(there, &entry);
                     *at += 1;
@@ -429,7 +479,7 @@ impl Upcoming {
                 let mut entries = there.entries_back(*start..*at);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
-                    && sink.has_room(&entry)
+                    && sink.has_room(there, &entry)
                 {
                     sink.put(there, &entry);
                     *at -= 1;
@@ -447,7 +497,7 @@ impl Upcoming {
                     if taken {
                         sink.ns += if dense { 0 } else { LOOK_NS };
                         let entry = passed.unwrap_or_else(|| there.entry(place));
-                        if !sink.has_room(&entry) {
+                        if !sink.has_room(there, &entry) {
                             // It is drawn again.
                             *drawing = before;
                             break;
@@ -462,7 +512,7 @@ impl Upcoming {
                     sink.ns += LOOK_NS;
                     let before = *random;
                     let entry = there.entry(random.below(len));
-                    if !sink.has_room(&entry) {
+                    if !sink.has_room(there, &entry) {
                         *random = before;
                         break;
                     }
@@ -483,6 +533,7 @@ impl Copying {
         listed: Listed,
     ) -> Result<Copying, Fail> {
         let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+        let sends = listed.shows_apart() && !call.cx.guard.in_transaction();
         Ok(Copying {
             row,
             listed,
@@ -492,6 +543,7 @@ impl Copying {
             len: 0,
             next: Upcoming::Places(0, 0),
             kept,
+            store: sends.then(|| Arc::clone(call.cx.guard.store())),
             checksum: 0,
             ends: None,
             again: None,
@@ -539,10 +591,20 @@ impl Copying {
     /// # Errors
     /// The next one needs so much room.
     fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> Result<bool, usize> {
-        let Copying { listed, resp3, kept, ends, .. } = self;
+        let Copying { listed, resp3, kept, store, ends, .. } = self;
         let before = kept.len();
-        let mut sink =
-            Sink { listed: *listed, resp3: *resp3, kept, ends: ends.as_mut(), ns: *ns, ns_max, needs: 0 };
+        let mut sink = Sink {
+            listed: *listed,
+            resp3: *resp3,
+            kept,
+            // What is picked of lies in one run.
+            store: store.as_ref().filter(|_| ends.is_none()),
+            ends: ends.as_mut(),
+            ns: *ns,
+            ns_max,
+            needs: 0,
+            pinned: None,
+        };
         let done = self.next.copy(there, &mut sink);
         let needs = sink.needs;
         *ns = sink.ns;
@@ -677,6 +739,9 @@ impl Copying {
         if !headed {
             self.listed.put_head(call.out, self.resp3, count);
         }
+        if !self.kept.is_plain() {
+            return hand_on(call, &mut self.kept);
+        }
         let (Which::Any(_, random), Some(ends)) = (&mut self.listed.which, &self.ends) else {
             return send(call, &self.kept, &mut self.sent);
         };
@@ -727,6 +792,25 @@ pub(crate) fn send(call: &mut Call<'_, '_, '_>, kept: &Output, sent: &mut u64) -
         call.out.put(piece);
         *sent += piece.len() as u64;
         ns += copying_ns(piece.len() as u64);
+    };
+    call.spend(ns);
+    step
+}
+
+/// As [`send`], of replies that values are spliced into, which leave `kept` as they are sent.
+fn hand_on(call: &mut Call<'_, '_, '_>, kept: &mut Output) -> Step {
+    let (ns_max, mut ns) = (call.step_ns(), 0);
+    let step = loop {
+        if kept.is_empty() {
+            break Step::Done;
+        }
+        if call.out.is_full() {
+            break Step::Full;
+        }
+        if ns >= ns_max {
+            break Step::More;
+        }
+        ns += copying_ns(kept.hand_on(call.out, SENT_BYTES) as u64);
     };
     call.spend(ns);
     step

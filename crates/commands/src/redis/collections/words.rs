@@ -5,16 +5,21 @@
 //! HMGET h f1 … f1024 f1025 …  one moment, the first piece of the reply │ one moment, the next piece │ …
 //! ```
 //!
+//! A long value is sent from where it lies, and counts with all its bytes in what is answered in one moment.
+//!
 //! A command of no more elements is one moment, and in EXEC all are. What would refuse any of the words of a write is found
 //! before the first is written: some of them at a time are looked at.
+
+use std::sync::Arc;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
 use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type};
 
 use super::fields::shown_time;
+use super::sending::{is_sent, pinning_ns, put_or_send};
 use super::{
     Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, SCORED_NS, WRITE_NS, geo,
-    peek_as, put_element_of, read_as,
+    peek_as, read_as,
 };
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -515,11 +520,19 @@ impl Ask {
         }
     }
 
+    /// The same where long values are sent from where they lie: of what has to be in the reply, and of what is sent.
+    fn split_bytes(self, there: Option<&Collection<'_>>, word: &[u8]) -> (usize, usize) {
+        let bytes = self.bytes(there, word);
+        let value_bytes = bytes - ELEMENT_FRAME;
+        if is_sent(value_bytes) { (ELEMENT_FRAME, value_bytes) } else { (bytes, 0) }
+    }
+
+    /// Writes the answer to a word. With the collection's store a long value is sent from where it lies.
     fn put(
         self,
         out: &mut Output,
         (resp3, now): (bool, Millis),
-        there: Option<&Collection<'_>>,
+        (there, store): (Option<&Collection<'_>>, Option<&Arc<Store>>),
         word: &[u8],
     ) {
         match self {
@@ -529,7 +542,7 @@ impl Ask {
                 Some(entry) => put_integer(out, shown_time(entry.expires_at, now, clock)),
             },
             Ask::Value => match there.and_then(|hash| Some((hash, hash.field(word)?))) {
-                Some((hash, value)) => put_element_of(out, hash, &value),
+                Some((hash, value)) => put_or_send(out, hash, &value, store),
                 None => put_null(out, resp3),
             },
             Ask::IsThere => put_integer(out, i64::from(there.is_some_and(|set| set.has(word)))),
@@ -598,28 +611,50 @@ impl Call<'_, '_, '_> {
             most = members_at_once(*words, 1, most, 1);
         }
         let words_bytes = words.encoded().len();
-        let mut refused = false;
+        let sends = matches!(ask, Ask::Value) && !self.cx.guard.in_transaction();
+        let (mut store, mut refused) = (None, false);
         loop {
             let (resp3, now) = (self.client.resp3, self.cx.now());
             // What is of another type by now has none of them.
             let there = peek_as(&mut self.cx.guard, key, ask.kind()).unwrap_or(None);
-            let (count, bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
+            if sends && store.is_none() && there.as_ref().is_some_and(|hash| is_sent(hash.longest_apart())) {
+                store = Some(Arc::clone(self.cx.guard.store()));
+                continue;
+            }
+            let (count, mut bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
+            if let Some(store) = &store {
+                let (mut own_bytes, mut sent_bytes) = (0, 0);
+                for word in (*words).take(count) {
+                    let (own, sent) = ask.split_bytes(there.as_ref(), word);
+                    (own_bytes, sent_bytes) = (own_bytes + own, sent_bytes + sent as u64);
+                }
+                if sent_bytes > 0 && count > 1 && !store.may_pin(sent_bytes) {
+                    // One alone may be sent.
+                    bytes_max = 0;
+                    continue;
+                }
+                bytes = own_bytes;
+            }
             // The last one is written into room for the longest.
             let bytes = bytes + HEAD_BYTES_MAX;
             // One is written in any case, but for one that is longer than others may be.
             let fits = has_room(self.out, bytes);
             if fits || refused {
-                let before = self.out.own_bytes();
+                let (before, all_before) = (self.out.own_bytes(), self.out.len());
                 for word in first(words, count) {
                     if !fits && bytes > 2 * ELEMENT_BYTES {
                         put_fail(self.out, &Fail::HELD);
                         continue;
                     }
-                    ask.put(self.out, (resp3, now), there.as_ref(), word);
+                    ask.put(self.out, (resp3, now), (there.as_ref(), store.as_ref()), word);
                 }
                 let written = self.out.own_bytes().saturating_sub(before);
                 self.spend_on_looks(count);
                 self.spend_on_bytes(written as usize);
+                if store.is_some() {
+                    let sent = (self.out.len() - all_before).saturating_sub(written);
+                    self.spend(pinning_ns(sent));
+                }
                 if is_members {
                     self.spend_on_bytes(words_bytes - words.encoded().len());
                 }

@@ -1,0 +1,124 @@
+//! Long elements that are sent from where they lie.
+//!
+//! ```text
+//! in a leaf, or of up to 16 KiB ─▶ copied into the reply, which has room for it
+//! longer, and it lies apart     ─▶ its parts are pinned, and spliced into the reply       as a large string
+//!             in a transaction  ─▶ copied
+//! ```
+//!
+//! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share, one that
+//! is alone is refused, and among others an error stands in its place, as of a large string.
+//!
+//! In a transaction all replies are made before the first is sent, and EXEC makes room for them before it takes its keys: a pin
+//! that is refused would come too late there.
+
+use std::sync::Arc;
+
+use larder_store::{Collection, Element, Entry, Key, Pinned, Store, Type};
+
+use super::{Call, ELEMENT_ROOM, Shown, peek_as, put_element, put_element_of};
+use crate::core::output::Output;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{COPIED_BYTES_MAX, put_double, put_fail, put_head, put_null};
+
+/// What it takes to pin a part of an element, of which nothing is in the processor's caches, and to drop its pin: three lines of
+/// memory.
+const PIN_NS: u64 = 300;
+/// Bytes that a part has, about.
+const PART_BYTES: u64 = 16 << 10;
+
+/// An element of so many bytes that lies apart is long enough to be sent from there.
+pub(super) fn is_sent(bytes: usize) -> bool {
+    bytes > COPIED_BYTES_MAX
+}
+
+/// What it takes to pin so many bytes.
+pub(super) fn pinning_ns(bytes: u64) -> u64 {
+    bytes.div_ceil(PART_BYTES) * PIN_NS
+}
+
+/// Writes an element that is sent from where it lies, as a bulk string.
+fn put_pinned(out: &mut Output, pinned: Pinned) {
+    put_head(out, b'$', pinned.value_bytes());
+    out.splice(pinned);
+    out.put(b"\r\n");
+}
+
+/// Writes an element of a collection, or a field's value, as a bulk string. With the collection's store a long one is sent from
+/// where it lies, or an error stands in its place.
+pub(super) fn put_or_send(
+    out: &mut Output,
+    there: &Collection<'_>,
+    element: &Element<'_>,
+    store: Option<&Arc<Store>>,
+) {
+    match (element, store) {
+        (Element::Apart(apart), Some(store)) if is_sent(apart.len()) => {
+            match there.pin_for_reply(store, apart) {
+                Some(pinned) => put_pinned(out, pinned),
+                None => put_fail(out, &Fail::HELD),
+            }
+        }
+        (element, _) => put_element_of(out, there, element),
+    }
+}
+
+impl Shown {
+    /// As [`Shown::put`], of an entry of which something lies apart that is shown: it is sent from there.
+    pub(super) fn put_pinned(self, out: &mut Output, resp3: bool, entry: &Entry<'_>, pinned: Pinned) {
+        match self {
+            Shown::Names | Shown::Values => put_pinned(out, pinned),
+            // Of a field it is the value that lies apart.
+            Shown::Fields => {
+                put_element(out, &entry.name);
+                put_pinned(out, pinned);
+            }
+            Shown::Scores => {
+                put_pinned(out, pinned);
+                put_double(out, resp3, entry.score);
+            }
+        }
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Replies the element that `find` says of the collection of a key: it lies apart, and has so many bytes as the collection
+    /// is now. Null if it is not there by then.
+    ///
+    /// # Errors
+    /// The key has another type of value; connections hold as much as they may, or there is no room for the reply.
+    #[cold]
+    pub(super) fn reply_apart(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        bytes: usize,
+        find: impl for<'r> Fn(&Collection<'r>) -> Option<Element<'r>>,
+    ) -> Done {
+        if is_sent(bytes) && !self.cx.guard.in_transaction() {
+            let store = Arc::clone(self.cx.guard.store());
+            let there = peek_as(&mut self.cx.guard, key, kind)?;
+            // Others may have written meanwhile.
+            if let Some(there) = &there
+                && let Some(Element::Apart(apart)) = find(there)
+                && is_sent(apart.len())
+            {
+                let pinned = there.pin_for_reply(&store, &apart).ok_or(Fail::HELD)?;
+                let bytes = pinned.value_bytes();
+                put_pinned(self.out, pinned);
+                self.spend(pinning_ns(bytes));
+                return Ok(());
+            }
+        }
+        let measure = |there: &Collection<'_>| find(there).map_or(0, |element| element.len() + ELEMENT_ROOM);
+        self.reply_with_room(key, kind, bytes + ELEMENT_ROOM, measure, |out, resp3, there| {
+            match there.as_ref().and_then(|there| Some((there, find(there)?))) {
+                Some((there, element)) => put_element_of(out, there, &element),
+                None => put_null(out, resp3),
+            }
+            Ok(())
+        })?;
+        self.spend_on_bytes(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Long elements of collections that are sent from where they lie, as large strings are: what they hold while they wait, and
+//! what is copied all the same.
+
+use crate::apart::{array, bulk, job};
+use crate::{Bench, bench};
+use larder_commands::{Context, Next, Output, Session};
+use std::sync::Arc;
+
+/// Bytes of a part of an element, but for its last one.
+const PART_BYTES: usize = 16_352;
+/// A reply that has no more of its own has nothing of an element.
+const OWN_BYTES_MAX: u64 = 1_000;
+const HELD: &str = "-OOM connections hold as much memory as they may\r\n";
+
+/// Has a session answer a request. The reply waits in `out`.
+fn answer(bench: &mut Bench, session: &mut Session, words: &str, out: &mut Output) {
+    let (sent, mut at) = (bench.asked(words), 0);
+    loop {
+        let guard = bench.worker.enter(bench.shared.now(bench.system));
+        let counters = &bench.host.counters;
+        let mut cx = Context::new(guard, counters, &bench.shared, &bench.host, &bench.host, &bench.room);
+        let progress = session.receive(&mut cx, &sent[at..], out);
+        at += progress.consumed;
+        match progress.next {
+            Next::Yield | Next::Flush => {}
+            Next::Receive => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(at, sent.len());
+}
+
+fn output() -> Output {
+    Output::new(64 << 20)
+}
+
+/// What the list of parts of an element takes.
+fn list_bytes(bytes: usize) -> u64 {
+    8 * bytes.div_ceil(PART_BYTES) as u64
+}
+
+/// A reply to `words` waits while its key is deleted and what was freed is written over. Meanwhile `held_bytes` are held, or it
+/// is copied if these are none.
+fn waits(put: &str, words: &str, resp3: bool, reply: &str, held_bytes: u64) {
+    let start = &words[..words.len().min(40)];
+    let mut bench = bench();
+    bench.reply(put);
+    let store = Arc::clone(bench.worker.store());
+    let mut session = Session::new();
+    if resp3 {
+        answer(&mut bench, &mut session, "HELLO 3", &mut output());
+    }
+    let before = store.held_bytes();
+    let mut out = output();
+    answer(&mut bench, &mut session, words, &mut out);
+    assert_eq!(out.len(), reply.len() as u64, "{start}");
+    assert_eq!(store.held_bytes() - before, held_bytes, "{start}");
+    assert_eq!(out.is_plain(), held_bytes == 0, "{start}");
+    assert_eq!(out.own_bytes() <= OWN_BYTES_MAX, held_bytes > 0, "{start}");
+    assert_eq!(bench.reply("DEL k"), b":1\r\n");
+    let other = "x".repeat(100_000);
+    for n in 0..20 {
+        assert_eq!(bench.reply(&format!("RPUSH other{n} {other}")), b":1\r\n");
+    }
+    assert!(out.to_vec() == reply.as_bytes(), "{start}");
+    // As when the client goes.
+    drop(out);
+    assert_eq!(store.held_bytes(), before, "{start}");
+    drop((bench, session));
+    store.check();
+}
+
+#[test]
+fn an_element_of_more_than_16_kib_is_sent_from_where_it_lies() {
+    for bytes in [16_383, 16_384, 16_385, 2 * PART_BYTES, 2 * PART_BYTES + 1, 300_000, 1 << 20] {
+        let text = job(bytes);
+        let held = if bytes > 16 << 10 { bytes as u64 + list_bytes(bytes) } else { 0 };
+        let (list, hash) = (format!("RPUSH k a {text}"), format!("HSET k f {text} g b"));
+        waits(&list, "LINDEX k 1", false, &bulk(&text), held);
+        waits(&list, "LINDEX k -1", true, &bulk(&text), held);
+        waits(&hash, "HGET k f", false, &bulk(&text), held);
+        // Its parts count once, and its list each time.
+        let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
+        let values = format!("*4\r\n{}$-1\r\n{}{}", bulk(&text), bulk("b"), bulk(&text));
+        waits(&hash, "HMGET k f none g f", false, &values, twice);
+    }
+}
+
+#[test]
+fn long_elements_of_replies_that_are_made_in_steps_are_not_copied() {
+    let (one, other) = (job(200_000), job(70_000));
+    let alone = 200_000 + list_bytes(200_000);
+    let both = alone + 70_000 + list_bytes(70_000);
+    let list = format!("RPUSH k a {one} b {other}");
+    waits(&list, "LRANGE k 0 -1", false, &array(&["a", &one, "b", &other]), both);
+    waits(&list, "LRANGE k 1 2", true, &array(&[&one, "b"]), alone);
+    let hash = format!("HSET k f {one}");
+    waits(&hash, "HGETALL k", false, &array(&["f", &one]), alone);
+    waits(&hash, "HGETALL k", true, &format!("%1\r\n{}{}", bulk("f"), bulk(&one)), alone);
+    waits(&hash, "HVALS k", false, &array(&[&one]), alone);
+    waits(&format!("SADD k {one}"), "SMEMBERS k", true, &format!("~1\r\n{}", bulk(&one)), alone);
+    let scored = format!("ZADD k 7 {one}");
+    waits(&scored, "ZRANGE k 0 -1", false, &array(&[&one]), alone);
+    waits(&scored, "ZRANGE k 0 -1 WITHSCORES", false, &array(&[&one, "7"]), alone);
+    waits(&scored, "ZRANGE k 0 -1 WITHSCORES", true, &format!("*1\r\n*2\r\n{},7\r\n", bulk(&one)), alone);
+}
+
+/// All replies of EXEC are made before the first is sent.
+#[test]
+fn in_a_transaction_long_elements_are_copied() {
+    let text = job(100_000);
+    let mut bench = bench();
+    bench.reply(&format!("RPUSH l {text}"));
+    bench.reply(&format!("HSET h f {text}"));
+    let store = Arc::clone(bench.worker.store());
+    let held = store.held_bytes();
+    let (mut session, mut out) = (Session::new(), output());
+    for words in ["MULTI", "LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1", "EXEC"] {
+        out.clear();
+        answer(&mut bench, &mut session, words, &mut out);
+    }
+    let one = array(&[&text]);
+    let expected = format!("*4\r\n{}{one}{one}", bulk(&text).repeat(2));
+    assert!(out.to_vec() == expected.as_bytes());
+    assert!(out.is_plain());
+    drop(session);
+    assert_eq!(store.held_bytes(), held);
+}
+
+/// At the share of the memory that connections may hold, and one byte beyond it.
+#[test]
+fn a_long_element_is_refused_where_connections_hold_their_share() {
+    let bytes = 100_000;
+    let text = job(bytes);
+    let mut bench = bench();
+    bench.reply(&format!("RPUSH l {text}"));
+    bench.reply(&format!("HSET h f {text}"));
+    let store = Arc::clone(bench.worker.store());
+    let free = store.held_bytes_max() - store.held_bytes();
+    for (left, may) in [(bytes as u64, true), (bytes as u64 - 1, false)] {
+        let taken = (free - left) as i64;
+        store.hold(taken);
+        let before = store.held_bytes();
+        let reply = if may { bulk(&text) } else { HELD.to_owned() };
+        assert!(bench.reply("LINDEX l 0") == reply.as_bytes(), "{left}");
+        assert!(bench.reply("HGET h f") == reply.as_bytes(), "{left}");
+        // Among others an error stands in its place.
+        let values = format!("*2\r\n$-1\r\n{reply}");
+        assert!(bench.reply("HMGET h none f") == values.as_bytes(), "{left}");
+        assert_eq!(store.held_bytes(), before);
+        store.hold(-taken);
+    }
+    assert!(bench.reply("LINDEX l 0") == bulk(&text).as_bytes());
+}
