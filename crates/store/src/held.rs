@@ -240,7 +240,7 @@ impl Store {
 
     /// A value of so many bytes may be pinned for a reply. One that is alone may be larger than the
     /// share, so that every value can be read.
-    pub(crate) fn may_pin(&self, bytes: u64) -> bool {
+    pub fn may_pin(&self, bytes: u64) -> bool {
         let max = self.held_bytes_max();
         let buffers = self.held.buffers.load(Ordering::Relaxed);
         let pinned = self.held.pinned.load(Ordering::Relaxed);

@@ -79,6 +79,8 @@ fn an_element_of_more_than_16_kib_is_sent_from_where_it_lies() {
         waits(&list, "LINDEX k 1", false, &bulk(&text), held);
         waits(&list, "LINDEX k -1", true, &bulk(&text), held);
         waits(&hash, "HGET k f", false, &bulk(&text), held);
+        waits(&list, "RPOP k", false, &bulk(&text), held);
+        waits(&format!("LPUSH k a {text}"), "LPOP k", true, &bulk(&text), held);
         // Its parts count once, and its list each time.
         let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
         let values = format!("*4\r\n{}$-1\r\n{}{}", bulk(&text), bulk("b"), bulk(&text));
@@ -115,22 +117,22 @@ fn in_a_transaction_long_elements_are_copied() {
     let store = Arc::clone(bench.worker.store());
     let held = store.held_bytes();
     let (mut session, mut out) = (Session::new(), output());
-    for words in ["MULTI", "LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1", "EXEC"] {
+    for words in ["MULTI", "LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1", "LPOP l", "EXEC"] {
         out.clear();
         answer(&mut bench, &mut session, words, &mut out);
     }
     let one = array(&[&text]);
-    let expected = format!("*4\r\n{}{one}{one}", bulk(&text).repeat(2));
+    let expected = format!("*5\r\n{}{one}{one}{}", bulk(&text).repeat(2), bulk(&text));
     assert!(out.to_vec() == expected.as_bytes());
     assert!(out.is_plain());
     drop(session);
     assert_eq!(store.held_bytes(), held);
 }
 
-/// At the share of the memory that connections may hold, and one byte beyond it.
+/// At the share of the memory that connections may hold, and one byte beyond it: of an element for which a reply has no room then.
 #[test]
 fn a_long_element_is_refused_where_connections_hold_their_share() {
-    let bytes = 100_000;
+    let bytes = 300_000;
     let text = job(bytes);
     let mut bench = bench();
     bench.reply(&format!("RPUSH l {text}"));
@@ -150,5 +152,16 @@ fn a_long_element_is_refused_where_connections_hold_their_share() {
         assert_eq!(store.held_bytes(), before);
         store.hold(-taken);
     }
-    assert!(bench.reply("LINDEX l 0") == bulk(&text).as_bytes());
+    for (left, may) in [(bytes as u64 - 1, false), (bytes as u64, true)] {
+        let taken = (free - left) as i64;
+        store.hold(taken);
+        let reply = if may { bulk(&text) } else { HELD.to_owned() };
+        assert!(bench.reply("LPOP l") == reply.as_bytes(), "{left}");
+        assert_eq!(bench.reply("EXISTS l"), if may { b":0\r\n" } else { b":1\r\n" });
+        store.hold(-taken);
+    }
+    let held = store.held_bytes();
+    assert_eq!(store.held_bytes_max() - held, free);
+    drop(bench);
+    store.check();
 }

@@ -1,7 +1,7 @@
 //! Hints, uploads and keys where they do not belong: in another batch, in another store, beside a transaction. No lifetime
 //! forbids that, so the store has to notice it.
 
-use larder_store::{Attributes, Config, Expect, Guard, Hint, Key, Lookup, Store, Upload, Value};
+use larder_store::{Attributes, Config, End, Expect, Guard, Hint, Key, Lookup, Store, Type, Upload, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -149,6 +149,19 @@ fn an_upload_is_not_filled_in_another_store() {
 #[should_panic(expected = "an upload ends in the store where it began")]
 fn an_upload_is_not_published_in_another_store() {
     cross(20_000, |guard, upload| _ = guard.publish(upload, Expect::Any));
+}
+
+#[test]
+#[should_panic(expected = "a collection of this store")]
+fn an_element_is_not_pinned_in_another_store() {
+    let (one, other) = (store(), store());
+    let mut worker = one.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let (key, text) = (guard.key(NAME), [b'x'; 40_000]);
+    guard.list_push(&key, End::Back, [&text[..]].into_iter(), false).unwrap();
+    let list = guard.collection(&key, Type::List).unwrap().unwrap();
+    let apart = list.entry(0).apart().expect("it is long");
+    drop(list.pin(&other, &apart));
 }
 
 #[test]

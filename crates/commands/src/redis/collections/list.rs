@@ -7,6 +7,7 @@ use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, T
 
 use super::listing::{Form, Listed, Which};
 use super::seeking::{insert, position};
+use super::sending::is_sent;
 use super::sifting::{remove, trim};
 use super::taking::{TAKEN_AT_ONCE, TAKEN_BYTES, take};
 use super::words::Write;
@@ -19,7 +20,7 @@ use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
+use crate::redis::reply::{COPIED_BYTES_MAX, put_array, put_bulk, put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
 
@@ -174,8 +175,11 @@ pub(super) fn end(word: &[u8]) -> Result<End, Fail> {
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, name: &'static str) -> Done {
     let resp3 = call.client.resp3;
     let Some(count) = args.at(0) else {
+        let mut sends = !call.cx.guard.in_transaction();
         loop {
             let free = free_room(call.out).saturating_sub(ELEMENT_ROOM);
+            // One that may be sent from where it lies is not copied.
+            let free = if sends { free.min(COPIED_BYTES_MAX) } else { free };
             let needed = match call.cx.guard.list_pop_within(key, end, free)? {
                 Ok(Some(popped)) => {
                     let (list, mut bytes) = (popped.collection(), 0);
@@ -192,6 +196,12 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
                 }
                 Err(bytes) => bytes,
             };
+            if sends && is_sent(needed) {
+                if call.pop_apart(key, end, needed)? {
+                    return Ok(());
+                }
+                sends = false;
+            }
             call.make_room(needed + ELEMENT_ROOM)?;
         }
     };

@@ -6,18 +6,21 @@
 //!             in a transaction  ─▶ copied
 //! ```
 //!
-//! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share, one that
-//! is alone is refused, and among others an error stands in its place, as of a large string.
+//! What is popped is pinned before anything else is done to the store, so that its parts are still there.
+//!
+//! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is copied,
+//! if there is room for it. Else one that is alone is refused, and among others an error stands in its place.
 //!
 //! In a transaction all replies are made before the first is sent, and EXEC makes room for them before it takes its keys: a pin
 //! that is refused would come too late there.
 
 use std::sync::Arc;
 
-use larder_store::{Collection, Element, Entry, Key, Pinned, Store, Type};
+use larder_store::{Collection, Element, End, Entry, Key, Pinned, Store, Type};
 
 use super::{Call, ELEMENT_ROOM, Shown, peek_as, put_element, put_element_of};
 use crate::core::output::Output;
+use crate::redis::call::has_room;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{COPIED_BYTES_MAX, put_double, put_fail, put_head, put_null};
 
@@ -45,7 +48,7 @@ fn put_pinned(out: &mut Output, pinned: Pinned) {
 }
 
 /// Writes an element of a collection, or a field's value, as a bulk string. With the collection's store a long one is sent from
-/// where it lies, or an error stands in its place.
+/// where it lies; if that is refused, and there is no room for it, an error stands in its place.
 pub(super) fn put_or_send(
     out: &mut Output,
     there: &Collection<'_>,
@@ -56,6 +59,7 @@ pub(super) fn put_or_send(
         (Element::Apart(apart), Some(store)) if is_sent(apart.len()) => {
             match there.pin_for_reply(store, apart) {
                 Some(pinned) => put_pinned(out, pinned),
+                None if has_room(out, apart.len() + ELEMENT_ROOM) => put_element_of(out, there, element),
                 None => put_fail(out, &Fail::HELD),
             }
         }
@@ -102,8 +106,8 @@ impl Call<'_, '_, '_> {
             if let Some(there) = &there
                 && let Some(Element::Apart(apart)) = find(there)
                 && is_sent(apart.len())
+                && let Some(pinned) = there.pin_for_reply(&store, &apart)
             {
-                let pinned = there.pin_for_reply(&store, &apart).ok_or(Fail::HELD)?;
                 let bytes = pinned.value_bytes();
                 put_pinned(self.out, pinned);
                 self.spend(pinning_ns(bytes));
@@ -120,5 +124,41 @@ impl Call<'_, '_, '_> {
         })?;
         self.spend_on_bytes(bytes);
         Ok(())
+    }
+
+    /// Takes the element at an end of a list, which lies apart and has so many bytes as the list is now, and replies it from
+    /// where it lies, out of reach of all others. False, and nothing done, if connections hold their share.
+    ///
+    /// # Errors
+    /// The key has another type of value, or there is no memory to take it out.
+    #[cold]
+    pub(super) fn pop_apart(&mut self, key: &Key<'_>, end: End, mut bytes: usize) -> Result<bool, Fail> {
+        let store = Arc::clone(self.cx.guard.store());
+        loop {
+            if !store.may_pin(bytes as u64) {
+                return Ok(false);
+            }
+            let mut sent_bytes = 0;
+            match self.cx.guard.list_pop_within(key, end, bytes)? {
+                Ok(Some(popped)) => {
+                    let list = popped.collection();
+                    popped.entries().for_each(|entry| match &entry.name {
+                        Element::Apart(apart) if is_sent(apart.len()) => {
+                            put_pinned(self.out, list.pin(&store, apart));
+                            sent_bytes = apart.len() as u64;
+                        }
+                        // Others have taken that one meanwhile.
+                        element => put_element_of(self.out, list, element),
+                    });
+                }
+                Ok(None) => put_null(self.out, self.client.resp3),
+                Err(longer) => {
+                    bytes = longer;
+                    continue;
+                }
+            }
+            self.spend(pinning_ns(sent_bytes));
+            return Ok(true);
+        }
     }
 }

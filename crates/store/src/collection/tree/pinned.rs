@@ -168,25 +168,42 @@ impl Collection<'_> {
     /// memory. `store` is that of the collection.
     ///
     /// # Panics
-    /// If the element is another collection's.
+    /// If the element is another collection's, or the collection is another store's.
     pub fn pin_for_reply(&self, store: &Arc<Store>, apart: &LongText<'_>) -> Option<Pinned> {
-        debug_assert!(std::ptr::eq(Arc::as_ptr(store), self.store), "a collection of this store");
-        let mut locations = Vec::with_capacity(parts_of(apart.len()));
-        let (mut parts, mut more_bytes) = (self.parts(apart), 0);
+        let arena = &self.store.arena;
+        let mut more_bytes = 0;
+        let mut parts = self.parts(apart);
         while let Some((location, part)) = parts.step() {
-            // SAFETY: a part of this tree, of the epoch that the collection ends before.
-            if !unsafe { part_pins(&store.arena, location) }.any() {
+            // SAFETY: a node of this tree, of the epoch that the collection ends before.
+            let header = unsafe { header_of(arena, location) };
+            assert!(header.is_part(), "an element of this collection");
+            // SAFETY: as above, and a part.
+            if !unsafe { part_pins(arena, location) }.any() {
                 more_bytes += part.len() as u64;
             }
-            locations.push(location);
         }
         // What is being sent to another already takes no more memory for this one.
-        if more_bytes > 0 && !store.may_pin(more_bytes) {
-            return None;
+        (more_bytes == 0 || store.may_pin(more_bytes)).then(|| self.pin(store, apart))
+    }
+
+    /// The same whatever connections hold: for what [`Store::may_pin`] was asked about before.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn pin(&self, store: &Arc<Store>, apart: &LongText<'_>) -> Pinned {
+        assert!(std::ptr::eq(Arc::as_ptr(store), self.store), "a collection of this store");
+        let mut locations = Vec::with_capacity(parts_of(apart.len()));
+        let mut parts = self.parts(apart);
+        while let Some((location, _)) = parts.step() {
+            // SAFETY: a node of this tree, of the epoch that the collection ends before.
+            let header = unsafe { header_of(&store.arena, location) };
+            assert!(header.is_part(), "an element of this collection");
+            locations.push(location);
         }
+        assert_eq!(locations.len(), parts_of(apart.len()), "parts of one element");
         // SAFETY: the parts were found in this epoch, which the collection ends before.
         let parts = unsafe { PinnedParts::pin(store, locations, apart.len()) };
-        Some(Pinned::of_parts(Arc::clone(store), parts))
+        Pinned::of_parts(Arc::clone(store), parts)
     }
 }
 
