@@ -6,8 +6,8 @@
 //!                                      ▲                └── no: begun anew
 //! ```
 //!
-//! Long elements that lie apart are not copied in steps: they are pinned, and sent from where they lie. One for which that is
-//! refused is copied.
+//! Long elements that lie apart are pinned, and sent from where they lie: in one step where the reply has little beside them, else
+//! where others would be copied in steps. One for which that is refused is copied.
 //!
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
@@ -23,11 +23,11 @@ use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::sending::{is_sent, pinning_ns};
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, is_large, of_type, of_type_at, payload,
-    places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
+    peek_as, places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{ELEMENT_BYTES, find, free_room};
+use crate::redis::call::{ELEMENT_BYTES, find, free_room, has_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_map, put_null, put_set};
@@ -41,6 +41,8 @@ use crate::redis::steps::job::{Job, Step};
 const PIECE_BYTES: usize = 64 << 10;
 /// … and sent.
 const SENT_BYTES: usize = 16 << 10;
+/// Bytes of long elements that are sent from where they lie in one step, at most: one of the longest has as many.
+const PINNED_AT_ONCE: usize = 4 << 20;
 /// Picks whose replies have more bytes are copied in steps, however few they are.
 const PICKED_BYTES_MAX: usize = 1 << 20;
 /// What it takes to leave out one of the entries of which some are drawn.
@@ -160,6 +162,21 @@ impl Listed {
     /// What may lie apart of an entry is shown as it is: of a field that is its value.
     fn shows_apart(&self) -> bool {
         self.form != Form::Payload && (self.kind != Type::Hash || self.shown != Shown::Names)
+    }
+
+    /// Bytes that the reply has beside long elements that are sent from where they lie; none if it is not made in one step.
+    fn bytes_beside(&self, there: &Collection<'_>) -> Option<usize> {
+        if self.count(there.len()) >= MANY_ELEMENTS as u64 {
+            return None;
+        }
+        let (mut bytes, mut sent_bytes) = (2 * HEAD_BYTES_MAX, 0);
+        self.each(there, &mut |entry| {
+            let apart = entry.apart().map_or(0, |apart| apart.len());
+            let sent = if is_sent(apart) { apart } else { 0 };
+            bytes += shown_bytes_max(entry, (self.kind, self.shown)) - sent;
+            sent_bytes += sent;
+        });
+        (bytes <= PIECE_BYTES && sent_bytes <= PINNED_AT_ONCE).then_some(bytes)
     }
 
     /// It goes by entries that lie behind each other.
@@ -298,10 +315,20 @@ impl Call<'_, '_, '_> {
         }
         let len = there.len();
         listed.begin(&there, choose);
-        let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         // Where long elements may be sent from where they lie, no more is copied in one step than in one of several.
-        let sends = !at_once && listed.is_walk() && listed.shows_apart() && is_sent(there.longest_apart());
+        let sends = !at_once
+            && !listed.takes
+            && listed.is_walk()
+            && listed.shows_apart()
+            && is_sent(there.longest_apart());
+        if sends && listed.bytes_beside(&there).is_some() {
+            if self.list_pinned(key, listed, choose)? {
+                return Ok(());
+            }
+            return self.list_in_steps(name, key, args, listed, (version, len), choose);
+        }
         let bytes_max = if sends { PIECE_BYTES } else { usize::MAX };
+        let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|bytes| !listed.takes && *bytes <= bytes_max);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
@@ -323,6 +350,54 @@ impl Call<'_, '_, '_> {
             self.spend_on_looks(listed.picks(len));
             return Ok(());
         }
+        self.list_in_steps(name, key, args, listed, (version, len), choose)
+    }
+
+    /// Replies entries of a collection in one step, long ones from where they lie; false, and nothing done, if that is too much
+    /// for one, or connections hold as much as they may.
+    fn list_pinned(&mut self, key: &Key<'_>, listed: Listed, choose: Choose<'_>) -> Result<bool, Fail> {
+        let (resp3, store) = (self.client.resp3, Arc::clone(self.cx.guard.store()));
+        let out = &mut *self.out;
+        let Some(there) = peek_as(&mut self.cx.guard, key, listed.kind)? else { return Ok(false) };
+        // Others may have written meanwhile.
+        let listed = listed.of(&there, choose);
+        let fits = |bytes| has_room(out, bytes) && !there.is_due();
+        if !listed.bytes_beside(&there).is_some_and(fits) {
+            return Ok(false);
+        }
+        let (mark, mut sent_bytes, mut refused) = (out.mark(), 0, false);
+        listed.put_head(out, resp3, listed.count(there.len()));
+        listed.each(&there, &mut |entry| {
+            let Some(apart) = entry.apart().filter(|apart| is_sent(apart.len())) else {
+                return listed.put(out, resp3, (&there, entry));
+            };
+            // Behind one that is refused there may be many.
+            let pinned = if refused { None } else { there.pin_for_reply(&store, &apart) };
+            match pinned {
+                Some(pinned) => {
+                    sent_bytes += pinned.value_bytes();
+                    listed.put_pinned(out, resp3, entry, pinned);
+                }
+                None => refused = true,
+            }
+        });
+        if refused {
+            out.rewind(mark);
+        }
+        self.spend(pinning_ns(sent_bytes));
+        Ok(!refused)
+    }
+
+    /// Replies entries of a collection, which had this version and so many of them, in steps.
+    fn list_in_steps(
+        &mut self,
+        name: &'static str,
+        key: &Key<'_>,
+        args: Args<'_>,
+        listed: Listed,
+        (version, len): (u64, usize),
+        choose: Choose<'_>,
+    ) -> Done {
         let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
         match self.leave(STEPS_BYTES_MIN, name, Some(key.bytes()), args)? {
             Leave::Later => Ok(()),
