@@ -166,6 +166,11 @@ impl Output {
         (self.end - self.start + self.splices.len() * size_of::<Splice>()) as u64
     }
 
+    /// Bytes waiting to be sent of values that are sent from their place.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
     /// Nothing waits to be sent.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -16,6 +16,7 @@ const HELD: &str = "-OOM connections hold as much memory as they may\r\n";
 fn answer(bench: &mut Bench, session: &mut Session, words: &str, out: &mut Output) {
     let (sent, mut at) = (bench.asked(words), 0);
     loop {
+        bench.room.work().begin_slice();
         let guard = bench.worker.enter(bench.shared.now(bench.system));
         let counters = &bench.host.counters;
         let mut cx = Context::new(guard, counters, &bench.shared, &bench.host, &bench.host, &bench.room);
@@ -131,6 +132,37 @@ fn long_elements_of_replies_that_are_made_in_steps_are_not_copied() {
         all += &bulk(&text);
     }
     waits(&sets, "HVALS k", true, &format!("*{count}\r\n{all}"), held);
+}
+
+/// A client that takes nothing amid such a reply holds what is pinned for it, by which it is found where others need the memory; and
+/// all is given back with its session.
+#[test]
+fn a_client_that_stands_amid_such_a_reply_holds_what_is_pinned() {
+    let (bytes, count) = (1_500_000, 3);
+    let mut bench = bench();
+    let text = job(bytes);
+    put(&mut bench, &format!("RPUSH k {text}\n").repeat(count));
+    let store = Arc::clone(bench.worker.store());
+    let before = store.held_bytes();
+    let (sent, mut session, mut at) = (bench.asked("LRANGE k 0 -1"), Session::new(), 0);
+    // It is full behind the first of them.
+    let (mut out, mut turns) = (Output::new(1), 0);
+    while out.len() < bytes as u64 {
+        turns += 1;
+        assert!(turns <= 100, "nothing more comes");
+        bench.room.work().begin_slice();
+        let guard = bench.worker.enter(bench.shared.now(bench.system));
+        let counters = &bench.host.counters;
+        let mut cx = Context::new(guard, counters, &bench.shared, &bench.host, &bench.host, &bench.room);
+        at += session.receive(&mut cx, &sent[at..], &mut out).consumed;
+        // The head is not taken, and there is room for what comes behind it.
+        let written = out.len();
+        out.set_limit(written + 1);
+    }
+    assert!(out.pinned_bytes() == bytes as u64 && session.held_bytes() >= 2 * bytes as u64);
+    assert!(store.held_bytes() - before >= 3 * bytes as u64);
+    drop((session, out));
+    assert_eq!(store.held_bytes(), before);
 }
 
 /// All replies of EXEC are made before the first is sent.

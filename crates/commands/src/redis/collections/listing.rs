@@ -930,7 +930,7 @@ impl Job for Copying {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.held.bytes() + self.kept.capacity_bytes() as u64
+        self.held.bytes() + self.kept.capacity_bytes() as u64 + self.kept.pinned_bytes()
     }
 
     fn only_reads(&self) -> bool {
