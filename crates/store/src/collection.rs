@@ -22,8 +22,8 @@
 //!   refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
-//! `list.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs`
-//! is the tree. A stream is of rows, and what is said of entries here is not said of it.
+//! `list.rs`, `received.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common;
+//! `tree.rs` is the tree. A stream is of rows, and what is said of entries here is not said of it.
 
 mod build;
 mod change;
@@ -33,6 +33,7 @@ mod hash;
 mod leaf;
 mod list;
 mod load;
+mod received;
 mod scores;
 mod set;
 mod sorted;
@@ -52,6 +53,7 @@ pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes, leaf_entries};
 pub use list::Trimmed;
 pub use load::{BulkLoad, Copied};
+pub(crate) use received::Received;
 pub use sorted::{ScoreRule, Scored};
 pub use stream::{
     Added, Adding, AutoClaimed, Claim, Consumer, ConsumerLoad, Delivered, Group, GroupLoad, NewFields, NewId,
@@ -60,8 +62,8 @@ pub use stream::{
 };
 pub use tree::Parts;
 pub(crate) use tree::{
-    Edit, PinnedParts, ROOT_BYTES, Root, Trees, first_leaf, is_let_go, moves_of, owner_of_node, part_pins,
-    relabel, word_of as node_word_of,
+    Edit, PART_BYTES, PART_LEAD_BYTES, PinnedParts, ROOT_BYTES, Root, Trees, first_leaf, is_let_go, moves_of,
+    owner_of_node, part_chunk_bytes, part_pins, relabel, word_of as node_word_of,
 };
 pub use whole::{COPIED_BYTES_MAX, Made};
 

@@ -141,6 +141,15 @@ impl Large {
         }
     }
 
+    /// The pieces of a draft are something else's: it has none from here on, and keeps its tables.
+    ///
+    /// # Safety
+    /// The item is a draft that this thread owns.
+    pub(crate) unsafe fn leave_pieces(self) {
+        // SAFETY: the draft is this thread's, so nobody else reads its head.
+        unsafe { (*self.head.as_ptr()).pieces = 0 };
+    }
+
     /// Locations of all pieces, and then of all tables.
     pub(crate) fn chunks(self, arena: &Arena, each: &mut dyn FnMut(u64)) {
         let mut cursor = PieceCursor::new(self);

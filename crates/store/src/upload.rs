@@ -11,12 +11,21 @@
 //! in may hold together ([`Store::input_bytes_max`]; one that is alone may be larger); beyond it they are
 //! refused. Beyond half of that they reserve one piece at a time, so that those that stand still with
 //! memory ahead of them do not take it from those that move.
+//!
+//! A long element of a list is received in the same way. Its pieces become the leaves of its parts where they lie
+//! (`collection/received.rs`), so in each of them room is left for what the leaf of a part begins and ends with:
+//!
+//! ```text
+//! piece of a value      header 8 │ up to 16,376 bytes of the value
+//! piece of an element   header 8 │ lead 16 │ up to 16,352 bytes of the element │ pad to 8 │ pins 8
+//! ```
 
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::collection::{PART_BYTES, PART_LEAD_BYTES, Received, part_chunk_bytes};
 use crate::item::{Header, RawItem, Shape};
 use crate::large::{Large, PieceCursor, piece_bytes, piece_space};
 use crate::sync::atomic::Ordering;
-use crate::worker::{Guard, free_alone};
+use crate::worker::{Guard, chunk_facts, free_alone};
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::Arc;
@@ -27,8 +36,11 @@ pub struct Upload {
     store: Arc<Store>,
     draft: DraftParts,
     hash: u64,
-    shape: Shape,
     cas: Option<u64>,
+    /// Bytes of the whole value.
+    bytes: u64,
+    /// Bytes in front of the value's in each piece: none but for an element of a list.
+    lead: usize,
     /// Bytes of the value that have arrived.
     filled: u64,
     /// Bytes of the value that have arrived, or for which there is memory.
@@ -51,6 +63,9 @@ pub struct Spaces<'u> {
     space: *mut u8,
     space_bytes: usize,
     ahead: Option<PieceCursor>,
+    lead: usize,
+    /// Bytes of the value behind the space.
+    behind: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +113,25 @@ impl Guard<'_> {
         self.start(key, shape, attributes)
     }
 
+    /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] puts there; none if an
+    /// element of so many bytes is not received ([`Store::element_is_received`]).
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`].
+    pub fn upload_element(&mut self, key: &Key<'_>, bytes: u64) -> Result<Option<Upload>, Refusal> {
+        if !self.store.element_is_received(bytes) {
+            return Ok(None);
+        }
+        let attributes = Attributes::default();
+        // With what a part has beside its bytes, so that the head has room to name all pieces.
+        let beside = bytes.div_ceil(PART_BYTES as u64) * (part_chunk_bytes(PART_BYTES) - PART_BYTES) as u64;
+        let shape = attributes.shape(key, bytes + beside, false);
+        assert!(shape.large(), "what has two parts has no place in one chunk");
+        let mut upload = self.asking_once(|guard| guard.start(key, shape, &attributes))?;
+        (upload.sent, upload.bytes, upload.lead) = (true, bytes, PART_LEAD_BYTES);
+        Ok(Some(upload))
+    }
+
     /// As [`Guard::upload`], in a shape that was chosen.
     pub(crate) fn start(
         &mut self,
@@ -110,8 +144,9 @@ impl Guard<'_> {
             store: Arc::clone(self.arc),
             draft: DraftParts { chunk: Some(chunk), large },
             hash: key.hash,
-            shape,
             cas: attributes.cas,
+            bytes: shape.value_bytes(),
+            lead: 0,
             filled: 0,
             reserved: 0,
             held: 0,
@@ -186,7 +221,13 @@ impl Guard<'_> {
         let chunk = upload.draft.chunk.expect("an upload has its chunk until it is published");
         // SAFETY: the chunk is the upload's, a large draft.
         let large = unsafe { Large::of(RawItem::new(store.arena.at(chunk))) };
-        let bytes = piece_bytes(upload.shape.value_bytes(), upload.reserved);
+        let (bytes, chunk_bytes) = if upload.lead == 0 {
+            let bytes = piece_bytes(upload.bytes, upload.reserved);
+            (bytes, 8 + bytes)
+        } else {
+            let bytes = bytes_of_next(upload.bytes - upload.reserved);
+            (bytes, part_chunk_bytes(bytes))
+        };
         let more = bytes as u64;
         let ahead = upload.reserved > upload.filled;
         if upload.sent
@@ -205,13 +246,13 @@ impl Guard<'_> {
         } else {
             None
         };
-        let Some(piece) = self.local.allocate(store, ClassId::of(bytes + 8), bytes + 8) else {
+        let Some(piece) = self.local.allocate(store, ClassId::of(chunk_bytes), chunk_bytes) else {
             if let Some(table) = table {
                 self.local.free_unseen(store, table);
             }
             return Err(Refusal::NoMemory);
         };
-        self.write_piece_header(piece, chunk, bytes);
+        self.write_piece_header(piece, chunk, chunk_bytes - 8);
         // SAFETY: the draft and both chunks are this worker's.
         unsafe { large.push(&store.arena, piece, table) };
         if upload.sent {
@@ -234,7 +275,7 @@ impl Guard<'_> {
     /// What was expected and was not so, or [`Refusal::NoMemory`].
     ///
     /// # Panics
-    /// If bytes are missing, or it began in another store.
+    /// If bytes are missing, it began in another store, or it is an element of a list.
     pub fn publish(&mut self, upload: Upload, expect: Expect) -> Result<Stored, Refusal> {
         let cas = upload.cas;
         self.publish_upload(upload, Token::Next(cas), expect)
@@ -248,6 +289,7 @@ impl Guard<'_> {
     ) -> Result<Stored, Refusal> {
         self.assert_own(&upload);
         assert_eq!(upload.missing(), 0, "only complete uploads are published");
+        assert_eq!(upload.lead, 0, "an element is no value of a key");
         self.local.leave_if_due(self.store);
         let chunk = upload.draft.chunk.take().expect("an upload has its chunk until it is published");
         // SAFETY: the chunk was the upload's and is this worker's now; its key stays while it is a
@@ -265,7 +307,61 @@ impl Guard<'_> {
     }
 }
 
+impl Guard<'_> {
+    /// The pieces of an element that is whole: they are to be the leaves of its parts.
+    ///
+    /// # Panics
+    /// If bytes are missing, it began in another store, or it is a value.
+    pub(crate) fn received(&self, upload: &Upload) -> Received {
+        self.assert_own(upload);
+        assert_eq!(upload.missing(), 0, "only complete uploads are put anywhere");
+        assert_ne!(upload.lead, 0, "a value is no element");
+        Received::new(PieceCursor::new(upload.large()), upload.bytes as usize)
+    }
+
+    /// An element was not put into a list, but its pieces may have been made leaves for it, which nobody has seen: they are the
+    /// upload's again.
+    pub(crate) fn take_pieces_back(&self, upload: &Upload) {
+        let head = upload.draft.chunk.expect("an upload has its chunk until it is published");
+        let arena = &self.store.arena;
+        let mut pieces = PieceCursor::new(upload.large());
+        while let Some(piece) = pieces.next(arena) {
+            // SAFETY: a piece of the upload.
+            let bytes = unsafe { RawItem::new(arena.at(piece)) }.header().piece_bytes();
+            self.write_piece_header(piece, head, bytes);
+        }
+    }
+
+    /// The same of pieces that sweeps may have seen as leaves: they wait in limbo until no sweep can.
+    pub(crate) fn retire_pieces(&mut self, upload: &mut Upload) {
+        let store = self.store;
+        let mut pieces = PieceCursor::new(upload.large());
+        while let Some(piece) = pieces.next(&store.arena) {
+            // SAFETY: a piece of the upload.
+            let item = unsafe { RawItem::new(store.arena.at(piece)) };
+            let (class, bytes) = chunk_facts(&store.arena, piece);
+            self.local.retire_alone(item, item.header().moved_piece(), piece, class, bytes);
+        }
+        upload.leave_pieces();
+    }
+}
+
 impl Upload {
+    /// The head of a large draft.
+    fn large(&self) -> Large {
+        let chunk = self.draft.chunk.expect("an upload has its chunk until it is published");
+        debug_assert!(self.draft.large);
+        // SAFETY: the chunk is this upload's, a large draft.
+        unsafe { Large::of(RawItem::new(self.store.arena.at(chunk))) }
+    }
+
+    /// Its pieces are something else's from here on, which looks at no head.
+    pub(crate) fn leave_pieces(&mut self) {
+        self.ahead = None;
+        // SAFETY: the draft is this upload's.
+        unsafe { self.large().leave_pieces() };
+    }
+
     /// The key's bytes, as copied into the item.
     pub fn key(&self) -> &[u8] {
         let chunk = self.draft.chunk.expect("an upload has its chunk until it is published");
@@ -276,7 +372,7 @@ impl Upload {
     /// Bytes still missing.
     #[inline]
     pub fn missing(&self) -> u64 {
-        self.shape.value_bytes() - self.filled
+        self.bytes - self.filled
     }
 
     /// Bytes that it holds of what requests on their way in may hold.
@@ -286,14 +382,21 @@ impl Upload {
 
     /// Bytes of the whole value.
     pub fn value_bytes(&self) -> u64 {
-        self.shape.value_bytes()
+        self.bytes
     }
 
     /// The places to receive into, as far as [`Guard::upload_reserve`] has made any; of a value in
     /// one chunk, all of it.
     #[inline]
     pub fn spaces(&mut self) -> Spaces<'_> {
-        Spaces { store: &self.store, space: self.space, space_bytes: self.space_bytes, ahead: self.ahead }
+        Spaces {
+            store: &self.store,
+            space: self.space,
+            space_bytes: self.space_bytes,
+            ahead: self.ahead,
+            lead: self.lead,
+            behind: self.missing() - self.space_bytes as u64,
+        }
     }
 
     /// Says that the first `n` bytes of [`Upload::spaces`] were filled.
@@ -307,8 +410,10 @@ impl Upload {
         let mut n = n;
         while n > self.space_bytes {
             n -= self.space_bytes;
-            (self.space, self.space_bytes) =
-                next_piece(&self.store, &mut self.ahead).expect("pieces hold what is reserved");
+            // The space is full, and the rest of what was filled is behind it.
+            let behind = self.missing() + n as u64;
+            (self.space, self.space_bytes) = next_piece(&self.store, &mut self.ahead, (self.lead, behind))
+                .expect("pieces hold what is reserved");
         }
         // SAFETY: at most to the end of the space.
         self.space = unsafe { self.space.add(n) };
@@ -316,11 +421,25 @@ impl Upload {
     }
 }
 
-/// Where the next piece of a draft's value begins, and its bytes.
-fn next_piece(store: &Store, ahead: &mut Option<PieceCursor>) -> Option<(*mut u8, usize)> {
+/// Bytes of an element that its next piece has, if so many are behind the pieces before it.
+fn bytes_of_next(behind: u64) -> usize {
+    behind.min(PART_BYTES as u64) as usize
+}
+
+/// Where what the next piece of a draft has of the value begins, and its bytes; so many of the value are behind the pieces before
+/// it. A piece of an element has more than it has of the element: a lead, and room for what is behind.
+fn next_piece(
+    store: &Store,
+    ahead: &mut Option<PieceCursor>,
+    (lead, behind): (usize, u64),
+) -> Option<(*mut u8, usize)> {
     let piece = ahead.as_mut()?.next(&store.arena)?;
-    // SAFETY: the draft and its pieces are the upload's.
-    Some(unsafe { piece_space(&store.arena, piece) })
+    // SAFETY: the draft and its pieces are the upload's, and each of an element has its lead and more.
+    let (space, bytes) = unsafe {
+        let (space, bytes) = piece_space(&store.arena, piece);
+        (space.add(lead), bytes)
+    };
+    Some((space, if lead == 0 { bytes } else { bytes_of_next(behind) }))
 }
 
 impl<'u> Iterator for Spaces<'u> {
@@ -329,7 +448,9 @@ impl<'u> Iterator for Spaces<'u> {
     #[inline]
     fn next(&mut self) -> Option<&'u mut [u8]> {
         if self.space_bytes == 0 {
-            (self.space, self.space_bytes) = next_piece(self.store, &mut self.ahead)?;
+            let place = (self.lead, self.behind);
+            (self.space, self.space_bytes) = next_piece(self.store, &mut self.ahead, place)?;
+            self.behind -= self.space_bytes as u64;
         }
         let bytes = std::mem::take(&mut self.space_bytes);
         // SAFETY: 1. The bytes belong to a chunk of the upload. 2. They were mapped zeroed or used

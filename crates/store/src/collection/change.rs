@@ -12,7 +12,7 @@ use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
 use super::tree::{Edit, Growth, Hand, Move, at_once};
-use super::{Collection, Lasting, Type};
+use super::{Collection, Lasting, Received, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::held::Scratch;
 use crate::item::{RawItem, Shape};
@@ -381,6 +381,18 @@ impl<'c> Workpiece<'c> {
         }
         self.written = true;
         self.edit.push(&mut self.hand, end, &mut elements)
+    }
+
+    /// Puts an element that was received to an end of a list.
+    pub(super) fn push_received(&mut self, end: End, received: Received) -> Result<(), Declined> {
+        if !self.is_tree() {
+            // It has no room in any leaf.
+            self.edit.growth = end.into();
+            self.write();
+            self.plant()?;
+        }
+        self.written = true;
+        self.edit.push_received(&mut self.hand, end, received)
     }
 
     /// Puts an element in front of the one at a place of a list, or behind all.

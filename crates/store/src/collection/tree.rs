@@ -58,6 +58,8 @@ mod own;
 mod pinned;
 mod places;
 mod ranked;
+#[cfg(all(test, not(feature = "loom")))]
+mod received_tests;
 mod rows;
 mod scored;
 mod scoring;
@@ -75,6 +77,7 @@ mod timed;
 mod timed_tests;
 
 pub use apart::Parts;
+pub(crate) use apart::{PART_BYTES, PART_LEAD_BYTES, part_chunk_bytes};
 pub(super) use copy::CopyCursor;
 pub(crate) use edit::Edit;
 pub(super) use edit::Hand;

@@ -19,6 +19,7 @@ mod other_workers;
 mod patching;
 mod pauses;
 mod plain;
+mod received;
 mod removals;
 mod shift;
 mod shrinking;

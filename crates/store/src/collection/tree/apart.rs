@@ -12,6 +12,8 @@
 //! 2. They are made together, and go together. Between them nobody puts anything: places count elements, and a part has none.
 //! 3. The leaf of the element says its label, too: it is where a reader begins that has the element alone. One that gets
 //!    another label says that ([`say_label`]).
+//! 4. An element that was received has its parts where they will lie already: each is made a leaf there, and nothing of it is
+//!    copied ([`Edit::adopt`]).
 
 use super::super::build::{STRING_BYTES_MAX, is_apart};
 use super::super::change::Declined;
@@ -29,13 +31,21 @@ use super::{
 use crate::Store;
 use crate::arena::Arena;
 use crate::class::CHUNK_BYTES_MAX;
-use crate::collection::{Collection, Type};
+use crate::collection::{Collection, Received, Type};
 use crate::sync::atomic::Ordering;
 use std::ops::Range;
 
 /// Bytes of a part, but for the last one. Tests have small ones, and many.
-pub(super) const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
+pub(crate) const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
 const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - PINS_BYTES;
+/// Bytes of a part's leaf between the header of its chunk and the part.
+pub(crate) const PART_LEAD_BYTES: usize = NODE_BYTES - 8 + HEAD_BYTES;
+
+/// Bytes of the chunk of a part that has so many of its string: with what is in front of them, and the pins behind them.
+pub(crate) const fn part_chunk_bytes(bytes: usize) -> usize {
+    part_node_bytes(HEAD_BYTES + bytes)
+}
+
 /// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
 /// it three times, takes some 6 ms where none of that memory was touched before.
 pub(super) const ELEMENT_BYTES_MAX: u64 = 4 << 20;
@@ -70,6 +80,36 @@ impl Count {
     }
 }
 
+/// An element that is put into a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NewElement<'p> {
+    /// Its bytes, which are copied.
+    Text(&'p [u8]),
+    /// One that lies apart, whose parts lie where they will be.
+    Received(Received),
+}
+
+impl NewElement<'_> {
+    fn len(&self) -> usize {
+        match self {
+            NewElement::Text(text) => text.len(),
+            NewElement::Received(received) => received.bytes(),
+        }
+    }
+
+    fn is_apart(&self) -> bool {
+        match self {
+            NewElement::Text(text) => is_apart(text),
+            NewElement::Received(_) => true,
+        }
+    }
+}
+
+/// The head of a part's leaf.
+fn head_of_part(kind: Type, entries: usize, payload_bytes: usize) -> Head {
+    Head { kind, entries, payload_bytes, long: false, times: false, packing: Packing::default() }
+}
+
 /// Leaves of a string that lies apart.
 fn leaves_of(bytes: usize) -> usize {
     1 + bytes.div_ceil(PART_BYTES)
@@ -77,8 +117,8 @@ fn leaves_of(bytes: usize) -> usize {
 
 /// Runs of leaves that a new element needs, if it is not put into one that is there, and how long the longest is: see
 /// `labels.rs`.
-fn runs_for(store: &Store, element: &[u8]) -> Result<(usize, usize), Declined> {
-    if !is_apart(element) {
+fn runs_for(store: &Store, element: NewElement<'_>) -> Result<(usize, usize), Declined> {
+    if !element.is_apart() {
         return Ok((1, 1));
     }
     if element.len() > store.element_bytes_max() {
@@ -104,15 +144,17 @@ impl Edit {
     fn write_element(
         &mut self,
         hand: &mut Hand<'_>,
-        element: &[u8],
+        element: NewElement<'_>,
         labels: &Labels,
         nth: usize,
     ) -> Result<usize, Declined> {
         let label = labels.at(nth);
-        if !is_apart(element) {
+        if let NewElement::Text(text) = element
+            && !is_apart(text)
+        {
             let mut part = std::mem::take(&mut self.part);
             part.start(Type::List);
-            let pushed = part.push_one(element);
+            let pushed = part.push_one(text);
             let done = pushed.map_err(Declined::from).and_then(|()| self.write_leaf(hand, &part, label));
             self.part = part;
             return done.map(|()| nth + 1);
@@ -120,10 +162,36 @@ impl Edit {
         self.apart = Count(self.apart).with(element.len());
         let reference = LongText::packed(element.len(), label);
         self.write_part(hand, (Type::List, label), 1, [&[APART], &reference])?;
-        for (i, part) in element.chunks(PART_BYTES).enumerate() {
-            self.write_part(hand, (Type::List, labels.at(nth + 1) + i as u64), 0, [part, &[]])?;
+        let keys = labels.at(nth + 1)..;
+        match element {
+            NewElement::Text(text) => {
+                for (key, part) in keys.zip(text.chunks(PART_BYTES)) {
+                    self.write_part(hand, (Type::List, key), 0, [part, &[]])?;
+                }
+            }
+            NewElement::Received(mut received) => {
+                for key in keys {
+                    let Some(piece) = received.next_piece(hand.store) else { break };
+                    self.adopt_part(hand.store, piece, key);
+                }
+            }
         }
         Ok(nth + 2)
+    }
+
+    /// Makes a leaf of a part that was received, with so many bytes, in the piece where it lies: one more of [`Edit::news`].
+    fn adopt_part(&mut self, store: &Store, (piece, bytes): (u64, usize), key: u64) {
+        let arena = &store.arena;
+        let head = head_of_part(Type::List, 0, bytes);
+        self.adopt(store, piece);
+        // SAFETY: a piece of an upload that this edit was given: nobody else has it. It has the bytes of a part: room for the
+        // key and the head between its header and the part, and for the pins behind it.
+        unsafe {
+            begin_part(arena, piece);
+            node_word(arena, piece, 8).store(key, Ordering::Relaxed);
+            arena.at(piece).add(NODE_BYTES).cast::<[u8; HEAD_BYTES]>().write(head.write());
+        }
+        self.news.push(Child::without_times(key, word(0, piece)));
     }
 
     /// Makes a leaf of bytes as they are: one more of [`Edit::news`]. One without entries is a part.
@@ -135,15 +203,8 @@ impl Edit {
         [front, back]: [&[u8]; 2],
     ) -> Result<(), Declined> {
         let bytes = front.len() + back.len();
-        let head = Head {
-            kind,
-            entries,
-            // Each entry has a code.
-            payload_bytes: bytes - entries,
-            long: false,
-            times: false,
-            packing: Packing::default(),
-        };
+        // Each entry has a code.
+        let head = head_of_part(kind, entries, bytes - entries);
         let bytes = HEAD_BYTES + bytes;
         let is_part = entries == 0;
         let node_bytes = if is_part { part_node_bytes(bytes) } else { NODE_BYTES + bytes };
@@ -166,7 +227,11 @@ impl Edit {
     }
 
     /// Puts the first element into a list that has none.
-    pub(super) fn insert_first(&mut self, hand: &mut Hand<'_>, element: &[u8]) -> Result<(), Declined> {
+    pub(super) fn insert_first(
+        &mut self,
+        hand: &mut Hand<'_>,
+        element: NewElement<'_>,
+    ) -> Result<(), Declined> {
         debug_assert!(self.height == 0 && self.news.is_empty());
         let (runs, longest) = runs_for(hand.store, element)?;
         let labels = Labels::between(0, None, runs, longest as u64).ok_or(Declined::TooLarge)?;
@@ -183,7 +248,7 @@ impl Edit {
         hand: &mut Hand<'_>,
         (at, place): (Place, usize),
         end: bool,
-        element: &[u8],
+        element: NewElement<'_>,
     ) -> Result<(), Declined> {
         let (runs, longest) = runs_for(hand.store, element)?;
         if self.elements + 1 >= ELEMENTS_MAX {
@@ -250,7 +315,7 @@ impl Edit {
         &mut self,
         hand: &mut Hand<'_>,
         (path, i): (&Path, usize),
-        element: &[u8],
+        element: NewElement<'_>,
         labels: &Labels,
     ) -> Result<(), Declined> {
         let mut builder = std::mem::take(&mut self.builder);
@@ -265,7 +330,7 @@ impl Edit {
         &mut self,
         hand: &mut Hand<'_>,
         (leaf, i): (&Leaf<'_>, usize),
-        element: &[u8],
+        element: NewElement<'_>,
         labels: &Labels,
     ) -> Result<(), Declined> {
         let cut = leaf.offset(i);
@@ -485,6 +550,12 @@ impl Store {
     /// that lie apart.
     pub fn element_bytes_max(&self) -> usize {
         (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
+    }
+
+    /// An element of a list of so many bytes may be received into its parts ([`crate::Guard::upload_element`]): it lies apart, and
+    /// has no more than it may have.
+    pub fn element_is_received(&self, bytes: u64) -> bool {
+        bytes > STRING_BYTES_MAX as u64 && bytes <= self.element_bytes_max() as u64
     }
 
     /// Checks that behind each element of a list that lies apart all its parts are, and no others anywhere.

@@ -9,7 +9,7 @@ use crate::worker::Guard;
 use crate::{Attributes, Config, End, Expect, Key, Store};
 use proptest::prelude::*;
 
-type List = Vec<Vec<u8>>;
+pub(super) type List = Vec<Vec<u8>>;
 
 /// The strings of the entries of a list.
 fn texts<'g>(entries: Entries<'g>) -> impl Iterator<Item = Vec<u8>> {
@@ -17,7 +17,7 @@ fn texts<'g>(entries: Entries<'g>) -> impl Iterator<Item = Vec<u8>> {
     entries.map(move |entry| text(&list, &entry.name))
 }
 
-fn compare(guard: &mut Guard<'_>, key: &Key<'_>, list: &[Vec<u8>]) {
+pub(super) fn compare(guard: &mut Guard<'_>, key: &Key<'_>, list: &[Vec<u8>]) {
     guard.check_tree(key);
     let Some(there) = guard.collection(key, Type::List).unwrap() else {
         assert!(list.is_empty());
@@ -42,7 +42,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, list: &[Vec<u8>]) {
 }
 
 /// The nth element that is put: some are alike.
-fn element(n: usize, bytes: usize) -> Vec<u8> {
+pub(super) fn element(n: usize, bytes: usize) -> Vec<u8> {
     let seed = (n % 3) as u32;
     (0..bytes as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

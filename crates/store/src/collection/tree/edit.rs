@@ -128,6 +128,8 @@ pub(crate) struct Edit {
     pub(in crate::collection) overtaken: bool,
     /// Nodes of this edit.
     pub(super) fresh: Vec<u64>,
+    /// Those among them that are pieces of an upload: it has them again where the edit comes to nothing.
+    adopted: Vec<u64>,
     /// What is held of the vectors of nodes; none: the owner of the edit counts them.
     held: Option<i64>,
     /// So many of them sweeps may look at by now.
@@ -178,6 +180,7 @@ impl Edit {
         self.growth = Growth::Within;
         self.overtaken = false;
         self.shown = 0;
+        self.adopted.clear();
         self.gone.clear();
         self.relabeled.clear();
         self.row.clear();
@@ -284,6 +287,7 @@ impl Edit {
     /// Gives everything back: nothing has happened.
     pub(in crate::collection) fn give_up(&mut self, store: &Store, local: &mut Local) {
         self.news.clear();
+        self.leave_adopted(store);
         if self.shown > 0 || self.fresh.len() > NODES_KEPT {
             self.abandon(store);
         }
@@ -348,6 +352,37 @@ impl Edit {
             return Err(Declined::NoMemory);
         }
         Ok(chunk)
+    }
+
+    /// Makes a piece of an upload a node of this edit, a leaf, where it lies.
+    pub(super) fn adopt(&mut self, store: &Store, piece: u64) {
+        // SAFETY: a piece of an upload that this edit was given: nobody else has it.
+        let node = unsafe { RawItem::new(store.arena.at(piece)) };
+        let bytes = node.header().piece_bytes();
+        let header = Header::node(self.fresh.len() as u64, 0, bytes);
+        node.header_word().store(header.moved_piece().0, Ordering::Relaxed);
+        if self.fresh.len() == self.fresh.capacity() {
+            self.hold_more(store);
+        }
+        self.fresh.push(piece);
+        self.adopted.push(piece);
+        self.bytes += bytes as u64 + 8;
+    }
+
+    /// What was adopted is none of its nodes any more, and keeps the bytes that it has. A sweep that has seen it as a node finds
+    /// that it is none, before the number of the tree is another's.
+    fn leave_adopted(&mut self, store: &Store) {
+        if self.adopted.is_empty() {
+            return;
+        }
+        let mut adopted = std::mem::take(&mut self.adopted);
+        for piece in &adopted {
+            // SAFETY: a node of this edit.
+            let node = unsafe { RawItem::new(store.arena.at(*piece)) };
+            node.header_word().store(node.header().moved_piece().0, Ordering::Release);
+        }
+        adopted.sort_unstable();
+        self.fresh.retain(|node| adopted.binary_search(node).is_err());
     }
 
     /// The item is the one that the edit began with, and so are its nodes.
@@ -1072,12 +1107,14 @@ impl Guard<'_> {
             Ok(stored) => {
                 edit.fresh.clear();
                 edit.fresh.shrink_to(NODES_KEPT);
+                edit.adopted = Vec::new();
                 (edit.numbered, edit.shown) = (false, 0);
                 Edit::retire(store, self.local, &mut edit.gone);
                 Ok(stored)
             }
             Err(Unpublished::NeedsExtension) => unreachable!("a root has an extension"),
             Err(Unpublished::Refused(refusal)) => {
+                edit.leave_adopted(store);
                 if edit.fresh.len() > NODES_KEPT {
                     edit.abandon(store);
                 }

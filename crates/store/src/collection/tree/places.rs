@@ -8,13 +8,14 @@ use super::super::build::{Builder, NewEntry, is_apart};
 use super::super::change::Declined;
 use super::super::element::Element;
 use super::super::leaf::{BASE_BYTES, HEAD_BYTES};
+use super::apart::NewElement;
 use super::edit::LEAF_BYTES_JOINED;
 use super::labels::Labels;
 use super::{
     ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, leaf_at, location_of,
 };
 use crate::arena::Arena;
-use crate::collection::Type;
+use crate::collection::{Received, Type};
 use crate::{End, Store};
 use std::iter::Peekable;
 use std::ops::Range;
@@ -277,7 +278,7 @@ impl Edit {
             let place = if end == End::Front { 0 } else { self.elements as usize - 1 };
             let at = self.place_of(hand.store, place);
             if self.is_apart_at(hand.store, &at.path) {
-                self.insert_beside(hand, (at, place), end == End::Back, next)?;
+                self.insert_beside(hand, (at, place), end == End::Back, NewElement::Text(next))?;
                 elements.next();
                 continue;
             }
@@ -286,6 +287,23 @@ impl Edit {
             })?;
         }
         Ok(())
+    }
+
+    /// Puts an element that was received to an end of a list.
+    pub(in crate::collection) fn push_received(
+        &mut self,
+        hand: &mut Hand<'_>,
+        end: End,
+        received: Received,
+    ) -> Result<(), Declined> {
+        self.growth = end.into();
+        let element = NewElement::Received(received);
+        let Some(last) = (self.elements as usize).checked_sub(1) else {
+            return self.insert_first(hand, element);
+        };
+        let place = if end == End::Front { 0 } else { last };
+        let at = self.place_of(hand.store, place);
+        self.insert_beside(hand, (at, place), end == End::Back, element)
     }
 
     /// Puts an element in front of the one at a place, or behind all.
@@ -303,12 +321,12 @@ impl Edit {
         };
         self.growth = growth;
         if self.elements == 0 {
-            return self.insert_first(hand, element);
+            return self.insert_first(hand, NewElement::Text(element));
         }
         let beside = place - usize::from(end);
         let at = self.place_of(hand.store, beside);
         if is_apart(element) || self.is_apart_at(hand.store, &at.path) {
-            return self.insert_beside(hand, (at, beside), end, element);
+            return self.insert_beside(hand, (at, beside), end, NewElement::Text(element));
         }
         self.change_leaf_at(hand, (at, beside), growth, |builder, i| {
             Ok(builder

@@ -1,0 +1,87 @@
+//! Elements of lists that were received: an upload has their bytes in pieces, and each piece becomes the leaf of a part where it
+//! lies.
+//!
+//! ```text
+//! upload  head ─▶ piece │ piece │ … │ piece        header 8 │ lead 16 │ bytes of the element │ room
+//!                   ▼       ▼           ▼          header 8 │ key 8 │ head of a leaf 8 │ bytes of the element │ pins
+//! list    … leaf │ its own leaf │ part │ part │ … │ part │ leaf …
+//! ```
+//!
+//! 1. An edit takes the pieces as nodes that it has made, and writes what is in front of each part and behind it. Nothing is
+//!    copied.
+//! 2. Where others write meanwhile the edit begins anew, and takes the same pieces again. Sweeps may have seen them as nodes that
+//!    no tree names; their bytes stay what they were, and between two attempts their headers say that they are no nodes.
+//! 3. When the tree is published the upload has no pieces any more. Its head goes.
+//! 4. Where it comes to nothing the pieces go with the upload: those that a sweep may have seen wait in limbo.
+
+use super::change::Declined;
+use super::{PART_BYTES, Type};
+use crate::large::PieceCursor;
+use crate::worker::Guard;
+use crate::{End, Key, Store, Upload};
+
+/// An element that was received: its pieces, in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    pieces: PieceCursor,
+    bytes: usize,
+    /// What the next pieces have of them.
+    left: usize,
+}
+
+impl Received {
+    /// One of so many bytes, which are in these pieces.
+    pub(crate) fn new(pieces: PieceCursor, bytes: usize) -> Received {
+        Received { pieces, bytes, left: bytes }
+    }
+
+    /// Bytes of the element.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The location of the next piece, and what it has of the element: as much as a part, but for the last.
+    pub(super) fn next_piece(&mut self, store: &Store) -> Option<(u64, usize)> {
+        let piece = self.pieces.next(&store.arena)?;
+        let bytes = self.left.min(PART_BYTES);
+        self.left -= bytes;
+        Some((piece, bytes))
+    }
+}
+
+impl Guard<'_> {
+    /// Puts an element that was received ([`Guard::upload_element`]) to an end of a list; how many elements there are then. With
+    /// `present` only if there is a list, else 0. What is not put there gives its memory back.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// If bytes are missing, the upload began in another store, or it is a value.
+    pub fn list_push_upload(
+        &mut self,
+        key: &Key<'_>,
+        end: End,
+        mut upload: Upload,
+        present: bool,
+    ) -> Result<usize, Declined> {
+        let received = self.received(&upload);
+        // An edit was whole with the pieces as nodes, which it may have shown.
+        let mut shown = false;
+        let changed = self.change_collection(key, Type::List, |list| {
+            if present && list.len() == 0 {
+                return Ok::<_, Declined>((0, false));
+            }
+            list.push_received(end, received)?;
+            shown = true;
+            Ok((list.len(), true))
+        });
+        let pushed = changed.map(|changed| changed.answer);
+        match pushed {
+            Ok((_, true)) => upload.leave_pieces(),
+            Ok((_, false)) | Err(_) if shown => self.retire_pieces(&mut upload),
+            Ok((_, false)) | Err(_) => self.take_pieces_back(&upload),
+        }
+        pushed.map(|(len, _)| len)
+    }
+}

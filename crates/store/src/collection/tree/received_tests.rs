@@ -1,0 +1,193 @@
+//! Elements of lists that were received, against vectors: their pieces have 700 bytes here, as parts have.
+
+use super::apart_tests::{List, compare, element};
+use super::testing::ends;
+use super::tests::{NOW, move_all, store};
+use crate::collection::Declined;
+use crate::collection::build::STRING_BYTES_MAX;
+use crate::worker::{Guard, Worker};
+use crate::{Attributes, End, Expect, Key, Store, Upload};
+
+/// An upload of an element for a list under this key, which is filled so many bytes at a time.
+fn receive(guard: &mut Guard<'_>, key: &Key<'_>, element: &[u8], step: usize) -> Upload {
+    let mut upload = guard.upload_element(key, element.len() as u64).unwrap().expect("it is long enough");
+    for bytes in element.chunks(step) {
+        guard.upload_fill(&mut upload, bytes).unwrap();
+    }
+    assert_eq!((upload.missing(), upload.value_bytes()), (0, element.len() as u64));
+    upload
+}
+
+/// What waits for this worker to leave its epoch is given back.
+fn settle(worker: &mut Worker) {
+    for _ in 0..200 {
+        worker.enter(NOW).maintain();
+    }
+}
+
+/// Into lists of every form, at both ends; all that has come goes again.
+#[test]
+fn an_element_that_is_received_is_as_one_that_is_pushed() {
+    let lengths = [STRING_BYTES_MAX + 1, 25 * 700 - 1, 25 * 700, 25 * 700 + 1, 40_000];
+    for shorts in [0, 1, 5, 60] {
+        for (front, step) in [(true, 699), (true, 100_000), (false, 700), (false, 1_401)] {
+            let (store, mut worker) = store(16);
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let mut list: List = (0..shorts).map(|n| element(n, 40)).collect();
+            if shorts > 0 {
+                guard.list_push(&key, End::Back, list.iter().map(Vec::as_slice), false).unwrap();
+            }
+            for (n, bytes) in lengths.into_iter().enumerate() {
+                let new = element(n, bytes);
+                let upload = receive(&mut guard, &key, &new, step);
+                compare(&mut guard, &key, &list);
+                assert_eq!(store.input_bytes(), bytes as u64);
+                assert_eq!(guard.list_push_upload(&key, ends(front), upload, false), Ok(list.len() + 1));
+                assert_eq!(store.input_bytes(), 0);
+                list.insert(if front { 0 } else { list.len() }, new);
+                compare(&mut guard, &key, &list);
+                move_all(&store, &mut guard);
+                compare(&mut guard, &key, &list);
+            }
+            while !list.is_empty() {
+                list.remove(0);
+                assert!(guard.list_pop(&key, End::Front, 1).unwrap().is_some());
+                compare(&mut guard, &key, &list);
+            }
+            drop(guard);
+            settle(&mut worker);
+            drop(worker);
+            store.check();
+            assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
+        }
+    }
+}
+
+/// It is beside other long ones, in front of them and behind them.
+#[test]
+fn elements_that_are_received_lie_beside_each_other() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let mut list = List::new();
+    for n in 0..60 {
+        let (front, new) = (n % 3 == 0, element(n, 17_000 + n));
+        if n % 4 == 3 {
+            guard.list_push(&key, ends(front), [&new[..]].into_iter(), false).unwrap();
+        } else {
+            let upload = receive(&mut guard, &key, &new, 100_000);
+            assert_eq!(guard.list_push_upload(&key, ends(front), upload, false), Ok(n + 1));
+        }
+        list.insert(if front { 0 } else { list.len() }, new);
+        if n % 10 == 0 {
+            move_all(&store, &mut guard);
+        }
+    }
+    compare(&mut guard, &key, &list);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing() {
+    for shorts in [0, 1, 5, 60] {
+        for front in [true, false] {
+            let (store, mut worker) = store(16);
+            let mut list: List = (0..shorts).map(|n| element(n, 40)).collect();
+            let new = element(0, 40_000);
+            for budget in 0.. {
+                settle(&mut worker);
+                let before = store.totals().item_bytes;
+                let mut guard = worker.enter(NOW);
+                let key = guard.key(b"key");
+                if shorts > 0 && budget == 0 {
+                    guard.list_push(&key, End::Back, list.iter().map(Vec::as_slice), false).unwrap();
+                }
+                let upload = receive(&mut guard, &key, &new, 100_000);
+                guard.local.refuse_after = Some(budget);
+                let pushed = guard.list_push_upload(&key, ends(front), upload, false);
+                guard.local.refuse_after = None;
+                assert_eq!(store.input_bytes(), 0);
+                if pushed.is_ok() {
+                    assert!(budget > 0, "a new element has a leaf of its own at least");
+                    assert_eq!(pushed, Ok(shorts + 1));
+                    list.insert(if front { 0 } else { shorts }, new);
+                    compare(&mut guard, &key, &list);
+                    break;
+                }
+                assert_eq!(pushed, Err(Declined::NoMemory));
+                compare(&mut guard, &key, &list);
+                drop(guard);
+                settle(&mut worker);
+                if budget > 0 {
+                    assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
+                }
+            }
+            drop(worker);
+            store.check();
+        }
+    }
+}
+
+/// What becomes of an element that is whole and put nowhere: its memory is back at once, to the byte.
+#[test]
+fn an_element_that_is_put_nowhere_leaves_nothing() {
+    let (store, mut worker) = store(16);
+    let new = element(0, 40_000);
+    {
+        let mut guard = worker.enter(NOW);
+        let (text, list) = (guard.key(b"text"), guard.key(b"list"));
+        guard.store_value(&text, b"text", &Attributes::default(), Expect::Any).unwrap();
+        guard.list_push(&list, End::Back, [&b"a"[..]].into_iter(), false).unwrap();
+    }
+    settle(&mut worker);
+    let before = store.totals().item_bytes;
+    let is_back = |store: &Store| {
+        assert_eq!((store.totals().item_bytes, store.input_bytes()), (before, 0));
+    };
+    let mut guard = worker.enter(NOW);
+    let (text, list, none) = (guard.key(b"text"), guard.key(b"list"), guard.key(b"none"));
+    // There is something else.
+    let upload = receive(&mut guard, &text, &new, 100_000);
+    assert_eq!(guard.list_push_upload(&text, End::Front, upload, false), Err(Declined::Type));
+    is_back(&store);
+    // There is no list, and there has to be one.
+    let upload = receive(&mut guard, &none, &new, 100_000);
+    assert_eq!(guard.list_push_upload(&none, End::Front, upload, true), Ok(0));
+    assert!(guard.peek(&none).hit().is_none());
+    is_back(&store);
+    // It stops after any byte.
+    for there in [0, 1, 699, 700, 701, 39_999, 40_000] {
+        let mut upload = guard.upload_element(&list, 40_000).unwrap().unwrap();
+        guard.upload_fill(&mut upload, &new[..there]).unwrap();
+        assert_eq!(store.input_bytes(), (there.div_ceil(700) * 700).min(40_000) as u64);
+        drop(upload);
+        is_back(&store);
+    }
+    // There is one.
+    let upload = receive(&mut guard, &list, &new, 100_000);
+    assert_eq!(guard.list_push_upload(&list, End::Front, upload, true), Ok(2));
+    compare(&mut guard, &list, &[new, b"a".to_vec()]);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn an_element_is_received_where_it_is_too_long_for_a_leaf_and_not_for_a_list() {
+    for (mebibytes, most) in [(4, 2 << 20), (16, 4 << 20)] {
+        let (store, mut worker) = store(mebibytes);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        assert_eq!(store.element_bytes_max(), most);
+        let lengths = [0, 1, STRING_BYTES_MAX, STRING_BYTES_MAX + 1, most - 1, most, most + 1];
+        let received = [false, false, false, true, true, true, false];
+        for (bytes, is_received) in lengths.into_iter().zip(received) {
+            let upload = guard.upload_element(&key, bytes as u64).unwrap();
+            assert_eq!(upload.is_some(), is_received, "{bytes} of {most}");
+            assert_eq!(store.element_is_received(bytes as u64), is_received);
+        }
+    }
+}
