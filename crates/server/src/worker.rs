@@ -28,6 +28,8 @@ mod paced_on_sim;
 #[cfg(test)]
 mod reasons_on_sim;
 #[cfg(test)]
+mod received_on_sim;
+#[cfg(test)]
 mod removed_on_sim;
 mod replies;
 mod service;

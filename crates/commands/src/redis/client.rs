@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_store::Store;
+use larder_store::{Store, Upload};
 
 use super::facts::{ClientFacts, Clients, Names};
 use crate::core::access::Standing;
@@ -65,6 +65,8 @@ pub(crate) struct Client {
     pub tries: u8,
     /// The request at work was gathered, and can stay where it is.
     pub gathers: bool,
+    /// The last word of the command at work, where that was received into its parts: it stands in the words as how long it is.
+    pub received: Option<Box<Upload>>,
     /// EXEC is at its commands.
     pub executes: bool,
     /// What its worker had done in this turn when EXEC began with them, in nanoseconds.
@@ -105,6 +107,7 @@ impl Client {
             job: None,
             tries: 0,
             gathers: false,
+            received: None,
             executes: false,
             executes_from_ns: 0,
             closing: None,

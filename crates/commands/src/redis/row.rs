@@ -80,18 +80,26 @@ pub(crate) enum Secret {
     OfAnother,
 }
 
-/// A command whose value comes last, behind its key and perhaps a time: all that decides where it is stored is known
-/// before it.
+/// What the last word of a command may be that has its one long word there, behind its key and perhaps a time: all that
+/// decides where it is stored is known before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Uploads {
-    /// The unit of the time that it is given, if it is given one.
-    pub clock: Option<Clock>,
+pub(crate) enum Uploads {
+    /// The value of the key.
+    Value {
+        /// The unit of the time that it is given, if it is given one.
+        clock: Option<Clock>,
+    },
+    /// An element of the list that the key has: the row's function finds it beside its words, with the client.
+    Element,
 }
 
 impl Uploads {
-    /// Words of such a request, the name and the value among them.
+    /// Words of such a request, the name and the last one among them.
     pub fn words(self) -> usize {
-        3 + usize::from(self.clock.is_some())
+        match self {
+            Uploads::Value { clock: Some(_) } => 4,
+            Uploads::Value { clock: None } | Uploads::Element => 3,
+        }
     }
 }
 

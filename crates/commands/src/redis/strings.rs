@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("set", -3, WRITE | DENYOOM, set).tells(set::TOLD).access(&[Access::Replace]).uses(|args| {
         // A value, and options with words of their own: as Redis has it, any GET counts.
         if args.skip(2).any(|word| is(word, "GET")) { Access::Change } else { Access::Replace }
-    }).uploads(Uploads { clock: None }).weighs(Weighs::Value(1)).doc(
+    }).uploads(Uploads::Value { clock: None }).weighs(Weighs::Value(1)).doc(
         "1.0.0",
         "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         "Sets a key to a value, on a condition if one is given.",
@@ -75,12 +75,12 @@ pub(crate) const ROWS: &[Command] = &[
         "key value",
         "Sets a key that is not there.",
     ),
-    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads { clock: Some(Clock::Seconds) }).weighs(Weighs::Value(2)).doc(
+    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads::Value { clock: Some(Clock::Seconds) }).weighs(Weighs::Value(2)).doc(
         "2.0.0",
         "key seconds value",
         "Sets a key that expires.",
     ),
-    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads { clock: Some(Clock::Milliseconds) }).weighs(Weighs::Value(2)).doc(
+    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads::Value { clock: Some(Clock::Milliseconds) }).weighs(Weighs::Value(2)).doc(
         "2.6.0",
         "key milliseconds value",
         "Sets a key that expires.",

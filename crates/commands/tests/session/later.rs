@@ -236,6 +236,47 @@ fn a_frame_without_memory_is_asked_again_in_its_place_or_refused() {
     }
 }
 
+/// A long element that has come waits for memory for what names it, as a request does that was gathered.
+#[test]
+fn a_long_element_that_is_whole_waits_for_memory_for_what_names_it() {
+    let element = "e".repeat(40_000);
+    for words in [&["RPUSH", "l", &element][..], &["LPUSH", "l", &element]] {
+        let (mut bench, store) = full();
+        let mut request = command(words);
+        let end = request.split_off(request.len() - 2);
+        let (mut session, mut left) = (Session::new(), &request[..]);
+        loop {
+            let (next, said, consumed) = bench.call_on(&mut session, left);
+            assert!(said.is_empty());
+            left = &left[consumed..];
+            if next == Next::Receive {
+                break;
+            }
+        }
+        assert!(left.is_empty() && session.awaits_rest());
+        let mut stuck = store.worker().unwrap();
+        let batch = stuck.enter(START);
+        // What is free goes.
+        bench.until_it_sleeps(&mut Session::new(), &sets(true));
+        for _ in 0..3 {
+            let (next, said, consumed) = bench.call_on(&mut session, &end);
+            assert!(matches!(next, Next::Sleep(_)) && said.is_empty() && consumed == 0, "{next:?}");
+        }
+        drop(batch);
+        let (mut left, mut replies) = (&end[..], Vec::new());
+        loop {
+            let (next, said, consumed) = bench.call_on(&mut session, left);
+            left = &left[consumed..];
+            replies.extend(said);
+            if next == Next::Receive {
+                break;
+            }
+        }
+        assert_eq!((String::from_utf8_lossy(&replies), left.len()), (":1\r\n".into(), 0));
+        drop(stuck);
+    }
+}
+
 /// What a flush has taken from a store that evicts nothing comes with the end of another worker's batch: no set behind it
 /// is refused.
 #[test]

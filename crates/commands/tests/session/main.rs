@@ -34,6 +34,7 @@ mod named;
 mod pairs;
 mod payloads;
 mod pops;
+mod received;
 mod revoked;
 mod ruled;
 mod scripts;

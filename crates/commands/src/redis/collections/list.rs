@@ -22,35 +22,44 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{COPIED_BYTES_MAX, put_array, put_bulk, put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
+use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Uploads, Weighs};
+
+/// What it takes to put so many bytes of an element that was received into a list, where they lie: one leaf, and its part of the
+/// nodes above it.
+const LINK_NS: u64 = 200;
+const LINK_BYTES: u64 = 16 << 10;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
-        call.write_words("lpush", key, args, Write::push(End::Front, false, args), false)
+        push(call, key, args, ("lpush", End::Front, false))
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
+    .uploads(Uploads::Element)
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the front; how many there are then."),
     Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
-        call.write_words("rpush", key, args, Write::push(End::Back, false, args), false)
+        push(call, key, args, ("rpush", End::Back, false))
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
+    .uploads(Uploads::Element)
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the back; how many there are then."),
     Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
-        call.write_words("lpushx", key, args, Write::push(End::Front, true, args), false)
+        push(call, key, args, ("lpushx", End::Front, true))
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
+    .uploads(Uploads::Element)
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("2.2.0", "key element [element ...]", "As LPUSH, if there is a list."),
     Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
-        call.write_words("rpushx", key, args, Write::push(End::Back, true, args), false)
+        push(call, key, args, ("rpushx", End::Back, true))
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
+    .uploads(Uploads::Element)
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("2.2.0", "key element [element ...]", "As RPUSH, if there is a list."),
     Command::of_collection("lpop", -2, WRITE | FAST, |call, key, _, args| {
@@ -169,6 +178,21 @@ pub(super) fn end(word: &[u8]) -> Result<End, Fail> {
         word if is(word, "RIGHT") => Ok(End::Back),
         _ => Err(Fail::SYNTAX),
     }
+}
+
+/// LPUSH, RPUSH, LPUSHX, RPUSHX: a command by its name, the end that it pushes to, and whether there has to be a list.
+fn push(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    args: Args<'_>,
+    (name, end, present): (&'static str, End, bool),
+) -> Done {
+    let Some(element) = call.client.received.take() else {
+        return call.write_words(name, key, args, Write::push(end, present, args), false);
+    };
+    call.spend(LINK_NS * element.value_bytes().div_ceil(LINK_BYTES));
+    let len = call.cx.guard.list_push_upload(key, end, *element, present)?;
+    call.length(len)
 }
 
 /// LPOP, RPOP

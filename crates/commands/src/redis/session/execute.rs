@@ -127,13 +127,14 @@ impl Call<'_, '_, '_> {
         let tap = self.cx.room.tap();
         let Some(mut next) = tap.next(keys) else { return self.execute_unsampled(row, args) };
         let (began_us, replied) = (self.cx.host.clock_us(), self.out.len());
+        let received = self.client.received.as_ref().map_or(0, |element| element.value_bytes());
         let done = self.execute_unsampled(row, args);
         if self.comes_again(&done) {
             return done;
         }
         let all_ns = self.cx.host.clock_us().saturating_sub(began_us) * 1000;
         let replied = self.out.len().saturating_sub(replied);
-        let all_bytes = (row.name.len() + 16 + args.encoded().len()) as u64 + replied;
+        let all_bytes = (row.name.len() + 16 + args.encoded().len()) as u64 + received + replied;
         let (cost_ns, bytes) = (all_ns / keys as u64, all_bytes / keys as u64);
         let (mut nth, mut samples) = (0, 0);
         row.each_key(args, &mut |key| {

@@ -41,6 +41,8 @@ pub(crate) struct Discard {
     bytes: u64,
     /// The row of the command that is refused, if its name is known.
     row: Option<RowId>,
+    /// Its key has another type of value: it is refused as one that has run. Otherwise there was no memory for it.
+    is_wrong_type: bool,
 }
 
 impl Conversation {
@@ -184,7 +186,8 @@ impl Conversation {
         let is_read = there.len() >= gathering.partial.bytes_read();
         let name = is_read.then(|| gathering.partial.args(there).next()).flatten();
         let row = name.and_then(table::find).map(|(_, id)| id);
-        let discard = Discard { args: count - begun, bytes: under_way.unwrap_or(0), row };
+        let discard =
+            Discard { args: count - begun, bytes: under_way.unwrap_or(0), row, is_wrong_type: false };
         self.state = State::Discard(discard);
         None
     }
@@ -201,12 +204,15 @@ impl Conversation {
                 return Some(Next::Receive);
             }
             if discard.args == 0 {
-                if let Some(row) = discard.row {
-                    turn.settle_any();
-                    turn.cx.counters.rows.refused(row);
-                }
+                let (row, is_wrong_type) = (discard.row, discard.is_wrong_type);
+                let fail = if is_wrong_type { Fail::WRONG_TYPE } else { Fail::OUT_OF_MEMORY };
                 self.state = State::Ready;
-                turn.call(&mut self.client).fail(&Fail::OUT_OF_MEMORY);
+                turn.tally.commands += u32::from(is_wrong_type);
+                if let Some(row) = row {
+                    turn.settle_any();
+                    turn.count_single(row, is_wrong_type, Some(&fail), None);
+                }
+                turn.call(&mut self.client).fail(&fail);
                 return None;
             }
             let rest = &turn.input[turn.at..];
@@ -228,7 +234,12 @@ impl Conversation {
 impl Discard {
     /// The rest of a request's last argument, and the line end behind it.
     pub fn of_value(missing: u64, row: RowId) -> Discard {
-        Discard { args: 0, bytes: missing + 2, row: Some(row) }
+        Discard { args: 0, bytes: missing + 2, row: Some(row), is_wrong_type: false }
+    }
+
+    /// The same of an argument none of which has been taken, for a key with another type of value.
+    pub fn of_wrong_type(bytes: u64, row: RowId) -> Discard {
+        Discard { is_wrong_type: true, ..Discard::of_value(bytes, row) }
     }
 }
 

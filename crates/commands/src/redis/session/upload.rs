@@ -6,13 +6,15 @@
 //! ```
 //!
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
-//! is stored is known before it. Other long requests are gathered, see [`super::gather`].
+//! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX of one element, which is received into the
+//! parts that it lies in, and put into its list when it is whole: the command runs then as any does, with the element beside its
+//! words (`Client::received`). Other long requests are gathered, see [`super::gather`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Encoder, Partial};
-use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
+use larder_store::{Attributes, Expect, Millis, Spaces, Type, Upload};
 
 use super::gather::Discard;
 use super::turn::Turn;
@@ -25,20 +27,24 @@ use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
+use crate::redis::collections::peek_as;
 use crate::redis::commandlog::Kind;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::Uploads;
 use crate::redis::session::{Conversation, State};
+use crate::redis::steps::job::LEAF;
 use crate::redis::table;
 
 /// The longest key whose store is recorded at once, where the key is followed.
 const FOLLOWED_KEY_BYTES_MAX: usize = 250;
 
-/// A value on its way in, for a key that is overwritten whatever it has.
+/// A value on its way in, for a key that is overwritten whatever it has, or an element of a list.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     upload: Upload,
     row: RowId,
+    is_element: bool,
     /// The words before the value, but for the key: the name, and the time if there is one.
     name: ArrayVec<u8, NAME_BYTES_MAX>,
     time: ArrayVec<u8, TIME_BYTES_MAX>,
@@ -77,20 +83,37 @@ impl Conversation {
         let Some(uploads) = row.uploads.filter(|uploads| count as usize == uploads.words()) else {
             return false;
         };
-        let mut attributes = Attributes::default();
-        let time = if uploads.clock.is_some() { args.next().unwrap_or_default() } else { &[] };
-        if let Some(clock) = uploads.clock {
-            // What is wrong with it is said when the request is there.
-            let Ok(expires_at) = clock.deadline(row.name, time, turn.cx.now()) else { return false };
-            attributes.expires_at = expires_at;
-        }
+        let mut time: &[u8] = &[];
         let key = turn.cx.guard.key_in(self.client.db, key);
-        let Ok(upload) = turn.cx.guard.upload(&key, value_bytes, &attributes) else { return false };
+        let upload = match uploads {
+            Uploads::Value { clock } => {
+                let mut attributes = Attributes::default();
+                if let Some(clock) = clock {
+                    time = args.next().unwrap_or_default();
+                    // What is wrong with it is said when the request is there.
+                    let Ok(expires_at) = clock.deadline(row.name, time, turn.cx.now()) else { return false };
+                    attributes.expires_at = expires_at;
+                }
+                turn.cx.guard.upload(&key, value_bytes, &attributes).ok()
+            }
+            Uploads::Element => {
+                if peek_as(&mut turn.cx.guard, &key, Type::List).is_err() {
+                    // It is refused without memory for the element, which comes all the same.
+                    turn.at += start;
+                    self.state = State::Discard(Discard::of_wrong_type(value_bytes, id));
+                    return true;
+                }
+                turn.cx.guard.upload_element(&key, value_bytes).ok().flatten()
+            }
+        };
+        let Some(upload) = upload else { return false };
         // Longer ones there are none.
         let kept = (ArrayVec::try_from(name), ArrayVec::try_from(time));
         let (name, time) = (kept.0.unwrap_or_default(), kept.1.unwrap_or_default());
         turn.at += start;
-        self.state = State::Upload(Incoming { upload, row: id, name, time, looks: Looks::default() });
+        let is_element = uploads == Uploads::Element;
+        self.state =
+            State::Upload(Incoming { upload, row: id, is_element, name, time, looks: Looks::default() });
         true
     }
 
@@ -128,10 +151,16 @@ impl Conversation {
         {
             return self.sleep(ms);
         }
+        if let Some(next) = self.upload_waits_for_memory(turn) {
+            return Some(next);
+        }
         self.client.facts.waits.store(false, Relaxed);
         turn.at += 2;
         turn.left = turn.left.saturating_sub(1);
         let State::Upload(incoming) = std::mem::replace(&mut self.state, State::Ready) else { return None };
+        if incoming.is_element {
+            return self.run_received(turn, incoming);
+        }
         turn.settle_any();
         turn.tally.commands += 1;
         let tap = turn.cx.room.tap();
@@ -183,6 +212,47 @@ impl Conversation {
         None
     }
 
+    /// Runs the command of an element that is whole, as any that comes by itself.
+    #[cold]
+    fn run_received(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, '_>,
+        Incoming { upload, row, name, .. }: Incoming,
+    ) -> Option<Next> {
+        let (key, value_bytes) = (upload.key().to_vec(), upload.value_bytes());
+        let permitted = self.look_again(turn);
+        let next = match permitted {
+            Ok(()) => {
+                let mut words = Encoder::default();
+                words.push(&name);
+                words.push(&key);
+                // What monitors and logs are shown.
+                words.push(format!("... ({value_bytes} bytes)").as_bytes());
+                self.client.received = Some(Box::new(upload));
+                let next = self.single(turn, words.args());
+                // It is there still where the command was refused before it began.
+                self.client.received = None;
+                next
+            }
+            Err(fail) => {
+                drop(upload);
+                turn.settle_any();
+                turn.tally.commands += 1;
+                turn.count_single(row, false, Some(&fail), None);
+                turn.call(&mut self.client).fail(&fail);
+                None
+            }
+        };
+        let from = turn.shared.commandlog.from(Kind::LargeRequest);
+        if from >= 0
+            && value_bytes + HEAD_BYTES_MAX >= from as u64
+            && let Some(row) = table::row(row)
+        {
+            turn.call(&mut self.client).note_upload(row, &[&name, &key], value_bytes);
+        }
+        next
+    }
+
     /// For how long a whole value waits, which was begun before: clients are paused, or its key is held.
     #[cold]
     fn upload_waits_ms(&self, turn: &Turn<'_, '_, '_, '_>) -> Option<Millis> {
@@ -200,15 +270,40 @@ impl Conversation {
         Some(LOOK_MS)
     }
 
+    /// An element is whole, and memory for the nodes that name it is on its way: it looks again in some milliseconds, as a request
+    /// does that was gathered. It is put in place once.
+    #[cold]
+    fn upload_waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Upload(incoming) = &mut self.state else { return None };
+        if matches!(incoming.uploads, Uploads::Value { .. }) {
+            return None;
+        }
+        let asks_again = turn.cx.guard.ask_again(false);
+        turn.cx.guard.ask_again(asks_again);
+        if !asks_again || turn.cx.guard.finds_memory(LEAF.0, LEAF.1) {
+            return None;
+        }
+        incoming.looks.for_memory()
+    }
+
+    /// The client's user is there still: it was when what has come in began, which may take any time.
+    ///
+    /// # Errors
+    /// It is gone.
+    fn look_again(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Done {
+        if self.client.standing.look_again(&turn.cx.shared.access) {
+            return Ok(());
+        }
+        self.client.facts.turn_out(&turn.cx.shared.access.log);
+        Err(Fail::of("NOAUTH Authentication required."))
+    }
+
     /// The client's user may still store what has come in: it might when that began, and may take any time for it.
     ///
     /// # Errors
     /// It may not.
     fn permit_upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>, incoming: &Incoming) -> Done {
-        if !self.client.standing.look_again(&turn.cx.shared.access) {
-            self.client.facts.turn_out(&turn.cx.shared.access.log);
-            return Err(Fail::of("NOAUTH Authentication required."));
-        }
+        self.look_again(turn)?;
         let (false, Some(row)) = (self.client.standing.is_free(), table::row(incoming.row)) else {
             return Ok(());
         };

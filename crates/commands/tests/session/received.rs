@@ -1,0 +1,216 @@
+//! An element of a list that is the one long word of its request: it is received into its parts.
+
+use crate::apart::{array, bulk, job};
+use crate::survey::command;
+use crate::{Bench, bench};
+use larder_commands::{Next, Session, Settings};
+use larder_store::Store;
+use std::sync::Arc;
+
+/// Bytes of an element in a piece, but for the last one.
+const PART: usize = 16_352;
+
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+
+/// What is charged where so many bytes of an element have come: whole pieces.
+fn charged(there: usize, bytes: usize) -> u64 {
+    (there.div_ceil(PART) * PART).min(bytes) as u64
+}
+
+/// A request in two parts, of which the first ends behind so many bytes of its last word.
+fn halves(words: &[&str], there: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut one = command(words);
+    let other = one.split_off(one.len() - 2 - words.last().map_or(0, |word| word.len()) + there);
+    (one, other)
+}
+
+/// A session to which the first half of a request has come.
+fn begun(bench: &mut Bench, half: &[u8]) -> Session {
+    let mut session = Session::new();
+    assert_eq!(bench.turn(&mut session, half), (Next::Receive, Vec::new()));
+    session
+}
+
+fn replied(bench: &mut Bench, session: &mut Session, sent: &[u8]) -> String {
+    String::from_utf8(bench.turns(session, sent).0).expect("text")
+}
+
+fn checked(bench: Bench) {
+    let store = Arc::clone(bench.worker.store());
+    drop(bench);
+    assert_eq!(store.input_bytes(), 0);
+    store.check();
+}
+
+#[test]
+fn an_element_arrives_in_any_pieces_and_is_whole() {
+    let mut bench = bench();
+    for bytes in [32_768, 3 * PART - 1, 3 * PART, 3 * PART + 1, 100_000] {
+        let element = job(bytes);
+        // Also cut at each byte.
+        let steps: &[usize] =
+            if bytes == 32_768 { &[1, 2, 3, 7, 16_353] } else { &[997, PART, PART + 16, 70_000] };
+        for &step in steps {
+            for (verb, end) in [("LPUSH", "0"), ("LPUSHX", "0"), ("RPUSH", "-1"), ("RPUSHX", "-1")] {
+                let request = command(&[verb, "k", &element]);
+                let alone = if verb.ends_with('X') { ":0\r\n" } else { ":1\r\n" };
+                let run = |bench: &mut Bench, expected: &str| {
+                    let (replies, closed) = bench.run(&mut Session::new(), &request, step);
+                    assert_eq!((&*String::from_utf8_lossy(&replies), closed), (expected, false));
+                };
+                run(&mut bench, alone);
+                assert_eq!(bench.reply("EXISTS k"), alone.as_bytes(), "{verb} of {bytes} by {step}");
+                bench.reply("DEL k");
+                bench.reply("RPUSH k a b");
+                run(&mut bench, ":3\r\n");
+                assert!(bench.reply(&format!("LINDEX k {end}")) == bulk(&element).as_bytes());
+                run(&mut bench, ":4\r\n");
+                assert!(bench.reply(&format!("LPOS k {element} COUNT 0")).starts_with(b"*2\r\n"));
+                assert_eq!(bench.reply("DEL k"), b":1\r\n");
+            }
+        }
+    }
+    checked(bench);
+}
+
+#[test]
+fn an_element_on_its_way_in_is_charged_piece_by_piece_and_given_back_where_its_client_goes() {
+    let mut bench = bench();
+    bench.reply("RPUSH k a");
+    let store = Arc::clone(bench.worker.store());
+    let before = store.totals().item_bytes;
+    let element = job(100_000);
+    for there in [0, 1, PART - 1, PART, PART + 1, 99_999, 100_000] {
+        let (one, other) = halves(&["LPUSH", "k", &element], there);
+        let session = begun(&mut bench, &one);
+        let held = charged(there, element.len());
+        assert_eq!((store.input_bytes(), session.input_bytes()), (held, held.max(1)), "{there}");
+        assert!(session.awaits_rest());
+        drop(session);
+        assert_eq!((store.input_bytes(), store.totals().item_bytes), (0, before), "{there}");
+        // One that stays has its reply.
+        let mut session = begun(&mut bench, &one);
+        assert_eq!(replied(&mut bench, &mut session, &other), ":2\r\n");
+        assert_eq!((store.input_bytes(), session.input_bytes()), (0, 0));
+        assert!(bench.reply("LPOP k") == bulk(&element).as_bytes());
+        for _ in 0..200 {
+            bench.worker.enter(bench.system).maintain();
+        }
+        assert_eq!(store.totals().item_bytes, before, "{there}");
+    }
+    checked(bench);
+}
+
+fn item_bytes(store: &Store) -> u64 {
+    store.totals().item_bytes
+}
+
+#[test]
+fn an_element_for_a_key_of_another_type_is_refused_behind_it_and_takes_no_memory() {
+    for make in ["SET k v", "SADD k v", "HSET k f v", "ZADD k 1 v", "XADD k * f v"] {
+        let mut bench = bench();
+        bench.reply(make);
+        let store = Arc::clone(bench.worker.store());
+        let before = item_bytes(&store);
+        let (one, mut other) = halves(&["RPUSH", "k", &job(100_000)], 50_000);
+        let mut session = begun(&mut bench, &one);
+        assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{make}");
+        other.extend(command(&["ECHO", "hi"]));
+        assert_eq!(replied(&mut bench, &mut session, &other), format!("{WRONG_TYPE}$2\r\nhi\r\n"), "{make}");
+        let stats = String::from_utf8(bench.reply("INFO commandstats")).expect("text");
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_rpush:calls=1,")).expect("a line");
+        assert!(line.ends_with("rejected_calls=0,failed_calls=1"), "{line}");
+        checked(bench);
+    }
+}
+
+#[test]
+fn a_key_that_has_become_another_type_meanwhile_is_as_it_was_set() {
+    let mut bench = bench();
+    let store = Arc::clone(bench.worker.store());
+    let (one, other) = halves(&["RPUSH", "k", &job(100_000)], 50_000);
+    let mut session = begun(&mut bench, &one);
+    assert_eq!(store.input_bytes(), charged(50_000, 100_000));
+    assert_eq!(bench.reply("SET k v"), b"+OK\r\n");
+    assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE);
+    assert_eq!(bench.reply("GET k"), b"$1\r\nv\r\n");
+    // And one that has gone is made anew.
+    bench.reply("DEL k");
+    bench.reply("RPUSH k a");
+    let mut session = begun(&mut bench, &one);
+    bench.reply("DEL k");
+    assert_eq!(replied(&mut bench, &mut session, &other), ":1\r\n");
+    checked(bench);
+}
+
+#[test]
+fn an_element_may_have_4_mebibytes() {
+    let mut bench = Bench::new(Settings { append_bytes_max: 32 << 20, ..Settings::default() });
+    for (bytes, is_taken) in [((4 << 20) - 1, true), (4 << 20, true), ((4 << 20) + 1, false)] {
+        let element = job(bytes);
+        let (one, other) = halves(&["RPUSH", "k", &element], 2 << 20);
+        let mut session = begun(&mut bench, &one);
+        let reply = replied(&mut bench, &mut session, &other);
+        if is_taken {
+            assert_eq!(reply, ":1\r\n", "{bytes}");
+            assert_eq!(bench.reply(&format!("LPOS k {element}")), b":0\r\n");
+            assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        } else {
+            assert!(reply.starts_with("-ERR collection exceeds maximum allowed size"), "{bytes}: {reply}");
+            assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
+        }
+    }
+    checked(bench);
+}
+
+#[test]
+fn an_element_that_has_come_serves_a_client_that_waits() {
+    let mut bench = bench();
+    let element = job(200_000);
+    let mut waiter = Session::new();
+    let sent = bench.asked("BLPOP k 0");
+    assert_eq!(bench.turn(&mut waiter, &sent), (Next::Await(None), Vec::new()));
+    let (one, other) = halves(&["RPUSH", "k", &element], 100_000);
+    let mut session = begun(&mut bench, &one);
+    assert_eq!(replied(&mut bench, &mut session, &other), ":1\r\n");
+    assert!(replied(&mut bench, &mut waiter, b"") == array(&["k", &element]));
+    assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
+    drop((session, waiter));
+    checked(bench);
+}
+
+/// An event that is asked for while the element comes is told, once.
+#[test]
+fn an_element_that_has_come_is_told_of() {
+    let mut bench = bench();
+    let (one, other) = halves(&["LPUSH", "k", &job(100_000)], 50_000);
+    let mut session = begun(&mut bench, &one);
+    let mut listens = Session::new();
+    bench.turns(&mut listens, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    bench.turns(&mut listens, &command(&["PSUBSCRIBE", "__keyevent@0__:*"]));
+    assert_eq!(replied(&mut bench, &mut session, &other), ":1\r\n");
+    let heard = replied(&mut bench, &mut listens, &command(&["PING"]));
+    assert!(heard.contains("__keyevent@0__:lpush\r\n"), "{heard}");
+    assert_eq!(heard.matches("pmessage").count(), 1, "{heard}");
+    drop((session, listens));
+    checked(bench);
+}
+
+/// What is queued is gathered, and so is an element beside another one.
+#[test]
+fn a_long_element_in_a_transaction_or_beside_another_is_as_a_short_one() {
+    let mut bench = bench();
+    let element = job(100_000);
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["MULTI"]));
+    let (one, other) = halves(&["RPUSH", "k", &element], 50_000);
+    assert_eq!(bench.turn(&mut session, &one), (Next::Receive, Vec::new()));
+    assert_eq!(replied(&mut bench, &mut session, &other), "+QUEUED\r\n");
+    assert_eq!(replied(&mut bench, &mut session, &command(&["EXEC"])), "*1\r\n:1\r\n");
+    let (one, other) = halves(&["RPUSH", "k", "a", &element], 50_000);
+    assert_eq!(bench.turn(&mut session, &one), (Next::Receive, Vec::new()));
+    assert_eq!(replied(&mut bench, &mut session, &other), ":3\r\n");
+    assert!(bench.reply("LRANGE k 0 -1") == array(&[&element, "a", &element]).as_bytes());
+    drop(session);
+    checked(bench);
+}
