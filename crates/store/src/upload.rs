@@ -12,8 +12,8 @@
 //! refused. Beyond half of that they reserve one piece at a time, so that those that stand still with
 //! memory ahead of them do not take it from those that move.
 //!
-//! A long element of a list is received in the same way. Its pieces become the leaves of its parts where they lie
-//! (`collection/received.rs`), so in each of them room is left for what the leaf of a part begins and ends with:
+//! A long element of a list or value of a field is received in the same way. Its pieces become the leaves of its parts where they
+//! lie (`collection/received.rs`), so in each of them room is left for what the leaf of a part begins and ends with:
 //!
 //! ```text
 //! piece of a value      header 8 │ up to 16,376 bytes of the value
@@ -39,7 +39,7 @@ pub struct Upload {
     cas: Option<u64>,
     /// Bytes of the whole value.
     bytes: u64,
-    /// Bytes in front of the value's in each piece: none but for an element of a list.
+    /// Bytes in front of the value's in each piece: none but for an element of a collection.
     lead: usize,
     /// Bytes of the value that have arrived.
     filled: u64,
@@ -113,8 +113,9 @@ impl Guard<'_> {
         self.start(key, shape, attributes)
     }
 
-    /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] puts there; none if an
-    /// element of so many bytes is not received ([`Store::element_is_received`]).
+    /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] puts there, or the value
+    /// of a field of a hash, which [`Guard::hash_set_upload`] sets; none if an element of so many bytes is not received
+    /// ([`Store::element_is_received`]).
     ///
     /// # Errors
     /// [`Refusal::NoMemory`].

@@ -256,6 +256,17 @@ impl<'c> Workpiece<'c> {
         self.edit.put(&mut self.hand, self.kind, (name, value), lasting)
     }
 
+    /// Sets a field of a hash, which does not expire then, to a value that was received; whether it is new.
+    pub(super) fn put_received(&mut self, field: &[u8], received: Received) -> Result<bool, Declined> {
+        if !self.is_tree() {
+            // It has no room in any leaf.
+            self.write();
+            self.plant()?;
+        }
+        self.written = true;
+        self.edit.put_received(&mut self.hand, field, received)
+    }
+
     /// Puts a member into a set, if it is not there; whether it was not.
     pub(super) fn add(&mut self, member: &[u8]) -> Result<bool, Declined> {
         if self.is_tree() {

@@ -1,10 +1,11 @@
-//! Elements of lists that were received: an upload has their bytes in pieces, and each piece becomes the leaf of a part where it
-//! lies.
+//! Elements of lists and values of fields that were received: an upload has their bytes in pieces, and each piece becomes the
+//! leaf of a part where it lies.
 //!
 //! ```text
 //! upload  head ─▶ piece │ piece │ … │ piece        header 8 │ lead 16 │ bytes of the element │ room
 //!                   ▼       ▼           ▼          header 8 │ key 8 │ head of a leaf 8 │ bytes of the element │ pins
 //! list    … leaf │ its own leaf │ part │ part │ … │ part │ leaf …
+//! hash    … leaf that names it   │ part │ part │ … │ part │ leaf …
 //! ```
 //!
 //! 1. An edit takes the pieces as nodes that it has made, and writes what is in front of each part and behind it. Nothing is
@@ -14,7 +15,7 @@
 //! 3. When the tree is published the upload has no pieces any more. Its head goes.
 //! 4. Where it comes to nothing the pieces go with the upload: those that a sweep may have seen wait in limbo.
 
-use super::change::Declined;
+use super::change::{Declined, Workpiece};
 use super::{PART_BYTES, Type};
 use crate::large::PieceCursor;
 use crate::worker::Guard;
@@ -62,26 +63,65 @@ impl Guard<'_> {
         &mut self,
         key: &Key<'_>,
         end: End,
-        mut upload: Upload,
+        upload: Upload,
         present: bool,
     ) -> Result<usize, Declined> {
+        let pushed = self.put_upload(key, Type::List, upload, |list, received| {
+            if present && list.len() == 0 {
+                return Ok(None);
+            }
+            list.push_received(end, received)?;
+            Ok(Some(list.len()))
+        })?;
+        Ok(pushed.unwrap_or(0))
+    }
+
+    /// Sets a field of a hash, which does not expire then, to a value that was received ([`Guard::upload_element`]); whether it
+    /// was not there. With `absent` only a field that is not there: none if it is. A value that is not put there gives its
+    /// memory back.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn hash_set_upload(
+        &mut self,
+        key: &Key<'_>,
+        field: &[u8],
+        upload: Upload,
+        absent: bool,
+    ) -> Result<Option<bool>, Declined> {
+        self.put_upload(key, Type::Hash, upload, |hash, received| {
+            if absent && hash.has(field) {
+                return Ok(None);
+            }
+            hash.put_received(field, received).map(Some)
+        })
+    }
+
+    /// Runs `put`, which puts what was received into a collection, or says none and does not.
+    fn put_upload<R>(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        mut upload: Upload,
+        mut put: impl FnMut(&mut Workpiece<'_>, Received) -> Result<Option<R>, Declined>,
+    ) -> Result<Option<R>, Declined> {
         let received = self.received(&upload);
         // An edit was whole with the pieces as nodes, which it may have shown.
         let mut shown = false;
-        let changed = self.change_collection(key, Type::List, |list| {
-            if present && list.len() == 0 {
-                return Ok::<_, Declined>((0, false));
-            }
-            list.push_received(end, received)?;
-            shown = true;
-            Ok((list.len(), true))
+        let changed = self.change_collection(key, kind, |there| {
+            let answer = put(there, received)?;
+            shown |= answer.is_some();
+            Ok::<_, Declined>(answer)
         });
-        let pushed = changed.map(|changed| changed.answer);
-        match pushed {
-            Ok((_, true)) => upload.leave_pieces(),
-            Ok((_, false)) | Err(_) if shown => self.retire_pieces(&mut upload),
-            Ok((_, false)) | Err(_) => self.take_pieces_back(&upload),
+        let answer = changed.map(|changed| changed.answer);
+        match &answer {
+            Ok(Some(_)) => upload.leave_pieces(),
+            Ok(None) | Err(_) if shown => self.retire_pieces(&mut upload),
+            Ok(None) | Err(_) => self.take_pieces_back(&upload),
         }
-        pushed.map(|(len, _)| len)
+        answer
     }
 }

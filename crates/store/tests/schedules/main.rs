@@ -18,6 +18,7 @@ mod holder;
 mod hover;
 mod owner;
 mod publishing;
+mod sent;
 mod short;
 mod stage;
 mod together;
@@ -303,6 +304,19 @@ fn a_list_whose_labels_change_is_evicted_as_a_whole() {
         cast.store(config(mebibytes), Eviction::All);
         cast.fill(20_000);
         elements::join_relabeled(cast, 2, 12);
+        aside::some(cast, 1, &[aside::Role::Mover]);
+        aside::some(cast, 2, &aside::MORE);
+    });
+}
+
+/// Long elements that are sent while their collections are changed, moved, evicted and flushed, and that are received meanwhile.
+#[test]
+fn what_is_sent_of_a_collection_stays_what_it_was() {
+    explore("sent", 40, |cast| {
+        let mebibytes = 2 + cast.random.below(3);
+        cast.store(config(mebibytes), Eviction::All);
+        cast.fill(20_000);
+        sent::join(cast, 3, 30);
         aside::some(cast, 1, &[aside::Role::Mover]);
         aside::some(cast, 2, &aside::MORE);
     });

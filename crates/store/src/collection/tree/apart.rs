@@ -25,8 +25,8 @@ use super::labels::Labels;
 use super::pinned::{PINS_BYTES, begin_part, part_node_bytes};
 use super::places::{Growth, Place};
 use super::{
-    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, location_of, node_word,
-    word,
+    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, header_of, location_of,
+    node_word, word,
 };
 use crate::Store;
 use crate::arena::Arena;
@@ -80,7 +80,7 @@ impl Count {
     }
 }
 
-/// An element that is put into a list.
+/// A string that is put into a tree: an element of a list, or what lies apart of another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NewElement<'p> {
     /// Its bytes, which are copied.
@@ -90,7 +90,7 @@ pub(super) enum NewElement<'p> {
 }
 
 impl NewElement<'_> {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             NewElement::Text(text) => text.len(),
             NewElement::Received(received) => received.bytes(),
@@ -162,27 +162,38 @@ impl Edit {
         self.apart = Count(self.apart).with(element.len());
         let reference = LongText::packed(element.len(), label);
         self.write_part(hand, (Type::List, label), 1, [&[APART], &reference])?;
-        let keys = labels.at(nth + 1)..;
-        match element {
+        self.write_all_parts(hand, (Type::List, labels.at(nth + 1)), element)?;
+        Ok(nth + 2)
+    }
+
+    /// Makes the leaves of all parts of a string, with keys from this one on: more of [`Edit::news`].
+    pub(super) fn write_all_parts(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (kind, first): (Type, u64),
+        text: NewElement<'_>,
+    ) -> Result<(), Declined> {
+        let keys = first..;
+        match text {
             NewElement::Text(text) => {
                 for (key, part) in keys.zip(text.chunks(PART_BYTES)) {
-                    self.write_part(hand, (Type::List, key), 0, [part, &[]])?;
+                    self.write_part(hand, (kind, key), 0, [part, &[]])?;
                 }
             }
             NewElement::Received(mut received) => {
                 for key in keys {
                     let Some(piece) = received.next_piece(hand.store) else { break };
-                    self.adopt_part(hand.store, piece, key);
+                    self.adopt_part(hand.store, (kind, key), piece);
                 }
             }
         }
-        Ok(nth + 2)
+        Ok(())
     }
 
     /// Makes a leaf of a part that was received, with so many bytes, in the piece where it lies: one more of [`Edit::news`].
-    fn adopt_part(&mut self, store: &Store, (piece, bytes): (u64, usize), key: u64) {
+    fn adopt_part(&mut self, store: &Store, (kind, key): (Type, u64), (piece, bytes): (u64, usize)) {
         let arena = &store.arena;
-        let head = head_of_part(Type::List, 0, bytes);
+        let head = head_of_part(kind, 0, bytes);
         self.adopt(store, piece);
         // SAFETY: a piece of an upload that this edit was given: nobody else has it. It has the bytes of a part: room for the
         // key and the head between its header and the part, and for the pins behind it.
@@ -552,8 +563,8 @@ impl Store {
         (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
     }
 
-    /// An element of a list of so many bytes may be received into its parts ([`crate::Guard::upload_element`]): it lies apart, and
-    /// has no more than it may have.
+    /// An element of a list, or a value of a field, of so many bytes may be received into its parts
+    /// ([`crate::Guard::upload_element`]): it lies apart, and has no more than it may have.
     pub fn element_is_received(&self, bytes: u64) -> bool {
         bytes > STRING_BYTES_MAX as u64 && bytes <= self.element_bytes_max() as u64
     }
@@ -572,6 +583,9 @@ impl Store {
             let leaf = tree.leaf(at);
             if leaf.len() == 0 {
                 assert!((1..=owed).contains(&leaf.payload.len()), "a part of no element");
+                // SAFETY: the store is at rest, and the tree names a leaf there.
+                let header = unsafe { header_of(&self.arena, at) };
+                assert!(header.is_part(), "a part without pins");
                 owed -= leaf.payload.len();
             } else {
                 assert_eq!(owed, 0, "an element without its parts");

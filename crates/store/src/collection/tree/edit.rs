@@ -24,6 +24,7 @@ use super::super::build::{Builder, Full, MEMBER_BYTES_MAX, NewEntry, lies_apart}
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::times::{NEVER, word_of as word_of_time};
+use super::apart::NewElement;
 use super::fell::CHUNK_NS;
 use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
@@ -356,6 +357,7 @@ impl Edit {
 
     /// Makes a piece of an upload a node of this edit, a leaf, where it lies.
     pub(super) fn adopt(&mut self, store: &Store, piece: u64) {
+        debug_assert!(!self.in_members);
         // SAFETY: a piece of an upload that this edit was given: nobody else has it.
         let node = unsafe { RawItem::new(store.arena.at(piece)) };
         let bytes = node.header().piece_bytes();
@@ -512,7 +514,8 @@ impl Edit {
         };
         let built = match built {
             Err(Full) if lies_apart(kind, name, value) => {
-                self.put_reference(hand, &mut builder, (there, hash), (name, value)).map(Some)
+                let bytes = long_text(kind, name, value).len();
+                self.put_reference(hand, &mut builder, (there, hash), (name, bytes)).map(Some)
             }
             built => built.map_err(Declined::from),
         };
@@ -528,7 +531,10 @@ impl Edit {
                 self.settle(hand, &mut path)
                     .and_then(|()| self.store_leaf(hand, &path, &mut builder))
                     .and_then(|()| match label {
-                        Some(label) => self.put_parts(hand, (kind, label), long_text(kind, name, value)),
+                        Some(label) => {
+                            let text = NewElement::Text(long_text(kind, name, value));
+                            self.put_parts(hand, (kind, label), text)
+                        }
                         None => Ok(()),
                     })
             }

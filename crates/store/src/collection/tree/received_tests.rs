@@ -1,12 +1,14 @@
-//! Elements of lists that were received, against vectors: their pieces have 700 bytes here, as parts have.
+//! Elements of lists that were received, against vectors, and values of fields, against maps: their pieces have 700 bytes
+//! here, as parts have.
 
 use super::apart_tests::{List, compare, element};
-use super::testing::ends;
+use super::testing::{ends, text};
 use super::tests::{NOW, move_all, store};
-use crate::collection::Declined;
 use crate::collection::build::STRING_BYTES_MAX;
+use crate::collection::{Declined, Type};
 use crate::worker::{Guard, Worker};
 use crate::{Attributes, End, Expect, Key, Store, Upload};
+use std::collections::BTreeMap;
 
 /// An upload of an element for a list under this key, which is filled so many bytes at a time.
 fn receive(guard: &mut Guard<'_>, key: &Key<'_>, element: &[u8], step: usize) -> Upload {
@@ -189,5 +191,117 @@ fn an_element_is_received_where_it_is_too_long_for_a_leaf_and_not_for_a_list() {
             assert_eq!(upload.is_some(), is_received, "{bytes} of {most}");
             assert_eq!(store.element_is_received(bytes as u64), is_received);
         }
+    }
+}
+
+/// Names of fields, and their values.
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn name(n: usize) -> Vec<u8> {
+    format!("field {n}").into_bytes()
+}
+
+/// The hash has these fields, and no others.
+fn is_as(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
+    guard.check_tree(key);
+    let Some(there) = guard.collection(key, Type::Hash).unwrap() else {
+        return assert!(map.is_empty());
+    };
+    assert_eq!(there.len(), map.len());
+    for (name, value) in map {
+        let found = there.field(name).expect("it is there");
+        assert!(text(&there, &found) == *value, "the value of {}", String::from_utf8_lossy(name));
+    }
+}
+
+fn set(guard: &mut Guard<'_>, key: &Key<'_>, map: &mut Map, (n, value): (usize, Vec<u8>)) {
+    guard.hash_set(key, [(&name(n)[..], &value[..])].into_iter()).unwrap();
+    map.insert(name(n), value);
+}
+
+/// Into hashes of every form, in place of short values and of long ones, whose parts go.
+#[test]
+fn a_value_that_is_received_is_as_one_that_is_set() {
+    for shorts in [0, 1, 5, 200] {
+        let (store, mut worker) = store(16);
+        let mut guard = worker.enter(NOW);
+        let (key, mut map) = (guard.key(b"key"), Map::new());
+        for n in 0..shorts {
+            set(&mut guard, &key, &mut map, (n, element(n, 10)));
+        }
+        for n in 0..30 {
+            let (name, value) = (name(n * 7 % 20), element(n, STRING_BYTES_MAX + 1 + n * 353));
+            let upload = receive(&mut guard, &key, &value, 1_401);
+            let new = !map.contains_key(&name);
+            assert_eq!(guard.hash_set_upload(&key, &name, upload, false), Ok(Some(new)));
+            map.insert(name, value);
+            is_as(&mut guard, &key, &map);
+            if n % 5 == 0 {
+                move_all(&store, &mut guard);
+                is_as(&mut guard, &key, &map);
+            }
+        }
+        // One that is there stays, and one that is not comes.
+        for (n, set) in [(7, None), (500, Some(true))] {
+            let value = element(1, 20_000);
+            let upload = receive(&mut guard, &key, &value, 100_000);
+            assert_eq!(guard.hash_set_upload(&key, &name(n), upload, true), Ok(set));
+            if set.is_some() {
+                map.insert(name(n), value);
+            }
+            is_as(&mut guard, &key, &map);
+            assert_eq!(store.input_bytes(), 0);
+        }
+        for n in 0..10 {
+            set(&mut guard, &key, &mut map, (n, element(n, 10)));
+            is_as(&mut guard, &key, &map);
+        }
+        while let Some((name, _)) = map.pop_first() {
+            assert_eq!(guard.remove_named(&key, Type::Hash, [&name[..]].into_iter()), Ok(1));
+            is_as(&mut guard, &key, &map);
+        }
+        drop(guard);
+        settle(&mut worker);
+        drop(worker);
+        store.check();
+        assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
+    }
+}
+
+#[test]
+fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
+    for (shorts, n) in [(0, 0), (5, 3), (200, 3), (200, 500)] {
+        let (store, mut worker) = store(16);
+        let mut map = Map::new();
+        let value = element(1, 40_000);
+        for budget in 0.. {
+            settle(&mut worker);
+            let before = store.totals().item_bytes;
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            if budget == 0 {
+                (0..shorts).for_each(|n| set(&mut guard, &key, &mut map, (n, element(n, 10))));
+            }
+            let upload = receive(&mut guard, &key, &value, 100_000);
+            guard.local.refuse_after = Some(budget);
+            let done = guard.hash_set_upload(&key, &name(n), upload, false);
+            guard.local.refuse_after = None;
+            assert_eq!(store.input_bytes(), 0);
+            if done.is_ok() {
+                assert_eq!(done, Ok(Some(!map.contains_key(&name(n)))));
+                map.insert(name(n), value);
+                is_as(&mut guard, &key, &map);
+                break;
+            }
+            assert_eq!(done, Err(Declined::NoMemory));
+            is_as(&mut guard, &key, &map);
+            drop(guard);
+            settle(&mut worker);
+            if budget > 0 {
+                assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
+            }
+        }
+        drop(worker);
+        store.check();
     }
 }

@@ -6,6 +6,7 @@ use super::super::change::Declined;
 use super::super::element::{APART_BYTES, Element, LongText};
 use super::super::leaf::Leaf;
 use super::super::scores::{score_of, word_of};
+use super::apart::NewElement;
 use super::edit::{Child, LEAF_BYTES_FEW, LEAF_BYTES_JOINED};
 use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, hash_by, hash_of, key_of};
 use super::places::Growth;
@@ -183,7 +184,7 @@ impl Edit {
         };
         self.apart = self.apart.max(member.text.len() as u64);
         self.turn();
-        let done = self.put_parts(hand, (Type::Set, label), member.text);
+        let done = self.put_parts(hand, (Type::Set, label), NewElement::Text(member.text));
         self.turn();
         done
     }

@@ -26,12 +26,13 @@ use super::super::build::{Builder, FIELD_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, 
 use super::super::change::Declined;
 use super::super::element::LongText;
 use super::super::leaf::Leaf;
-use super::apart::{ELEMENT_BYTES_MAX, PART_BYTES};
+use super::apart::{ELEMENT_BYTES_MAX, NewElement, PART_BYTES};
 use super::{
-    Edit, Growth, Hand, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, key_by, key_of_name, location_of, node_word,
+    ELEMENTS_MAX, Edit, Growth, Hand, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, header_of, key_by,
+    key_of_name, location_of, node_word,
 };
 use crate::Store;
-use crate::collection::{Element, Entry, Lasting, Type};
+use crate::collection::{Element, Entry, Lasting, Received, Type};
 use crate::sync::atomic::Ordering;
 use std::collections::HashSet;
 
@@ -171,17 +172,16 @@ impl Edit {
     }
 
     /// Has the leaf that is built name a value that lies apart, of the field that is `there` or of a new one at the end, or a new
-    /// member that does. Its label.
+    /// member that does. `bytes`: what lies apart has so many. Its label.
     #[cold]
     pub(super) fn put_reference(
         &mut self,
         hand: &Hand<'_>,
         builder: &mut Builder,
         (there, hash): (Option<usize>, u64),
-        (name, value): (&[u8], &[u8]),
+        (name, bytes): (&[u8], usize),
     ) -> Result<u64, Declined> {
         let (kind, end) = (builder.kind(), builder.leaf().len());
-        let bytes = long_text(kind, name, value).len();
         if bytes > hand.store.element_bytes_max() {
             return Err(Declined::TooLarge);
         }
@@ -208,26 +208,84 @@ impl Edit {
         &mut self,
         hand: &mut Hand<'_>,
         (kind, label): (Type, u64),
-        text: &[u8],
+        text: NewElement<'_>,
     ) -> Result<(), Declined> {
         let path = self.path(hand.store, label);
         let depth = self.height - 1;
         let behind = path.steps[depth].1 + 1;
         debug_assert!(self.news.is_empty());
-        self.write_parts(hand, (kind, label), text)?;
+        self.write_all_parts(hand, (kind, label + 1), text)?;
         self.growth = Growth::Within;
         self.climb(hand, &path, depth, behind..behind)
     }
 
-    fn write_parts(
+    /// Gives a field a value that was received, and no time; whether the field is new. Fields of the same leaf whose time has
+    /// passed go.
+    #[cold]
+    pub(in crate::collection) fn put_received(
         &mut self,
         hand: &mut Hand<'_>,
-        (kind, label): (Type, u64),
-        text: &[u8],
-    ) -> Result<(), Declined> {
-        let keys = label + 1..;
-        keys.zip(text.chunks(PART_BYTES))
-            .try_for_each(|(key, part)| self.write_part(hand, (kind, key), 0, [part, &[]]))
+        field: &[u8],
+        received: Received,
+    ) -> Result<bool, Declined> {
+        let hash = hand.store.member_hash(field);
+        let mut builder = std::mem::take(&mut self.builder);
+        let value = NewElement::Received(received);
+        let done = if self.height == 0 {
+            self.put_first_received(hand, &mut builder, (field, hash), value)
+        } else {
+            self.put_received_by(hand, &mut builder, (field, hash), value)
+        };
+        self.builder = builder;
+        done
+    }
+
+    /// The same of the first field, into a tree that has none.
+    fn put_first_received(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &mut Builder,
+        (field, hash): (&[u8], u64),
+        value: NewElement<'_>,
+    ) -> Result<bool, Declined> {
+        debug_assert!(self.elements == 0 && self.news.is_empty());
+        builder.start(Type::Hash);
+        let label = self.put_reference(hand, builder, (None, hash), (field, value.len()))?;
+        Lasting::Never.note(builder, 0);
+        self.elements = 1;
+        self.unmarked = true;
+        self.write_leaf(hand, builder, 0)?;
+        self.write_all_parts(hand, (Type::Hash, label + 1), value)?;
+        self.write_top(hand, 1)?;
+        Ok(true)
+    }
+
+    /// The same into a tree with fields, by way of a copy of the leaf that the field belongs to.
+    fn put_received_by(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &mut Builder,
+        (field, hash): (&[u8], u64),
+        value: NewElement<'_>,
+    ) -> Result<bool, Declined> {
+        let mut path = self.path(hand.store, key_by(hash));
+        self.load_live(hand, &path, builder);
+        let end = builder.leaf().len();
+        let there = builder.leaf().find(field, hash as u8);
+        if let Some(i) = there {
+            self.loosen(builder, i);
+        }
+        let label = self.put_reference(hand, builder, (there, hash), (field, value.len()))?;
+        Lasting::Never.note(builder, there.unwrap_or(end));
+        let new = there.is_none();
+        if new && self.elements + 1 >= ELEMENTS_MAX {
+            return Err(Declined::TooLarge);
+        }
+        self.elements += u64::from(new);
+        self.settle(hand, &mut path)?;
+        self.store_leaf(hand, &path, builder)?;
+        self.put_parts(hand, (Type::Hash, label), value)?;
+        Ok(new)
     }
 
     /// Puts the first field or member, which has this hash, into a tree that has none.
@@ -243,7 +301,8 @@ impl Edit {
         let mut builder = std::mem::take(&mut self.builder);
         builder.start(kind);
         let label = if lies_apart(kind, name, value) {
-            self.put_reference(hand, &mut builder, (None, hash), (name, value)).map(Some)
+            let bytes = long_text(kind, name, value).len();
+            self.put_reference(hand, &mut builder, (None, hash), (name, bytes)).map(Some)
         } else {
             let built = builder.insert(0, NewEntry { tag: hash as u8, name, value, score: 0.0 });
             built.map(|()| None).map_err(Declined::from)
@@ -256,7 +315,8 @@ impl Edit {
             self.unmarked = true;
             self.write_leaf(hand, &builder, 0)?;
             if let Some(label) = label {
-                self.write_parts(hand, (kind, label), long_text(kind, name, value))?;
+                let text = NewElement::Text(long_text(kind, name, value));
+                self.write_all_parts(hand, (kind, label + 1), text)?;
             }
             self.write_top(hand, 1)
         });
@@ -340,7 +400,10 @@ impl Store {
             if leaf.len() == 0 {
                 let (key, bytes) = owed.pop().expect("a part of no string");
                 // SAFETY: the store is at rest, and the tree names a leaf there.
-                let own = unsafe { node_word(&self.arena, at, 8).load(Ordering::Relaxed) };
+                let (header, own) = unsafe {
+                    (header_of(&self.arena, at), node_word(&self.arena, at, 8).load(Ordering::Relaxed))
+                };
+                assert!(header.is_part(), "a part without pins");
                 assert_eq!(
                     (key_by(own), leaf.payload.len()),
                     (key_by(key), bytes),
