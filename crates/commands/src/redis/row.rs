@@ -91,13 +91,15 @@ pub(crate) enum Uploads {
     },
     /// An element of the list that the key has: the row's function finds it beside its words, with the client.
     Element,
+    /// The value of a field, which is named before it, of the hash that the key has: as an element.
+    Field,
 }
 
 impl Uploads {
     /// Words of such a request, the name and the last one among them.
     pub fn words(self) -> usize {
         match self {
-            Uploads::Value { clock: Some(_) } => 4,
+            Uploads::Value { clock: Some(_) } | Uploads::Field => 4,
             Uploads::Value { clock: None } | Uploads::Element => 3,
         }
     }

@@ -240,7 +240,7 @@ fn a_frame_without_memory_is_asked_again_in_its_place_or_refused() {
 #[test]
 fn a_long_element_that_is_whole_waits_for_memory_for_what_names_it() {
     let element = "e".repeat(40_000);
-    for words in [&["RPUSH", "l", &element][..], &["LPUSH", "l", &element]] {
+    for words in [&["RPUSH", "l", &element][..], &["HSET", "h", "f", &element]] {
         let (mut bench, store) = full();
         let mut request = command(words);
         let end = request.split_off(request.len() - 2);

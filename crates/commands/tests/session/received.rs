@@ -1,4 +1,4 @@
-//! An element of a list that is the one long word of its request: it is received into its parts.
+//! An element of a list, or the value of a field, that is the one long word of its request: it is received into its parts.
 
 use crate::apart::{array, bulk, job};
 use crate::survey::command;
@@ -193,6 +193,63 @@ fn an_element_that_has_come_is_told_of() {
     assert!(heard.contains("__keyevent@0__:lpush\r\n"), "{heard}");
     assert_eq!(heard.matches("pmessage").count(), 1, "{heard}");
     drop((session, listens));
+    checked(bench);
+}
+
+/// By each command that sets one field, in any pieces; what the field had goes, and when it was to expire.
+#[test]
+fn a_value_of_a_field_arrives_in_any_pieces_and_is_whole() {
+    let mut bench = bench();
+    // The longer name is too long to be kept beside a value on its way in.
+    let (value, long, longer) = (job(50_000), "f".repeat(64), "f".repeat(65));
+    let ok = "+OK\r\n";
+    for (verb, new, old) in [("HSET", ":1\r\n", ":0\r\n"), ("HMSET", ok, ok), ("HSETNX", ":1\r\n", ":0\r\n")]
+    {
+        for field in ["", "f", long.as_str(), longer.as_str()] {
+            let request = command(&[verb, "k", field, &value]);
+            for step in [1, 997, PART, 40_000] {
+                let run = |bench: &mut Bench, expected: &str| {
+                    let (replies, closed) = bench.run(&mut Session::new(), &request, step);
+                    assert_eq!((&*String::from_utf8_lossy(&replies), closed), (expected, false), "{verb}");
+                };
+                run(&mut bench, new);
+                assert!(bench.reply(&format!("HGET k {field}")) == bulk(&value).as_bytes());
+                run(&mut bench, old);
+                bench.reply(&format!("HSET k {field} short other b"));
+                assert_eq!(bench.reply(&format!("HEXPIRE k 100 FIELDS 1 {field}")), b"*1\r\n:1\r\n");
+                run(&mut bench, old);
+                let (there, expires) = if verb == "HSETNX" { ("short", ":100") } else { (&*value, ":-1") };
+                assert!(bench.reply(&format!("HGET k {field}")) == bulk(there).as_bytes(), "{verb}");
+                let time = format!("*1\r\n{expires}\r\n");
+                assert_eq!(bench.reply(&format!("HTTL k FIELDS 1 {field}")), time.as_bytes(), "{verb}");
+                assert_eq!(bench.reply("HLEN k"), b":2\r\n");
+                assert_eq!(bench.reply("DEL k"), b":1\r\n");
+            }
+        }
+    }
+    checked(bench);
+}
+
+#[test]
+fn a_value_of_a_field_on_its_way_in_is_charged_and_given_back_or_refused_for_another_type() {
+    let mut bench = bench();
+    bench.reply("HSET k a 1");
+    bench.reply("SET s v");
+    let store = Arc::clone(bench.worker.store());
+    let (before, value) = (item_bytes(&store), job(100_000));
+    for verb in ["HSET", "HMSET", "HSETNX"] {
+        for there in [0, 1, PART, PART + 1, 100_000] {
+            let (one, _) = halves(&[verb, "k", "f", &value], there);
+            let session = begun(&mut bench, &one);
+            assert_eq!(store.input_bytes(), charged(there, value.len()), "{verb} {there}");
+            drop(session);
+            assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{verb} {there}");
+        }
+        let (one, other) = halves(&[verb, "s", "f", &value], 50_000);
+        let mut session = begun(&mut bench, &one);
+        assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{verb}");
+        assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE, "{verb}");
+    }
     checked(bench);
 }
 

@@ -81,6 +81,8 @@ fn a_value_on_its_way_in_is_stored_if_its_user_may_still_do_that() {
         ("PSETEX", Some("100000"), "+OK"),
         ("LPUSH", None, ":1"),
         ("RPUSH", None, ":1"),
+        ("HSET", Some("field"), ":1"),
+        ("HMSET", Some("field"), "+OK"),
     ] {
         for (rules, reply) in [
             ("resetkeys ~x:*", NO_KEY.to_owned()),

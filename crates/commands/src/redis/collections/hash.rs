@@ -17,24 +17,27 @@ use crate::redis::decimal::{Digits, sum};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null;
 use crate::redis::row::flag::{DENYOOM, FAST, IN_PARTS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::row::{Access, Command, Elements, Tells, Weighs};
+use crate::redis::row::{Access, Command, Elements, Tells, Uploads, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
+    .uploads(Uploads::Field)
     .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
     Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
+    .uploads(Uploads::Field)
     .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
     Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST, set_new)
         .tells(told("hset"))
         .access(&[Access::Extend])
+        .uploads(Uploads::Field)
         .weighs(SETS)
         .doc("2.0.0", "key field value", "Sets a field that is not there."),
     Command::of_collection("hget", 3, READONLY | FAST, get).weighs(Weighs::Elements(Elements::Named)).doc(
@@ -209,11 +212,30 @@ fn set(
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity(name));
     }
+    if let Some(new) = set_received(call, key, args, false)? {
+        return if says_ok { call.ok() } else { call.length(usize::from(new)) };
+    }
     call.write_words(name, key, args, Write::Set, says_ok)
+}
+
+/// Sets a field to its value, if that was received, or, with `absent`, only where it is not there; whether it was not.
+fn set_received(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    mut args: Args<'_>,
+    absent: bool,
+) -> Result<Option<bool>, Fail> {
+    let Some(value) = call.client.received.take() else { return Ok(None) };
+    call.spend_on_linking(&value);
+    let set = call.cx.guard.hash_set_upload(key, args.next().unwrap_or_default(), *value, absent)?;
+    Ok(Some(set.unwrap_or(false)))
 }
 
 /// HSETNX
 fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    if let Some(new) = set_received(call, key, args, true)? {
+        return call.integer(i64::from(new));
+    }
     let (field, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let new = call.cx.guard.hash_insert(key, field, value)?;
     call.spend_on_bytes(value.len());

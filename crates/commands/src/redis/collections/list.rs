@@ -24,11 +24,6 @@ use crate::redis::reply::{COPIED_BYTES_MAX, put_array, put_bulk, put_null, put_n
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Uploads, Weighs};
 
-/// What it takes to put so many bytes of an element that was received into a list, where they lie: one leaf, and its part of the
-/// nodes above it.
-const LINK_NS: u64 = 200;
-const LINK_BYTES: u64 = 16 << 10;
-
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         push(call, key, args, ("lpush", End::Front, false))
@@ -190,7 +185,7 @@ fn push(
     let Some(element) = call.client.received.take() else {
         return call.write_words(name, key, args, Write::push(end, present, args), false);
     };
-    call.spend(LINK_NS * element.value_bytes().div_ceil(LINK_BYTES));
+    call.spend_on_linking(&element);
     let len = call.cx.guard.list_push_upload(key, end, *element, present)?;
     call.length(len)
 }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
-use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type};
+use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type, Upload};
 
 use super::fields::shown_time;
 use super::sending::{is_sent, pinning_ns, put_or_send};
@@ -60,6 +60,10 @@ pub(crate) const DUE_LEAF_NS: u64 = 100;
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
 pub(crate) const PUSH_NS: u64 = 100;
+/// What it takes to put so many bytes of an element that was received into a collection, where they lie: a leaf, and its part of
+/// the nodes above it.
+const LINK_NS: u64 = 200;
+const LINK_BYTES: u64 = 16 << 10;
 /// Short elements that are written in one step if a command has no more: some 3 ms, …
 const SHORT_WRITES_MAX: usize = 2 << 10;
 /// … members of a sorted set, …
@@ -452,6 +456,11 @@ impl Call<'_, '_, '_> {
         if bytes > ELEMENT_BYTES {
             self.spend(copying_ns(bytes as u64));
         }
+    }
+
+    /// Spends what it takes to put an element that was received into a collection.
+    pub(super) fn spend_on_linking(&mut self, element: &Upload) {
+        self.spend(LINK_NS * element.value_bytes().div_ceil(LINK_BYTES));
     }
 
     /// Spends what it takes to look for a member of a sorted set among others of its score, if it is long.

@@ -8,7 +8,8 @@
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
 //! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX of one element, which is received into the
 //! parts that it lies in, and put into its list when it is whole: the command runs then as any does, with the element beside its
-//! words (`Client::received`). Other long requests are gathered, see [`super::gather`].
+//! words (`Client::received`). So do HSET, HMSET and HSETNX of one field, whose value comes last. Other long requests are gathered,
+//! see [`super::gather`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,21 +40,22 @@ use crate::redis::table;
 /// The longest key whose store is recorded at once, where the key is followed.
 const FOLLOWED_KEY_BYTES_MAX: usize = 250;
 
-/// A value on its way in, for a key that is overwritten whatever it has, or an element of a list.
+/// A value on its way in, for a key that is overwritten whatever it has, or an element of a list or the value of a field.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     upload: Upload,
     row: RowId,
-    is_element: bool,
-    /// The words before the value, but for the key: the name, and the time if there is one.
+    uploads: Uploads,
+    /// The words before the value, but for the key: the name, and the time or the field if there is one.
     name: ArrayVec<u8, NAME_BYTES_MAX>,
-    time: ArrayVec<u8, TIME_BYTES_MAX>,
+    middle: ArrayVec<u8, MIDDLE_BYTES_MAX>,
     looks: Looks,
 }
 
-/// Bytes of the names of commands whose value is received into its item, and of a time.
+/// Bytes of the names of commands whose value is received into its item, …
 const NAME_BYTES_MAX: usize = 8;
-const TIME_BYTES_MAX: usize = 24;
+/// … and of a time, or of the name of a field: beside longer ones values are gathered.
+const MIDDLE_BYTES_MAX: usize = 64;
 /// Bytes of all that comes before a value.
 const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 256;
 
@@ -83,21 +85,24 @@ impl Conversation {
         let Some(uploads) = row.uploads.filter(|uploads| count as usize == uploads.words()) else {
             return false;
         };
-        let mut time: &[u8] = &[];
+        let middle = if uploads.words() > 3 { args.next().unwrap_or_default() } else { &[] };
+        if middle.len() > MIDDLE_BYTES_MAX {
+            return false;
+        }
         let key = turn.cx.guard.key_in(self.client.db, key);
         let upload = match uploads {
             Uploads::Value { clock } => {
                 let mut attributes = Attributes::default();
                 if let Some(clock) = clock {
-                    time = args.next().unwrap_or_default();
                     // What is wrong with it is said when the request is there.
-                    let Ok(expires_at) = clock.deadline(row.name, time, turn.cx.now()) else { return false };
-                    attributes.expires_at = expires_at;
+                    let Ok(at) = clock.deadline(row.name, middle, turn.cx.now()) else { return false };
+                    attributes.expires_at = at;
                 }
                 turn.cx.guard.upload(&key, value_bytes, &attributes).ok()
             }
-            Uploads::Element => {
-                if peek_as(&mut turn.cx.guard, &key, Type::List).is_err() {
+            Uploads::Element | Uploads::Field => {
+                let kind = if uploads == Uploads::Field { Type::Hash } else { Type::List };
+                if peek_as(&mut turn.cx.guard, &key, kind).is_err() {
                     // It is refused without memory for the element, which comes all the same.
                     turn.at += start;
                     self.state = State::Discard(Discard::of_wrong_type(value_bytes, id));
@@ -108,12 +113,11 @@ impl Conversation {
         };
         let Some(upload) = upload else { return false };
         // Longer ones there are none.
-        let kept = (ArrayVec::try_from(name), ArrayVec::try_from(time));
-        let (name, time) = (kept.0.unwrap_or_default(), kept.1.unwrap_or_default());
+        let kept = (ArrayVec::try_from(name), ArrayVec::try_from(middle));
+        let (name, middle) = (kept.0.unwrap_or_default(), kept.1.unwrap_or_default());
         turn.at += start;
-        let is_element = uploads == Uploads::Element;
-        self.state =
-            State::Upload(Incoming { upload, row: id, is_element, name, time, looks: Looks::default() });
+        let looks = Looks::default();
+        self.state = State::Upload(Incoming { upload, row: id, uploads, name, middle, looks });
         true
     }
 
@@ -158,7 +162,7 @@ impl Conversation {
         turn.at += 2;
         turn.left = turn.left.saturating_sub(1);
         let State::Upload(incoming) = std::mem::replace(&mut self.state, State::Ready) else { return None };
-        if incoming.is_element {
+        if matches!(incoming.uploads, Uploads::Element | Uploads::Field) {
             return self.run_received(turn, incoming);
         }
         turn.settle_any();
@@ -204,7 +208,7 @@ impl Conversation {
         }
         if let (Some(key), Some(row)) = (key, table::row(incoming.row)) {
             let mut call = turn.call(&mut self.client);
-            match &incoming.time[..] {
+            match &incoming.middle[..] {
                 [] => call.note_upload(row, &[&incoming.name, &key], value_bytes),
                 time => call.note_upload(row, &[&incoming.name, &key, time], value_bytes),
             }
@@ -217,7 +221,7 @@ impl Conversation {
     fn run_received(
         &mut self,
         turn: &mut Turn<'_, '_, '_, '_>,
-        Incoming { upload, row, name, .. }: Incoming,
+        Incoming { upload, row, uploads, name, middle, .. }: Incoming,
     ) -> Option<Next> {
         let (key, value_bytes) = (upload.key().to_vec(), upload.value_bytes());
         let permitted = self.look_again(turn);
@@ -226,6 +230,9 @@ impl Conversation {
                 let mut words = Encoder::default();
                 words.push(&name);
                 words.push(&key);
+                if uploads == Uploads::Field {
+                    words.push(&middle);
+                }
                 // What monitors and logs are shown.
                 words.push(format!("... ({value_bytes} bytes)").as_bytes());
                 self.client.received = Some(Box::new(upload));
@@ -248,7 +255,13 @@ impl Conversation {
             && value_bytes + HEAD_BYTES_MAX >= from as u64
             && let Some(row) = table::row(row)
         {
-            turn.call(&mut self.client).note_upload(row, &[&name, &key], value_bytes);
+            let mut call = turn.call(&mut self.client);
+            match uploads {
+                Uploads::Field => call.note_upload(row, &[&name, &key, &middle], value_bytes),
+                Uploads::Value { .. } | Uploads::Element => {
+                    call.note_upload(row, &[&name, &key], value_bytes);
+                }
+            }
         }
         next
     }
@@ -309,8 +322,8 @@ impl Conversation {
         };
         let mut words = Encoder::default();
         words.push(incoming.upload.key());
-        if !incoming.time.is_empty() {
-            words.push(&incoming.time);
+        if !incoming.middle.is_empty() {
+            words.push(&incoming.middle);
         }
         // The value says nothing of what is asked.
         words.push(b"");
