@@ -20,6 +20,7 @@ use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
+use crate::window::Room;
 use crate::worker::{FRESH_MAX, Local};
 use crate::{Eviction, Millis, Store};
 
@@ -48,11 +49,17 @@ pub(crate) struct Fresh {
 }
 
 impl Store {
+    /// What the window is a share of.
+    fn room(&self) -> Room {
+        let spans_bytes = self.arena.spans_used() * SPAN_BYTES as u64;
+        Room { limit_bytes: self.arena.limit_bytes(), spans_bytes }
+    }
+
     /// A key is asked for that is not there: one look at its ghost's place, if there are ghosts.
     #[inline(never)]
     pub(crate) fn note_miss(&self, hash: u64) {
         if let Some(queue) = self.ghosts.ask(hash) {
-            self.window.note_asked(queue, self.arena.limit_bytes());
+            self.window.note_asked(queue, self.room());
         }
     }
 
@@ -93,12 +100,11 @@ impl Local {
         if let Some((queue, asked)) = store.ghosts.recall(hash) {
             self.counters(store).class(class).ghost_hits.add(1);
             store.slabs.view(class).count_ghost();
-            let limit_bytes = store.arena.limit_bytes();
             // It was counted when it was asked for.
             if !asked {
-                store.window.note_wanted(queue, bytes, limit_bytes);
+                store.window.note_wanted(queue, bytes, store.room());
             }
-            if queue == Queue::Probation || !store.window.main_loops(limit_bytes) {
+            if queue == Queue::Probation || !store.window.main_loops(store.arena.limit_bytes()) {
                 return false;
             }
         }
