@@ -102,7 +102,7 @@ impl Local {
             store.slabs.view(class).count_ghost();
             // It was counted when it was asked for.
             if !asked {
-                store.window.note_wanted(queue, bytes, store.room());
+                store.window.note_stored(queue, bytes, store.room());
             }
             if queue == Queue::Probation || !store.window.main_loops(store.arena.limit_bytes()) {
                 return false;
