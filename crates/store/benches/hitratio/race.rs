@@ -39,9 +39,15 @@ impl Stored {
     /// A store full of keys that nobody reads, and how many that are.
     pub fn full(memory_bytes: u64, value_bytes: usize) -> (Stored, u64) {
         let mut stored = Stored::new(memory_bytes, value_bytes);
-        go(&mut stored, &mut Course::filling(memory_bytes, value_bytes as u64));
+        stored.fill();
         let fits = stored.store.totals().items;
         (stored, fits)
+    }
+
+    /// Writes a memory and a half of keys that nobody reads, the same ones each time.
+    pub fn fill(&mut self) {
+        let mut course = Course::filling(self.store.memory_bytes(), self.value.len() as u64);
+        go(self, &mut course);
     }
 }
 

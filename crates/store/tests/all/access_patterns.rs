@@ -1,6 +1,9 @@
 //! Access patterns that no stream of independent requests has: each keeps its bound, and soon after another, too. The
 //! same on larger stores, and all pairs: `cargo bench -p larder-store --bench hitratio -- patterns`, `-- turns`.
 
+#[path = "../../benches/hitratio/cold.rs"]
+#[allow(dead_code, reason = "the bench has models beside it")]
+mod cold;
 #[path = "../../../lab/src/hitratio/patterns.rs"]
 mod patterns;
 #[path = "../../benches/hitratio/policies.rs"]
@@ -59,6 +62,19 @@ fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
         let least = row(after).least(0.0, 0.0, fits) - TURNED_LESS;
         assert!(hits >= least, "{after} after {before}: {hits:.4}, not {least:.4}");
     }
+}
+
+/// A client writes keys that nobody reads and keys that are read twice, then again all of them by the same names. Each of these
+/// is stored without having been asked for, and some have ghosts of main, which say nothing of what is read now.
+#[test]
+fn names_that_are_used_again_are_read_as_often_as_new_ones() {
+    let (pattern, (_, fits)) = (row("twice-0.5"), Stored::full(8 << 20, 1_000));
+    let least = pattern.least(0.0, 0.0, fits);
+    let rounds = cold::rounds(8 << 20, 1_000, pattern.shape, fits * 8 / 10);
+    assert!(
+        rounds.len() == 4 && rounds.iter().all(|&hits| hits >= least),
+        "third and fourth memory of each round: {rounds:.4?}, not {least}"
+    );
 }
 
 /// One read does not take a key from probation to main; one and a second write do.
