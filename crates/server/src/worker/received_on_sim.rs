@@ -16,7 +16,7 @@ fn world(seed: u64, weather: Weather) -> World {
     World::of(Config { threads: 1, ..Config::default() }, seed, weather)
 }
 
-/// Elements of all lengths that matter, the client's own, and the replies to those who push and read them.
+/// Elements of all lengths that matter, those of a client alone, and the replies to their pushes and reads.
 fn pipeline(index: usize) -> (String, String) {
     let (mut requests, mut replies) = (String::new(), String::new());
     let key = format!("l{index}");
