@@ -38,6 +38,38 @@ fn arrays_are_read_and_the_bytes_behind_an_argument_are_not() {
 }
 
 #[test]
+fn arguments_are_read_behind_headers_of_any_length() {
+    for bytes in [0, 1, 9, 10, 11, 99, 100, 101, 999, 1_000, 1_001, 9_999, 10_000, 99_999, 1_000_000] {
+        let (long, short) = (vec![b'7'; bytes], vec![b'x'; bytes % 13]);
+        let words = [long.clone(), short, long, Vec::new()];
+        assert_eq!(args(&encoded(&words)), words, "{bytes}");
+    }
+}
+
+#[test]
+fn any_byte_may_stand_behind_the_carriage_return_of_a_header() {
+    for end in *b"\n\r0x$" {
+        for word in [&b""[..], b"hello", b"\r\n", &[b'9'; 12], &[b'9'; 345]] {
+            let head = format!("*2\r\n${}\r", word.len());
+            let request = [head.as_bytes(), &[end], word, b"\r\n$1\r\na\r\n"].concat();
+            assert_eq!(args(&request), [word.to_vec(), b"a".to_vec()], "{end} {}", word.len());
+        }
+    }
+}
+
+#[test]
+fn arguments_that_are_cut_off_are_none() {
+    let whole = encoded(&[vec![b'x'; 5], vec![b'y'; 45], vec![b'z'; 678]]);
+    let whole = &whole[b"*3\r\n".len()..];
+    for bytes in 0..whole.len() - 2 {
+        let read: usize = Args::rest(&whole[..bytes], 3).map(|_| 1).sum();
+        let ends = [5, 45, 678].map(|length: usize| length + 5 + length.to_string().len() - 2);
+        let within = |nth: usize| ends[..=nth].iter().sum::<usize>() + 2 * nth <= bytes;
+        assert_eq!(read, (0..3).take_while(|nth| within(*nth)).count(), "{bytes}");
+    }
+}
+
+#[test]
 fn inline_words_are_split_with_quotes() {
     assert_eq!(args(b"PING\n"), [b"PING".to_vec()]);
     assert_eq!(args(b"  SET  a \"a\\x41\\n b\" \r\n"), [&b"SET"[..], b"a", b"aA\n b"]);
