@@ -24,20 +24,18 @@ impl<'a> PlainRequests<'a> {
         self.at
     }
 
-    /// The next request; `None` at the end, and where anything else begins.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "`Iterator` would bring methods that make no sense here"
-    )]
+    /// The next request, and its length for [`PlainRequests::take`]; `None` at the end, and where anything else begins. It stays
+    /// unread: a copy of all this, to be set back to, costs each request that is read.
     #[inline(always)]
-    pub fn next(&mut self) -> Option<Plain<'a>> {
-        if self.left == 0 {
-            return None;
-        }
-        let (plain, bytes) = decode_plain(&self.input[self.at..])?;
+    pub fn peek(&self) -> Option<(Plain<'a>, usize)> {
+        if self.left == 0 { None } else { decode_plain(&self.input[self.at..]) }
+    }
+
+    /// The next request, which is of so many bytes, has been read.
+    #[inline(always)]
+    pub fn take(&mut self, bytes: usize) {
         self.left -= 1;
         self.at += self.pace.step(bytes);
-        Some(plain)
     }
 }
 

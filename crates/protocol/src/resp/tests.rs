@@ -70,6 +70,25 @@ fn arguments_that_are_cut_off_are_none() {
 }
 
 #[test]
+fn a_plain_request_stays_unread_until_it_is_taken() {
+    let (get, incr) = (&b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"[..], &b"*2\r\n$4\r\nincr\r\n$2\r\nbc\r\n"[..]);
+    let input = [&b"xx"[..], get, incr, b"*1\r\n$4\r\nPING\r\n"].concat();
+    for (max, taken) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+        let mut requests = PlainRequests::new(&input, 2, max);
+        let mut at = 2;
+        let plain = [Plain { key: b"a", ask: Ask::Get }, Plain { key: b"bc", ask: Ask::Incr }];
+        for (plain, text) in plain.into_iter().zip([get, incr]).take(taken) {
+            assert_eq!(requests.peek(), Some((plain, text.len())));
+            assert_eq!(requests.peek(), Some((plain, text.len())), "it is unread");
+            assert_eq!(requests.at(), at);
+            requests.take(text.len());
+            at += text.len();
+        }
+        assert_eq!((requests.peek(), requests.at()), (None, at), "{max}");
+    }
+}
+
+#[test]
 fn inline_words_are_split_with_quotes() {
     assert_eq!(args(b"PING\n"), [b"PING".to_vec()]);
     assert_eq!(args(b"  SET  a \"a\\x41\\n b\" \r\n"), [&b"SET"[..], b"a", b"aA\n b"]);

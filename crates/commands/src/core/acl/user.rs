@@ -376,10 +376,22 @@ impl User {
     /// It may run this command, which names no channel and one key, that is needed so. False: [`User::check`] knows.
     #[inline]
     pub fn may_ahead(&self, command: CommandId, key: &[u8], need: Need) -> bool {
+        self.may_run_ahead(command) && self.may_use_ahead(key, need)
+    }
+
+    /// [`User::may_ahead`] of a command, as far as it is not up to the key: asked once for many keys.
+    #[inline]
+    pub fn may_run_ahead(&self, command: CommandId) -> bool {
+        self.root.allow_command(command)
+    }
+
+    /// [`User::may_ahead`] of a key, for any command that may run.
+    #[inline]
+    pub fn may_use_ahead(&self, key: &[u8], need: Need) -> bool {
         match self.ahead {
             Ahead::General => false,
-            Ahead::AllKeys => self.root.allow_command(command),
-            Ahead::Prefixes => self.root.allow_command(command) && self.root.allow_by_prefix(key, need),
+            Ahead::AllKeys => true,
+            Ahead::Prefixes => self.root.allow_by_prefix(key, need),
         }
     }
 

@@ -7,7 +7,6 @@ use larder_protocol::plain::Ask;
 
 use super::{Conversation, Turn};
 use crate::core::access::{Access, Standing};
-use crate::core::acl::catalog::CommandId;
 use crate::core::acl::pattern::Need;
 use crate::core::acl::user::User;
 use crate::core::acl::verbs::Verb;
@@ -37,15 +36,15 @@ impl Gate for Free {
 /// The client's user has rules.
 pub(super) struct Ruled<'r> {
     user: &'r User,
-    /// As which command each is asked for, and what it needs of its key.
-    get: (CommandId, Need),
-    set: (CommandId, Need),
-    add: (CommandId, Need),
+    /// Whether the user may run the command as which each is asked for, and what it needs of its key.
+    get: (bool, Need),
+    set: (bool, Need),
+    add: (bool, Need),
 }
 
 impl<'r> Ruled<'r> {
     fn of(user: &'r User, access: &Access) -> Ruled<'r> {
-        let asked = |verb| (access.command_of(verb), Verb::need(verb));
+        let asked = |verb| (user.may_run_ahead(access.command_of(verb)), Verb::need(verb));
         Ruled { user, get: asked(Verb::Get), set: asked(Verb::Set), add: asked(Verb::Add) }
     }
 }
@@ -55,12 +54,12 @@ impl Gate for Ruled<'_> {
 
     #[inline(always)]
     fn lets(&self, key: &[u8], ask: &Ask<'_>) -> bool {
-        let (command, need) = match ask {
+        let (may_run, need) = match ask {
             Ask::Get | Ask::MetaGet => self.get,
             Ask::Set(_) | Ask::SetWith(_) | Ask::MetaSet(_) => self.set,
             Ask::Add(_) => self.add,
         };
-        self.user.may_ahead(command, key, need)
+        may_run && self.user.may_use_ahead(key, need)
     }
 }
 

@@ -44,8 +44,10 @@ pub(crate) enum Ruled {}
 impl Gate for Ruled {
     #[inline(always)]
     fn lets_plain(standing: &Standing, key: &[u8], ask: &Ask<'_>) -> bool {
-        let (command, need) = asked_as(ask);
-        standing.user().is_some_and(|user| user.may_ahead(command, key, need))
+        standing.user().is_some_and(|user| {
+            let (may_run, need) = asked_as(ask, |command| user.may_run_ahead(command));
+            may_run && user.may_use_ahead(key, need)
+        })
     }
 
     #[inline]
@@ -54,14 +56,15 @@ impl Gate for Ruled {
     }
 }
 
-/// The command of a plain request, and what it needs of its key: what [`permissions::need_of_first`] says of its row.
+/// What `of` says of the command of a plain request, and what it needs of its key: as [`permissions::need_of_first`] says of its
+/// row. `of` is called where the command is a constant, so that a set of commands is asked for a bit whose place is one, too.
 #[inline(always)]
-fn asked_as(ask: &Ask<'_>) -> (RowId, Need) {
+fn asked_as<T>(ask: &Ask<'_>, of: impl FnOnce(RowId) -> T) -> (T, Need) {
     match ask {
-        Ask::Get => (GET, Need::READ),
-        Ask::Set(_) => (SET, Need::WRITE),
-        Ask::Incr => (INCR, Need::BOTH),
-        Ask::Decr => (DECR, Need::BOTH),
+        Ask::Get => (of(GET), Need::READ),
+        Ask::Set(_) => (of(SET), Need::WRITE),
+        Ask::Incr => (of(INCR), Need::BOTH),
+        Ask::Decr => (of(DECR), Need::BOTH),
     }
 }
 
@@ -82,7 +85,8 @@ mod tests {
             let (row, id) = table::find(name.as_bytes()).expect("a command");
             let mut args = Encoder::default();
             words.iter().for_each(|word| args.push(word.as_bytes()));
-            assert_eq!(asked_as(&ask), (id, permissions::need_of_first(row, args.args())), "{name}");
+            let asked = asked_as(&ask, |command| command);
+            assert_eq!(asked, (id, permissions::need_of_first(row, args.args())), "{name}");
         }
     }
 }

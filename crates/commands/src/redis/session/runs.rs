@@ -49,13 +49,13 @@ impl Conversation {
         let mut stages = Stages::new(turn.cx.room.tap().mask());
         let null = null(self.client.resp3);
         while stages.turn(&turn.cx.guard, &mut requests, |requests, group| {
-            let (at, before) = (requests.at(), requests.clone());
-            let Some(Plain { key, ask }) = requests.next() else { return false };
+            let at = requests.at();
+            let Some((Plain { key, ask }, bytes)) = requests.peek() else { return false };
             if !G::lets_plain(&self.client.standing, key, &ask) {
                 // It is read again, the general way.
-                *requests = before;
                 return false;
             }
+            requests.take(bytes);
             let key = turn.cx.guard.key_in(self.client.db, key);
             group.push(Staged { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
             true
