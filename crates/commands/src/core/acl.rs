@@ -11,6 +11,7 @@
 //! - [`catalog`]: which commands there are, and their categories; rules name them
 //! - [`pattern`]: one key pattern or channel pattern
 //! - [`rules`]: the root's rules, or a selector's: changed by one word at a time, checked, printed
+//! - [`sieve`]: which of a request's keys some patterns have
 //! - [`user`]: a user: changed by the words of `ACL SETUSER`, checked, printed as `ACL LIST` does
 //! - [`mod@file`]: lines that make users; [`log`]: what was refused; [`verbs`]: what rules say of memcached's requests
 //!
@@ -24,5 +25,6 @@ pub(crate) mod file;
 pub(crate) mod log;
 pub(crate) mod pattern;
 pub(crate) mod rules;
+mod sieve;
 pub(crate) mod user;
 pub(crate) mod verbs;

@@ -43,17 +43,7 @@ impl<'a> AskedKeys<'_, 'a> {
         match *self {
             AskedKeys::None => None,
             AskedKeys::One(key, need) => is_so(key, need).then_some(key),
-            AskedKeys::Words { mut words, step, need } => {
-                while let Some(key) = words.next() {
-                    if is_so(key, need) {
-                        return Some(key);
-                    }
-                    if step > 1 {
-                        words.nth(step - 2);
-                    }
-                }
-                None
-            }
+            AskedKeys::Words { words, step, need } => find_word(words, step, |key| is_so(key, need)),
             AskedKeys::Each(each) => {
                 let mut found = None;
                 each(&mut |key, need| {
@@ -65,6 +55,24 @@ impl<'a> AskedKeys<'_, 'a> {
             }
         }
     }
+}
+
+/// The first word of which this is so, among the first of these and each that is `step` words behind another.
+#[inline(always)]
+pub(super) fn find_word<'a>(
+    mut words: Args<'a>,
+    step: usize,
+    mut is_so: impl FnMut(&'a [u8]) -> bool,
+) -> Option<&'a [u8]> {
+    while let Some(word) = words.next() {
+        if is_so(word) {
+            return Some(word);
+        }
+        if step > 1 {
+            words.nth(step - 2);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

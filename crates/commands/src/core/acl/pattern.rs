@@ -1,4 +1,13 @@
 //! One pattern of keys or channels. Nearly all are names, or `prefix*`: these are compared without a look for stars.
+//!
+//! ```text
+//! app:*        word  a p p : 0 0 0 0        a name of eight bytes or more: (its first eight ^ word) & mask is 0
+//!              mask  f f f f 0 0 0 0
+//! session:1*   word  s e s s i o n :        … and behind them it goes on with the rest, here `1`
+//!              mask  f f f f f f f f
+//! ```
+//!
+//! Word and mask are made once, when the pattern is read. Shorter names are compared byte by byte, or by fours.
 
 use crate::core::glob::{Weight, is_bounded, matches};
 
@@ -33,23 +42,77 @@ impl Need {
 pub(crate) struct Glob {
     text: Box<[u8]>,
     kind: Kind,
-    /// What it takes to match it, beside what each byte of a name takes.
-    ns: u32,
-    byte_ns: u32,
 }
+
+/// Users hold up to a thousand patterns, and their bytes are counted.
+const _: () = assert!(size_of::<Glob>() <= 40);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The one name.
-    Exact,
-    /// Names that begin with so many bytes of it.
-    Prefix(usize),
-    /// Anything else.
-    Any,
+    Exact(Head),
+    /// Names that begin with all of it but its last byte, which is the star.
+    Prefix(Head),
+    /// Anything else; and what it takes to match it, beside what each byte of a name takes.
+    Any { ns: u32, byte_ns: u32 },
 }
 
 /// What it takes to compare a name with another, or with a prefix.
-const COMPARE_NS: u32 = 5;
+pub(crate) const COMPARE_NS: u64 = 5;
+
+/// Bytes that are compared at once.
+const HEAD_BYTES: usize = size_of::<u64>();
+
+/// How names begin, as far as their first eight bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    word: u64,
+    /// The bits of bytes that are given.
+    mask: u64,
+}
+
+impl Head {
+    fn of(bytes: &[u8]) -> Head {
+        let (mut word, mut mask) = ([0; HEAD_BYTES], [0; HEAD_BYTES]);
+        for ((own, given), byte) in word.iter_mut().zip(&mut mask).zip(bytes) {
+            (*own, *given) = (*byte, u8::MAX);
+        }
+        Head { word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
+    }
+
+    /// These bytes begin so.
+    #[inline(always)]
+    fn has(self, first: [u8; HEAD_BYTES]) -> bool {
+        (u64::from_le_bytes(first) ^ self.word) & self.mask == 0
+    }
+}
+
+/// Which names a pattern has that is a name or a prefix: what [`Glob::matches`] says, in as few steps for many names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'g> {
+    head: Head,
+    /// A longer name it has not.
+    bytes_max: usize,
+    /// What is given behind the first eight bytes.
+    rest: &'g [u8],
+    glob: &'g Glob,
+}
+
+impl Names<'_> {
+    /// The name is one of them.
+    #[inline(always)]
+    pub fn have(&self, name: &[u8]) -> bool {
+        let Some((first, behind)) = name.split_first_chunk() else { return self.have_short(name) };
+        self.head.has(*first)
+            && name.len() <= self.bytes_max
+            && (self.rest.is_empty() || begins(behind, self.rest))
+    }
+
+    #[inline(never)]
+    fn have_short(&self, name: &[u8]) -> bool {
+        name.len() <= self.bytes_max && self.glob.matches(name)
+    }
+}
 
 impl Glob {
     /// Reads a pattern; none if it is longer than one may be.
@@ -59,19 +122,16 @@ impl Glob {
         }
         let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
         let kind = match text.iter().position(is_special) {
-            None => Kind::Exact,
-            Some(at) if text[at..] == *b"*" => Kind::Prefix(at),
-            Some(_) => Kind::Any,
-        };
-        let (ns, byte_ns) = match kind {
-            Kind::Exact | Kind::Prefix(_) => (COMPARE_NS, 0),
-            Kind::Any => {
+            None => Kind::Exact(Head::of(text)),
+            Some(at) if text[at..] == *b"*" => Kind::Prefix(Head::of(&text[..at])),
+            Some(_) => {
                 let weight = Weight::of(text);
                 let ns = weight.at_once_ns(0).saturating_add(weight.read_ns);
-                (u32::try_from(ns).unwrap_or(u32::MAX), u32::try_from(weight.byte_ns).unwrap_or(u32::MAX))
+                let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+                Kind::Any { ns: short(ns), byte_ns: short(weight.byte_ns) }
             }
         };
-        Some(Glob { text: text.into(), kind, ns, byte_ns })
+        Some(Glob { text: text.into(), kind })
     }
 
     /// As it was written.
@@ -81,7 +141,7 @@ impl Glob {
 
     /// It is `*`.
     pub fn is_star(&self) -> bool {
-        self.kind == Kind::Prefix(0)
+        *self.text == *b"*"
     }
 
     /// It is some bytes, or none, and a star behind them.
@@ -92,29 +152,63 @@ impl Glob {
     /// It is a prefix, which the name begins with.
     #[inline]
     pub fn is_prefix_of(&self, name: &[u8]) -> bool {
+        matches!(self.kind, Kind::Prefix(head) if self.begins_name(head, name))
+    }
+
+    /// The name begins with all of the text but the star.
+    #[inline]
+    fn begins_name(&self, head: Head, name: &[u8]) -> bool {
+        let before_star = self.text.len() - 1;
+        match name.split_first_chunk() {
+            Some((first, behind)) => {
+                head.has(*first)
+                    && (before_star <= HEAD_BYTES || begins(behind, &self.text[HEAD_BYTES..before_star]))
+            }
+            None => self.begins_short(name),
+        }
+    }
+
+    /// The same of a name of less than eight bytes.
+    #[inline(never)]
+    fn begins_short(&self, name: &[u8]) -> bool {
         // In Redis no pattern but the empty one has the empty name.
-        matches!(self.kind, Kind::Prefix(bytes) if begins(name, &self.text[..bytes]) && !name.is_empty())
+        !name.is_empty() && begins(name, &self.text[..self.text.len() - 1])
     }
 
     /// The name is as the pattern says.
     #[inline]
     pub fn matches(&self, name: &[u8]) -> bool {
         match self.kind {
-            Kind::Exact => *self.text == *name,
-            Kind::Prefix(_) => self.is_prefix_of(name),
-            Kind::Any => matches(&self.text, name),
+            Kind::Exact(_) => name.len() == self.text.len() && begins(name, &self.text),
+            Kind::Prefix(head) => self.begins_name(head, name),
+            Kind::Any { .. } => matches(&self.text, name),
         }
+    }
+
+    /// Which names it has of at most `bytes_max` bytes, if it is a name or a prefix.
+    #[inline]
+    pub fn names(&self, bytes_max: usize) -> Option<Names<'_>> {
+        let (head, bytes_max, end) = match self.kind {
+            Kind::Exact(head) => (head, bytes_max.min(self.text.len()), self.text.len()),
+            Kind::Prefix(head) => (head, bytes_max, self.text.len() - 1),
+            Kind::Any { .. } => return None,
+        };
+        let rest = self.text.get(HEAD_BYTES..end).unwrap_or_default();
+        Some(Names { head, bytes_max, rest, glob: self })
     }
 
     /// What it takes to compare a name of so many bytes, at most.
     #[inline]
     pub fn cost_ns(&self, bytes: usize) -> u64 {
-        u64::from(self.ns) + u64::from(self.byte_ns) * bytes as u64
+        match self.kind {
+            Kind::Exact(_) | Kind::Prefix(_) => COMPARE_NS,
+            Kind::Any { ns, byte_ns } => u64::from(ns) + u64::from(byte_ns) * bytes as u64,
+        }
     }
 }
 
-/// The name begins with these bytes. In few steps, for this is done for each key: a call of `memcmp` takes longer than it takes to
-/// compare a usual prefix.
+/// The name begins with these bytes. In few steps, for this is done for many keys: a call of `memcmp` takes longer than it takes
+/// to compare what a usual prefix has behind its first eight bytes.
 #[inline]
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
     let Some(name) = name.get(..prefix.len()) else { return false };
@@ -135,14 +229,43 @@ mod tests {
 
     #[test]
     fn every_kind_of_pattern_says_what_the_glob_says() {
-        let names: &[&[u8]] = &[b"", b"a", b"app:", b"app:1", b"app:*", b"ap", b"b", b"app:12", b"*"];
-        for text in
-            ["", "*", "**", "a*", "app:*", "app:?", "app:1", "app:\\*", "[ab]*", "*1", "a*1*", "app:**"]
-        {
+        let short = ["", "a", "app:", "app:1", "app:*", "ap", "b", "app:12", "*"];
+        let long = ["session", "session:", "session:1", "session:12", "session:1234567", "sessions"];
+        let texts =
+            ["", "*", "**", "a*", "app:*", "app:?", "app:1", "app:\\*", "[ab]*", "*1", "a*1*", "app:**"];
+        let long_texts =
+            ["session", "session*", "session:", "session:*", "session:1", "session:1*", "session:12*", "s*1"];
+        let mut named = 0;
+        for text in texts.iter().chain(&long_texts) {
             let glob = Glob::new(text.as_bytes()).expect("short");
-            for name in names {
-                let says = matches(text.as_bytes(), name);
-                assert_eq!(glob.matches(name), says, "{text} {}", String::from_utf8_lossy(name));
+            let names = glob.names(usize::MAX);
+            named += usize::from(names.is_some());
+            for name in short.iter().chain(&long) {
+                let says = matches(text.as_bytes(), name.as_bytes());
+                assert_eq!(glob.matches(name.as_bytes()), says, "{text} {name}");
+                if let Some(names) = names {
+                    assert_eq!(names.have(name.as_bytes()), says, "{text} {name}");
+                }
+            }
+        }
+        assert_eq!(named, 12, "the others have a star, or the like, elsewhere than at their end");
+    }
+
+    #[test]
+    fn a_pattern_has_no_name_of_more_bytes_than_were_asked_for() {
+        let name = |bytes: usize| {
+            let mut name = vec![b'x'; bytes];
+            name[0] = b'k';
+            name
+        };
+        for bytes_max in [3, 7, 8, 9, 20] {
+            let prefix = Glob::new(b"k*").expect("short");
+            for (bytes, is_one) in [(bytes_max - 1, true), (bytes_max, true), (bytes_max + 1, false)] {
+                let exact = Glob::new(&name(bytes)).expect("short");
+                for glob in [&prefix, &exact] {
+                    let names = glob.names(bytes_max).expect("a name, or a prefix");
+                    assert_eq!(names.have(&name(bytes)), is_one, "{bytes} of {bytes_max}");
+                }
             }
         }
     }
@@ -152,14 +275,22 @@ mod tests {
         let name: Vec<u8> = (b'a'..=b'z').collect();
         for bytes in 0..=name.len() {
             let prefix = Glob::new(&[&name[..bytes], b"*"].concat()).expect("short");
+            let exact = Glob::new(&name[..bytes]).expect("short");
+            let both = |glob: &Glob, name: &[u8]| {
+                let says = glob.matches(name);
+                assert_eq!(glob.names(usize::MAX).map(|names| names.have(name)), Some(says));
+                says
+            };
             for end in 0..=name.len() {
                 // No prefix has the empty name.
-                assert_eq!(prefix.matches(&name[..end]), end >= bytes && end > 0, "{bytes} {end}");
+                assert_eq!(both(&prefix, &name[..end]), end >= bytes && end > 0, "{bytes} {end}");
+                assert_eq!(both(&exact, &name[..end]), end == bytes, "{bytes} {end}");
             }
             for at in 0..name.len() {
                 let mut other = name.clone();
                 other[at] ^= 1;
-                assert_eq!(prefix.matches(&other), at >= bytes, "{bytes} {at}");
+                assert_eq!(both(&prefix, &other), at >= bytes, "{bytes} {at}");
+                assert_eq!(both(&exact, &other[..bytes]), at >= bytes, "{bytes} {at}");
             }
         }
     }

@@ -4,9 +4,10 @@
 //! each command, and lists of patterns. Words of commands are kept besides, for they are printed as they were written:
 //! a later word takes the place of those that it overrides.
 
-use super::asked::Asked;
+use super::asked::{Asked, AskedKeys};
 use super::catalog::{Catalog, CommandId, Commands};
-use super::pattern::{Glob, Need};
+use super::pattern::{COMPARE_NS, Glob, Need};
+use super::sieve::{GLOBS_MAX, Sieve, WORDS_MIN};
 
 /// Most patterns of keys, and most of channels: each is compared with each key.
 pub(crate) const PATTERNS_MAX: usize = 1024;
@@ -80,9 +81,6 @@ impl Denied<'_> {
         weight(self) > weight(other)
     }
 }
-
-/// What it takes to compare a pattern with another.
-const COMPARE_NS: u64 = 5;
 
 /// Why a request is refused when looks have taken so long.
 fn why(ns: u64, denied: Denied<'_>) -> Denied<'_> {
@@ -389,7 +387,7 @@ impl Rules {
             return Err(Denied::Command);
         }
         if !self.all_keys
-            && let Some(key) = asked.keys.find(|key, need| !self.allows_key(key, need, ns))
+            && let Some(key) = self.find_denied(&asked.keys, ns)
         {
             return Err(why(*ns, Denied::Key(key)));
         }
@@ -417,6 +415,26 @@ impl Rules {
                 let mut allowed = self.first_args.iter().filter(|(id, _)| *id == asked.command);
                 allowed.any(|(_, word)| word.eq_ignore_ascii_case(first))
             })
+    }
+
+    /// The first key that may not be used so. What it takes is added to `ns`.
+    fn find_denied<'a>(&self, keys: &AskedKeys<'_, 'a>, ns: &mut u64) -> Option<&'a [u8]> {
+        if let AskedKeys::Words { words, step, need } = *keys
+            && let Some(sieve) = self.sieve(need, words.len(), *ns)
+        {
+            return sieve.find_other(words, step, ns);
+        }
+        keys.find(|key, need| !self.allows_key(key, need, ns))
+    }
+
+    /// What so many words are compared with that are needed so, if that is worth while and cannot take too long behind `ns`.
+    pub(super) fn sieve(&self, need: Need, words: usize, ns: u64) -> Option<Sieve<'_>> {
+        let globs = self.keys.len();
+        let most_ns = words as u64 * globs as u64 * COMPARE_NS;
+        if words < WORDS_MIN || globs > GLOBS_MAX || ns.saturating_add(most_ns) > CHECK_NS_MAX {
+            return None;
+        }
+        Sieve::of(self.keys.iter().filter(|keys| keys.may.covers(need)).map(|keys| &keys.glob))
     }
 
     /// A key may be used so. Where `ns` says that looks have taken too long it says no.
