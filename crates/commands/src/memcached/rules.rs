@@ -133,7 +133,12 @@ pub(super) fn permits(
 ) -> bool {
     let Some(standing) = standing.filter(|standing| !standing.is_free()) else { return true };
     let Some(user) = standing.user() else { return false };
-    let (access, mut ns) = (&cx.shared.access, 0);
+    let access = &cx.shared.access;
+    // Most are let through by this, which is not counted, as in a run.
+    if key.is_some_and(|key| user.may_ahead(access.command_of(verb), key, verb.need())) {
+        return true;
+    }
+    let mut ns = 0;
     let checked = access.may(user, verb, key, &mut ns);
     cx.spend(out, ns);
     let Err(denied) = checked else { return true };

@@ -65,7 +65,7 @@ const HEAD_BYTES: usize = size_of::<u64>();
 
 /// How names begin, as far as their first eight bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
+pub(crate) struct Head {
     word: u64,
     /// The bits of bytes that are given.
     mask: u64,
@@ -78,6 +78,12 @@ impl Head {
             (*own, *given) = (*byte, u8::MAX);
         }
         Head { word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
+    }
+
+    /// The name has eight bytes or more, and begins so.
+    #[inline(always)]
+    pub fn begins(self, name: &[u8]) -> bool {
+        name.first_chunk().is_some_and(|first| self.has(*first))
     }
 
     /// These bytes begin so.
@@ -147,6 +153,14 @@ impl Glob {
     /// It is some bytes, or none, and a star behind them.
     pub fn is_prefix(&self) -> bool {
         matches!(self.kind, Kind::Prefix(_))
+    }
+
+    /// How its names begin, if it is a prefix of no more than eight bytes: nothing else is asked of a name of eight or more.
+    pub fn head(&self) -> Option<Head> {
+        match self.kind {
+            Kind::Prefix(head) if self.text.len() <= HEAD_BYTES + 1 => Some(head),
+            Kind::Prefix(_) | Kind::Exact(_) | Kind::Any { .. } => None,
+        }
     }
 
     /// It is a prefix, which the name begins with.

@@ -6,7 +6,7 @@
 
 use super::asked::{Asked, AskedKeys};
 use super::catalog::{Catalog, CommandId, Commands};
-use super::pattern::{COMPARE_NS, Glob, Need};
+use super::pattern::{COMPARE_NS, Glob, Head, Need};
 use super::sieve::{GLOBS_MAX, Sieve, WORDS_MIN};
 
 /// Most patterns of keys, and most of channels: each is compared with each key.
@@ -459,8 +459,13 @@ impl Rules {
         self.keys.iter().all(|keys| keys.glob.is_prefix()).then_some(self.keys.len())
     }
 
+    /// The first prefix of no more than eight bytes, and what may be done with its keys.
+    pub fn short_prefix(&self) -> Option<(Head, Need)> {
+        self.keys.iter().find_map(|keys| Some((keys.glob.head()?, keys.may)))
+    }
+
     /// A prefix allows a key to be used so: as [`Rules::allows_key`], of patterns which are few and all prefixes.
-    #[inline]
+    #[inline(never)]
     pub fn allow_by_prefix(&self, key: &[u8], need: Need) -> bool {
         key.len() <= KEY_BYTES_MAX
             && self.keys.iter().any(|keys| keys.may.covers(need) && keys.glob.is_prefix_of(key))

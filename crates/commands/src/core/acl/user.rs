@@ -370,7 +370,7 @@ impl User {
     /// Its requests of one key are worth a try of [`User::may_ahead`].
     #[inline]
     pub fn is_read_ahead(&self) -> bool {
-        self.ahead != Ahead::General
+        !matches!(self.ahead, Ahead::General)
     }
 
     /// It may run this command, which names no channel and one key, that is needed so. False: [`User::check`] knows.
@@ -388,10 +388,11 @@ impl User {
     /// [`User::may_ahead`] of a key, for any command that may run.
     #[inline]
     pub fn may_use_ahead(&self, key: &[u8], need: Need) -> bool {
-        match self.ahead {
+        match &self.ahead {
             Ahead::General => false,
             Ahead::AllKeys => true,
-            Ahead::Prefixes => self.root.allow_by_prefix(key, need),
+            Ahead::ShortPrefix(short) if short.allows(key, need) => true,
+            Ahead::ShortPrefix(_) | Ahead::Prefixes => self.root.allow_by_prefix(key, need),
         }
     }
 

@@ -34,7 +34,8 @@ const NEEDS: [(Need, bool, bool); 4] = [
     (Need::BOTH, true, true),
 ];
 const PATTERNS: &[&str] = &["a", "a*", "ab*", "b?", "[ab]c", "*", "*z", "x\\*", ""];
-const NAMES: &[&str] = &["", "a", "ab", "abc", "b", "bc", "ac", "az", "x*", "xy", "z"];
+const NAMES: &[&str] =
+    &["", "a", "ab", "abc", "b", "bc", "ac", "az", "x*", "xy", "z", "abcdefgh", "a-longer-z", "other-name"];
 const SINGLE: &[&str] = &["get", "set", "config", "select", "object", "sort", "eval", "ping", "acl"];
 
 /// The rules of a root, as they came.
