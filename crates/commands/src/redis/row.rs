@@ -416,16 +416,27 @@ impl Command {
     }
 
     /// Of which words among `args`, which begin behind the name, each that is so many behind another is a key, as is the first;
-    /// none if arguments say where keys are, or there are none.
+    /// none if a function finds the keys, or there are none.
     pub(crate) fn key_words<'a>(&self, args: Args<'a>) -> Option<(Args<'a>, usize)> {
-        let Keys::Range { first, last, step } = self.keys else { return None };
+        let (first, last, step, most) = match self.keys {
+            Keys::Range { first, last, step } => (first, last, step, usize::MAX),
+            Keys::Counted { count, step } => (count + 1, -1, step, self.counted(count, args)),
+            Keys::None | Keys::By(_) | Keys::Behind { .. } => return None,
+        };
+        let step = step.max(1) as usize;
         let (skipped, among) = self.places(first, last, args.len());
         let mut words = args;
         if skipped > 0 {
             words.nth(skipped - 1);
         }
-        let count = among.min(words.len());
-        Some((Args::kept(words.encoded(), count, args.longest()), step.max(1) as usize))
+        let count = among.min(words.len()).min(most.saturating_mul(step));
+        Some((Args::kept(words.encoded(), count, args.longest()), step))
+    }
+
+    /// How many keys the argument at `count` says that there are, the name being 0; 0 if it does not say that.
+    fn counted(&self, count: i32, args: Args<'_>) -> usize {
+        let counted = usize::try_from(count - self.words() as i32).ok().and_then(|at| args.at(at));
+        counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
     }
 
     /// Of so many arguments behind the name, how many are in front of the one that is the `first` of a range, and how many there
@@ -438,15 +449,10 @@ impl Command {
 
     /// Calls `visit` with each key among `args`, which begin behind the name.
     pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
-        let words = self.words() as i32;
         let (first, last, step, most) = match self.keys {
             Keys::None => return,
             Keys::Range { first, last, step } => (first, last, step, usize::MAX),
-            Keys::Counted { count, step } => {
-                let counted = usize::try_from(count - words).ok().and_then(|at| args.at(at));
-                let most = counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
-                (count + 1, -1, step, most.unwrap_or(0))
-            }
+            Keys::Counted { count, step } => (count + 1, -1, step, self.counted(count, args)),
             Keys::By(keys) | Keys::Behind { keys, .. } => {
                 (keys.0)(args, visit);
                 return;
@@ -543,6 +549,10 @@ mod tests {
             let mut found = Vec::new();
             let row = Command { keys, ..Command::container("x", &[]) };
             row.each_key(args.args(), &mut |key| found.push(String::from_utf8_lossy(key).into_owned()));
+            if let Some((words, step)) = row.key_words(args.args()) {
+                let key_words: Vec<_> = words.step_by(step).map(String::from_utf8_lossy).collect();
+                assert_eq!(key_words, found);
+            }
             found.join(" ")
         };
         assert_eq!(keys(ONE_KEY, &["a", "b"]), "a");
@@ -553,6 +563,10 @@ mod tests {
         let pairs = Keys::Counted { count: 1, step: 2 };
         assert_eq!(keys(pairs, &["2", "a", "1", "b", "2", "EX", "5"]), "a b");
         assert_eq!(keys(pairs, &["9", "a", "1"]), "a");
+        assert_eq!(keys(pairs, &["2", "a", "1", "b"]), "a b");
+        assert_eq!(keys(pairs, &["9223372036854775807", "a", "1", "b"]), "a b");
+        assert_eq!(keys(pairs, &["1", "a", "1", "b"]), "a");
+        assert_eq!(keys(pairs, &["1"]), "");
         for none in ["0", "-1", "x"] {
             assert_eq!(keys(pairs, &[none, "a", "1"]), "");
         }
