@@ -133,6 +133,36 @@ fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing(
     }
 }
 
+/// An element of many parts takes long to put in place: where others are faster twice, the third attempt holds the key.
+#[test]
+fn an_element_of_many_parts_is_put_in_place_with_its_key_held_where_others_are_faster() {
+    let (store, mut worker) = store(16);
+    let mut other = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let new = element(0, 100 * 700);
+    let mut upload = receive(&mut guard, &key, &new, 100_000);
+    let (received, mut held) = (guard.received(&upload), Vec::new());
+    let changed = guard.change_collection(&key, Type::List, |list| {
+        held.push(store.index.place(&store.arena, key.hash).home().control().in_transaction());
+        // Else it would never end.
+        if held == [false] || held == [false, false] {
+            let mut guard = other.enter(NOW);
+            guard.list_push(&key, End::Front, [&b"x"[..]].into_iter(), false).unwrap();
+        }
+        list.push_received(End::Back, received)?;
+        Ok::<_, Declined>(list.len())
+    });
+    assert!(changed.is_ok_and(|changed| changed.answer == 3));
+    assert_eq!(held, [false, false, true]);
+    upload.leave_pieces();
+    drop(upload);
+    compare(&mut guard, &key, &[b"x".to_vec(), b"x".to_vec(), new]);
+    drop(guard);
+    drop((worker, other));
+    store.check();
+}
+
 /// What becomes of an element that is whole and put nowhere: its memory is back at once, to the byte.
 #[test]
 fn an_element_that_is_put_nowhere_leaves_nothing() {
