@@ -124,6 +124,35 @@ fn an_element_for_a_key_of_another_type_is_refused_behind_it_and_takes_no_memory
     }
 }
 
+/// A pause that begins before its head, or behind it.
+#[test]
+fn an_element_for_a_key_of_another_type_is_refused_behind_a_pause() {
+    for begins in [false, true] {
+        let mut bench = bench();
+        bench.reply("SET k v");
+        let store = Arc::clone(bench.worker.store());
+        let (one, other) = halves(&["RPUSH", "k", &job(100_000)], 50_000);
+        let pause = |bench: &mut Bench| assert_eq!(bench.reply("CLIENT PAUSE 100000 WRITE"), b"+OK\r\n");
+        if begins {
+            pause(&mut bench);
+        }
+        let mut session = begun(&mut bench, &one);
+        // Whether the key may be looked at is not known before the pause is over.
+        assert_eq!(store.input_bytes(), if begins { charged(50_000, 100_000) } else { 0 });
+        if !begins {
+            pause(&mut bench);
+        }
+        let (next, said, consumed) = bench.call(&mut session, &other);
+        assert!(matches!(next, Next::Sleep(_)) && said.is_empty(), "{begins}: {next:?}");
+        assert_eq!(bench.reply("CLIENT UNPAUSE"), b"+OK\r\n");
+        assert_eq!(replied(&mut bench, &mut session, &other[consumed..]), WRONG_TYPE, "{begins}");
+        let clients = String::from_utf8(bench.reply("INFO clients")).expect("text");
+        assert!(clients.contains("blocked_clients:0\r\n"), "{clients}");
+        drop(session);
+        checked(bench);
+    }
+}
+
 #[test]
 fn a_key_that_has_become_another_type_meanwhile_is_as_it_was_set() {
     let mut bench = bench();

@@ -1,6 +1,8 @@
 //! Requests too long to wait for in the receive buffer: gathered in memory of their own, as much as
 //! has come, out of what all such requests may take together; or thrown away when that is used up.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_protocol::resp::{Decoded, Partial, header_bytes, parse_integer, split};
 
 use super::turn::Turn;
@@ -205,6 +207,13 @@ impl Conversation {
             }
             if discard.args == 0 {
                 let (row, is_wrong_type) = (discard.row, discard.is_wrong_type);
+                if is_wrong_type && turn.cx.shared.pause.looks(turn.cx.now()) {
+                    let paused_ms = self.paused_ms(turn);
+                    if paused_ms > 0 {
+                        return self.sleep(paused_ms);
+                    }
+                }
+                self.client.facts.waits.store(false, Relaxed);
                 let fail = if is_wrong_type { Fail::WRONG_TYPE } else { Fail::OUT_OF_MEMORY };
                 self.state = State::Ready;
                 turn.tally.commands += u32::from(is_wrong_type);

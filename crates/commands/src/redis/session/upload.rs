@@ -102,7 +102,9 @@ impl Conversation {
             }
             Uploads::Element | Uploads::Field => {
                 let kind = if uploads == Uploads::Field { Type::Hash } else { Type::List };
-                if peek_as(&mut turn.cx.guard, &key, kind).is_err() {
+                // In a pause, or while keys are held, the command looks at its key when it is whole: another may be amid it.
+                let may_look = !turn.cx.shared.pause.looks(turn.cx.now());
+                if may_look && peek_as(&mut turn.cx.guard, &key, kind).is_err() {
                     // It is refused without memory for the element, which comes all the same.
                     turn.at += start;
                     self.state = State::Discard(Discard::of_wrong_type(value_bytes, id));
