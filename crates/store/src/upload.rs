@@ -276,7 +276,7 @@ impl Guard<'_> {
     /// What was expected and was not so, or [`Refusal::NoMemory`].
     ///
     /// # Panics
-    /// If bytes are missing, it began in another store, or it is an element of a list.
+    /// If bytes are missing, it began in another store, or it is an element of a list or the value of a field.
     pub fn publish(&mut self, upload: Upload, expect: Expect) -> Result<Stored, Refusal> {
         let cas = upload.cas;
         self.publish_upload(upload, Token::Next(cas), expect)
@@ -320,8 +320,8 @@ impl Guard<'_> {
         Received::new(PieceCursor::new(upload.large()), upload.bytes as usize)
     }
 
-    /// An element was not put into a list, but its pieces may have been made leaves for it, which nobody has seen: they are the
-    /// upload's again.
+    /// What was received was not put into its collection, but its pieces may have been made leaves for that, which nobody has
+    /// seen: they are the upload's again.
     pub(crate) fn take_pieces_back(&self, upload: &Upload) {
         let head = upload.draft.chunk.expect("an upload has its chunk until it is published");
         let arena = &self.store.arena;

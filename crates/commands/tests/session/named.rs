@@ -271,8 +271,10 @@ fn names_are_replied_where_there_is_no_room_for_values() {
     let mut bench = Bench::of(Settings::default(), 16 << 20);
     let long = job(4 << 20);
     assert_eq!(bench.reply(&format!("HSET h blob {long}")), b":1\r\n");
-    // One alone is sent from where it lies.
+    // One alone is sent from where it lies, by what lists the hash, too.
     assert!(bench.reply("HGET h blob") == bulk(&long).as_bytes());
+    assert!(bench.reply("HGETALL h") == array(&["blob", &long]).as_bytes());
+    assert!(bench.reply("HVALS h") == array(&[&long]).as_bytes());
     let names = array(&["blob"]);
     let scanned = format!("*2\r\n{}{names}", bulk("0"));
     for (command, expected) in [

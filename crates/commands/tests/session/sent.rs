@@ -115,7 +115,7 @@ fn long_elements_of_lists_are_sent_from_where_they_lie() {
     waits(&scored, "ZRANGE k 0 -1 WITHSCORES", true, &format!("*1\r\n*2\r\n{},7\r\n", bulk(&one)), alone);
 }
 
-/// Those that are more than are pinned in one step.
+/// Where the elements of a reply have more than is pinned in one step.
 #[test]
 fn long_elements_of_replies_that_are_made_in_steps_are_not_copied() {
     let (bytes, count) = (1_500_000, 3);
