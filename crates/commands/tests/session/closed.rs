@@ -848,6 +848,8 @@ fn a_long_request_that_was_begun_before_a_pause_waits_when_it_is_whole() {
         }
         bench.says(&mut other, &["CLIENT", "UNPAUSE"]);
         assert_eq!(String::from_utf8(bench.turns(&mut session, &kept).0).unwrap(), *expected);
+        let clients = bench.says(&mut other, &["INFO", "clients"]);
+        assert!(clients.contains("blocked_clients:0\r\n"), "{expected:.9}: {clients}");
     }
 }
 

@@ -115,6 +115,7 @@ impl Conversation {
         let State::Gather(mut gathering) = std::mem::replace(&mut self.state, State::Ready) else {
             return None;
         };
+        self.client.facts.waits.store(false, Relaxed);
         gathering.input.arrived();
         turn.left = turn.left.saturating_sub(1);
         match decode_on(&gathering, turn) {
