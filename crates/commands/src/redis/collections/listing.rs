@@ -164,19 +164,29 @@ impl Listed {
         self.form != Form::Payload && (self.kind != Type::Hash || self.shown != Shown::Names)
     }
 
-    /// Bytes that the reply has beside long elements that are sent from where they lie; none if it is not made in one step.
+    /// Bytes that the reply has beside long elements that are sent from where they lie; none if it is not made in one step. Looks
+    /// at no more entries than one step replies: those of a list of long elements lie far from each other.
     fn bytes_beside(&self, there: &Collection<'_>) -> Option<usize> {
-        if self.count(there.len()) >= MANY_ELEMENTS as u64 {
+        let shown = match self.which {
+            Which::All => 0..there.len(),
+            Which::Places(start, stop) => places(start, stop, there.len()),
+            Which::Ranks { start, end, .. } => start..end,
+            Which::Some(..) | Which::Any(..) => return None,
+        };
+        if shown.len() >= MANY_ELEMENTS {
             return None;
         }
         let (mut bytes, mut sent_bytes) = (2 * HEAD_BYTES_MAX, 0);
-        self.each(there, &mut |entry| {
+        for entry in there.entries(shown) {
             let apart = entry.apart().map_or(0, |apart| apart.len());
             let sent = if is_sent(apart) { apart } else { 0 };
-            bytes += shown_bytes_max(entry, (self.kind, self.shown)) - sent;
+            bytes += shown_bytes_max(&entry, (self.kind, self.shown)) - sent;
             sent_bytes += sent;
-        });
-        (bytes <= PIECE_BYTES && sent_bytes <= PINNED_AT_ONCE).then_some(bytes)
+            if bytes > PIECE_BYTES || sent_bytes > PINNED_AT_ONCE {
+                return None;
+            }
+        }
+        Some(bytes)
     }
 
     /// It goes by entries that lie behind each other.
@@ -321,15 +331,15 @@ impl Call<'_, '_, '_> {
             && listed.is_walk()
             && listed.shows_apart()
             && is_sent(there.longest_apart());
-        if sends && listed.bytes_beside(&there).is_some() {
-            if self.list_pinned(key, listed, choose)? {
+        if sends {
+            let is_little = listed.bytes_beside(&there).is_some();
+            if is_little && self.list_pinned(key, listed, choose)? {
                 return Ok(());
             }
             return self.list_in_steps(name, key, args, listed, (version, len), choose);
         }
-        let bytes_max = if sends { PIECE_BYTES } else { usize::MAX };
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
-        let short = short.filter(|bytes| !listed.takes && *bytes <= bytes_max);
+        let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
