@@ -158,6 +158,8 @@ fn waits((name, prepare, expected): (&str, Prepare, &str), value_bytes: usize, c
     let mut left = prepare(&mut bench);
     bench.worker.set_patient(false);
     let (mut session, mut said) = (Session::new(), String::new());
+    // What is one moment for others.
+    let holds_its_key = name == "HSETEX";
     let mut go_on = |bench: &mut Bench| {
         let (next, more, consumed) = bench.call(&mut session, &left);
         left.drain(..consumed);
@@ -165,14 +167,19 @@ fn waits((name, prepare, expected): (&str, Prepare, &str), value_bytes: usize, c
         if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
             bench.system += ms;
         }
-        (next, left.len(), said.clone())
+        (next, left.len(), said.clone(), session.holds())
     };
     // Until all of it is read, and its first step is made.
     while go_on(&mut bench).1 > 0 {}
+    if holds_its_key {
+        // What waits until others know of that waits for the other worker.
+        while !go_on(&mut bench).3 {}
+        go_on(&mut bench);
+    }
     let batch = stuck.enter(START);
     exhaust_by(&mut bench, "x", value_bytes);
     for turn in 0.. {
-        let (next, _, said) = go_on(&mut bench);
+        let (next, _, said, _) = go_on(&mut bench);
         if matches!(next, Next::Sleep(_)) {
             break;
         }
@@ -180,12 +187,12 @@ fn waits((name, prepare, expected): (&str, Prepare, &str), value_bytes: usize, c
     }
     for _ in 0..9 {
         assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
-        let (next, _, said) = go_on(&mut bench);
+        let (next, _, said, _) = go_on(&mut bench);
         assert!(matches!(next, Next::Sleep(_)) && said.is_empty(), "{name} {comes}: {next:?} {said}");
     }
     let batch = (!comes).then_some(batch);
     for turn in 0.. {
-        let (next, _, said) = go_on(&mut bench);
+        let (next, _, said, _) = go_on(&mut bench);
         if next == Next::Receive && !said.is_empty() {
             assert!(said.starts_with(expected), "{name} {comes}, turn {turn}: {said}");
             break;

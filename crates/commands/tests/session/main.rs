@@ -12,6 +12,7 @@ mod dear;
 mod ends;
 mod exec;
 mod fields;
+mod fields_held;
 mod figures;
 mod forecast;
 mod frames;

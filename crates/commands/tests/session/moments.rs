@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Elements of a command that is one moment, at most.
-const HELD_MAX: usize = 64 << 10;
+pub const HELD_MAX: usize = 64 << 10;
 
 /// A command that writes elements.
 #[derive(Clone, Copy)]
@@ -47,16 +47,16 @@ impl Kind {
     }
 }
 
-fn of(words: &str) -> Vec<u8> {
+pub fn of(words: &str) -> Vec<u8> {
     command(&words.split(' ').collect::<Vec<_>>())
 }
 
-fn said(bench: &mut Bench, words: &str) -> String {
+pub fn said(bench: &mut Bench, words: &str) -> String {
     String::from_utf8(bench.reply(words)).expect("text")
 }
 
 /// Begins a command, and goes on until some of its elements are written, which no other client sees.
-fn written(bench: &mut Bench, input: &[u8]) -> Session {
+pub fn written(bench: &mut Bench, input: &[u8]) -> Session {
     let mut session = begun(bench, input);
     // It finds its key held, and writes.
     for _ in 0..3 {
@@ -396,7 +396,7 @@ fn a_watched_key_is_touched_and_changes_once() {
 }
 
 /// The events that were sent to a session which listens to those of database 0.
-fn heard(bench: &mut Bench, listens: &mut Session) -> Vec<String> {
+pub fn heard(bench: &mut Bench, listens: &mut Session) -> Vec<String> {
     let ping = of("PING");
     let heard = [bench.turns(listens, &ping).0, bench.turns(listens, &ping).0].concat();
     let heard = String::from_utf8(heard).unwrap();
@@ -495,7 +495,7 @@ fn a_client_that_goes_has_all_of_its_elements_written_or_none() {
 }
 
 /// The reply of a request whose user loses its keys when it holds what it is to write, and before it has written anything.
-fn refused_amid(bench: &mut Bench, admin: &mut Session, user: &mut Session, request: &[u8]) -> String {
+pub fn refused_amid(bench: &mut Bench, admin: &mut Session, user: &mut Session, request: &[u8]) -> String {
     let mut next = bench.call(user, request).0;
     while !user.must_end() {
         assert_eq!(next, Next::Yield);

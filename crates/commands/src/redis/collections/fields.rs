@@ -11,8 +11,8 @@ use larder_protocol::resp::Args;
 use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
-use super::words::{Ask, FIELDS_FEW, Looking, SET_BYTES_MAX, WRITES_AT_ONCE, Write, first, values_at_once};
-use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
+use super::words::{Ask, FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, Write, first, values_at_once};
+use super::{Call, ELEMENT_ROOM, Pairs, peek_as, put_element_of};
 use crate::core::events::{Change, Class, Seen, seen};
 use crate::redis::call::{has_room, integer, is};
 use crate::redis::clock::{Clock, When};
@@ -21,7 +21,7 @@ use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::steps::kept::{Kept, Place};
+use crate::redis::steps::kept::Kept;
 
 /// A time is no later, in milliseconds: as Redis's are.
 const TIME_MAX: i64 = (1 << 46) - 1;
@@ -29,8 +29,6 @@ const TIME_MAX: i64 = (1 << 46) - 1;
 const FIELDS_HERE: usize = 64;
 /// What it takes to make a leaf anew without what is due.
 const LEAF_NS: u64 = 3_000;
-/// Fields that are looked for in one step, before any is set.
-const LOOKS_AT_ONCE: usize = 1 << 10;
 
 const NO_FIELDS: Fail = Fail::of("ERR Mandatory argument FIELDS is missing or not at the right position");
 const NOT_AS_MANY: Fail = Fail::of("ERR The `numfields` parameter must match the number of arguments");
@@ -417,164 +415,95 @@ impl Job for Doing {
 
 /// HSETEX
 pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
-    let (Options { lasting, asked }, mut pairs) = options(args, call.cx.now())?;
+    let (Options { lasting, asked }, pairs) = options(args, call.cx.now())?;
     peek_as(&mut call.cx.guard, key, Type::Hash)?;
-    let (count, at_once) = (pairs.len() / 2, call.sets_at_once(key, pairs));
-    if count <= at_once || call.cx.guard.in_transaction() {
-        let set = set_some(call, key.bytes(), pairs, asked, lasting)?;
+    let write = Write::lasting(lasting, call.cx.now());
+    let (count, most) = (pairs.len() / 2, call.at_once(write, key, pairs));
+    if count <= most || call.cx.guard.in_transaction() || call.are_one_step(write, key, pairs) {
+        let set = set_at_once(call, key.bytes(), pairs, asked, write)?;
+        if asked != Fields::Any {
+            call.spend_on_looks(count);
+        }
         call.spend_on_writes(count);
         call.spend_on_bytes(pairs.encoded().len());
         return call.integer(i64::from(set));
     }
-    // Those that are asked about are looked for before any is set.
-    let (looks, asks) = (call.look_ahead(Write::Set, pairs)?, asked != Fields::Any);
-    let bytes = pairs.encoded().len();
-    let some =
-        if looks || asks { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step().min(at_once)) };
-    let kept = Kept::new(call, pairs)?;
-    let name = Name::kept(call, key.bytes())?;
-    if !some.is_empty() {
-        set_some(call, key.bytes(), some, Fields::Any, lasting)?;
-        call.spend_on_writes(some.len() / 2);
-        call.spend_on_bytes(bytes - pairs.encoded().len());
-    }
-    let looking = looks.then(|| Looking::at(&kept));
-    let asking = asks.then(|| kept.place());
-    call.go_on_with(Setting { name, asked, lasting, looking, asking, kept });
-    Ok(())
+    call.write_in_steps("hsetex", key, pairs, (write, most), false, Some(asked))
 }
 
-/// Sets fields as one moment, and publishes that; whether they were set.
-fn set_some(
+/// Sets fields as one moment, if what is asked holds of them, and publishes that; whether they were set.
+fn set_at_once(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
     pairs: Args<'_>,
     asked: Fields,
-    lasting: Lasting,
+    write: Write,
 ) -> Result<bool, Fail> {
-    let (was, key, now) = (look(call, name), call.key(name), call.cx.now());
-    let guard = &mut call.cx.guard;
-    let passed = matches!(lasting, Lasting::Until(at) if at <= now);
-    let mut set = false;
-    if passed {
+    let (was, key) = (look(call, name), call.key(name));
+    let set = if let Write::Set(lasting) = write {
+        call.cx.guard.hash_set_lasting(&key, Pairs(pairs), asked, lasting)?
+    } else {
         // They would have gone by now: so they do, as those that are there.
         call.as_one([key], |call| {
             let guard = &mut call.cx.guard;
             let hash = peek_as(guard, &key, Type::Hash)?;
             let there = |field| hash.as_ref().is_some_and(|hash| hash.has(field));
-            set = match asked {
+            let holds = match asked {
                 Fields::Any => true,
                 Fields::Present => Pairs(pairs).all(|(field, _)| there(field)),
                 Fields::Absent => !Pairs(pairs).any(|(field, _)| there(field)),
             };
-            if set {
+            if holds {
                 guard.remove_named(&key, Type::Hash, Pairs(pairs).map(|(field, _)| field))?;
             }
-            Ok::<_, Fail>(())
-        })?;
-    } else {
-        set = guard.hash_set_lasting(&key, Pairs(pairs), asked, lasting)?;
-    }
+            Ok::<_, Fail>(holds)
+        })?
+    };
     if let (true, Some(was)) = (set, was) {
-        let db = call.client.db;
-        let is = seen(&mut call.cx.guard, db, name);
-        if passed {
-            // As if they had been there for a moment.
-            if was.is_none() {
-                call.cx.tell_new(db, name);
-            }
-            call.cx.tell(Class::Hash, "hset", db, name);
-            call.cx.tell(Class::Hash, "hdel", db, name);
-            if is.is_none() {
-                call.cx.tell(Class::Generic, "del", db, name);
-            }
-        } else {
-            call.cx.tell_change(&Change::of(Class::Hash, "hset"), db, name, was, is);
-            if matches!(lasting, Lasting::Until(_)) {
-                call.cx.tell(Class::Hash, "hexpire", db, name);
-            }
-        }
+        let is = seen(&mut call.cx.guard, call.client.db, name);
+        call.tell_fields_set(name, write, was, is);
     }
     Ok(set)
 }
 
-/// HSETEX of many fields: those that it asks about are looked for first, then they are set.
-#[derive(Debug)]
-struct Setting {
-    name: Name,
-    asked: Fields,
-    lasting: Lasting,
-    looking: Option<Looking>,
-    /// The fields that are still to be looked for.
-    asking: Option<Place>,
-    kept: Kept,
-}
-
-impl Job for Setting {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Setting { name, asked, lasting, looking, asking, kept } = self;
-        if let Some(ahead) = looking {
-            if ahead.step(call, Write::Set, kept)? {
-                *looking = None;
-            }
-            return Ok(Step::More);
-        }
-        let key = name.key(call);
-        if let Some(at) = asking {
-            let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
-            let there = |field: &[u8]| hash.as_ref().is_some_and(|hash| hash.has(field));
-            let wanted = *asked == Fields::Present;
-            let (holds, count) = kept.walk(at, |words| {
-                let some = first(words, 2 * LOOKS_AT_ONCE);
-                (Pairs(some).all(|(field, _)| there(field) == wanted), some.len() / 2)
-            });
-            call.spend(count as u64 * LOOK_NS);
-            if !holds {
-                call.integer(0)?;
-                return Ok(Step::Done);
-            }
-            if at.left == 0 {
-                *asking = None;
-            }
-            return Ok(Step::More);
-        }
-        let timely = call.writes_of_a_step();
-        let some = first(&mut kept.words(), 2 * timely);
-        let most = timely.min(call.sets_at_once(&key, some));
-        let before = kept.place();
-        let done = kept.take(|words| {
-            let bytes = words.encoded().len();
-            let some = first(words, 2 * most);
-            call.spend((some.len() / 2) as u64 * WRITE_NS);
-            call.spend_on_bytes(bytes - words.encoded().len());
-            set_some(call, key.bytes(), some, Fields::Any, *lasting)
-        });
-        if done.is_err() {
-            kept.go_back(before);
-        }
-        done?;
-        if self.kept.left() > 0 {
-            return Ok(Step::More);
-        }
-        call.integer(1)?;
-        Ok(Step::Done)
-    }
-
-    /// The fields of a step are set, or none is.
-    fn asks_again(&self) -> bool {
-        self.looking.is_none() && self.asking.is_none()
-    }
-
-    fn spends_on_words(&self) -> bool {
-        true
-    }
-
-    fn kept(&mut self) -> Option<&mut Kept> {
-        Some(&mut self.kept)
-    }
-}
-
 impl Call<'_, '_, '_> {
+    /// Publishes that HSETEX has set fields of a key, by what that was like before and is now.
+    pub(super) fn tell_fields_set(&mut self, name: &[u8], write: Write, was: Seen, is: Seen) {
+        let db = self.client.db;
+        let Write::Set(lasting) = write else {
+            // As if they had been there for a moment.
+            if was.is_none() {
+                self.cx.tell_new(db, name);
+            }
+            self.cx.tell(Class::Hash, "hset", db, name);
+            self.cx.tell(Class::Hash, "hdel", db, name);
+            if is.is_none() {
+                self.cx.tell(Class::Generic, "del", db, name);
+            }
+            return;
+        };
+        self.cx.tell_change(&Change::of(Class::Hash, "hset"), db, name, was, is);
+        if matches!(lasting, Lasting::Until(_)) {
+            self.cx.tell(Class::Hash, "hexpire", db, name);
+        }
+    }
+
+    /// Runs what sets some of the fields of HSETEX as one moment, and publishes that.
+    pub(super) fn tell_fields_around(
+        &mut self,
+        name: &[u8],
+        write: Write,
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
+        let was = look(self, name);
+        run(self)?;
+        if let Some(was) = was {
+            let is = seen(&mut self.cx.guard, self.client.db, name);
+            self.tell_fields_set(name, write, was, is);
+        }
+        Ok(())
+    }
+
     /// Takes out of a hash what is due, before its fields are counted, listed or drawn. `name`: the command's; `args`: those
     /// behind the key. True if that takes longer than others should wait: the command has ended here, and is begun again
     /// when nothing is due any more.

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_double_or_zero, write_integer};
-use larder_store::{DIGITS_MAX, Element, Hint, Key, Type};
+use larder_store::{DIGITS_MAX, Element, Hint, Key, Lasting, Type};
 
 use super::fields;
 use super::listing::{Form, Listed, Which};
@@ -215,7 +215,7 @@ fn set(
     if let Some(new) = set_received(call, key, args, false)? {
         return if says_ok { call.ok() } else { call.length(usize::from(new)) };
     }
-    call.write_words(name, key, args, Write::Set, says_ok)
+    call.write_words(name, key, args, Write::Set(Lasting::Never), says_ok)
 }
 
 /// Sets a field to its value, if that was received, or, with `absent`, only where it is not there; whether it was not.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
-use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type, Upload};
+use larder_store::{Collection, End, Fields, Hint, Key, Lasting, Millis, ScoreRule, Store, Type, Upload};
 
 use super::fields::shown_time;
 use super::sending::{is_sent, pinning_ns, put_or_send};
@@ -89,8 +89,8 @@ const NUMBER_NS: u64 = 50;
 pub(crate) enum Write {
     /// They are put into a set.
     Add,
-    /// Each has its value behind it: a hash has that then.
-    Set,
+    /// Each has its value behind it: a hash has that then, for so long.
+    Set(Lasting),
     /// Each has its score in front of it, which is a number: a sorted set has it by that rule then. What has changed
     /// counts, too.
     Score(ScoreRule, bool),
@@ -100,11 +100,21 @@ pub(crate) enum Write {
     Remove(Type),
     /// The same of fields.
     Drop,
+    /// The same of fields with their values behind them, which these would have had until a time that has passed.
+    Lapse,
     /// They are put to an end of a list, perhaps only if there is one, so many in one moment at most.
     Push { end: End, present: bool, at_once: usize },
 }
 
 impl Write {
+    /// Fields get their values at `now`, and last for so long.
+    pub(super) fn lasting(lasting: Lasting, now: Millis) -> Write {
+        match lasting {
+            Lasting::Until(at) if at <= now => Write::Lapse,
+            Lasting::Never | Lasting::Keep | Lasting::Until(_) => Write::Set(lasting),
+        }
+    }
+
     /// These elements are put to an end of a list.
     pub fn push(end: End, present: bool, elements: Args<'_>) -> Write {
         let bytes = elements.encoded().len();
@@ -121,7 +131,7 @@ impl Write {
     pub(super) fn words(self) -> usize {
         match self {
             Write::Add | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
-            Write::Set | Write::Score(..) => 2,
+            Write::Set(_) | Write::Score(..) | Write::Lapse => 2,
             Write::Place(..) => 3,
         }
     }
@@ -136,7 +146,11 @@ impl Write {
         let guard = &mut call.cx.guard;
         Ok(match self {
             Write::Add => guard.set_add(key, words)?,
-            Write::Set => guard.hash_set(key, Pairs(words))?,
+            Write::Set(Lasting::Never) => guard.hash_set(key, Pairs(words))?,
+            Write::Set(lasting) => {
+                guard.hash_set_lasting(key, Pairs(words), Fields::Any, lasting)?;
+                words.len() / 2
+            }
             Write::Score(rule, changes) => {
                 let pairs = Pairs(words).map(|(word, member)| (parse_double(word).unwrap_or(0.0), member));
                 let scored = guard.sorted_add(key, rule, pairs)?;
@@ -148,6 +162,7 @@ impl Write {
             }
             Write::Remove(kind) => guard.remove_named(key, kind, words)?,
             Write::Drop => guard.remove_named(key, Type::Hash, words)?,
+            Write::Lapse => guard.remove_named(key, Type::Hash, Pairs(words).map(|(field, _)| field))?,
             Write::Push { end, present, .. } => guard.list_push(key, end, words, present)?,
         })
     }
@@ -158,11 +173,12 @@ impl Write {
             // As many as there are then.
             Write::Push { .. } => more,
             Write::Add
-            | Write::Set
+            | Write::Set(_)
             | Write::Score(..)
             | Write::Place(..)
             | Write::Remove(_)
-            | Write::Drop => count + more,
+            | Write::Drop
+            | Write::Lapse => count + more,
         }
     }
 
@@ -170,7 +186,7 @@ impl Write {
     pub(super) fn kind(self) -> Type {
         match self {
             Write::Add => Type::Set,
-            Write::Set | Write::Drop => Type::Hash,
+            Write::Set(_) | Write::Drop | Write::Lapse => Type::Hash,
             Write::Score(..) | Write::Place(..) => Type::SortedSet,
             Write::Remove(kind) => kind,
             Write::Push { .. } => Type::List,
@@ -180,18 +196,18 @@ impl Write {
     /// The elements are there then: memory is wanted for them, and a key that goes takes them with it.
     pub(super) fn puts(self) -> bool {
         match self {
-            Write::Add | Write::Set | Write::Score(..) | Write::Place(..) | Write::Push { .. } => true,
-            Write::Remove(_) | Write::Drop => false,
+            Write::Add | Write::Set(_) | Write::Score(..) | Write::Place(..) | Write::Push { .. } => true,
+            Write::Remove(_) | Write::Drop | Write::Lapse => false,
         }
     }
 
     /// There is a key with them then, also if there was none.
     pub(super) fn makes(self) -> bool {
         match self {
-            Write::Add | Write::Set => true,
+            Write::Add | Write::Set(_) => true,
             Write::Score(rule, _) | Write::Place(rule, _) => !rule.present,
             Write::Push { present, .. } => !present,
-            Write::Remove(_) | Write::Drop => false,
+            Write::Remove(_) | Write::Drop | Write::Lapse => false,
         }
     }
 
@@ -200,7 +216,7 @@ impl Write {
         match self {
             Write::Push { .. } => SHORT_PUSHES_MAX,
             Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => SHORT_SCORES_MAX,
-            Write::Add | Write::Set | Write::Remove(_) | Write::Drop => SHORT_WRITES_MAX,
+            Write::Add | Write::Set(_) | Write::Remove(_) | Write::Drop | Write::Lapse => SHORT_WRITES_MAX,
         }
     }
 
@@ -211,7 +227,9 @@ impl Write {
             Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => {
                 (SCORES_AT_ONCE, SCORED_NS)
             }
-            Write::Add | Write::Set | Write::Remove(_) | Write::Drop => (WRITES_AT_ONCE, WRITE_NS),
+            Write::Add | Write::Set(_) | Write::Remove(_) | Write::Drop | Write::Lapse => {
+                (WRITES_AT_ONCE, WRITE_NS)
+            }
         }
     }
 
@@ -220,7 +238,12 @@ impl Write {
         match self {
             Write::Score(..) | Write::Place(..) => MOVED_TIMES,
             Write::Remove(Type::SortedSet) => COMPARED_TIMES,
-            Write::Add | Write::Set | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
+            Write::Add
+            | Write::Set(_)
+            | Write::Remove(_)
+            | Write::Drop
+            | Write::Lapse
+            | Write::Push { .. } => 1,
         }
     }
 
@@ -240,10 +263,10 @@ impl Write {
         let fit = |kind| longest > 0 && store.elements_fit(kind, longest);
         match self {
             Write::Add => !fit(Type::Set),
-            Write::Set => !fit(Type::Hash),
+            Write::Set(_) => !fit(Type::Hash),
             Write::Push { .. } => !fit(Type::List),
             Write::Score(..) | Write::Place(..) => true,
-            Write::Remove(_) | Write::Drop => false,
+            Write::Remove(_) | Write::Drop | Write::Lapse => false,
         }
     }
 
@@ -251,7 +274,12 @@ impl Write {
     fn look_ns(self) -> u64 {
         match self {
             Write::Score(..) | Write::Place(..) => NUMBER_NS,
-            Write::Add | Write::Set | Write::Push { .. } | Write::Remove(_) | Write::Drop => LENGTH_NS,
+            Write::Add
+            | Write::Set(_)
+            | Write::Push { .. }
+            | Write::Remove(_)
+            | Write::Drop
+            | Write::Lapse => LENGTH_NS,
         }
     }
 
@@ -265,7 +293,12 @@ impl Write {
                 Pairs(words).try_for_each(|(word, _)| parse_double(word).map(drop).ok_or(Fail::NOT_A_FLOAT))
             }
             Write::Place(..) => geo::are_places(words),
-            Write::Add | Write::Set | Write::Push { .. } | Write::Remove(_) | Write::Drop => Ok(()),
+            Write::Add
+            | Write::Set(_)
+            | Write::Push { .. }
+            | Write::Remove(_)
+            | Write::Drop
+            | Write::Lapse => Ok(()),
         }
     }
 
@@ -274,11 +307,11 @@ impl Write {
         let fits = |kind, name: &[u8], value: &[u8]| store.element_fits(kind, name, value);
         match self {
             Write::Add => words.all(|member| fits(Type::Set, member, b"")),
-            Write::Set => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
+            Write::Set(_) => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
             Write::Push { .. } => words.all(|element| fits(Type::List, element, b"")),
             Write::Score(..) => Pairs(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
             Write::Place(..) => geo::Places(words).all(|(_, _, member)| fits(Type::SortedSet, member, b"")),
-            Write::Remove(_) | Write::Drop => true,
+            Write::Remove(_) | Write::Drop | Write::Lapse => true,
         }
     }
 }
@@ -396,8 +429,9 @@ impl Call<'_, '_, '_> {
     /// How many elements are written in one step of several, at most, from the first of these words on.
     pub(super) fn at_once(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> usize {
         match write {
-            Write::Set => self.sets_at_once(key, words),
+            Write::Set(_) => self.sets_at_once(key, words),
             Write::Drop => self.drops_at_once(key, words, words.len()),
+            Write::Lapse => self.drops_at_once(key, Pairs(words).map(|(field, _)| field), words.len() / 2),
             Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) => {
                 members_at_once(words, write.words(), write.moment().0, write.times())
             }
@@ -406,7 +440,7 @@ impl Call<'_, '_, '_> {
     }
 
     /// Fields that are set to the values behind them in one moment, at most, from the first of these words on.
-    pub(super) fn sets_at_once(&mut self, key: &Key<'_>, pairs: Args<'_>) -> usize {
+    fn sets_at_once(&mut self, key: &Key<'_>, pairs: Args<'_>) -> usize {
         let written = match pairs.encoded().len() {
             few if few <= SET_BYTES_MAX => WRITES_AT_ONCE,
             _ => fit(Pairs(pairs).map(|(field, value)| field.len() + value.len()), SET_BYTES_MAX),

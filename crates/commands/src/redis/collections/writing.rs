@@ -3,10 +3,13 @@
 //!
 //! ```text
 //! few, or some of short ones    one step
-//! up to 65,536                  Looks ─► Wants ─► Takes ─► Writes, some in each step ─► replied
-//!                                                   └──── the key is held ────┘
-//! more                          Looks ─► Writes, some in each step: each step is one moment
+//! up to 65,536                  Looks ─► Wants ─► Takes ─► Asks ─► Writes, some in each step ─► replied
+//!                                                   └───────── the key is held ────────┘
+//! more                          Looks ─► Asks ─► Writes, some in each step: each step is one moment
 //! ```
+//!
+//! HSETEX alone asks: whether all of its fields are there, or none is. Its key is held by then, so that what it finds is so when
+//! it sets the first of them.
 //!
 //! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
 //! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
@@ -21,10 +24,10 @@
 //! In EXEC, which holds its keys itself, all of it is one moment of that, and in scripts one step.
 
 use larder_protocol::resp::Args;
-use larder_store::{Expect, Key, Millis, Type};
+use larder_store::{Expect, Fields, Key, Millis, Type};
 
-use super::words::{Looking, Write, first};
-use super::{Call, peek_as};
+use super::words::{LOOKS_AT_ONCE, Looking, Write, first};
+use super::{Call, FEW_ELEMENTS, LOOK_NS, Pairs, peek_as};
 use crate::core::access::Snapshot;
 use crate::core::events::Before;
 use crate::core::hold::Hold;
@@ -61,7 +64,7 @@ impl Call<'_, '_, '_> {
         &mut self,
         name: &'static str,
         key: &Key<'_>,
-        mut words: Args<'_>,
+        words: Args<'_>,
         write: Write,
         says_ok: bool,
     ) -> Done {
@@ -74,13 +77,31 @@ impl Call<'_, '_, '_> {
             self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
             return if says_ok { self.ok() } else { self.length(count) };
         }
+        self.write_in_steps(name, key, words, (write, most), says_ok, None)
+    }
+
+    /// The same in several steps, in each of which no more than `most` are written. `asked`: of HSETEX, which replies whether
+    /// that held of all fields before the first of them was set.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn write_in_steps(
+        &mut self,
+        name: &'static str,
+        key: &Key<'_>,
+        mut words: Args<'_>,
+        (write, most): (Write, usize),
+        says_ok: bool,
+        asked: Option<Fields>,
+    ) -> Done {
         let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
         let looks = self.look_ahead(write, words)?;
-        let is_whole = elements <= ELEMENTS_HELD_MAX && !self.client.executes;
+        let asks = asked.is_some_and(|asked| asked != Fields::Any);
+        let is_whole = words.len() / write.words() <= ELEMENTS_HELD_MAX && !self.client.executes;
         let all_bytes = words.encoded().len();
         // Where each step is one moment the first comes at once, and its words are not kept.
-        let some = if looks || is_whole {
+        let some = if looks || asks || is_whole {
             Args::EMPTY
         } else {
             first(&mut words, self.moment_of(write, most) * write.words())
@@ -91,7 +112,16 @@ impl Call<'_, '_, '_> {
         let mut count = 0;
         if !some.is_empty() {
             let key = name.key(self);
-            count = write.run(self, &key, some)?;
+            let mut run = |call: &mut Call<'_, '_, '_>| -> Done {
+                count = write.run(call, &key, some)?;
+                Ok(())
+            };
+            // The first step of others is published with the beginning of their command.
+            if asked.is_some() {
+                self.tell_fields_around(key.bytes(), write, run)?;
+            } else {
+                run(self)?;
+            }
             self.spend_on(some.len() / write.words(), write.moment().1);
             self.spend_on_bytes(some_bytes + write.compared_bytes(some));
         }
@@ -101,13 +131,14 @@ impl Call<'_, '_, '_> {
             (false, true) => Stage::Wants(Asked::default()),
             (false, false) => Stage::Writes(None),
         };
-        self.go_on_with(Writing { row, name, write, says_ok, count, kept, whole, stage });
+        let asking = asks.then(|| kept.place());
+        self.go_on_with(Writing { row, name, write, says_ok, asked, asking, count, kept, whole, stage });
         Ok(())
     }
 
     /// All of these elements are written in one step, though they are more than are written in one of several: they are short,
     /// and nothing long goes with them.
-    fn are_one_step(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> bool {
+    pub(super) fn are_one_step(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> bool {
         let are_few = words.len() / write.words() <= write.short_max();
         // EXEC serves others between its steps, too, and its keys are held in any case.
         if !are_few || words.encoded().len() > SHORT_BYTES_MAX || self.client.executes {
@@ -118,7 +149,7 @@ impl Call<'_, '_, '_> {
         let is_short = |word: &[u8]| word.len() <= ELEMENT_BYTES;
         let are_short = (1..=ELEMENT_BYTES).contains(&longest) || each.all(is_short);
         let drops_long = match write {
-            Write::Set | Write::Drop => {
+            Write::Set(_) | Write::Drop | Write::Lapse => {
                 let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
                 hash.is_some_and(|hash| hash.longest_apart() > 0)
             }
@@ -135,6 +166,10 @@ struct Writing {
     name: Name,
     write: Write,
     says_ok: bool,
+    /// Of HSETEX: what has to hold of all fields before the first is set.
+    asked: Option<Fields>,
+    /// The fields of which that is still to be found, from a place on.
+    asking: Option<Place>,
     count: usize,
     kept: Kept,
     /// All of it is one moment.
@@ -150,9 +185,19 @@ enum Stage {
     Wants(Asked),
     /// Its key is on its way to be held.
     Takes(Taking),
-    /// Writes what is left; what is one moment has its key held.
+    /// Asks for what is to be asked, and writes what is left; what is one moment has its key held.
     Writes(Option<Hold>),
     Over,
+}
+
+/// What a step of [`Stage::Writes`] came to.
+enum Wrote {
+    /// Some elements are written, or some fields were found to be as it is asked.
+    Some,
+    /// Nothing, for so many milliseconds: memory is on its way.
+    Nothing(Millis),
+    /// Not all fields are as it is asked: none is set.
+    Unmet,
 }
 
 /// What is known of a command that is one moment.
@@ -217,13 +262,19 @@ impl Writing {
                     // A step that found no memory has done nothing, and is made once more.
                     self.stage = Stage::Writes(None);
                 }
-                let awaits_ms = self.write(call);
+                let wrote = self.write(call);
                 if let Some(hold) = &hold {
                     // The next command holds keys some time behind the last step.
                     hold.step(call.cx.now());
                 }
-                if let Some(ms) = awaits_ms? {
-                    return Ok((Stage::Writes(hold), Step::Sleep(ms)));
+                match wrote? {
+                    Wrote::Some => {}
+                    Wrote::Nothing(ms) => return Ok((Stage::Writes(hold), Step::Sleep(ms))),
+                    Wrote::Unmet => {
+                        self.tell(call, false);
+                        call.integer(0)?;
+                        return Ok((Stage::Over, Step::Done));
+                    }
                 }
                 if self.kept.left() > 0 {
                     // Where each further step is one moment nothing is held.
@@ -231,7 +282,9 @@ impl Writing {
                     return Ok((Stage::Writes(hold), Step::More));
                 }
                 self.tell(call, true);
-                if self.says_ok {
+                if self.asked.is_some() {
+                    call.integer(1)?;
+                } else if self.says_ok {
                     call.ok()?;
                 } else {
                     call.length(self.count)?;
@@ -270,32 +323,39 @@ impl Writing {
         })
     }
 
-    /// Writes some elements; or, where memory is on its way for which others of the worker should not wait, none, and says in how
-    /// many milliseconds to try again, if its key stays held.
+    /// Writes some elements, where nothing is to be asked any more; or, where memory is on its way for which others of the worker
+    /// should not wait, none, and says in how many milliseconds to try again, if its key stays held.
     ///
     /// # Errors
     /// Why they were not written.
-    fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Millis>, Fail> {
-        if self.whole.is_none() {
-            return self.write_some(call).map(|()| None);
+    fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Wrote, Fail> {
+        if let Write::Set(lasting) = self.write {
+            // The time until which fields were to last may have come meanwhile.
+            self.write = Write::lasting(lasting, call.cx.now());
         }
         self.look(call)?;
+        if self.asking.is_some() {
+            return self.ask(call);
+        }
+        if self.whole.is_none() {
+            return self.write_some(call).map(|()| Wrote::Some);
+        }
         let again = call.cx.guard.ask_again(true);
         let done = self.write_some(call);
         call.cx.guard.ask_again(again);
         let Err(fail) = done else {
             self.note_written(call);
-            return Ok(None);
+            return Ok(Wrote::Some);
         };
         let key = self.name.key(call);
         let Some(whole) = &mut self.whole else { return Err(fail) };
         if fail.is_no_memory() && call.cx.guard.memory_comes() {
             if whole.patience.is_over() {
                 self.let_go(call);
-                return Ok(None);
+                return Ok(Wrote::Some);
             }
             if let Some(ms) = whole.patience.again_ms(call, 0) {
-                return Ok(Some(ms));
+                return Ok(Wrote::Nothing(ms));
             }
         }
         if whole.was_there {
@@ -305,6 +365,28 @@ impl Writing {
             let _ = call.cx.guard.delete(&key, Expect::Present);
         }
         Err(fail)
+    }
+
+    /// Looks whether some more fields are as it is asked.
+    ///
+    /// # Errors
+    /// The key has another type of value.
+    fn ask(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Wrote, Fail> {
+        let (Some(asked), Some(at)) = (self.asked, &mut self.asking) else { return Ok(Wrote::Some) };
+        let most = ((call.step_ns() / LOOK_NS) as usize).clamp(FEW_ELEMENTS, LOOKS_AT_ONCE);
+        let key = self.name.key(call);
+        let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+        let is_there = |field: &[u8]| hash.as_ref().is_some_and(|hash| hash.has(field));
+        let wanted = asked == Fields::Present;
+        let (holds, count) = self.kept.walk(at, |words| {
+            let some = first(words, 2 * most);
+            (Pairs(some).all(|(field, _)| is_there(field) == wanted), some.len() / 2)
+        });
+        call.spend(count as u64 * LOOK_NS);
+        if at.left == 0 {
+            self.asking = None;
+        }
+        Ok(if holds { Wrote::Some } else { Wrote::Unmet })
     }
 
     /// The command has waited for memory for as long as others may wait for its key: it is held no more. What is left is written
@@ -328,6 +410,10 @@ impl Writing {
         let key = self.name.key(call);
         let is_there = call.is_there(&key);
         if !whole.begun {
+            if self.asked == Some(Fields::Present) && !is_there && self.asking.is_none() {
+                // The fields have gone with their key since they were found.
+                self.asking = Some(whole.from);
+            }
             (whole.was_there, whole.is_there) = (is_there, is_there);
             whole.before = call.look_before(key.bytes());
         } else if whole.is_there && !is_there {
@@ -364,10 +450,13 @@ impl Writing {
         (whole.was_there, whole.is_there) = (false, false);
         let tells = whole.before.is_some();
         whole.before = tells.then(Before::absent);
-        if whole.begun && self.write.puts() && whole.restarts < RESTARTS_MAX {
+        // Of a key that has gone none of the fields is there which had to be.
+        let is_in_vain = whole.begun || self.asked == Some(Fields::Present);
+        if is_in_vain && self.write.puts() && whole.restarts < RESTARTS_MAX {
             whole.restarts += 1;
             self.count = 0;
             self.kept.go_back(whole.from);
+            self.asking = self.asked.filter(|asked| *asked != Fields::Any).map(|_| whole.from);
             return true;
         }
         if tells && !self.write.puts() && self.count > 0 {
@@ -380,7 +469,7 @@ impl Writing {
 
     /// Writes as many elements as what is left of the slice is for; if that is refused all of them are left.
     fn write_some(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        let Writing { row, name, write, count, kept, whole, .. } = self;
+        let Writing { row, name, write, asked, count, kept, whole, .. } = self;
         let (write, key) = (*write, name.key(call));
         // No more are looked at than there is time for.
         let timely = call.moment_of(write, write.moment().0);
@@ -397,17 +486,30 @@ impl Writing {
                 Ok(())
             };
             // One moment is published when it is over.
-            if whole.is_some() { run(call) } else { call.tell_around_key(row, key.bytes(), run) }
+            if whole.is_some() {
+                run(call)
+            } else if asked.is_some() {
+                call.tell_fields_around(key.bytes(), write, run)
+            } else {
+                call.tell_around_key(row, key.bytes(), run)
+            }
         });
         done.inspect_err(|_| kept.go_back(place))
     }
 
     /// Publishes what one moment has done to its key: all of it, or a part.
     fn tell(&self, call: &mut Call<'_, '_, '_>, is_done: bool) {
-        if let Some(Whole { before: Some(before), .. }) = &self.whole {
-            let key = self.name.key(call);
-            call.tell_key_since(self.row, key.bytes(), before, is_done);
+        let Some(Whole { before: Some(before), .. }) = &self.whole else { return };
+        let key = self.name.bytes();
+        if self.asked.is_none() {
+            call.tell_key_since(self.row, key, before, is_done);
+            return;
         }
+        call.tell_since(self.row, key, before, is_done, |call, was, is| {
+            if is_done || was != is {
+                call.tell_fields_set(key, self.write, was, is);
+            }
+        });
     }
 }
 

@@ -201,7 +201,24 @@ impl Call<'_, '_, '_> {
     /// Publishes what a command of one key has done to it in several steps, which are one moment: all that it was to do, or,
     /// where it was refused in its midst, a part.
     pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], before: &Before, is_done: bool) {
-        let (true, Some(change)) = (self.cx.shared.events.any(), change_of_key(row)) else { return };
+        let Some(change) = change_of_key(row) else { return };
+        self.tell_since(row, key, before, is_done, |call, was, is| {
+            call.cx.tell_change(&change, call.client.db, key, was, is);
+        });
+    }
+
+    /// The same of a command that publishes its events itself: `tell` does, by what the key was like before and is now.
+    pub fn tell_since(
+        &mut self,
+        row: &'static Command,
+        key: &[u8],
+        before: &Before,
+        is_done: bool,
+        tell: impl FnOnce(&mut Self, Seen, Seen),
+    ) {
+        if !self.cx.shared.events.any() {
+            return;
+        }
         let (was, is) = (before.seen, self.seen(key));
         if self.cx.shared.watches_keys(self.cx.guard.store()) {
             self.spend(LINE_NS);
@@ -213,7 +230,7 @@ impl Call<'_, '_, '_> {
                 self.cx.shared.watchers.tell_deleted(scene, key, row.name, &before.looked);
             }
         }
-        self.cx.tell_change(&change, self.client.db, key, was, is);
+        tell(self, was, is);
         self.cx.go_on_telling();
     }
 
