@@ -1,9 +1,10 @@
-//! HSETEX of many fields: in steps, beside others, and one moment for all of them.
+//! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: in steps, beside others, and one moment for all of them.
 
+use crate::full::{exhaust, pressed};
 use crate::moments::{HELD_MAX, heard, of, refused_amid, said, written};
 use crate::pairs::{begun, ended, turn, waits};
 use crate::users::with_user;
-use crate::{Bench, bench, watch};
+use crate::{Bench, START, bench, watch};
 use larder_commands::{Next, Session, Settings};
 use std::ops::Range;
 
@@ -15,6 +16,19 @@ fn set(options: &str, numbers: Range<usize>) -> Vec<u8> {
     let count = numbers.len();
     let pairs: String = numbers.map(|n| format!(" m{n} v")).collect();
     of(&format!("HSETEX k{options} FIELDS {count}{pairs}"))
+}
+
+/// A command that names the fields with these numbers. `head`: in front of them.
+fn on(head: &str, numbers: Range<usize>) -> Vec<u8> {
+    let count = numbers.len();
+    let names: String = numbers.map(|n| format!(" m{n}")).collect();
+    of(&format!("{head} FIELDS {count}{names}"))
+}
+
+/// Goes on to the end with a command whose key is held: its reply, which comes in pieces.
+fn answers(bench: &mut Bench, session: &mut Session) -> String {
+    let (first, _) = ended(bench, session);
+    first + &String::from_utf8(bench.turns(session, b"").0).expect("text")
 }
 
 /// A bench in which long requests may be kept.
@@ -250,4 +264,258 @@ fn in_exec_the_fields_that_are_set_are_a_part_of_that() {
     let queued = "+QUEUED\r\n".repeat(3);
     assert_eq!(String::from_utf8_lossy(&reply), format!("+OK\r\n{queued}*3\r\n:1\r\n:0\r\n:2500\r\n"));
     assert_eq!(said(&mut bench, "HTTL k FIELDS 2 m0 m2499"), "*2\r\n:100\r\n:100\r\n");
+}
+
+#[test]
+fn what_is_done_with_each_of_many_fields_is_one_moment() {
+    let all = |answer: &str| format!("*{MANY}\r\n{}", answer.repeat(MANY));
+    let values = all("$1\r\nv\r\n");
+    for (head, reply, time) in [
+        ("HGETDEL k", &values, -2),
+        ("HGETEX k", &values, -1),
+        ("HGETEX k EX 100", &values, 100),
+        ("HGETEX k PERSIST", &values, -1),
+        ("HGETEX k EXAT 1", &values, -2),
+        ("HEXPIRE k 100", &all(":1\r\n"), 100),
+        ("HEXPIRE k 100 XX", &all(":0\r\n"), -1),
+        ("HPEXPIRE k 0", &all(":2\r\n"), -2),
+        ("HPERSIST k", &all(":-1\r\n"), -1),
+    ] {
+        let mut bench = bench();
+        fill(&mut bench, 0..MANY + 7);
+        let mut session = begun(&mut bench, &on(head, 0..MANY));
+        let (first, turns) = ended_beside_others(&mut bench, &mut session);
+        let rest = String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
+        assert!(turns >= 10 && &(first + &rest) == reply, "{head}: {turns} turns, {rest:.40}");
+        let times = format!("*3\r\n:{time}\r\n:{time}\r\n:-1\r\n");
+        assert_eq!(said(&mut bench, "HTTL k FIELDS 3 m0 m3999 m4000"), times, "{head}");
+        let left = if time == -2 { 7 } else { MANY + 7 };
+        assert_eq!(said(&mut bench, "HLEN k"), format!(":{left}\r\n"), "{head}");
+    }
+    // A few are one step, and one more is not; what is named twice is there once.
+    let mut bench = bench();
+    fill(&mut bench, 0..MANY);
+    for count in [511, 512] {
+        let (_, reply, _) = bench.call(&mut Session::new(), &on("HGETEX k EX 9", 0..count));
+        assert!(reply.starts_with(format!("*{count}\r\n").as_bytes()), "{count}");
+    }
+    let mut session = begun(&mut bench, &on("HGETDEL k", 0..513));
+    assert!(answers(&mut bench, &mut session).starts_with("*513\r\n"));
+    let twice = format!("HGETDEL k FIELDS 2000{}", " m1000 m2000".repeat(1_000));
+    let mut session = begun(&mut bench, &of(&twice));
+    let reply = answers(&mut bench, &mut session);
+    let expected = format!("*2000\r\n{}{}", "$1\r\nv\r\n".repeat(2), "$-1\r\n".repeat(1_998));
+    assert!(reply == expected, "{reply:.40}");
+}
+
+#[test]
+fn more_fields_than_others_wait_for_are_answered_in_some_moments() {
+    for (count, is_whole) in [(HELD_MAX - 1, true), (HELD_MAX, true), (HELD_MAX + 1, false)] {
+        let mut bench = large();
+        fill(&mut bench, 0..HELD_MAX + 100);
+        let (all, left) = (format!(":{}\r\n", HELD_MAX + 100), format!(":{}\r\n", HELD_MAX + 100 - count));
+        let mut session = Session::new();
+        let (mut next, mut reply, _) = bench.call(&mut session, &on("HGETDEL k", 0..count));
+        let (mut holds, mut parts) = (false, 0);
+        while matches!(next, Next::Yield | Next::Flush) {
+            holds |= session.must_end();
+            if !is_whole {
+                let there = said(&mut bench, "HLEN k");
+                parts += usize::from(there != all && there != left);
+            }
+            let more;
+            (next, more, _) = bench.call(&mut session, b"");
+            reply.extend(more);
+        }
+        assert_eq!((next, holds), (Next::Receive, is_whole), "{count}");
+        assert_eq!(parts > 100, !is_whole, "{count}: {parts} times a part was seen");
+        let expected = format!("*{count}\r\n{}", "$1\r\nv\r\n".repeat(count));
+        assert!(reply == expected.as_bytes(), "{count}: {} bytes", reply.len());
+        assert_eq!(said(&mut bench, "HLEN k"), left, "{count}");
+    }
+}
+
+/// What is kept of the reply is bounded: beyond, the command holds its key no more, and goes on as its client reads.
+#[test]
+fn answers_for_which_there_is_no_room_come_when_others_are_sent() {
+    const FIELDS: usize = 1_500;
+    let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 16 << 20);
+    let value = "v".repeat(4_000);
+    for from in (0..FIELDS).step_by(100) {
+        let pairs: String = (from..from + 100).map(|n| format!(" m{n} {value}")).collect();
+        assert_eq!(said(&mut bench, &format!("HSET k{pairs}")), ":100\r\n");
+    }
+    let held = bench.worker.store().held_bytes();
+    let mut session = begun(&mut bench, &on("HGETDEL k", 0..FIELDS));
+    let mut reply = Vec::new();
+    while session.must_end() {
+        reply.extend(bench.call(&mut session, b"").1);
+    }
+    let left: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
+    assert!((1..FIELDS).contains(&left), "{left}");
+    reply.extend(bench.turns(&mut session, b"").0);
+    let expected = format!("*{FIELDS}\r\n{}", format!("$4000\r\n{value}\r\n").repeat(FIELDS));
+    assert!(reply == expected.as_bytes(), "{} bytes", reply.len());
+    assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
+    assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+/// Memory for times of fields that is on its way is waited for while others are served. Where none comes the fields of a step are
+/// as they were, and say so.
+#[test]
+fn fields_that_find_no_memory_are_answered_so() {
+    const FIELDS: usize = 8_000;
+    for comes in [true, false] {
+        let (mut bench, mut stuck) = pressed();
+        bench.worker.set_patient(true);
+        for from in (0..FIELDS).step_by(2_000) {
+            let pairs: String = (from..from + 2_000).map(|n| format!(" m{n} {n:0>100}")).collect();
+            assert_eq!(said(&mut bench, &format!("HSET k{pairs}")), ":2000\r\n");
+            bench.system += 100;
+        }
+        bench.worker.set_patient(false);
+        let input = on("HEXPIRE k 100", 0..FIELDS);
+        let (mut session, mut at, mut turns) = (Session::new(), 0, 0);
+        // Until some of them have their time: the key is held behind two turns.
+        while turns < 4 {
+            let (_, reply, consumed) = bench.call(&mut session, &input[at..]);
+            assert_eq!(reply, b"");
+            (at, turns) = (at + consumed, turns + usize::from(session.holds()));
+        }
+        let mut batch = Some(stuck.enter(START));
+        exhaust(&mut bench, "x");
+        let mut waits = 0;
+        while session.must_end() {
+            let (next, _, _) = bench.call(&mut session, b"");
+            if let Next::Sleep(ms) = next {
+                (bench.system, waits) = (bench.system + ms, waits + 1);
+                batch = batch.filter(|_| !comes || waits < 9);
+            }
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        }
+        drop(batch);
+        // Others wait for the key for 2 s in all, and no longer.
+        assert!((9..=200).contains(&waits), "{waits} waits");
+        session = Session::new();
+        let there: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
+        let times = String::from_utf8(bench.turns(&mut session, &on("HTTL k", 0..FIELDS)).0).expect("text");
+        let timed = FIELDS - times.matches(":-1\r\n").count();
+        assert_eq!((there, timed == FIELDS, timed > 0), (FIELDS, comes, true), "{timed} have their time");
+    }
+}
+
+/// A key that expires amid it has gone behind the fields that were answered by then, which is an event of its own.
+#[test]
+fn fields_whose_key_goes_amid_it_are_answered_as_absent() {
+    let mut bench = bench();
+    fill(&mut bench, 0..MANY);
+    assert_eq!(said(&mut bench, "PEXPIRE k 1000"), ":1\r\n");
+    let mut watcher = watch::watcher(&mut bench, "mutations deletions");
+    bench.reply("CONFIG SET notify-keyspace-events EAn");
+    let mut listens = Session::new();
+    bench.turns(&mut listens, &of("PSUBSCRIBE __keyevent@0__:*"));
+    let mut session = written(&mut bench, &on("HGETDEL k", 0..MANY));
+    bench.system += 2_000;
+    let reply = answers(&mut bench, &mut session);
+    let taken = reply.matches("$1\r\nv\r\n").count();
+    assert!((1..MANY).contains(&taken), "{taken}");
+    let (values, nulls) = ("$1\r\nv\r\n".repeat(taken), "$-1\r\n".repeat(MANY - taken));
+    assert!(reply == format!("*{MANY}\r\n{values}{nulls}"), "{taken}");
+    assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
+    let mut events = heard(&mut bench, &mut listens);
+    events.sort_unstable();
+    assert_eq!(events, ["expired", "hdel"]);
+    let lines = watch::told(&mut bench, &mut watcher);
+    assert!(!lines.iter().any(|line| line.contains("cmd=hgetdel")), "{lines:?}");
+}
+
+#[test]
+fn a_client_that_goes_has_something_done_with_all_of_its_fields_or_none() {
+    let mut bench = bench();
+    fill(&mut bench, 0..MANY + 7);
+    let mut session = written(&mut bench, &on("HGETDEL k", 0..MANY));
+    let kill = format!("CLIENT KILL ID {}", session.redis_client().expect("a client"));
+    assert_eq!(said(&mut bench, &kill), ":1\r\n");
+    ended(&mut bench, &mut session);
+    assert_eq!(said(&mut bench, "HLEN k"), ":7\r\n");
+    // One whose key is not held yet.
+    let held = bench.worker.store().held_bytes();
+    let mut session = Session::new();
+    assert_eq!(bench.call(&mut session, &on("HEXPIRE k 100", 0..MANY + 7)).0, Next::Yield);
+    drop(session);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    assert_eq!(said(&mut bench, "HTTL k FIELDS 1 m4000"), "*1\r\n:-1\r\n");
+    // One whose rules change before the first of them is taken out.
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    fill(&mut bench, 0..MANY);
+    let reply = refused_amid(&mut bench, &mut admin, &mut user, &on("HGETDEL k", 0..MANY));
+    assert!(reply.starts_with("-NOPERM The user's ACL rules changed before any of the fields"), "{reply}");
+    assert_eq!(said(&mut bench, "HLEN k"), format!(":{MANY}\r\n"));
+}
+
+#[test]
+fn events_and_watchers_lines_of_many_fields_are_told_once() {
+    let mut bench = bench();
+    fill(&mut bench, 0..2 * MANY);
+    let mut watcher = watch::watcher(&mut bench, "mutations deletions");
+    bench.reply("CONFIG SET notify-keyspace-events EAn");
+    let mut listens = Session::new();
+    bench.turns(&mut listens, &of("PSUBSCRIBE __keyevent@0__:*"));
+    let (stored, deleted) = ("type=item_store key=k status=stored ", "type=deleted key=k ");
+    let cases: [(&str, usize, &[&str], &[&str]); 8] = [
+        ("HEXPIRE k 100", 0, &["hexpire"], &[stored]),
+        ("HPERSIST k", 0, &["hpersist"], &[stored]),
+        ("HGETEX k EX 100", 0, &["hexpire"], &[stored]),
+        ("HGETEX k", 0, &[], &[stored]),
+        ("HGETEX k PERSIST", 0, &["hpersist"], &[stored]),
+        ("HGETDEL k", 0, &["hdel"], &[stored]),
+        ("HPEXPIRE k 0", MANY, &["hdel", "del"], &[deleted]),
+        ("HGETDEL k", 0, &[], &[]),
+    ];
+    for (head, from, events, starts) in cases {
+        let mut session = written(&mut bench, &on(head, from..from + MANY));
+        assert!(watch::told(&mut bench, &mut watcher).is_empty(), "{head}");
+        answers(&mut bench, &mut session);
+        assert_eq!(heard(&mut bench, &mut listens), events, "{head}");
+        let lines = watch::told(&mut bench, &mut watcher);
+        let are_as_told = lines.iter().zip(starts).all(|(line, start)| line.starts_with(start));
+        assert!(lines.len() == starts.len() && are_as_told, "{head}: {lines:?}");
+    }
+}
+
+/// What comes behind such a command in a pipeline is answered behind it.
+#[test]
+fn answers_of_many_fields_come_in_the_order_of_their_commands() {
+    let mut bench = bench();
+    fill(&mut bench, 0..MANY);
+    let input = [of("GET other"), on("HGETDEL k", 0..MANY), of("EXISTS k"), of("GET other")].concat();
+    let reply = String::from_utf8(bench.turns(&mut Session::new(), &input).0).expect("text");
+    let values = "$1\r\nv\r\n".repeat(MANY);
+    assert!(reply == format!("$-1\r\n*{MANY}\r\n{values}:0\r\n$-1\r\n"), "{reply:.40}");
+}
+
+/// Where databases are swapped before its key is held, it is done with the key that its name means then.
+#[test]
+fn fields_are_of_the_database_that_has_its_number_when_their_key_is_held() {
+    let mut bench = bench();
+    fill(&mut bench, 0..MANY);
+    // The next holds its key some milliseconds later, since another has waited.
+    let mut first = begun(&mut bench, &set("", 0..MANY));
+    waits(&mut bench, &mut Session::new(), &of("HLEN k"), "HLEN");
+    while first.must_end() {
+        turn(&mut bench, &mut first, b"");
+    }
+    let mut session = Session::new();
+    let (mut next, ..) = bench.call(&mut session, &on("HGETDEL k", 0..MANY));
+    while next == Next::Yield {
+        (next, ..) = bench.call(&mut session, b"");
+    }
+    assert_eq!((next, session.holds()), (Next::Sleep(2), false));
+    assert_eq!(said(&mut bench, "SWAPDB 0 1"), "+OK\r\n");
+    bench.system += 100;
+    let reply = bench.turns(&mut session, b"").0;
+    let nulls = format!("*{MANY}\r\n{}", "$-1\r\n".repeat(MANY));
+    assert!(reply == nulls.as_bytes(), "{} bytes", reply.len());
+    let other = [of("SELECT 1"), of("HLEN k")].concat();
+    assert_eq!(bench.turns(&mut Session::new(), &other).0, format!("+OK\r\n:{MANY}\r\n").as_bytes());
 }

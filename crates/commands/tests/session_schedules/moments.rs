@@ -1,5 +1,5 @@
-//! SADD, ZADD and RPUSH of more elements than are written in one step, and SPOP, under the scheduler: a client of another worker
-//! sees none of them or all, by what counts them and by what looks for two of them.
+//! SADD, ZADD and RPUSH of more elements than are written in one step, SPOP, HSETEX and HGETDEL, under the scheduler: a client of
+//! another worker sees none of them or all, by what counts them and by what looks for two of them.
 
 use crate::{answer_later, seeds};
 use larder_store::Expect;
@@ -91,6 +91,18 @@ fn many_elements_that_are_written_in_steps_are_of_one_moment() {
     }
 }
 
+/// A reply of so many lines, which comes in pieces, of which this is the first.
+fn whole(writer: &mut Local, connection: &mut LocalConnection, first: String, lines: usize) -> String {
+    let mut reply = first;
+    while reply.matches("\r\n").count() < lines {
+        pass();
+        writer.go_on(connection);
+        reply += &String::from_utf8_lossy(connection.sent());
+        connection.forget();
+    }
+    reply
+}
+
 /// SPOP of more members than are taken in one step.
 fn popped_in_steps(seed: u64) {
     const POPPED: usize = 600;
@@ -106,14 +118,8 @@ fn popped_in_steps(seed: u64) {
             put(kind, 0, &mut writer, &mut connection);
             writer.shift(1000);
             progress();
-            let mut popped = answer_later(&mut writer, &mut connection, &["SPOP", "k", &POPPED.to_string()]);
-            // Its reply comes in pieces.
-            while popped.matches("\r\n").count() < 1 + 2 * POPPED {
-                pass();
-                writer.go_on(&mut connection);
-                popped += &String::from_utf8_lossy(connection.sent());
-                connection.forget();
-            }
+            let popped = answer_later(&mut writer, &mut connection, &["SPOP", "k", &POPPED.to_string()]);
+            let popped = whole(&mut writer, &mut connection, popped, 1 + 2 * POPPED);
             assert!(popped.starts_with(&format!("*{POPPED}\r\n")), "seed {seed}: {popped:.20}");
             writer.shift(1000);
             answer_later(&mut writer, &mut connection, &["DEL", "k"]);
@@ -139,6 +145,57 @@ fn many_members_that_are_popped_in_steps_are_of_one_moment() {
     for seed in seeds(6) {
         println!("popped: LARDER_SCHEDULE_SEED={seed}");
         popped_in_steps(seed);
+    }
+}
+
+/// HSETEX of more fields than are set in one step, and HGETDEL of more than are taken in one.
+fn fields_in_steps(seed: u64) {
+    const SET: usize = 2_100;
+    const TAKEN: usize = 600;
+    let pairs: String = (0..SET).map(|n| format!(" m{n} v")).collect();
+    let names: String = (0..TAKEN).map(|n| format!(" m{n}")).collect();
+    let set = format!("HSETEX k FNX FIELDS {SET}{pairs}");
+    let take = format!("HGETDEL k FIELDS {TAKEN}{names}");
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let mut reader = local.sibling().expect("another worker");
+    let mut schedule = Schedule::new(seed, 3_000_000);
+    let at_work = Rc::new(Cell::new(true));
+    let (mut writer, is_over) = (local, Rc::clone(&at_work));
+    schedule.thread("writer", move || {
+        let mut connection = writer.resp_connection().by_turns();
+        let [set, take] = [&set, &take].map(|words| words.split(' ').collect::<Vec<&str>>());
+        let values = format!("*{TAKEN}\r\n{}", "$1\r\nv\r\n".repeat(TAKEN));
+        for _ in 0..ROUNDS {
+            assert_eq!(answer_later(&mut writer, &mut connection, &set), ":1\r\n", "seed {seed}");
+            writer.shift(1000);
+            progress();
+            let taken = answer_later(&mut writer, &mut connection, &take);
+            let taken = whole(&mut writer, &mut connection, taken, 1 + 2 * TAKEN);
+            assert!(taken == values, "seed {seed}: {taken:.20}");
+            writer.shift(1000);
+            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
+            progress();
+        }
+        is_over.set(false);
+    });
+    schedule.thread("reader", move || {
+        let mut connection = reader.resp_connection();
+        let counts = [0, SET, SET - TAKEN].map(|count| format!(":{count}\r\n"));
+        while at_work.get() {
+            let seen = answer_later(&mut reader, &mut connection, &["HLEN", "k"]);
+            assert!(counts.contains(&seen), "seed {seed}: {seen}");
+            progress();
+            pass();
+        }
+    });
+    schedule.run();
+}
+
+#[test]
+fn many_fields_that_are_set_and_taken_in_steps_are_of_one_moment() {
+    for seed in seeds(6) {
+        println!("fields: LARDER_SCHEDULE_SEED={seed}");
+        fields_in_steps(seed);
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) const ELEMENTS_HELD_MAX: usize = 64 << 10;
 /// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
 const SHORT_BYTES_MAX: usize = 512 << 10;
 /// What is allocated first for an element, about: a leaf.
-const LEAF_BYTES: usize = 1 << 10;
+pub(super) const LEAF_BYTES: usize = 1 << 10;
 /// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.
 const RESTARTS_MAX: u8 = 3;
 

@@ -1,23 +1,51 @@
 //! Fields that words name, of each of which something is done and replied: HGETDEL, HGETEX, HEXPIRE and its kin, HPERSIST.
+//!
+//! ```text
+//! few               one step
+//! up to 65,536      Wants ─► Takes ─► Does: some │ some │ … ─► Sends          one moment for others
+//!                              └──── the key is held ────┘
+//! more              Steps: some, and their answers │ some, and theirs │ …     each step is one moment
+//! ```
+//!
+//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. What has begun to hold its
+//! key is done to its end, also where its client has gone. A key that goes amid it (it is evicted, or expires) has gone behind what
+//! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it.
+//!
+//! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or there is no
+//! room for more answers, it frees the key, sends those that it has, and goes on as with more than 65,536 fields. Where no memory is
+//! on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
 
 use larder_protocol::resp::Args;
 use larder_store::{Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
 use super::look;
-use crate::core::events::{Change, Class, Seen, seen};
+use crate::core::access::Snapshot;
+use crate::core::events::{Before, Change, Class, Seen, seen};
+use crate::core::hold::Hold;
+use crate::core::input::Asked;
+use crate::core::output::Output;
+use crate::core::progress::Next;
 use crate::redis::call::has_room;
 use crate::redis::clock::When;
+use crate::redis::collections::listing::send;
 use crate::redis::collections::words::{FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, first, values_at_once};
+use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES};
 use crate::redis::collections::{Call, ELEMENT_ROOM, peek_as, put_element_of};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
+use crate::redis::row::Command;
 use crate::redis::source::Name;
+use crate::redis::steps::held::{Taken, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
+use crate::redis::steps::patience::Patience;
 
 /// Fields of a hash of which something is noted without memory of its own.
 const FIELDS_HERE: usize = 64;
+
+const OVERTAKEN: Fail =
+    Fail::of("NOPERM The user's ACL rules changed before any of the fields was changed: none of them is");
 
 /// What is done with the fields that words name.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +68,21 @@ struct Become {
     reduced: bool,
 }
 
+impl Become {
+    /// How that is called.
+    fn event(self) -> Option<&'static str> {
+        let named = [(self.reduced, "hdel"), (self.timed, "hexpire"), (self.persistent, "hpersist")];
+        named.into_iter().find(|(is, _)| *is).map(|(_, event)| event)
+    }
+
+    /// Publishes it, by what the key was like before and is now.
+    fn tell(self, call: &mut Call<'_, '_, '_>, name: &[u8], was: Seen, is: Seen) {
+        if let (true, Some(event)) = (was != is, self.event()) {
+            call.cx.tell_change(&Change::of(Class::Hash, event), call.client.db, name, was, is);
+        }
+    }
+}
+
 /// Begins what is done with some fields: an answer for each.
 pub(super) fn begin(
     call: &mut Call<'_, '_, '_>,
@@ -49,26 +92,45 @@ pub(super) fn begin(
     deed: Deed,
 ) -> Done {
     let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
-    put_array(call.out, fields.len());
-    let mut done = 0;
-    while !fields.is_empty() && (whole || done == 0) {
-        let at_once = if whole { WRITES_AT_ONCE } else { told_at_once(call, key, deed, fields)? };
-        let most = if fields.len() <= at_once { at_once } else { call.writes_of_a_step().min(at_once) };
-        let some = first(&mut fields, if whole { WRITES_AT_ONCE } else { most });
-        let ends = fields.is_empty() || whole;
-        let kept = if ends { Ok(None) } else { keep(call, key, fields).map(Some) };
-        let kept = kept.and_then(|kept| {
-            do_some(call, key.bytes(), some, deed)?;
-            Ok(kept)
-        });
-        done += some.len();
-        call.spend_on_writes(some.len());
-        if let Some((key, kept)) = kept.inspect_err(|_| call.out.rewind(mark))? {
-            debug_assert!(call.shared.rows.find(name.as_bytes()).is_some());
-            call.go_on_with(Doing { deed, name: key, kept });
-            return Ok(());
-        }
+    let at_once = if whole { usize::MAX } else { told_at_once(call, key, deed, fields)? };
+    if fields.len() > at_once {
+        return begin_in_steps(call, name, key, (fields, at_once), deed);
     }
+    put_array(call.out, fields.len());
+    while !fields.is_empty() {
+        let some = first(&mut fields, WRITES_AT_ONCE);
+        do_some(call, key.bytes(), some, deed).inspect_err(|_| call.out.rewind(mark))?;
+        call.spend_on_writes(some.len());
+    }
+    Ok(())
+}
+
+/// Begins what is done in several steps, in the first of them with so many fields at most.
+fn begin_in_steps(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    (mut fields, at_once): (Args<'_>, usize),
+    deed: Deed,
+) -> Done {
+    let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return Ok(()) };
+    let (mark, count) = (call.out.mark(), fields.len());
+    let is_whole = count <= ELEMENTS_HELD_MAX && !call.client.executes;
+    // Where each step is one moment the first comes at once, and its words are not kept.
+    let some = if is_whole { Args::EMPTY } else { first(&mut fields, call.writes_of_a_step().min(at_once)) };
+    let kept = Kept::new(call, fields)?;
+    let name = Name::kept(call, key.bytes())?;
+    let mut replies = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+    let stage = if is_whole {
+        put_array(&mut replies, count);
+        Stage::Wants(Asked::default(), call.client.standing.snapshot())
+    } else {
+        put_array(call.out, count);
+        do_some(call, name.bytes(), some, deed).inspect_err(|_| call.out.rewind(mark))?;
+        call.spend_on_writes(some.len());
+        Stage::Steps
+    };
+    call.go_on_with(Doing { row, deed, name, kept, replies, sent: 0, stage });
     Ok(())
 }
 
@@ -100,19 +162,34 @@ fn told_at_once(
     Ok(told.min(beside))
 }
 
-/// The key, and the fields that are still to come.
-fn keep(call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> Result<(Name, Kept), Fail> {
-    let kept = Kept::new(call, fields)?;
-    Ok((Name::kept(call, key.bytes())?, kept))
-}
-
 /// Does something with fields, no more than [`WRITES_AT_ONCE`], as one moment: an answer for each, and events of the key.
 fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
-    let was = look(call, name);
-    let mut become_ = Become::default();
+    let (was, mut become_) = (look(call, name), Become::default());
+    answer(call, name, (fields, deed), false, &mut become_)?;
+    if let Some(was) = was {
+        let is = seen(&mut call.cx.guard, call.client.db, name);
+        become_.tell(call, name, was, is);
+    }
+    Ok(())
+}
+
+/// The same without the events, of which it notes what they are. `is_held`: no other client is at the key.
+fn answer(
+    call: &mut Call<'_, '_, '_>,
+    name: &[u8],
+    (fields, deed): (Args<'_>, Deed),
+    is_held: bool,
+    become_: &mut Become,
+) -> Done {
     match deed {
+        // A transaction would wait for memory in its place.
+        Deed::Take | Deed::Get(_) if is_held => {
+            while let Some(bytes) = tell_values(call, name, fields, deed, become_)? {
+                call.make_room(bytes)?;
+            }
+        }
         Deed::Take | Deed::Get(_) => {
-            call.as_one_with_room([name], |call| tell_values(call, name, fields, deed, &mut become_))?;
+            call.as_one_with_room([name], |call| tell_values(call, name, fields, deed, become_))?;
         }
         Deed::Expire(..) | Deed::Persist => {
             let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
@@ -142,21 +219,7 @@ fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Dee
             }
         }
     }
-    tell(call, name, was, become_);
     Ok(())
-}
-
-/// Publishes what has become of a hash.
-fn tell(call: &mut Call<'_, '_, '_>, name: &[u8], was: Option<Seen>, become_: Become) {
-    let (Some(was), db) = (was, call.client.db) else { return };
-    let is = seen(&mut call.cx.guard, db, name);
-    if was == is {
-        return;
-    }
-    let named = [(become_.reduced, "hdel"), (become_.timed, "hexpire"), (become_.persistent, "hpersist")];
-    if let Some((_, event)) = named.into_iter().find(|(is, _)| *is) {
-        call.cx.tell_change(&Change::of(Class::Hash, event), db, name, was, is);
-    }
 }
 
 /// Replies the values of fields, and takes these out or has them last; how much room that needs, if it has done nothing.
@@ -197,7 +260,7 @@ fn tell_values(
     let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
     let guard = &mut call.cx.guard;
     let gone = match deed {
-        _ if takes => guard.remove_named(&key, Type::Hash, fields).map(|gone| become_.reduced = gone > 0),
+        _ if takes => guard.remove_named(&key, Type::Hash, fields).map(|gone| become_.reduced |= gone > 0),
         Deed::Get(Lasting::Until(at)) => guard.hash_expire(&key, fields, at, |_| true, &mut done),
         Deed::Get(Lasting::Never) => guard.hash_persist(&key, fields, &mut done),
         Deed::Take | Deed::Get(Lasting::Keep) | Deed::Expire(..) | Deed::Persist => Ok(()),
@@ -205,47 +268,324 @@ fn tell_values(
     gone.inspect_err(|_| call.out.rewind(mark))?;
     call.spend_on_bytes(bytes);
     let set = done.contains(&Timed::Set);
-    become_.timed = set && matches!(deed, Deed::Get(Lasting::Until(_)));
-    become_.persistent = set && matches!(deed, Deed::Get(Lasting::Never));
+    become_.timed |= set && matches!(deed, Deed::Get(Lasting::Until(_)));
+    become_.persistent |= set && matches!(deed, Deed::Get(Lasting::Never));
     Ok(None)
 }
 
-/// A command that has done with some of its fields.
+/// A command that does something with its fields in several steps.
 #[derive(Debug)]
 struct Doing {
+    row: &'static Command,
     deed: Deed,
     name: Name,
+    /// The fields that are left.
     kept: Kept,
+    /// The answers of one moment.
+    replies: Output,
+    sent: u64,
+    stage: Stage,
 }
 
-impl Job for Doing {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Doing { deed, name, kept } = self;
+#[derive(Debug)]
+enum Stage {
+    /// Looks for memory for the first of them. With the client's user when it began.
+    Wants(Asked, Snapshot),
+    /// Its key is on its way to be held.
+    Takes(Taking, Snapshot),
+    /// Its key is held.
+    Does(Hold, Moment),
+    /// What was answered is sent. If fields are left, each further step is one moment.
+    Sends,
+    /// Each step is one moment.
+    Steps,
+}
+
+/// What a step of [`Stage::Does`] came to.
+enum Did {
+    /// Some fields are answered.
+    Some,
+    /// None, for so many milliseconds: memory is on its way.
+    Nothing(Millis),
+    /// None, and others have waited for the key for long enough.
+    Enough,
+}
+
+/// What is known of one moment.
+#[derive(Debug)]
+struct Moment {
+    /// The client's user when the command began.
+    user: Snapshot,
+    patience: Patience,
+    /// Some fields are answered.
+    begun: bool,
+    /// What the key was like before, if events are wanted.
+    before: Option<Before>,
+    /// What has become of it.
+    become_: Become,
+    /// It was there behind the last step, as far as this command knows, …
+    is_there: bool,
+    /// … and has gone by itself since.
+    has_gone: bool,
+}
+
+impl Moment {
+    fn of(user: Snapshot) -> Moment {
+        Moment {
+            user,
+            patience: Patience::default(),
+            begun: false,
+            before: None,
+            become_: Become::default(),
+            is_there: false,
+            has_gone: false,
+        }
+    }
+
+    /// Looks at the key before something is done with some of its fields.
+    ///
+    /// # Errors
+    /// The client may not write to it any more, and nothing is done yet.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) -> Done {
+        if !self.begun && !call.rules_hold(&mut self.user) {
+            return Err(OVERTAKEN);
+        }
         let key = name.key(call);
-        let timely = call.writes_of_a_step();
-        let some = first(&mut kept.words(), timely);
-        // What is of another type by now says so below.
-        let most = timely.min(told_at_once(call, &key, *deed, some).unwrap_or(WRITES_AT_ONCE));
+        let is_there = call.is_there(&key);
+        if self.begun {
+            self.has_gone |= self.is_there && !is_there;
+        } else {
+            self.before = call.look_before(name.bytes());
+        }
+        self.is_there = is_there;
+        Ok(())
+    }
+}
+
+/// Calls `f` with another output for its replies.
+fn with_replies<'c, 'w, R>(
+    call: &mut Call<'_, 'c, 'w>,
+    replies: &mut Output,
+    f: impl FnOnce(&mut Call<'_, 'c, 'w>) -> R,
+) -> R {
+    let mut within = Call {
+        cx: call.cx,
+        shared: call.shared,
+        out: &mut *replies,
+        client: call.client,
+        tally: call.tally,
+        flow: call.flow,
+        row: call.row,
+        admitted: call.admitted,
+        later: call.later,
+    };
+    let done = f(&mut within);
+    // What was spent has ended the turn of these replies, which are not sent yet.
+    replies.take_end();
+    done
+}
+
+impl Doing {
+    /// Does a part of the stage: what comes then, and whether it comes at once.
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
+        Ok(match stage {
+            Stage::Wants(mut asked, user) => {
+                if !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
+                    if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
+                        return Ok((Stage::Wants(asked, user), Step::Sleep(ms)));
+                    }
+                    call.cx.guard.memory_did_not_come();
+                }
+                let taking = Taking::of_key(call, &self.name);
+                self.take(call, taking, user)?
+            }
+            Stage::Takes(taking, user) => self.take(call, taking, user)?,
+            Stage::Does(hold, mut moment) => {
+                let did = self.do_held(call, &mut moment);
+                // The next command holds keys some time behind the last step.
+                hold.step(call.cx.now());
+                match did? {
+                    Did::Nothing(ms) => (Stage::Does(hold, moment), Step::Sleep(ms)),
+                    Did::Some if self.kept.left() > 0 => (Stage::Does(hold, moment), Step::More),
+                    Did::Some | Did::Enough => {
+                        self.tell(call, &moment);
+                        self.send(call)
+                    }
+                }
+            }
+            Stage::Sends => self.send(call),
+            Stage::Steps => (Stage::Steps, self.do_alone(call)),
+        })
+    }
+
+    /// Goes on to have the key held.
+    ///
+    /// # Errors
+    /// Others wait for it, and the client may not write to it any more.
+    fn take(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        taking: Taking,
+        mut user: Snapshot,
+    ) -> Result<(Stage, Step), Fail> {
+        if taking.holds() && !call.rules_hold(&mut user) {
+            return Err(OVERTAKEN);
+        }
+        Ok(match taking.go_on(call) {
+            Taken::NotYet(taking, step) => (Stage::Takes(taking, user), step),
+            // The name means another key.
+            Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name), user), Step::More),
+            Taken::Held(hold) => (Stage::Does(hold, Moment::of(user)), Step::More),
+        })
+    }
+
+    /// Does it with some more fields while the key is held.
+    ///
+    /// # Errors
+    /// Nothing is done yet, and nothing can be.
+    fn do_held(&mut self, call: &mut Call<'_, '_, '_>, moment: &mut Moment) -> Result<Did, Fail> {
+        moment.look(call, &self.name)?;
+        let again = call.cx.guard.ask_again(true);
+        let done = self.do_kept(call, &mut moment.become_);
+        call.cx.guard.ask_again(again);
+        let Err(fail) = done else {
+            let key = self.name.key(call);
+            moment.is_there = call.is_there(&key);
+            moment.begun = true;
+            moment.patience.found();
+            return Ok(Did::Some);
+        };
+        let comes = fail.is_no_memory() && call.cx.guard.memory_comes();
+        if comes && let Some(ms) = moment.patience.again_ms(call, 0) {
+            return Ok(Did::Nothing(ms));
+        }
+        if !moment.begun {
+            return Err(fail);
+        }
+        // Room for more answers comes when the client has taken some.
+        if moment.patience.is_over() || fail == Fail::HELD {
+            return Ok(Did::Enough);
+        }
+        let most = self.at_once(call);
+        let Doing { kept, replies, .. } = self;
+        // They are as they were: said in place of each.
+        kept.take(|words| first(words, most).for_each(|_| put_fail(replies, &fail)));
+        Ok(Did::Some)
+    }
+
+    /// Does it with some more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them are
+    /// left.
+    fn do_kept(&mut self, call: &mut Call<'_, '_, '_>, become_: &mut Become) -> Done {
+        let most = self.at_once(call);
+        let Doing { deed, name, kept, replies, .. } = self;
+        let place = kept.place();
+        let done = kept.take(|words| {
+            let fields = first(words, most);
+            let done = with_replies(call, replies, |call| {
+                let mark = call.out.mark();
+                let done = answer(call, name.bytes(), (fields, *deed), true, become_);
+                done.inspect_err(|_| call.out.rewind(mark))
+            });
+            call.spend_on_writes(fields.len());
+            done
+        });
+        done.inspect_err(|_| kept.go_back(place))
+    }
+
+    /// Does it with some more fields as one moment.
+    fn do_alone(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let most = self.at_once(call);
+        let Doing { deed, name, kept, .. } = self;
         kept.take(|words| {
             let fields = first(words, most);
-            let key = name.key(call);
             let mark = call.out.mark();
-            if let Err(fail) = do_some(call, key.bytes(), fields, *deed) {
+            if let Err(fail) = do_some(call, name.bytes(), fields, *deed) {
                 // They are as they were: said in place of each.
                 call.out.rewind(mark);
                 fields.for_each(|_| put_fail(call.out, &fail));
             }
             call.spend_on_writes(fields.len());
         });
-        Ok(match self.kept.left() {
+        match self.kept.left() {
             0 => Step::Done,
             _ if call.out.is_full() => Step::Full,
             _ => Step::More,
-        })
+        }
+    }
+
+    /// With how many of the fields that are left it is done in one step.
+    fn at_once(&self, call: &mut Call<'_, '_, '_>) -> usize {
+        let timely = call.writes_of_a_step();
+        let (key, some) = (self.name.key(call), first(&mut self.kept.words(), timely));
+        // What is of another type by now says so when it is done.
+        timely.min(told_at_once(call, &key, self.deed, some).unwrap_or(WRITES_AT_ONCE))
+    }
+
+    /// Publishes what one moment has done to the key.
+    fn tell(&self, call: &mut Call<'_, '_, '_>, moment: &Moment) {
+        let Some(before) = &moment.before else { return };
+        let (key, become_) = (self.name.bytes(), moment.become_);
+        if !moment.has_gone {
+            call.tell_since(self.row, key, before, true, |call, was, is| become_.tell(call, key, was, is));
+        } else if let Some(event) = become_.event() {
+            // That it has gone is an event of its own.
+            call.cx.tell(Class::Hash, event, call.client.db, key);
+        }
+    }
+
+    /// Sends as many of the answers as there is room for.
+    fn send(&mut self, call: &mut Call<'_, '_, '_>) -> (Stage, Step) {
+        match send(call, &self.replies, &mut self.sent) {
+            Step::Done if self.kept.left() > 0 => {
+                self.replies.clear();
+                self.replies.shrink(0);
+                (Stage::Steps, Step::More)
+            }
+            step => (Stage::Sends, step),
+        }
+    }
+}
+
+impl Job for Doing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Sends);
+        let (stage, step) = self.go_on(call, stage)?;
+        self.stage = stage;
+        Ok(step)
+    }
+
+    fn holds(&self) -> bool {
+        self.must_end()
+    }
+
+    fn must_end(&self) -> bool {
+        match &self.stage {
+            Stage::Takes(taking, _) => taking.holds(),
+            Stage::Does(..) => true,
+            Stage::Wants(..) | Stage::Sends | Stage::Steps => false,
+        }
+    }
+
+    /// What was taken out is nowhere but in its reply.
+    fn asks_itself(&self) -> bool {
+        matches!(self.stage, Stage::Sends)
+    }
+
+    /// Watchers get the line of one moment when that is over.
+    fn tells_watchers(&self) -> bool {
+        matches!(self.stage, Stage::Wants(..) | Stage::Takes(..) | Stage::Does(..))
     }
 
     fn held_bytes(&self) -> u64 {
-        self.kept.held_bytes()
+        self.kept.held_bytes() + self.replies.capacity_bytes() as u64
+    }
+
+    fn only_replies(&self) -> bool {
+        matches!(self.stage, Stage::Sends) && self.kept.left() == 0
+    }
+
+    fn only_key(&self) -> Option<&Name> {
+        Some(&self.name)
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {
