@@ -524,6 +524,11 @@ impl Engine {
         self.shared.room.begin(self.lua.used_memory())
     }
 
+    /// Between two runs: that is so, or the state has taken half of what it may take before it is.
+    pub fn is_half_due(&self) -> bool {
+        self.is_due() || self.shared.room.is_half_taken(self.lua.used_memory())
+    }
+
     /// A script of no statement: a run of it collects the state, where that is due, and does nothing else.
     pub fn nothing(&self) -> Compiled {
         Compiled(self.shared.nothing.clone())

@@ -14,6 +14,9 @@
 //! these looks half of what is not in use is free. What has a known weight (the words of a run, a reply, what functions in Rust
 //! make) is besides tried again behind a collection where it found no room: it fails by what is in use alone.
 //!
+//! A run that holds keys from its beginning would hold them for the collection, too. EXEC therefore has the state collected before
+//! it takes its keys, once half of the way to `due` is taken ([`Room::is_half_taken`]).
+//!
 //! The collection is the sandbox's, in Lua's small steps with looks between them, on the script's stack: the run may be left
 //! meanwhile, as at any other work. A script is compiled on no such stack: where there is no room for its code the state is
 //! collected by a run of a script without a statement, and the script is compiled once more.
@@ -33,6 +36,8 @@ pub(crate) struct Room {
     due: Cell<usize>,
     /// What is due where no run has anything in use, as was last found when one began.
     rest: Cell<usize>,
+    /// Half of the way from what was in use then to that.
+    half: Cell<usize>,
     /// A run has begun, and may have something in use.
     works: Cell<bool>,
 }
@@ -54,6 +59,11 @@ impl Room {
         used >= self.due.get()
     }
 
+    /// Between two runs: a state that takes `used` bytes has taken half of what it may take before it is due, or more.
+    pub fn is_half_taken(&self, used: usize) -> bool {
+        used >= self.half.get()
+    }
+
     /// It is collected before the next run, whatever it takes.
     pub fn want(&self) {
         self.due.set(0);
@@ -72,9 +82,11 @@ impl Room {
     /// What was out of use has gone: `used` bytes of `limit` are in use.
     pub fn collected(&self, used: usize, limit: usize) {
         let free = limit.saturating_sub(used);
-        self.due.set(used + (free / 2).max(limit / STEPS));
+        let more = (free / 2).max(limit / STEPS);
+        self.due.set(used + more);
         if !self.works.replace(true) {
             self.rest.set(self.due.get());
+            self.half.set(used + more / 2);
         }
     }
 }
@@ -190,10 +202,12 @@ mod tests {
         let room = Room::default();
         assert!(room.begin(0), "what it has is not known");
         room.collected(400, 1600);
+        assert!(!room.is_half_taken(699) && room.is_half_taken(700));
         assert!(!room.begin(999) && room.begin(1000));
         // Nearly full, it is not collected with each look.
         room.collected(1550, 1600);
         assert!(!room.is_due(1649) && room.is_due(1650));
+        assert!(!room.is_half_taken(1599) && room.is_half_taken(1600));
         room.collecting();
         assert!(!room.is_due(1 << 40));
         // It was ended before it came to its end.
@@ -203,6 +217,7 @@ mod tests {
         assert!(!room.begin(900));
         room.collected(1200, 1600);
         assert!(!room.is_due(1399) && room.is_due(1400));
+        assert!(!room.is_half_taken(699) && room.is_half_taken(700));
         assert!(room.begin(1000));
         // What libraries keep stays in use.
         room.collected(1200, 1600);

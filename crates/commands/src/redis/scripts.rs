@@ -29,6 +29,7 @@ use super::row::flag::{
     SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
 use super::row::{Access, Command, Keys, NO_KEYS};
+pub(crate) use later::Collecting;
 use run::{Asked, Run, Then};
 use std::sync::Arc;
 use worker::State;
@@ -188,6 +189,11 @@ pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Arg
             found.is_some_and(|(library, at)| library.functions[at].nature.needs_memory())
         }
     }
+}
+
+/// This command works in the worker's Lua state.
+pub(crate) fn use_lua(row: &Command) -> bool {
+    row.runs_script() || matches!(row.name, "function|load" | "function|restore" | "script|load")
 }
 
 impl How {

@@ -7,7 +7,8 @@
 //! EXEC takes the home buckets of all keys that the queued commands name (the table says where) and of
 //! all that are watched, in one order; commands that concern no key but all take the store as a
 //! whole. Only then it looks whether a watched key was touched. What takes longer than others should wait is done in
-//! steps, with all of these keys held from the first to the last (`steps.rs`).
+//! steps, with all of these keys held from the first to the last (`steps.rs`). Where scripts are queued, what others have left in
+//! the worker's Lua state is collected before the keys are taken ([`Collecting`]).
 
 mod steps;
 mod weight;
@@ -38,7 +39,7 @@ use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::heap::Heap;
 use crate::redis::permissions::Looked;
 use crate::redis::queue::{Queue, Queued, Transaction, Watched, Watches, selected};
-use crate::redis::scripts;
+use crate::redis::scripts::{self, Collecting};
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
 use crate::redis::steps::job::{Job, Step};
@@ -89,6 +90,7 @@ impl Queue {
             spoilt: false,
             logs_in: false,
             in_steps: true,
+            uses_lua: false,
             longest_item: 0,
             items_bytes: 0,
             user: call.client.standing.snapshot(),
@@ -142,6 +144,7 @@ impl Call<'_, '_, '_> {
             queue.logs_in = queue.logs_in || connection::logs_in(row, args);
             queue.in_steps &=
                 !row.has(ADMIN | NO_AUTH | EMPTIES) && !row.runs_script() && !row.takes_all(args);
+            queue.uses_lua = queue.uses_lua || scripts::use_lua(row);
             let name = words.len() - args.len();
             // A request that was decoded has a name, which has bytes.
             let longest = match words.longest() {
@@ -307,13 +310,20 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if queue.spoilt {
         return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
     }
+    if queue.uses_lua
+        && let Some(collecting) = Collecting::before_exec(call)
+    {
+        call.client.transaction = Transaction { queue: Some(queue), watches };
+        call.go_on_with(Waiting { flushes: 0, collecting: Some(collecting) });
+        return Ok(());
+    }
     let ns = if queue.is_long() { queue.reckon(call) } else { 0 };
     if queue.in_steps && ns > ONE_STEP_NS {
         return steps::begin(call, queue, watches);
     }
     if queue.in_steps && !queue.is_looked_through() && call.cx.shared.pause.holds.any() {
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        call.go_on_with(Waiting { flushes: 0 });
+        call.go_on_with(Waiting { flushes: 0, collecting: None });
         return Ok(());
     }
     if ns > EXEC_NS_MAX {
@@ -353,7 +363,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     if flushes > 0 && !call.cx.guard.store().may_flush(flushes) {
         call.cx.guard.finish();
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        return call.work(Waiting { flushes });
+        return call.work(Waiting { flushes, collecting: None });
     }
     let mut scale = Scale::new(call, ns);
     let judged = queue.commands().try_for_each(|(row, args)| {
@@ -394,15 +404,22 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     Ok(())
 }
 
-/// EXEC of one step that has to wait before it begins: until no keys are held, since it is not looked whether they are its own;
-/// and, with flushes behind very many others, until what these left is cleaned up.
+/// EXEC that has to wait before it begins: with scripts, until the worker's Lua state is collected; until no keys are held, since
+/// it is not looked whether they are its own; and, with flushes behind very many others, until what these left is cleaned up.
 #[derive(Debug)]
 struct Waiting {
     flushes: usize,
+    collecting: Option<Collecting>,
 }
 
 impl Job for Waiting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(collecting) = &mut self.collecting {
+            if let Some(step) = collecting.step(call) {
+                return Ok(step);
+            }
+            self.collecting = None;
+        }
         if call.cx.shared.pause.holds.any() {
             call.cx.shared.pause.holds.note_waiter();
             return Ok(Step::Await(Some(LOOK_MS)));

@@ -1,5 +1,6 @@
 //! Variables of libraries: whatever else a worker does, what functions keep from one call to the next stays.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::Bench;
@@ -38,6 +39,21 @@ fn counts(bench: &mut Bench, n: u32) {
 /// What a client asks goes on in later turns.
 fn goes_on(bench: &mut Bench, client: &mut Session, words: &[&str]) {
     assert_eq!(bench.turn(client, &command(words)), (Next::Yield, Vec::new()), "{words:?}");
+}
+
+/// A client queues a command for EXEC.
+fn queues(bench: &mut Bench, client: &mut Session, words: &[&str]) {
+    for (sent, reply) in [(&["MULTI"][..], "+OK\r\n"), (words, "+QUEUED\r\n")] {
+        assert_eq!(bench.turn(client, &command(sent)).1, reply.as_bytes(), "{sent:?}");
+    }
+}
+
+/// What EXEC of one command replies.
+fn executes(bench: &mut Bench, words: &[&str]) -> String {
+    let mut client = Session::new();
+    queues(bench, &mut client, words);
+    let (reply, _) = bench.run(&mut client, &command(&["EXEC"]), usize::MAX);
+    String::from_utf8(reply).expect("text")
 }
 
 /// A client's next turn ends what it has asked.
@@ -182,4 +198,112 @@ fn they_leave_room_when_clients_go_amid_scripts_that_take_much() {
         assert_eq!(said(&mut bench, &["EVAL", &replies, "0"]), ":120000\r\n");
         counts(&mut bench, n);
     }
+}
+
+/// Of a state of eight mebibytes all, and three: half of the way to where any run would begin by collecting it, and more.
+const FILLS: &str = "local t = {} for i = 1, 1e9 do t[i] = {i} end";
+const TAKES_HALF: &str = "local a, b = {}, {} \
+    for i = 1, 120000 do a[i] = i end for i = 1, 60000 do b[i] = i end return #a";
+
+/// One script of EXEC would else collect the state in one step, while others wait for all keys.
+#[test]
+fn exec_has_what_others_left_collected_in_turns_before_it_takes_its_keys() {
+    let mut bench = bench(64);
+    let mut n = 0;
+    for (leaves, is_killed) in [(FILLS, false), (TAKES_HALF, false), (FILLS, true)] {
+        for (words, counts_too) in
+            [(&["FCALL", "count", "0"][..], true), (&["EVAL", "return 5", "0"][..], false)]
+        {
+            n += 1;
+            counts(&mut bench, n);
+            let left = said(&mut bench, &["EVAL", leaves, "0"]);
+            assert_eq!(left == ":120000\r\n", leaves == TAKES_HALF, "{left}");
+            if leaves == TAKES_HALF {
+                // Others begin at once: a look may be a turn more.
+                n += 1;
+                let mut other = Session::new();
+                let first = bench.turn(&mut other, &command(&["FCALL", "count", "0"])).1;
+                let reply = if first.is_empty() { bench.turn(&mut other, b"").1 } else { first };
+                assert_eq!(String::from_utf8_lossy(&reply), format!(":{n}\r\n"));
+            }
+            let mut client = Session::new();
+            queues(&mut bench, &mut client, words);
+            goes_on(&mut bench, &mut client, &["EXEC"]);
+            for turn in 1..=5 {
+                assert_eq!(bench.turn(&mut client, b""), (Next::Yield, Vec::new()), "{words:?}");
+                // It is carried out also if its client goes, and others are served meanwhile.
+                assert!(client.must_end());
+                assert_eq!(said(&mut bench, &["SET", "k", "v"]), "+OK\r\n");
+                if is_killed && turn == 3 {
+                    // What it collects for has not begun, and begins all the same.
+                    assert_eq!(said(&mut bench, &["SCRIPT", "KILL"]), "+OK\r\n");
+                }
+            }
+            let mut reply = Vec::new();
+            while reply.is_empty() {
+                reply = bench.turn(&mut client, b"").1;
+            }
+            n += u32::from(counts_too);
+            let result = if counts_too { n } else { 5 };
+            assert_eq!(String::from_utf8_lossy(&reply), format!("*1\r\n:{result}\r\n"), "{words:?}");
+            assert!(!client.must_end());
+        }
+    }
+    // Where little is left it begins at once.
+    let mut client = Session::new();
+    queues(&mut bench, &mut client, &["FCALL", "count", "0"]);
+    let reply = bench.turn(&mut client, &command(&["EXEC"])).1;
+    assert_eq!(String::from_utf8_lossy(&reply), format!("*1\r\n:{}\r\n", n + 1));
+}
+
+/// Else it would count on a second state. It waits for a second at most: that client may take no replies.
+#[test]
+fn exec_waits_for_a_collection_that_another_client_has_begun() {
+    for (waited_us, in_exec) in [(0, false), (0, true), (999_999, true), (1_000_000, true)] {
+        let mut bench = bench(64);
+        counts(&mut bench, 1);
+        assert!(said(&mut bench, &["EVAL", FILLS, "0"]).contains("not enough memory"));
+        let (mut collects, mut execs) = (Session::new(), Session::new());
+        let eval = ["EVAL", "return 5", "0"];
+        if in_exec {
+            queues(&mut bench, &mut collects, &eval);
+        }
+        // There is no room for what it would compile.
+        let asks: &[&str] = if in_exec { &["EXEC"] } else { &eval };
+        goes_on(&mut bench, &mut collects, asks);
+        queues(&mut bench, &mut execs, &["FCALL", "count", "0"]);
+        goes_on(&mut bench, &mut execs, &["EXEC"]);
+        bench.host.clock_us.fetch_add(waited_us, Relaxed);
+        if waited_us < 1_000_000 {
+            assert_eq!(bench.turn(&mut execs, b""), (Next::Await(Some(2)), Vec::new()));
+        } else {
+            assert_eq!(ends(&mut bench, &mut execs), "*1\r\n:1\r\n");
+        }
+        let mut reply = Vec::new();
+        while reply.is_empty() {
+            reply = bench.turn(&mut collects, b"").1;
+        }
+        assert!(reply.ends_with(b":5\r\n"));
+        if waited_us < 1_000_000 {
+            assert_eq!(ends(&mut bench, &mut execs), "*1\r\n:2\r\n");
+        } else {
+            counts(&mut bench, 2);
+        }
+    }
+}
+
+/// Beside a script that goes on for long EXEC collects nothing either: what is left there goes with its state.
+#[test]
+fn a_second_state_that_is_to_be_collected_is_made_anew() {
+    let mut bench = bench(64);
+    counts(&mut bench, 1);
+    let mut long = Session::new();
+    goes_on(&mut bench, &mut long, &["EVAL", ENDLESS, "0"]);
+    for n in 1..=2 {
+        assert_eq!(executes(&mut bench, &["FCALL", "count", "0"]), format!("*1\r\n:{n}\r\n"));
+    }
+    assert!(executes(&mut bench, &["EVAL", FILLS, "0"]).contains("not enough memory"));
+    assert_eq!(executes(&mut bench, &["FCALL", "count", "0"]), "*1\r\n:1\r\n");
+    drop(long);
+    counts(&mut bench, 2);
 }

@@ -1,5 +1,6 @@
 //! Scripts that go on in later turns: one that has worked for long and has written nothing, and one that begins when its
-//! worker has done what others have asked for.
+//! worker has done what others have asked for. A collection of the worker's state goes on so, too, before EXEC takes its keys
+//! ([`Collecting`]).
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::functions;
 use super::run::{Asked, Pauses, Run, Then};
 use super::worker::{Long, State, begin_long, end_long, long};
 use super::{By, How};
+use crate::core::hold::LOOK_MS;
 use crate::redis::call::{Call, OfArgs};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -42,14 +44,35 @@ impl Job for Begins {
     }
 }
 
-/// A script that goes on; with this it ends, wherever it is.
+/// A run that was left in its worker's state; with this it ends, wherever it is.
+#[derive(Debug)]
+struct Left {
+    at: Berth<(Box<State>, Run)>,
+    long: Arc<Long>,
+}
+
+impl Left {
+    fn new(call: &Call<'_, '_, '_>, state: Box<State>, run: Run, collects: bool) -> Left {
+        Left { long: begin_long(call, collects), at: Berth::new(Box::new((state, run))) }
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        // It has not come to its end: its client goes, or may not do any more what it has asked for.
+        let Some(at) = self.at.take() else { return };
+        let (state, _run) = *at;
+        self.long.leave(state);
+    }
+}
+
+/// A script that goes on.
 #[derive(Debug)]
 struct Paused {
-    at: Berth<(Box<State>, Run)>,
+    left: Left,
     kept: Kept,
     keys: Span,
     args: Span,
-    long: Arc<Long>,
     /// It asks for each of its commands whether its client may say it. A collection does not: what comes behind it was asked for
     /// before.
     asks: bool,
@@ -97,10 +120,9 @@ pub(crate) fn run(
     match (end, kept) {
         (Some(end), _) => ended(call, state, &run, asked.words, end),
         (None, Some(kept)) => {
-            let since_us = call.cx.host.clock_us();
-            let long = begin_long(call, since_us);
             let (keys, args, asks) = (Span::of(asked.keys), Span::of(asked.args), run.then.is_none());
-            call.go_on_with(Paused { at: Berth::new(Box::new((state, run))), kept, keys, args, long, asks });
+            let left = Left::new(call, state, run, !asks);
+            call.go_on_with(Paused { left, kept, keys, args, asks });
             Ok(())
         }
         (None, None) => Err(Fail::BUSY),
@@ -128,7 +150,7 @@ pub(crate) fn collect(
     then: Then,
 ) -> Done {
     state.make_room();
-    let collecting = Run::collecting(call, state.engine.nothing(), name, then);
+    let collecting = Run::collecting(call, state.engine.nothing(), name, Some(then));
     run(call, state, collecting, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
 }
 
@@ -154,7 +176,7 @@ pub(crate) fn collects_first(
 impl Job for Paused {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         // It stays on the thread of its worker.
-        let Some(mut at) = self.at.take() else { return Err(Fail::BUSY) };
+        let Some(mut at) = self.left.at.take() else { return Err(Fail::BUSY) };
         let (state, run) = &mut *at;
         let words = self.kept.words();
         let asked = Asked { words, keys: self.keys.words(words), args: self.args.words(words) };
@@ -165,12 +187,12 @@ impl Job for Paused {
                 ended(call, state, &run, words, end).map(|()| Step::Done)
             }
             None => {
-                self.at.put(at);
+                self.left.at.put(at);
                 // A client that has closed its sending side still gets a reply that comes in time. Behind that the script ends
                 // with its client, whose end is looked for where a command waits.
                 let limit_us =
                     call.shared.scripts.limit().map_or(UNHEARD_US, |limit| limit.as_micros() as u64);
-                let is_late = call.cx.host.clock_us().saturating_sub(self.long.since_us) >= limit_us;
+                let is_late = call.cx.host.clock_us().saturating_sub(self.left.long.since_us) >= limit_us;
                 Ok(if is_late { Step::Await(Some(0)) } else { Step::More })
             }
         }
@@ -185,12 +207,74 @@ impl Job for Paused {
     }
 }
 
-impl Drop for Paused {
-    fn drop(&mut self) {
-        // It has not come to its end: its client goes, or may not do any more what it has asked for.
-        let Some(at) = self.at.take() else { return };
+/// EXEC with scripts waits, before it takes its keys, until the worker's state is collected: what others have left there would
+/// else be collected by one of its scripts, in one step of some hundred milliseconds, while others wait for these keys.
+#[derive(Debug)]
+pub(crate) enum Collecting {
+    /// It has the state collected.
+    Itself(Collection),
+    /// Another client has.
+    Another,
+}
+
+impl Collecting {
+    /// What EXEC waits for; none if its scripts find so much room that they collect nothing but what they leave themselves, or
+    /// if they run on a second state, beside a script that goes on in later turns.
+    pub fn before_exec(call: &mut Call<'_, '_, '_>) -> Option<Collecting> {
+        if let Some(long) = long(call) {
+            return is_over_soon(call, &long).then_some(Collecting::Another);
+        }
+        // Where Lua cannot be begun the scripts say so.
+        let mut state = State::of(call).ok()?;
+        if !state.engine.is_half_due() {
+            state.give_back(call);
+            return None;
+        }
+        // What is compiled stays: there is room for it.
+        state.engine.make_room();
+        let run = Run::collecting(call, state.engine.nothing(), "EXEC".into(), None);
+        Some(Collecting::Itself(Collection(Left::new(call, state, run, true))))
+    }
+
+    /// Does a part of it. What comes then; none if EXEC waits no longer.
+    pub fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Option<Step> {
+        match self {
+            Collecting::Itself(collection) => (!collection.step(call)).then_some(Step::More),
+            Collecting::Another => {
+                let waits = long(call).is_some_and(|long| is_over_soon(call, &long));
+                waits.then_some(Step::Await(Some(LOOK_MS)))
+            }
+        }
+    }
+}
+
+/// Nobody waits longer for a collection that others have begun: it stands still while its client takes no replies.
+const COLLECTS_US_MAX: u64 = 1_000_000;
+
+/// What goes on in later turns only collects, and has done so for a short time.
+fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long) -> bool {
+    long.collects && call.cx.host.clock_us().saturating_sub(long.since_us) < COLLECTS_US_MAX
+}
+
+/// A worker's state that is collected in several turns.
+#[derive(Debug)]
+pub(crate) struct Collection(Left);
+
+impl Collection {
+    /// Does a turn's part of it: true if it is over. One that was ended by SCRIPT KILL is over, too.
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
+        // It stays on the thread of its worker.
+        let Some(mut at) = self.0.at.take() else { return true };
+        let (state, run) = &mut *at;
+        let asked = Asked { words: Args::EMPTY, keys: Args::EMPTY, args: Args::EMPTY };
+        if run.go_on(call, state, asked, Pauses::May, None).is_none() {
+            self.0.at.put(at);
+            return false;
+        }
         let (state, _run) = *at;
-        self.long.leave(state);
+        end_long(call);
+        state.give_back(call);
+        true
     }
 }
 

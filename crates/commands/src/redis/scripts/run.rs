@@ -211,9 +211,9 @@ impl Run {
     }
 
     /// A run of `nothing`, which collects a state that wants it, and behind which `then` begins.
-    pub fn collecting(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, then: Then) -> Run {
+    pub fn collecting(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, then: Option<Then>) -> Run {
         let nature = Arc::new(Nature::of_collection(name));
-        Run { has_room: true, then: Some(then), ..Run::of(call.client.db, nature, nothing, true) }
+        Run { has_room: true, then, ..Run::of(call.client.db, nature, nothing, true) }
     }
 
     fn of(db: u8, nature: Arc<Nature>, compiled: Compiled, reads: bool) -> Run {

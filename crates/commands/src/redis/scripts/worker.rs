@@ -76,6 +76,8 @@ struct Own {
 pub(crate) struct Long {
     /// Since when, by the clock of its host.
     pub since_us: u64,
+    /// It only collects the state that it has.
+    pub collects: bool,
     /// Where the state goes that it has: its worker's place for that.
     place: Arc<Berth<State>>,
 }
@@ -95,10 +97,11 @@ pub(crate) fn long(call: &Call<'_, '_, '_>) -> Option<Arc<Long>> {
     long
 }
 
-/// A script goes on in later turns, as long as the result is held.
-pub(crate) fn begin_long(call: &Call<'_, '_, '_>, since_us: u64) -> Arc<Long> {
+/// A script goes on in later turns, or a collection does, as long as the result is held.
+pub(crate) fn begin_long(call: &Call<'_, '_, '_>, collects: bool) -> Arc<Long> {
     let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
-    let long = Arc::new(Long { since_us, place: Arc::clone(&own.place) });
+    let since_us = call.cx.host.clock_us();
+    let long = Arc::new(Long { since_us, collects, place: Arc::clone(&own.place) });
     own.long = Arc::downgrade(&long);
     call.cx.room.keep(own);
     long
@@ -168,15 +171,17 @@ impl State {
         Ok(Box::new(State { engine, running, out, compiled, libraries, flushes }))
     }
 
-    /// Keeps it for the next; one that is due to be collected, and has no library, is made anew then.
+    /// Keeps it for the next; one that is due to be collected, and has no library, is made anew then. So is one beside a script
+    /// that goes on in later turns, whose variables would go with that script anyway.
     pub fn give_back(self: Box<State>, call: &mut Call<'_, '_, '_>) {
-        let Some(state) = self.rested() else { return };
         let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+        let kept = self.rested(own.long.strong_count() > 0);
+        let is_kept = kept.is_some();
         // Another that was made meanwhile goes.
-        drop(own.place.replace(state));
+        drop(kept.and_then(|state| own.place.replace(state)));
         call.cx.room.keep(own);
         // What it has grown by.
-        if call.cx.guard.store().is_over_limit() {
+        if is_kept && call.cx.guard.store().is_over_limit() {
             call.give_way();
         }
     }
@@ -187,19 +192,19 @@ impl State {
         let keeps = self.libraries.values().any(Loaded::is_known);
         if keeps
             && self.engine.abandon()
-            && let Some(state) = self.rested()
+            && let Some(state) = self.rested(false)
         {
             drop(place.replace(state));
         }
     }
 
-    /// What is kept of it when no script is at work in it.
-    fn rested(mut self: Box<State>) -> Option<Box<State>> {
+    /// What is kept of it when no script is at work in it. `is_beside`: another script of the worker has the state that stays.
+    fn rested(mut self: Box<State>, is_beside: bool) -> Option<Box<State>> {
         self.out.clear();
         self.out.shrink(REPLY_BYTES);
         if self.engine.is_due() {
             self.make_room();
-            if self.libraries.is_empty() {
+            if self.libraries.is_empty() || is_beside {
                 return None;
             }
         }
