@@ -519,6 +519,11 @@ impl Engine {
         self.shared.room.is_wanted()
     }
 
+    /// The run that ended last was ended while it collected the state.
+    pub fn is_collecting(&self) -> bool {
+        self.shared.room.is_collecting()
+    }
+
     /// Between two runs: the next one collects the state before it does anything.
     pub fn is_due(&self) -> bool {
         self.shared.room.begin(self.lua.used_memory())

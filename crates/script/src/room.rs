@@ -14,8 +14,8 @@
 //! these looks half of what is not in use is free. What has a known weight (the words of a run, a reply, what functions in Rust
 //! make) is besides tried again behind a collection where it found no room: it fails by what is in use alone.
 //!
-//! A run that holds keys from its beginning would hold them for the collection, too. EXEC therefore has the state collected before
-//! it takes its keys, once half of the way to `due` is taken ([`Room::is_half_taken`]).
+//! A run that holds keys from its beginning would hold them for the collection, too. EXEC therefore has the state collected
+//! before it takes its keys, once half of the way to `due` is taken ([`Room::is_half_taken`]).
 //!
 //! The collection is the sandbox's, in Lua's small steps with looks between them, on the script's stack: the run may be left
 //! meanwhile, as at any other work. A script is compiled on no such stack: where there is no room for its code the state is
@@ -77,6 +77,11 @@ impl Room {
     /// A collection begins: it is not due meanwhile.
     pub fn collecting(&self) {
         self.due.set(usize::MAX);
+    }
+
+    /// A collection has begun, and has not come to its end.
+    pub fn is_collecting(&self) -> bool {
+        self.due.get() == usize::MAX
     }
 
     /// What was out of use has gone: `used` bytes of `limit` are in use.
@@ -208,10 +213,11 @@ mod tests {
         room.collected(1550, 1600);
         assert!(!room.is_due(1649) && room.is_due(1650));
         assert!(!room.is_half_taken(1599) && room.is_half_taken(1600));
+        assert!(!room.is_collecting());
         room.collecting();
-        assert!(!room.is_due(1 << 40));
+        assert!(room.is_collecting() && !room.is_due(1 << 40));
         // It was ended before it came to its end.
-        assert!(room.begin(1));
+        assert!(room.begin(1) && !room.is_collecting());
         room.collected(400, 1600);
         // A run that has more in use; it is out of use when the next one begins.
         assert!(!room.begin(900));

@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     pub logs_in: bool,
     /// All of them may go in steps: they concern no keys but those that they name, and leave the client its user.
     pub in_steps: bool,
-    /// One of them works in the worker's Lua state.
+    /// One of them finds what others have left in the worker's Lua state.
     pub uses_lua: bool,
     /// Bytes of the longest item that one of them allocates first, and of all that they write, about; 0 if none needs memory.
     pub longest_item: usize,

@@ -191,9 +191,9 @@ pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Arg
     }
 }
 
-/// This command works in the worker's Lua state.
-pub(crate) fn use_lua(row: &Command) -> bool {
-    row.runs_script() || matches!(row.name, "function|load" | "function|restore" | "script|load")
+/// This command finds what others have left in the worker's Lua state.
+pub(crate) fn uses_lua(row: &Command) -> bool {
+    row.runs_script() || row.name == "script|load"
 }
 
 impl How {
@@ -233,7 +233,7 @@ impl How {
         };
         let asked = Asked { words, keys, args };
         let mut state = State::of(call)?;
-        match self.prepared(call, &mut state, source, asked) {
+        match self.prepared(call, &mut state, source, asked, is_collected) {
             Ok(run) => later::run(call, state, run, asked),
             Err(_) if state.engine.wants_room() && !is_collected => {
                 later::collect(call, state, self.name(source), words, Then::Run(self))
@@ -245,13 +245,14 @@ impl How {
         }
     }
 
-    /// What is to run, ready to run in this state.
+    /// What is to run, ready to run in this state. `is_collected`: the state was collected for it.
     fn prepared(
         self,
         call: &mut Call<'_, '_, '_>,
         state: &mut State,
         source: &[u8],
         asked: Asked<'_>,
+        is_collected: bool,
     ) -> Result<Run, Fail> {
         let id = match self.by {
             By::Text => digest(source),
@@ -260,7 +261,7 @@ impl How {
                 let name = std::str::from_utf8(source).map_err(|_| functions::NOT_FOUND)?;
                 let (library, at) = call.shared.libraries.find(name).ok_or(functions::NOT_FOUND)?;
                 let nature = Arc::clone(&library.functions[at].nature);
-                let compiled = state.function(call, &library, &nature.name)?;
+                let compiled = state.function(call, &library, &nature.name, is_collected)?;
                 return Run::new(call, nature, compiled, asked.args, self.reads);
             }
         };

@@ -144,7 +144,7 @@ impl Call<'_, '_, '_> {
             queue.logs_in = queue.logs_in || connection::logs_in(row, args);
             queue.in_steps &=
                 !row.has(ADMIN | NO_AUTH | EMPTIES) && !row.runs_script() && !row.takes_all(args);
-            queue.uses_lua = queue.uses_lua || scripts::use_lua(row);
+            queue.uses_lua = queue.uses_lua || scripts::uses_lua(row);
             let name = words.len() - args.len();
             // A request that was decoded has a name, which has bytes.
             let longest = match words.longest() {

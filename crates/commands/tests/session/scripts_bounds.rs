@@ -246,6 +246,36 @@ fn a_library_is_replaced_whatever_it_has_kept() {
     assert_eq!(said(&mut bench, &["FCALL", "sum", "0"], 0), ":20100\r\n");
 }
 
+/// A collection takes longer than a library may take to load. It is due, or not yet, when a function is called first; what makes
+/// it due is the library's code, or what it makes.
+#[test]
+fn a_library_is_loaded_for_a_call_whatever_others_have_left() {
+    // Of a state of 8 MiB some 600 KiB, and as much again while it is compiled; or 300 KiB and more.
+    let negated = "a = -a ".repeat(70_000);
+    let of_code = format!("local function unused() local a = 1 {negated}end");
+    let of_text = "local text = string.rep('x', 300000)".to_owned();
+    for code in [of_code, of_text] {
+        let registers = "redis.register_function('large', function() return 5 end)";
+        let code = format!("#!lua name=large\n{code} {registers}");
+        for quarters in 0..=10 {
+            let mut bench = Bench::of(Settings::default(), 64 << 20);
+            // Each look at a script is a tenth of that time.
+            bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+            assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS], 0), "$1\r\nl\r\n");
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":1\r\n");
+            assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", &code], 0), "$5\r\nlarge\r\n");
+            // Two mebibytes, and so many quarters of one: a collection is due at some four.
+            let leaves = format!(
+                "local t, u = {{}}, {{}} for i = 1, 120000 do t[i] = i end \
+                 for n = 1, {quarters} do u[n] = {{}} for i = 1, 16000 do u[n][i] = i end end return #t"
+            );
+            assert_eq!(said(&mut bench, &["EVAL", &leaves, "0"], 0), ":120000\r\n");
+            assert_eq!(said(&mut bench, &["FCALL", "large", "0"], 0), ":5\r\n", "{quarters}");
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"], 0), ":2\r\n");
+        }
+    }
+}
+
 #[test]
 fn what_a_library_has_kept_is_free_when_it_goes_amid_a_run() {
     let mut bench = bench();

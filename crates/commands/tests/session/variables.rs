@@ -147,13 +147,8 @@ fn what_waits_for_a_script_finds_them_when_its_client_goes() {
 fn they_stay_when_a_client_goes_amid_a_collection() {
     let mut bench = bench(64);
     let fills = "local t = {} for i = 1, 1e9 do t[i] = {i} end";
-    let other = "#!lua name=o\nredis.register_function('o', function() end)";
-    let requests: [&[&str]; 4] = [
-        &["EVAL", "return 5", "0"],
-        &["SCRIPT", "LOAD", "return 6"],
-        &["FUNCTION", "LOAD", other],
-        &["FCALL", "count", "0"],
-    ];
+    let requests: [&[&str]; 3] =
+        [&["EVAL", "return 5", "0"], &["SCRIPT", "LOAD", "return 6"], &["FCALL", "count", "0"]];
     let mut n = 0;
     for turns in [0, 1, 10] {
         for request in requests {
@@ -171,7 +166,6 @@ fn they_stay_when_a_client_goes_amid_a_collection() {
     counts(&mut bench, n + 1);
     let sha1 = sha1_hex(b"return 6");
     assert_eq!(said(&mut bench, &["SCRIPT", "EXISTS", &sha1]), "*1\r\n:0\r\n");
-    assert_eq!(said(&mut bench, &["FCALL", "o", "0"]), "-ERR Function not found\r\n");
 }
 
 /// What a script has in use that goes with its client is out of use: nothing fails by it.

@@ -3,8 +3,7 @@
 use larder_protocol::resp::Args;
 
 use super::kill;
-use super::later;
-use super::library::{self, Libraries, Library, Policy, SHARE, TOO_MUCH, head, read};
+use super::library::{self, Libraries, Library, Policy, Reading, SHARE, TOO_MUCH, head};
 use super::worker::State;
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, bounded, is, next};
@@ -99,9 +98,6 @@ fn libraries<'c>(call: &Call<'_, 'c, '_>) -> &'c Libraries {
 }
 
 fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    if later::collects_first(call, "FUNCTION LOAD", args, load)? {
-        return Ok(());
-    }
     let mut policy = Policy::Append;
     let mut code = next(&mut args)?;
     for word in args {
@@ -118,7 +114,10 @@ fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if policy == Policy::Append && libraries(call).has(&name) {
         return Err(Fail::with(taken(&name)));
     }
-    let library = read(call, code, (name, end), &mut 0)?;
+    let mut reading = Reading::begin(call)?;
+    let library = reading.read(call, code, (name, end), &mut 0);
+    reading.end(call);
+    let library = library?;
     let name = library.name.clone();
     libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;
     call.give_way();
@@ -207,9 +206,6 @@ fn stats(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
 }
 
 fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    if later::collects_first(call, "FUNCTION RESTORE", args, restore)? {
-        return Ok(());
-    }
     let payload = next(&mut args)?;
     let policy = match args.next() {
         _ if !args.is_empty() => return Err(Fail::subcommand_arity("FUNCTION", "RESTORE")),
@@ -228,6 +224,23 @@ fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(TOO_MUCH);
     }
     let mut payload = Reader(serialize::verified(payload)?);
+    let mut reading = Reading::begin(call)?;
+    let new = read_all(call, &mut reading, &mut payload, most);
+    reading.end(call);
+    let taken = |name: &str| format!("ERR Library {name} already exists");
+    libraries(call).add(call.cx.guard.store(), new?, policy, taken)?;
+    call.give_way();
+    call.ok()
+}
+
+/// Reads the libraries of a payload, which take so many bytes at `most`.
+fn read_all(
+    call: &mut Call<'_, '_, '_>,
+    reading: &mut Reading,
+    payload: &mut Reader<'_>,
+    most: usize,
+) -> Result<Vec<Library>, Fail> {
+    // Until they are aside.
     let (mut held, mut new, mut bytes) = (Heap::none(call), Vec::new(), 0);
     let mut ticks = 0;
     // One after the other: what one is unpacked to, then what it is, is held.
@@ -236,8 +249,8 @@ fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             let bytes = bytes + unpacked;
             if bytes > most { Err(TOO_MUCH) } else { held.set(call, bytes) }
         };
-        let Some(code) = restored_function(&mut payload, &mut room)? else { break };
-        let library = read(call, &code, head(&code)?, &mut ticks)?;
+        let Some(code) = restored_function(payload, &mut room)? else { return Ok(new) };
+        let library = reading.read(call, &code, head(&code)?, &mut ticks)?;
         bytes += library.bytes() as usize;
         if bytes > most {
             return Err(TOO_MUCH);
@@ -245,10 +258,4 @@ fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         held.set(call, bytes)?;
         new.push(library);
     }
-    // From now on they are aside.
-    drop(held);
-    let taken = |name: &str| format!("ERR Library {name} already exists");
-    libraries(call).add(call.cx.guard.store(), new, policy, taken)?;
-    call.give_way();
-    call.ok()
 }

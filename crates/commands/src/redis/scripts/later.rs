@@ -12,7 +12,7 @@ use super::run::{Asked, Pauses, Run, Then};
 use super::worker::{Long, State, begin_long, end_long, long};
 use super::{By, How};
 use crate::core::hold::LOOK_MS;
-use crate::redis::call::{Call, OfArgs};
+use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
@@ -152,25 +152,6 @@ pub(crate) fn collect(
     state.make_room();
     let collecting = Run::collecting(call, state.engine.nothing(), name, Some(then));
     run(call, state, collecting, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
-}
-
-/// Whether a command that loads libraries, for which it has little time, waits until the worker's state is collected. If so,
-/// that begins, and `then` is carried out behind it.
-///
-/// # Errors
-/// What became of it.
-pub(crate) fn collects_first(
-    call: &mut Call<'_, '_, '_>,
-    name: &str,
-    words: Args<'_>,
-    then: OfArgs,
-) -> Result<bool, Fail> {
-    let state = State::of(call)?;
-    if !state.engine.is_due() {
-        state.give_back(call);
-        return Ok(false);
-    }
-    collect(call, state, name.into(), words, Then::Carry(then)).map(|()| true)
 }
 
 impl Job for Paused {

@@ -8,6 +8,10 @@
 //! They take 1/64 of the memory at most, which they are charged to. Each worker loads a library into its own Lua state
 //! when it first calls one of its functions: what a library keeps between calls it keeps there. A run of a function that may
 //! keep something is not begun anew as runs of others are (`run`).
+//!
+//! A load has little time, in which nothing is collected that others have left. What makes a library known reads it in a state of
+//! its own where the worker's has much in it ([`Reading`]); a call that loads one comes again behind a collection
+//! ([`State::function`]).
 
 use std::sync::{Arc, Weak};
 
@@ -29,6 +33,9 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 /// Ticks of scripts, a tenth of a millisecond each, that the libraries of one request may take to load; what takes longer is
 /// refused.
 const TICKS_MAX: u32 = 100;
+
+/// What it takes to make a state.
+const STATE_NS: u64 = 1_000_000;
 
 /// Libraries that a state has loaded at a time: each holds a place of it.
 const LIBRARIES_MAX: usize = 64;
@@ -80,10 +87,6 @@ fn no_memory() -> Fail {
     Fail::of("ERR Error registering functions: not enough memory")
 }
 
-fn is_no_memory(fail: &Fail) -> bool {
-    *fail == no_memory() || *fail == Fail::of("ERR Error compiling function: not enough memory")
-}
-
 /// The caller of a library that is loaded.
 struct Loader<'r, 'x, 'c, 'w> {
     call: &'r mut Call<'x, 'c, 'w>,
@@ -120,15 +123,17 @@ pub(crate) struct Contents {
     keeps: bool,
 }
 
-/// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds; `logged`:
-/// its lines, which are still to be written. Where it finds no room beside other libraries the state wants to be collected.
+/// Loads a library into a state: what it registers. `waits`: it may come again behind a collection, which the state wants where
+/// there is no room for it, or the state would be collected in its time. `ticks`: what the request has taken for others, to which
+/// this adds; `logged`: its lines, which are still to be written.
 ///
 /// # Errors
 /// What Lua says of it, or it registers nothing.
-pub(crate) fn load(
+fn load(
     call: &mut Call<'_, '_, '_>,
     state: &mut State,
     code: &[u8],
+    waits: bool,
     (ticks, logged): (&mut u32, &mut Logged),
 ) -> Result<Contents, Fail> {
     let none = Args::decode(&[], 0);
@@ -143,7 +148,7 @@ pub(crate) fn load(
     let mut compiled = state.engine.compile(code, Kind::Library);
     // What runs have left does not count. It is not collected here where other libraries are: what these keep may be more than is
     // looked through in the time that there is.
-    let collects = state.libraries.is_empty();
+    let collects = !waits && state.libraries.is_empty();
     if compiled.is_err() && state.engine.wants_room() && collects {
         state.make_room();
         let nothing = state.engine.nothing();
@@ -154,6 +159,11 @@ pub(crate) fn load(
         compiled = state.engine.compile(code, Kind::Library);
     }
     let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
+    // Its own code may be what makes a collection due.
+    if waits && state.engine.is_due() {
+        state.make_room();
+        return Err(no_memory());
+    }
     let keeps = compiled.keeps();
     if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
@@ -174,6 +184,12 @@ pub(crate) fn load(
             let text: String = text.into_iter().map(char::from).collect();
             return Err(Fail::with(format!("ERR Error registering functions: {text}")));
         }
+        // Its time has gone into collecting what others have left.
+        Some(End::Stopped { .. }) if waits && state.engine.is_collecting() => {
+            logged.begin_anew();
+            state.make_room();
+            return Err(no_memory());
+        }
         Some(End::Stopped { .. }) => {
             return Err(Fail::of("ERR Error registering functions: FUNCTION LOAD timeout"));
         }
@@ -185,31 +201,57 @@ pub(crate) fn load(
     Ok(Contents { all, functions, keeps })
 }
 
-/// Loads a library whose first line says `name` and ends at `end`.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn read(
-    call: &mut Call<'_, '_, '_>,
-    code: &[u8],
-    (name, end): (Box<str>, usize),
-    ticks: &mut u32,
-) -> Result<Library, Fail> {
-    bounded(code)?;
-    let (mut state, mut logged) = (State::of(call)?, Logged::default());
-    let has_others = !state.libraries.is_empty();
-    let mut loaded = load(call, &mut state, &code[end..], (&mut *ticks, &mut logged));
-    // It may replace the library whose variables leave it no room.
-    if loaded.as_ref().is_err_and(is_no_memory)
-        && has_others
-        && let Ok(mut own) = State::new(call)
-    {
-        loaded = load(call, &mut own, &code[end..], (ticks, &mut logged));
+/// Reads libraries for a request, one behind the other in one state: the worker's, if there is no library in it and little that
+/// is out of use, and else one that is made for the request. Beside what libraries keep, and what others have left, a collection
+/// might take more time than a load has.
+pub(crate) struct Reading {
+    state: Box<State>,
+    is_own: bool,
+}
+
+impl Reading {
+    /// Begins: it has to be ended.
+    ///
+    /// # Errors
+    /// Lua cannot be begun.
+    pub fn begin(call: &mut Call<'_, '_, '_>) -> Result<Reading, Fail> {
+        let state = State::of(call)?;
+        if state.libraries.is_empty() && !state.engine.is_half_due() {
+            return Ok(Reading { state, is_own: false });
+        }
+        state.give_back(call);
+        let state = State::new(call)?;
+        call.spend(STATE_NS);
+        Ok(Reading { state, is_own: true })
     }
-    logged.write(call);
-    let functions = loaded.map(|loaded| loaded.all.iter().map(|made| function(made, loaded.keeps)).collect());
-    state.give_back(call);
-    Ok(Library { name, code: code.into(), functions: functions? })
+
+    /// Loads a library whose first line says `name` and ends at `end`. `ticks`: what the request has taken for others, to which
+    /// this adds.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        code: &[u8],
+        (name, end): (Box<str>, usize),
+        ticks: &mut u32,
+    ) -> Result<Library, Fail> {
+        bounded(code)?;
+        let mut logged = Logged::default();
+        let loaded = load(call, &mut self.state, &code[end..], false, (ticks, &mut logged));
+        logged.write(call);
+        let Contents { all, keeps, .. } = loaded?;
+        let functions = all.iter().map(|made| function(made, keeps)).collect();
+        Ok(Library { name, code: code.into(), functions })
+    }
+
+    /// No other is read for this request.
+    pub fn end(self, call: &mut Call<'_, '_, '_>) {
+        if !self.is_own {
+            self.state.give_back(call);
+        }
+    }
 }
 
 /// `keeps`: functions of its library may keep something.
@@ -240,15 +282,16 @@ impl Loaded {
 }
 
 impl State {
-    /// A function of a library, ready to run here.
+    /// A function of a library, ready to run here. `is_collected`: this was collected for it.
     ///
     /// # Errors
-    /// The library cannot be loaded here.
+    /// The library cannot be loaded here, or not before this is collected, which it wants then.
     pub fn function(
         &mut self,
         call: &mut Call<'_, '_, '_>,
         library: &Arc<Library>,
         name: &str,
+        is_collected: bool,
     ) -> Result<Compiled, Fail> {
         let is_there = self
             .libraries
@@ -256,13 +299,13 @@ impl State {
             .is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)));
         if !is_there {
             // Loading has all of its time for itself: the state is collected before.
-            if self.engine.is_due() {
+            if self.engine.is_due() && !is_collected {
                 self.engine.make_room();
                 return Err(no_memory());
             }
             let (_, end) = head(&library.code)?;
             let mut logged = Logged::default();
-            let loaded = load(call, self, &library.code[end..], (&mut 0, &mut logged));
+            let loaded = load(call, self, &library.code[end..], !is_collected, (&mut 0, &mut logged));
             logged.write(call);
             let loaded = Loaded { library: Arc::downgrade(library), functions: loaded?.functions };
             self.libraries.retain(|_, there| there.is_known());
