@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`; how libraries are loaded, in `library`; what a worker keeps for them, in `worker`; what
+//! what it logs, in `logged`; how libraries are loaded, in `library` and `restoring`; what a worker keeps for them, in `worker`; what
 //! others see of those at work, in `kill`. Which scripts and libraries are known is in `redis/lua.rs`.
 
 pub(crate) mod functions;
@@ -14,6 +14,7 @@ mod kill;
 mod later;
 pub(crate) mod library;
 mod logged;
+mod restoring;
 mod run;
 mod worker;
 

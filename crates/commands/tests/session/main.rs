@@ -36,6 +36,7 @@ mod pairs;
 mod payloads;
 mod pops;
 mod received;
+mod restored;
 mod revoked;
 mod ruled;
 mod scripts;

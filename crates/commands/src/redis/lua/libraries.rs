@@ -1,6 +1,7 @@
 //! Libraries of functions that are known by their names, to all workers, until a client deletes or replaces them.
 //!
-//! They take 1/64 of the memory at most, which they are charged to.
+//! They take 1/64 of the memory at most, which they are charged to; and there are so few that what concerns all of them is done
+//! in one step.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,10 @@ use crate::redis::fail::{Fail, shown};
 
 /// All libraries together take one part in this many of the memory.
 pub(crate) const SHARE: u64 = 64;
+/// So many are known at most, …
+pub(crate) const LIBRARIES_MAX: usize = 4 << 10;
+/// … with so many functions together: adding them takes some milliseconds.
+const FUNCTIONS_MAX: usize = 16 << 10;
 /// What a library, each of its functions and each of their flags take besides text.
 const LIBRARY_BYTES: usize = 256;
 const FUNCTION_BYTES: usize = 512;
@@ -30,6 +35,9 @@ pub(crate) struct Library {
 
 /// Libraries would take more than [`SHARE`].
 pub(crate) const TOO_MUCH: Fail = Fail::of("OOM libraries take as much memory as they may");
+
+/// There would be more than [`LIBRARIES_MAX`], or functions than [`FUNCTIONS_MAX`].
+pub(crate) const TOO_MANY: Fail = Fail::of("ERR libraries are 4096 at most, with 16384 functions together");
 
 /// A function of a library.
 #[derive(Debug)]
@@ -146,11 +154,15 @@ impl Libraries {
             Policy::Append => true,
             Policy::Replace => !coming.contains(&library.name),
         };
-        let mut bytes: u64 =
-            known.libraries.values().filter(|library| stays(library)).map(|library| library.bytes()).sum();
+        let staying = known.libraries.values().map(|library| &**library).filter(|library| stays(library));
+        let (mut count, mut functions, mut bytes) = (0, 0, 0);
+        for library in staying.chain(&new) {
+            count += 1;
+            functions += library.functions.len();
+            bytes += library.bytes();
+        }
         let mut names: HashSet<String> = HashSet::new();
         for library in &new {
-            bytes += library.bytes();
             if known.libraries.get(&library.name).is_some_and(|there| stays(there)) {
                 return Err(Fail::with(taken(&library.name)));
             }
@@ -165,6 +177,9 @@ impl Libraries {
                     )));
                 }
             }
+        }
+        if count > LIBRARIES_MAX || functions > FUNCTIONS_MAX {
+            return Err(TOO_MANY);
         }
         if bytes > most {
             return Err(TOO_MUCH);
@@ -195,5 +210,53 @@ impl Libraries {
     pub fn flush(&self, store: &Store) {
         let gone = std::mem::take(&mut *self.known());
         store.set_aside(-(gone.bytes as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_store::Config;
+
+    use super::*;
+
+    fn library(name: String, functions: usize) -> Library {
+        let function = |n| Function {
+            nature: Arc::new(Nature::of_function(&format!("{name}_{n}"))),
+            description: None,
+            flags: Vec::new(),
+        };
+        let functions = (0..functions).map(function).collect();
+        Library { name: name.into(), code: Box::default(), functions }
+    }
+
+    fn some(count: usize, functions: usize) -> Vec<Library> {
+        (0..count).map(|n| library(format!("l{n}"), functions)).collect()
+    }
+
+    #[test]
+    fn so_many_libraries_are_known_at_most_and_so_many_functions() {
+        let memory_bytes = 1 << 30;
+        let config =
+            Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
+        let store = Store::new(config).expect("a store");
+        let libraries = Libraries::default();
+        let add = |new, policy| libraries.add(&store, new, policy, |name| name.to_owned());
+        for (count, functions) in [(LIBRARIES_MAX + 1, 0), (1, FUNCTIONS_MAX + 1)] {
+            assert_eq!(add(some(count, functions), Policy::Flush), Err(TOO_MANY));
+            assert_eq!(libraries.size(), (0, 0, 0));
+        }
+        for (count, functions) in
+            [(1, FUNCTIONS_MAX - 1), (1, FUNCTIONS_MAX), (LIBRARIES_MAX - 1, 0), (LIBRARIES_MAX, 0)]
+        {
+            assert_eq!(add(some(count, functions), Policy::Flush), Ok(()));
+            let (known, of_all, _) = libraries.size();
+            assert_eq!((known, of_all), (count, count * functions));
+        }
+        // One more is too many, and one instead of another is not.
+        assert_eq!(add(vec![library("more".to_owned(), 0)], Policy::Append), Err(TOO_MANY));
+        assert_eq!(add(vec![library("l0".to_owned(), FUNCTIONS_MAX)], Policy::Replace), Ok(()));
+        assert_eq!(add(vec![library("l1".to_owned(), 1)], Policy::Replace), Err(TOO_MANY));
+        assert_eq!(libraries.size().1, FUNCTIONS_MAX);
+        libraries.flush(&store);
     }
 }

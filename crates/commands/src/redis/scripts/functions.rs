@@ -3,7 +3,8 @@
 use larder_protocol::resp::Args;
 
 use super::kill;
-use super::library::{self, Libraries, Library, Policy, Reading, SHARE, TOO_MUCH, head};
+use super::library::{self, Libraries, Library, Policy, Reading, head};
+use super::restoring::restore;
 use super::worker::State;
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, bounded, is, next};
@@ -12,7 +13,7 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{ALLOW_BUSY, DENYOOM, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Command, NO_KEYS, Tells};
-use crate::redis::serialize::{self, Reader, dump_functions, restored_function};
+use crate::redis::serialize::dump_functions;
 
 /// FUNCTION LIST compares names for no longer.
 const LIST_NS_MAX: u64 = 10_000_000;
@@ -203,59 +204,4 @@ fn stats(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     put_bulk(out, b"functions_count");
     put_integer(out, functions as i64);
     Ok(())
-}
-
-fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let payload = next(&mut args)?;
-    let policy = match args.next() {
-        _ if !args.is_empty() => return Err(Fail::subcommand_arity("FUNCTION", "RESTORE")),
-        None => Policy::Append,
-        Some(word) if is(word, "APPEND") => Policy::Append,
-        Some(word) if is(word, "REPLACE") => Policy::Replace,
-        Some(word) if is(word, "FLUSH") => Policy::Flush,
-        Some(_) => {
-            return Err(Fail::of(
-                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
-            ));
-        }
-    };
-    let most = (call.cx.guard.store().memory_bytes() / SHARE) as usize;
-    if payload.len() > most {
-        return Err(TOO_MUCH);
-    }
-    let mut payload = Reader(serialize::verified(payload)?);
-    let mut reading = Reading::begin(call)?;
-    let new = read_all(call, &mut reading, &mut payload, most);
-    reading.end(call);
-    let taken = |name: &str| format!("ERR Library {name} already exists");
-    libraries(call).add(call.cx.guard.store(), new?, policy, taken)?;
-    call.give_way();
-    call.ok()
-}
-
-/// Reads the libraries of a payload, which take so many bytes at `most`.
-fn read_all(
-    call: &mut Call<'_, '_, '_>,
-    reading: &mut Reading,
-    payload: &mut Reader<'_>,
-    most: usize,
-) -> Result<Vec<Library>, Fail> {
-    // Until they are aside.
-    let (mut held, mut new, mut bytes) = (Heap::none(call), Vec::new(), 0);
-    let mut ticks = 0;
-    // One after the other: what one is unpacked to, then what it is, is held.
-    loop {
-        let mut room = |unpacked: usize| {
-            let bytes = bytes + unpacked;
-            if bytes > most { Err(TOO_MUCH) } else { held.set(call, bytes) }
-        };
-        let Some(code) = restored_function(payload, &mut room)? else { return Ok(new) };
-        let library = reading.read(call, &code, head(&code)?, &mut ticks)?;
-        bytes += library.bytes() as usize;
-        if bytes > most {
-            return Err(TOO_MUCH);
-        }
-        held.set(call, bytes)?;
-        new.push(library);
-    }
 }

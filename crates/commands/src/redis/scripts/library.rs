@@ -26,7 +26,7 @@ use crate::redis::call::Call;
 use crate::redis::fail::{Fail, shown};
 pub(super) use crate::redis::lua::bounded;
 use crate::redis::lua::libraries::Function;
-pub(super) use crate::redis::lua::libraries::{Libraries, Library, Policy, SHARE, TOO_MUCH};
+pub(super) use crate::redis::lua::libraries::{Libraries, Library, Policy};
 
 /// Most bytes of a name.
 const NAME_BYTES_MAX: usize = 1 << 10;
@@ -36,6 +36,14 @@ const TICKS_MAX: u32 = 100;
 
 /// What it takes to make a state.
 const STATE_NS: u64 = 1_000_000;
+/// What it takes to read a library that does nothing but register a function, and for each byte of its text.
+const LIBRARY_NS: u64 = 30_000;
+const TEXT_BYTE_NS: u64 = 50;
+/// What it takes in a transaction, where it is one step, to read libraries before the last.
+pub(super) const READ_NS_MAX: u64 = 10_000_000;
+
+/// What a load is told that takes too long.
+pub(super) const TIMEOUT: Fail = Fail::of("ERR Error registering functions: FUNCTION LOAD timeout");
 
 /// Libraries that a state has loaded at a time: each holds a place of it.
 const LIBRARIES_MAX: usize = 64;
@@ -190,9 +198,7 @@ fn load(
             state.make_room();
             return Err(no_memory());
         }
-        Some(End::Stopped { .. }) => {
-            return Err(Fail::of("ERR Error registering functions: FUNCTION LOAD timeout"));
-        }
+        Some(End::Stopped { .. }) => return Err(TIMEOUT),
         Some(End::NoMemory | End::TooLarge) | None => return Err(no_memory()),
     };
     if all.is_empty() {
@@ -241,6 +247,7 @@ impl Reading {
         let mut logged = Logged::default();
         let loaded = load(call, &mut self.state, &code[end..], false, (ticks, &mut logged));
         logged.write(call);
+        call.spend(reading_ns(code.len()));
         let Contents { all, keeps, .. } = loaded?;
         let functions = all.iter().map(|made| function(made, keeps)).collect();
         Ok(Library { name, code: code.into(), functions })
@@ -252,6 +259,11 @@ impl Reading {
             self.state.give_back(call);
         }
     }
+}
+
+/// What it takes to read a library of so many bytes, beside what its own code works.
+pub(super) fn reading_ns(bytes: usize) -> u64 {
+    LIBRARY_NS + bytes as u64 * TEXT_BYTE_NS
 }
 
 /// `keeps`: functions of its library may keep something.

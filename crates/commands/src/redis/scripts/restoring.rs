@@ -1,0 +1,192 @@
+//! FUNCTION RESTORE: the libraries of a payload become known, all or none.
+//!
+//! ```text
+//! its checksum ─► library by library is read ─► all are added
+//! └─────────────── in steps ───────────────┘
+//! ```
+//!
+//! Each library is loaded to find what it registers ([`Reading`]). That takes some thirty microseconds where it does nothing else,
+//! which nothing looks at, and a payload may have thousands. So they are read in steps, between which others have their turn. What
+//! their own code works has the time of one load in all, however many they are. In a transaction all is one step, and is
+//! refused where it takes longer than a load may.
+
+use larder_protocol::resp::Args;
+
+use super::library::{READ_NS_MAX, Reading, TIMEOUT, head, reading_ns};
+use crate::redis::call::{Call, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::heap::Heap;
+use crate::redis::lua::libraries::{LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH};
+use crate::redis::serialize::{Reader, WRONG, checking_ns, crc64_on, footer, restored_function};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+
+/// Bytes whose checksum is made between two looks at how much a step has done.
+const CHUNK_BYTES: usize = 16 << 10;
+/// A step reads for as long at least: the state that it reads in may have to be made, which takes twice as long.
+const STEP_READ_NS_MIN: u64 = 500_000;
+
+/// What of a payload is done.
+#[derive(Debug)]
+struct Restored {
+    policy: Policy,
+    /// Bytes that the checksum is of.
+    checked: usize,
+    crc: u64,
+    /// Bytes whose libraries are read.
+    read: usize,
+    libraries: Vec<Library>,
+    /// What these take, and what that holds until they are aside.
+    bytes: usize,
+    held: Heap,
+    /// What they have worked, in ticks, and what it takes to read them.
+    ticks: u32,
+    ns: u64,
+}
+
+/// Most bytes of a payload, and of the libraries that come of it.
+fn bytes_max(call: &Call<'_, '_, '_>) -> usize {
+    (call.cx.guard.store().memory_bytes() / SHARE) as usize
+}
+
+impl Restored {
+    fn new(call: &Call<'_, '_, '_>, policy: Policy) -> Restored {
+        let (checked, crc, read, bytes, ticks, ns) = (0, 0, 0, 0, 0, 0);
+        let (libraries, held) = (Vec::new(), Heap::none(call));
+        Restored { policy, checked, crc, read, libraries, bytes, held, ticks, ns }
+    }
+
+    /// Does so much of it, or a little more: true if all is done.
+    ///
+    /// # Errors
+    /// What is wrong with the payload, or with a library: none becomes known.
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, payload: &[u8], until_ns: u64) -> Result<bool, Fail> {
+        let (end, wanted) = footer(payload)?;
+        if let Some(wanted) = wanted {
+            // It is of the version, too.
+            if !self.check(call, &payload[..end + 2], until_ns) {
+                return Ok(false);
+            }
+            if wanted != self.crc {
+                return Err(WRONG);
+            }
+        }
+        let mut reading = Reading::begin(call)?;
+        let is_read = self.read_some(call, &mut reading, &payload[..end], until_ns);
+        reading.end(call);
+        if !is_read? {
+            return Ok(false);
+        }
+        // From now on they are aside.
+        self.held = Heap::none(call);
+        let taken = |name: &str| format!("ERR Library {name} already exists");
+        let new = std::mem::take(&mut self.libraries);
+        call.shared.libraries.add(call.cx.guard.store(), new, self.policy, taken)?;
+        call.give_way();
+        call.ok()?;
+        Ok(true)
+    }
+
+    /// Makes the checksum of so much; true if it is made of all.
+    fn check(&mut self, call: &mut Call<'_, '_, '_>, bytes: &[u8], until_ns: u64) -> bool {
+        let mut ns = 0;
+        while self.checked < bytes.len() && ns < until_ns {
+            let piece = &bytes[self.checked..bytes.len().min(self.checked + CHUNK_BYTES)];
+            self.crc = crc64_on(self.crc, piece);
+            self.checked += piece.len();
+            ns += checking_ns(piece.len() as u64);
+        }
+        call.spend(ns);
+        self.checked == bytes.len()
+    }
+
+    /// Reads libraries for so long, one at least; true if all are read.
+    fn read_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        reading: &mut Reading,
+        body: &[u8],
+        until_ns: u64,
+    ) -> Result<bool, Fail> {
+        let (most, in_transaction) = (bytes_max(call), call.cx.guard.in_transaction());
+        let (until_ns, began_ns) = (until_ns.max(STEP_READ_NS_MIN), call.cx.room.work().done_ns());
+        while self.read < body.len() {
+            if call.cx.room.work().done_ns().saturating_sub(began_ns) >= until_ns {
+                return Ok(false);
+            }
+            if in_transaction && self.ns > READ_NS_MAX {
+                return Err(TIMEOUT);
+            }
+            if self.libraries.len() == LIBRARIES_MAX {
+                return Err(TOO_MANY);
+            }
+            // One after the other: what one is unpacked to, then what it is, is held.
+            let (held, before) = (&mut self.held, self.bytes);
+            let mut room = |unpacked: usize| {
+                let bytes = before + unpacked;
+                if bytes > most { Err(TOO_MUCH) } else { held.set(call, bytes) }
+            };
+            let mut rest = Reader(&body[self.read..]);
+            let Some(code) = restored_function(&mut rest, &mut room)? else { return Ok(true) };
+            let library = reading.read(call, &code, head(&code)?, &mut self.ticks)?;
+            self.read = body.len() - rest.0.len();
+            self.ns += reading_ns(code.len());
+            self.bytes += library.bytes() as usize;
+            if self.bytes > most {
+                return Err(TOO_MUCH);
+            }
+            self.held.set(call, self.bytes)?;
+            self.libraries.push(library);
+        }
+        Ok(true)
+    }
+}
+
+/// FUNCTION RESTORE whose next step is to come.
+#[derive(Debug)]
+struct Restoring {
+    /// The payload and the policy.
+    kept: Kept,
+    restored: Restored,
+}
+
+impl Job for Restoring {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let payload = self.kept.words().next().unwrap_or_default();
+        let until_ns = call.step_ns();
+        let is_done = self.restored.go_on(call, payload, until_ns)?;
+        Ok(if is_done { Step::Done } else { Step::More })
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// FUNCTION RESTORE: its first step, and all of it if there is no more, or in a transaction.
+pub(super) fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let words = args;
+    let payload = next(&mut args)?;
+    let policy = match args.next() {
+        _ if !args.is_empty() => return Err(Fail::subcommand_arity("FUNCTION", "RESTORE")),
+        None => Policy::Append,
+        Some(word) if is(word, "APPEND") => Policy::Append,
+        Some(word) if is(word, "REPLACE") => Policy::Replace,
+        Some(word) if is(word, "FLUSH") => Policy::Flush,
+        Some(_) => {
+            return Err(Fail::of(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            ));
+        }
+    };
+    if payload.len() > bytes_max(call) {
+        return Err(TOO_MUCH);
+    }
+    let mut restored = Restored::new(call, policy);
+    let until_ns = if call.cx.guard.in_transaction() { u64::MAX } else { call.step_ns() };
+    if !restored.go_on(call, payload, until_ns)? {
+        let kept = Kept::new(call, words)?;
+        call.go_on_with(Restoring { kept, restored });
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! FUNCTION RESTORE of many libraries: in steps, and all or none.
+
+use crate::Bench;
+use crate::survey::command;
+use larder_commands::{Next, Session, Settings};
+use larder_testkit::talk::encode;
+
+/// No turn of a client works longer: a slice, a state that has to be made, and a library.
+const TURN_NS_MAX: u64 = 2_000_000;
+
+fn bench() -> Bench {
+    Bench::of(Settings::default(), 64 << 20)
+}
+
+fn said(bench: &mut Bench, words: &[&str]) -> String {
+    let (reply, _) = bench.run(&mut Session::new(), &command(words), usize::MAX);
+    String::from_utf8(reply).expect("text")
+}
+
+/// The payload of so many libraries, none of which is known any more.
+fn dumped(bench: &mut Bench, count: usize) -> Vec<u8> {
+    for n in 0..count {
+        let code = format!("#!lua name=l{n}\nredis.register_function('f{n}', function() return {n} end)");
+        assert!(said(bench, &["FUNCTION", "LOAD", &code]).starts_with('$'));
+    }
+    let (dump, _) = bench.run(&mut Session::new(), &command(&["FUNCTION", "DUMP"]), usize::MAX);
+    let at = dump.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
+    assert_eq!(said(bench, &["FUNCTION", "FLUSH"]), "+OK\r\n");
+    dump[at..dump.len() - 2].to_vec()
+}
+
+fn restoring(payload: &[u8]) -> Vec<u8> {
+    encode(&[b"FUNCTION", b"RESTORE", payload])
+}
+
+fn known(bench: &mut Bench) -> usize {
+    let stats = said(bench, &["FUNCTION", "STATS"]);
+    let count = stats.split("libraries_count\r\n:").nth(1).expect("a count");
+    count.split('\r').next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+/// Nobody sees some of them. Beside a library of the worker's they are read in another state.
+#[test]
+fn many_libraries_become_known_in_steps_and_at_once() {
+    for is_beside in [false, true] {
+        let mut bench = bench();
+        let payload = dumped(&mut bench, 300);
+        if is_beside {
+            let counts = "#!lua name=own\nlocal n = 0 \
+                redis.register_function('count', function() n = n + 1 return n end)";
+            assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", counts]), "$3\r\nown\r\n");
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"]), ":1\r\n");
+        }
+        let (mut client, mut turns) = (Session::new(), 1);
+        let (mut next, mut reply) = bench.turn(&mut client, &restoring(&payload));
+        while reply.is_empty() {
+            assert_eq!(next, Next::Yield);
+            let done_ns = bench.room.work().done_ns();
+            assert!(done_ns <= TURN_NS_MAX, "{done_ns} ns in a turn");
+            assert_eq!(known(&mut bench), usize::from(is_beside));
+            assert_eq!(said(&mut bench, &["FCALL", "f0", "0"]), "-ERR Function not found\r\n");
+            (next, reply) = bench.turn(&mut client, b"");
+            turns += 1;
+        }
+        assert_eq!(reply, b"+OK\r\n");
+        assert!(turns > 10, "{turns}");
+        assert_eq!(known(&mut bench), 300 + usize::from(is_beside));
+        for n in [0, 299] {
+            assert_eq!(said(&mut bench, &["FCALL", &format!("f{n}"), "0"]), format!(":{n}\r\n"));
+        }
+        if is_beside {
+            assert_eq!(said(&mut bench, &["FCALL", "count", "0"]), ":2\r\n");
+        }
+    }
+}
+
+#[test]
+fn none_becomes_known_where_one_is_wrong_or_the_client_goes() {
+    let mut bench = bench();
+    let mut payload = dumped(&mut bench, 100);
+    let mut client = Session::new();
+    assert_eq!(bench.turn(&mut client, &restoring(&payload)), (Next::Yield, Vec::new()));
+    drop(client);
+    assert_eq!(known(&mut bench), 0);
+    let damaged = [&payload[..payload.len() - 1], &[!payload[payload.len() - 1]]].concat();
+    let (reply, _) = bench.run(&mut Session::new(), &restoring(&damaged), usize::MAX);
+    assert_eq!(String::from_utf8_lossy(&reply), "-ERR DUMP payload version or checksum are wrong\r\n");
+    // The last of all by their names. A checksum of nothing is not looked at.
+    let at = payload.windows(9).position(|bytes| bytes == b"return 99").expect("it is there");
+    payload[at..at + 9].copy_from_slice(b"return 9)");
+    let end = payload.len();
+    payload[end - 8..].fill(0);
+    let (reply, _) = bench.run(&mut Session::new(), &restoring(&payload), usize::MAX);
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with("-ERR Error compiling function: "), "{reply}");
+    assert_eq!(known(&mut bench), 0);
+}
+
+/// In a transaction it is one step, which has the time of one load.
+#[test]
+fn in_a_transaction_so_many_are_restored_as_take_no_longer_than_a_load_may() {
+    let refused = "-ERR Error registering functions: FUNCTION LOAD timeout\r\n";
+    for (count, reply) in [(200, "+OK\r\n"), (400, refused)] {
+        let mut bench = bench();
+        let payload = dumped(&mut bench, count);
+        let sent = [command(&["MULTI"]), restoring(&payload), command(&["EXEC"])].concat();
+        let (replies, _) = bench.run(&mut Session::new(), &sent, usize::MAX);
+        let replies = String::from_utf8_lossy(&replies);
+        assert_eq!(replies, format!("+OK\r\n+QUEUED\r\n*1\r\n{reply}"), "{count}");
+        assert_eq!(known(&mut bench), if reply == refused { 0 } else { count });
+    }
+}
