@@ -129,7 +129,7 @@ fn what_waits_for_a_script_finds_them_when_its_client_goes() {
     let exec = [command(&["MULTI"]), command(&["FCALL", "count", "0"]), command(&["EXEC"])].concat();
     let (replies, _) = bench.run(&mut Session::new(), &exec, usize::MAX);
     assert_eq!(String::from_utf8_lossy(&replies), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
-    assert_eq!(bench.turn(&mut waits, b""), (Next::Yield, Vec::new()));
+    assert_eq!(bench.turn(&mut waits, b""), (Next::Sleep(2), Vec::new()));
     drop(long);
     assert_eq!(ends(&mut bench, &mut waits), ":2\r\n");
     counts(&mut bench, 3);

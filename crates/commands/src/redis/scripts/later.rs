@@ -30,10 +30,11 @@ impl Job for Begins {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let words = self.kept.words();
         if waits(call, self.how, words, self.since_us)? {
+            call.spend(LOOK_NS);
             // Where scripts may go on for ever it waits for ever, but not for a client that has gone: as such a script itself.
             let waited_us = call.cx.host.clock_us().saturating_sub(self.since_us);
             let is_late = call.shared.scripts.limit().is_none() && waited_us >= UNHEARD_US;
-            return Ok(if is_late { Step::Await(Some(0)) } else { Step::More });
+            return Ok(if is_late { Step::Await(Some(LOOK_MS)) } else { Step::Sleep(LOOK_MS) });
         }
         self.how.begin(call, words, false)?;
         Ok(Step::Done)
@@ -96,6 +97,8 @@ impl Span {
     }
 }
 
+/// What it takes to look whether a function waits still.
+const LOOK_NS: u64 = 1_000;
 /// Where scripts may go on for ever, one whose client says no more does so for no longer than this.
 const UNHEARD_US: u64 = 5_000_000;
 
