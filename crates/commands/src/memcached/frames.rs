@@ -4,4 +4,4 @@ mod reply;
 mod store;
 
 pub(crate) use reply::{Untold, put_done, put_flags, put_item, put_number, put_status, put_text};
-pub(crate) use store::{Plan, append, end_append, finish, store};
+pub(crate) use store::Plan;

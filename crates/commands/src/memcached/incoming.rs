@@ -6,12 +6,13 @@ use larder_store::{Expect, Key, Lookup, Upload};
 use std::sync::Arc;
 
 use super::classic::{self, add, attributes, put_stored};
-use super::frames;
 use super::join;
-use super::meta::{finish_set, set as set_at_once};
 use super::purpose::Purpose;
 use super::told::Before;
-use super::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, class_there, is_long};
+use super::verbs::{
+    Ended, InSteps, NO_CLASS, Outcome, StorePlan, WholeValue, account, class_compared, class_there, finish,
+    is_long, store as store_whole,
+};
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Input, Looks};
@@ -50,7 +51,7 @@ pub(crate) fn begin(
             if let Some(outcome) = refused_early(cx, key, classic::expect(store, &cx.shared.settings)) {
                 let class = attributes.class(key, value_bytes);
                 let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
-                account(cx, tally, key, outcome, class, compared, false);
+                account(cx, tally, key, Ended { outcome, class, compared, overwrites: false });
                 return Begun::Refused { outcome, purpose };
             }
             attributes
@@ -60,7 +61,7 @@ pub(crate) fn begin(
             if let Some(outcome) = refused_early(cx, key, plan.expect()) {
                 let class = plan.attributes.class(key, value_bytes);
                 let compared = plan.compares().then(|| class_there(cx, key));
-                account(cx, tally, key, outcome, class, compared, false);
+                account(cx, tally, key, Ended { outcome, class, compared, overwrites: false });
                 return Begun::Refused { outcome, purpose };
             }
             plan.attributes
@@ -160,19 +161,11 @@ pub(crate) fn publish(
                 Some(NO_CLASS) => Outcome::NotFound,
                 _ => classic::outcome(cx.guard.publish(upload, expect), store, value_bytes),
             };
-            account(cx, tally, &key, outcome, class, compared, purpose.overwrites());
+            account(cx, tally, &key, Ended { outcome, class, compared, overwrites: purpose.overwrites() });
             put_stored(out, outcome, store.noreply);
         }
-        Purpose::Meta(plan) => {
-            finish_set(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
-                cx.guard.publish(upload, expect)
-            });
-        }
-        Purpose::Binary(plan) => {
-            frames::finish(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
-                cx.guard.publish(upload, expect)
-            });
-        }
+        Purpose::Meta(plan) => finish(cx, out, tally, plan, &key, upload),
+        Purpose::Binary(plan) => finish(cx, out, tally, plan, &key, upload),
     }
     follow_stored(cx, &key);
     let asked = purpose.asked(cx.now(), &key, value_bytes);
@@ -286,16 +279,12 @@ impl Gathering {
         }
         let before = Before::look(cx, key.bytes());
         let (row, asked) = (purpose.row(), purpose.asked(cx.now(), &key, value.len() as u64));
+        let hint = cx.guard.prefetch_bucket(&key);
+        let whole = WholeValue { key: &key, hint: &hint, value: &value };
         let done = match &purpose {
             Purpose::Classic(store) => add(cx, out, tally, &key, store, &value),
-            Purpose::Meta(plan) => {
-                let hint = cx.guard.prefetch_bucket(&key);
-                set_at_once(cx, out, tally, &key, &hint, plan, &value)
-            }
-            Purpose::Binary(plan) => {
-                let hint = cx.guard.prefetch_bucket(&key);
-                frames::store(cx, out, tally, &key, &hint, plan, &value)
-            }
+            Purpose::Meta(plan) => store_whole(cx, out, tally, plan, whole),
+            Purpose::Binary(plan) => store_whole(cx, out, tally, plan, whole),
         };
         if let Err(InSteps) = done {
             join::add(cx, out, tally, &key, &value, purpose);

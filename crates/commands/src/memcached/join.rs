@@ -19,10 +19,10 @@ use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, copying_ns};
+use crate::memcached::classic;
 use crate::memcached::purpose::Purpose;
 use crate::memcached::told::Before;
-use crate::memcached::verbs::{Outcome, account, fits, string};
-use crate::memcached::{classic, frames, meta};
+use crate::memcached::verbs::{self, Ended, Outcome, StorePlan, account, fits, string};
 
 /// How often what is there may change meanwhile.
 const TRIES_MAX: u8 = 3;
@@ -73,7 +73,7 @@ pub(crate) fn add(
     let outcome = add_at_once(cx, key, &purpose, value);
     cx.end_turn_if_due(out);
     if outcome != Outcome::NoMemory || !cx.asks_again(out) {
-        reply(cx, out, tally, key, &purpose, value.len(), outcome);
+        reply(cx, out, tally, key, &purpose, Added { bytes: value.len() as u64, outcome });
     }
 }
 
@@ -282,8 +282,9 @@ impl Joining {
         let before = Before::look(cx, &self.key);
         let Some(outcome) = store(cx) else { return false };
         let key = cx.guard.key(&self.key);
-        reply(cx, out, tally, &key, &self.purpose, self.value.len(), outcome);
-        let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);
+        let bytes = self.value.len() as u64;
+        reply(cx, out, tally, &key, &self.purpose, Added { bytes, outcome });
+        let asked = self.purpose.asked(cx.now(), &key, bytes);
         before.tell_stored(cx, self.purpose.row(), &self.key, Some(asked));
         true
     }
@@ -293,29 +294,41 @@ impl Joining {
 fn add_at_once(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose, value: &[u8]) -> Outcome {
     let done = match purpose {
         Purpose::Classic(store) => classic::append(cx, key, store, value, false),
-        Purpose::Meta(plan) => meta::append(cx, key, plan, value, false),
-        Purpose::Binary(plan) => frames::append(cx, key, plan, value, false),
+        Purpose::Meta(plan) => plan.add(cx, key, value, false),
+        Purpose::Binary(plan) => plan.add(cx, key, value, false),
     };
     done.expect("it is not to be done in steps")
 }
 
-/// Counts that so many bytes were to be added and what came of it, and replies.
+/// Bytes that were to be added, and what came of it.
+#[derive(Clone, Copy, Debug)]
+struct Added {
+    bytes: u64,
+    outcome: Outcome,
+}
+
+/// Counts what was to be added, and replies.
 fn reply(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
     tally: &mut Tally,
     key: &Key<'_>,
     purpose: &Purpose,
-    bytes: usize,
-    outcome: Outcome,
+    Added { bytes, outcome }: Added,
 ) {
+    let ended = |attributes: &Attributes| Ended {
+        outcome,
+        class: attributes.class(key, bytes),
+        compared: None,
+        overwrites: purpose.overwrites(),
+    };
     match purpose {
         Purpose::Classic(store) => {
-            let class = classic::attributes(store, cx.now()).class(key, bytes as u64);
-            account(cx, tally, key, outcome, class, None, false);
+            let ended = ended(&classic::attributes(store, cx.now()));
+            account(cx, tally, key, ended);
             classic::put_stored(out, outcome, store.noreply);
         }
-        Purpose::Meta(plan) => meta::end_append(cx, out, tally, key, plan, bytes, outcome),
-        Purpose::Binary(plan) => frames::end_append(cx, out, tally, key, plan, bytes, outcome),
+        Purpose::Meta(plan) => verbs::end(cx, out, tally, plan, key, ended(&plan.attributes)),
+        Purpose::Binary(plan) => verbs::end(cx, out, tally, plan, key, ended(&plan.attributes)),
     }
 }

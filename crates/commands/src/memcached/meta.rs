@@ -11,4 +11,4 @@ pub(crate) use arithmetic::arithmetic;
 pub(crate) use debug::debug;
 pub(crate) use get::get;
 pub(crate) use remove::delete;
-pub(crate) use set::{Plan, append, end_append, finish as finish_set, plan as plan_set, set};
+pub(crate) use set::{Plan, plan as plan_set};

@@ -9,14 +9,12 @@ use super::read::{Staged, row_of};
 use crate::core::context::Context;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::stream;
-use crate::memcached::frames::{
-    Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text, store,
-};
+use crate::memcached::frames::{Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text};
 use crate::memcached::join;
 use crate::memcached::purpose::Purpose;
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::told::Before;
-use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, InSteps, Removal, Removed};
+use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, InSteps, Removal, Removed, WholeValue};
 
 impl Turn<'_, '_, '_, '_> {
     /// One frame of a batch.
@@ -58,7 +56,8 @@ impl Turn<'_, '_, '_, '_> {
                 let plan = Plan::new(cx, frame).expect("it stores");
                 let count = |count: &mut crate::core::prefix::PrefixCount| count.sets += 1;
                 cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), key.bytes(), count);
-                if let Err(InSteps) = store(cx, out, tally, key, &staged.hint, &plan, staged.value) {
+                let whole = WholeValue { key, hint: &staged.hint, value: staged.value };
+                if let Err(InSteps) = verbs::store(cx, out, tally, &plan, whole) {
                     join::add(cx, out, tally, key, staged.value, Purpose::Binary(plan));
                 }
             }

@@ -72,7 +72,7 @@ impl Conversation {
                 State::Upload { upload, value_bytes, purpose, looks: Looks::default() }
             }
             Begun::Refused { outcome, .. } => {
-                plan.put_outcome(cx, out, outcome);
+                plan.answer(cx, out, outcome);
                 State::Swallow(u64::from(value_bytes))
             }
         };
@@ -115,7 +115,7 @@ impl Conversation {
             Arrival::Next(next) => return Some(next),
             Arrival::Failed => {
                 if let Purpose::Binary(plan) = &gathering.purpose {
-                    plan.put_outcome(turn.cx, turn.out, verbs::Outcome::NoMemory);
+                    plan.answer(turn.cx, turn.out, verbs::Outcome::NoMemory);
                 }
                 self.state = State::Swallow(gathering.missing() as u64);
                 return None;

@@ -12,7 +12,7 @@ use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::memcached::time::expires_at;
-use crate::memcached::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, concat, refuse};
+use crate::memcached::verbs::{Ended, InSteps, NO_CLASS, Outcome, account, class_compared, concat, refuse};
 
 /// The condition of a verb.
 pub fn expect(store: &Store<'_>, settings: &Settings) -> Expect {
@@ -32,7 +32,7 @@ pub fn outcome(
     value_bytes: u64,
 ) -> Outcome {
     match result {
-        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
+        Ok(stored) => Outcome::of_stored(stored, value_bytes),
         Err(refusal) => refuse(refusal, matches!(store.verb, StoreVerb::Cas)),
     }
 }
@@ -61,13 +61,13 @@ pub(super) fn store(
         if let Ok(stored) = result {
             tally.sets += 1;
             cx.counters.count_in(class, ClassCounter::CmdSet);
-            return Ok(Some(Outcome::Stored { cas: stored.cas, value_bytes: value.len() as u64 }));
+            return Ok(Some(Outcome::of_stored(stored, value.len() as u64)));
         }
         let outcome = outcome(result, store, value.len() as u64);
         if outcome == Outcome::NoMemory && cx.asks_again(out) {
             return Ok(None);
         }
-        account(cx, tally, key, outcome, class, None, true);
+        account(cx, tally, key, Ended { outcome, class, compared: None, overwrites: true });
         return Ok(Some(outcome));
     }
     store_if(cx, out, tally, key, store, value)
@@ -115,7 +115,7 @@ pub(super) fn store_if(
     if outcome == Outcome::NoMemory && cx.asks_again(out) {
         return Ok(None);
     }
-    account(cx, tally, key, outcome, class, compared, false);
+    account(cx, tally, key, Ended { outcome, class, compared, overwrites: false });
     Ok(Some(outcome))
 }
 

@@ -4,7 +4,7 @@
 
 use larder_protocol::binary::{Frame, Head, Request, Status};
 use larder_protocol::classic::StoreVerb;
-use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Stored};
+use larder_store::{Attributes, End, Expect, Key, Refusal};
 
 use super::reply::{put_done, put_status, put_text};
 use crate::core::context::Context;
@@ -13,7 +13,7 @@ use crate::core::tally::Tally;
 use crate::memcached::asked::Asked;
 use crate::memcached::table::{Command, row_of_store};
 use crate::memcached::time::expires_at_unsigned;
-use crate::memcached::verbs::{InSteps, NO_CLASS, Outcome, account, class_compared, concat, refuse};
+use crate::memcached::verbs::{Outcome, StorePlan, concat, refuse};
 
 /// What a store is to do: all that is kept of its frame while its value arrives.
 #[derive(Clone, Copy, Debug)]
@@ -65,26 +65,9 @@ impl Plan {
         self.compare
     }
 
-    /// It is a compare-and-swap.
-    pub fn compares(&self) -> bool {
-        self.compare.is_some() && !self.concats()
-    }
-
     /// The text's row of it.
     pub fn row(&self) -> &'static Command {
         row_of_store(if self.compares() { StoreVerb::Cas } else { self.verb })
-    }
-
-    /// Its condition.
-    pub fn expect(&self) -> Expect {
-        match (self.verb, self.compare) {
-            (StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas, Some(cas)) => {
-                Expect::Cas(cas)
-            }
-            (StoreVerb::Set | StoreVerb::Cas, None) => Expect::Any,
-            (StoreVerb::Add, None) => Expect::Absent,
-            (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, _) => Expect::Present,
-        }
     }
 
     /// What it asks to store, for watchers.
@@ -105,7 +88,7 @@ impl Plan {
 
     /// Replies.
     #[inline]
-    pub fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, outcome: Outcome) {
+    pub fn answer(&self, cx: &Context<'_, '_>, out: &mut Output, outcome: Outcome) {
         let status = match outcome {
             Outcome::Stored { .. } if self.quiet => return,
             Outcome::Stored { cas, .. } => return put_done(out, self.head, cx.shared.settings.token(cas)),
@@ -124,97 +107,59 @@ impl Plan {
     }
 }
 
-/// A store with the whole value at hand.
-///
-/// # Errors
-/// Of append and prepend alone: it is to be done in steps.
-#[inline]
-pub(crate) fn store(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    hint: &Hint<'_>,
-    plan: &Plan,
-    value: &[u8],
-) -> Result<(), InSteps> {
-    let class = plan.attributes.class(key, value.len() as u64);
-    let compared = plan.compares().then(|| class_compared(cx, key));
-    let outcome = if compared == Some(NO_CLASS) {
-        Outcome::NotFound
-    } else if plan.concats() {
-        let outcome = append(cx, key, plan, value, true).ok_or(InSteps)?;
-        cx.end_turn_if_due(out);
-        outcome
-    } else {
-        let result = cx.guard.store_value_hinted(key, value, &plan.attributes, plan.expect(), hint);
-        if plan.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
+impl StorePlan for Plan {
+    #[inline]
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    #[inline]
+    fn expect(&self) -> Expect {
+        match (self.verb, self.compare) {
+            (StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas, Some(cas)) => {
+                Expect::Cas(cas)
+            }
+            (StoreVerb::Set | StoreVerb::Cas, None) => Expect::Any,
+            (StoreVerb::Add, None) => Expect::Absent,
+            (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, _) => Expect::Present,
+        }
+    }
+
+    #[inline]
+    fn compares(&self) -> bool {
+        self.compare.is_some() && !self.concats()
+    }
+
+    #[inline]
+    fn adds(&self) -> bool {
+        self.concats()
+    }
+
+    #[inline]
+    fn removes_old(&self) -> bool {
+        self.overwrites()
+    }
+
+    fn add(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], in_steps: bool) -> Option<Outcome> {
+        Some(match concat(cx, key, value, (self.end(), None, self.compare), in_steps)? {
+            Outcome::NotFound => Outcome::NotStored,
+            other => other,
+        })
+    }
+
+    fn refused(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, _: &[u8], refusal: Refusal) -> Outcome {
+        if self.verb == StoreVerb::Add && refusal == Refusal::Present {
             // memcached counts a refused add as an access of the item that is there.
             let _ = cx.guard.get(key);
         }
-        outcome(result, plan, value.len() as u64)
-    };
-    if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return Ok(());
+        refuse(refusal, self.compares())
     }
-    account(cx, tally, key, outcome, class, compared, plan.overwrites());
-    plan.put_outcome(cx, out, outcome);
-    Ok(())
-}
 
-/// A store whose value has arrived through an upload: `publish` stores it under a condition.
-pub(crate) fn finish(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    plan: &Plan,
-    value_bytes: u64,
-    publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
-) {
-    let class = plan.attributes.class(key, value_bytes);
-    let compared = plan.compares().then(|| class_compared(cx, key));
-    let outcome = if compared == Some(NO_CLASS) {
-        Outcome::NotFound
-    } else {
-        outcome(publish(cx, plan.expect()), plan, value_bytes)
-    };
-    account(cx, tally, key, outcome, class, compared, plan.overwrites());
-    plan.put_outcome(cx, out, outcome);
-}
+    #[inline]
+    fn count(&self, _: &mut Tally) {}
 
-fn outcome(result: Result<Stored, Refusal>, plan: &Plan, value_bytes: u64) -> Outcome {
-    match result {
-        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
-        Err(refusal) => refuse(refusal, plan.compares()),
+    #[inline]
+    fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, _: &[u8], outcome: Outcome) {
+        self.answer(cx, out, outcome);
     }
-}
-
-/// append, prepend; none if it is to be done in steps, where it may be (`in_steps`).
-pub(crate) fn append(
-    cx: &mut Context<'_, '_>,
-    key: &Key<'_>,
-    plan: &Plan,
-    value: &[u8],
-    in_steps: bool,
-) -> Option<Outcome> {
-    Some(match concat(cx, key, value, (plan.end(), None, plan.compare), in_steps)? {
-        Outcome::NotFound => Outcome::NotStored,
-        other => other,
-    })
-}
-
-/// Counts an append or prepend of so many bytes, and replies.
-pub(crate) fn end_append(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    plan: &Plan,
-    bytes: usize,
-    outcome: Outcome,
-) {
-    let class = plan.attributes.class(key, bytes as u64);
-    account(cx, tally, key, outcome, class, None, false);
-    plan.put_outcome(cx, out, outcome);
 }

@@ -3,7 +3,7 @@
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
 use larder_protocol::number::parse_u32;
-use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Stored};
+use larder_store::{Attributes, End, Expect, Key, Refusal};
 
 use super::reply::Tail;
 use crate::core::context::Context;
@@ -12,9 +12,7 @@ use crate::core::tally::Tally;
 use crate::memcached::asked::Asked;
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
-use crate::memcached::verbs::{
-    InSteps, NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
-};
+use crate::memcached::verbs::{Outcome, StorePlan, concat, has_collection, refuse, string};
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]
@@ -58,16 +56,6 @@ impl Plan {
         self.compare
     }
 
-    /// The condition as it stands, for a value that arrives in pieces.
-    fn expect(&self) -> Expect {
-        match (self.mode, self.compare) {
-            (Mode::Set | Mode::Replace, Some(cas)) => Expect::Cas(cas),
-            (Mode::Set, None) => Expect::Any,
-            (Mode::Add, _) => Expect::Absent,
-            (Mode::Replace | Mode::Append | Mode::Prepend, _) => Expect::Present,
-        }
-    }
-
     /// What it asks to store, for watchers.
     pub(crate) fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
         let cmd = match self.mode {
@@ -80,11 +68,6 @@ impl Plan {
         };
         let (class, expires_at) = (self.attributes.class(key, value_bytes), self.attributes.expires_at);
         Asked { cmd, expires_at, class, value_bytes }
-    }
-
-    /// Set or replace with a token is a compare-and-swap.
-    fn compares(&self) -> bool {
-        self.compare.is_some() && matches!(self.mode, Mode::Set | Mode::Replace)
     }
 }
 
@@ -151,113 +134,91 @@ fn mode(token: &[u8]) -> Result<Mode, Fault> {
     }
 }
 
-/// ms with the whole value at hand.
-///
-/// # Errors
-/// Of append and prepend alone: it is to be done in steps.
-#[inline]
-pub fn set(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    hint: &Hint<'_>,
-    plan: &Plan,
-    value: &[u8],
-) -> Result<(), InSteps> {
-    let class = plan.attributes.class(key, value.len() as u64);
-    let compared = plan.compares().then(|| class_compared(cx, key));
-    let outcome = if compared == Some(NO_CLASS) {
-        Outcome::NotFound
-    } else if plan.concats() {
-        let outcome = append(cx, key, plan, value, true).ok_or(InSteps)?;
-        cx.end_turn_if_due(out);
-        outcome
-    } else {
-        let attributes = &plan.attributes;
-        match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {
-            Ok(stored) => done(stored, value.len() as u64),
-            Err(Refusal::Changed) if plan.invalidate && plan.compare.is_some() => {
-                store_stale(cx, key, plan, value)
-            }
-            Err(refusal) => refuse(refusal, plan.compares()),
-        }
-    };
-    if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return Ok(());
+impl StorePlan for Plan {
+    #[inline]
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
-    tally.metas += 1;
-    account(cx, tally, key, outcome, class, compared, true);
-    put_outcome(cx, out, key.bytes(), plan, outcome);
-    Ok(())
-}
 
-/// ms whose value has arrived through an upload: `publish` stores it under a condition.
-pub fn finish(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    plan: &Plan,
-    value_bytes: u64,
-    publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
-) {
-    let class = plan.attributes.class(key, value_bytes);
-    let compared = plan.compares().then(|| class_compared(cx, key));
-    let outcome = if compared == Some(NO_CLASS) {
-        Outcome::NotFound
-    } else {
-        match publish(cx, plan.expect()) {
-            Ok(stored) => done(stored, value_bytes),
-            Err(refusal) => refuse(refusal, plan.compares()),
+    /// The condition as it stands, for a value that arrives in pieces, too.
+    #[inline]
+    fn expect(&self) -> Expect {
+        match (self.mode, self.compare) {
+            (Mode::Set | Mode::Replace, Some(cas)) => Expect::Cas(cas),
+            (Mode::Set, None) => Expect::Any,
+            (Mode::Add, _) => Expect::Absent,
+            (Mode::Replace | Mode::Append | Mode::Prepend, _) => Expect::Present,
         }
-    };
-    tally.metas += 1;
-    account(cx, tally, key, outcome, class, compared, true);
-    put_outcome(cx, out, key.bytes(), plan, outcome);
-}
+    }
 
-fn done(stored: Stored, value_bytes: u64) -> Outcome {
-    Outcome::Stored { cas: stored.cas, value_bytes }
-}
+    /// Set or replace with a token is a compare-and-swap.
+    #[inline]
+    fn compares(&self) -> bool {
+        self.compare.is_some() && matches!(self.mode, Mode::Set | Mode::Replace)
+    }
 
-/// Append or prepend, storing on a miss if N is there; none if it is to be done in steps, where it may be (`in_steps`).
-pub fn append(
-    cx: &mut Context<'_, '_>,
-    key: &Key<'_>,
-    plan: &Plan,
-    value: &[u8],
-    in_steps: bool,
-) -> Option<Outcome> {
-    loop {
-        match concat(cx, key, value, (plan.end(), plan.attributes.cas, plan.compare), in_steps)? {
-            Outcome::NotFound if plan.vivify && !has_collection(cx, key) => {
-                match cx.guard.store_value(key, value, &plan.attributes, Expect::Absent) {
-                    Ok(stored) => return Some(done(stored, value.len() as u64)),
-                    Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
-                    Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
+    #[inline]
+    fn adds(&self) -> bool {
+        self.concats()
+    }
+
+    /// In every mode, as in memcached.
+    #[inline]
+    fn removes_old(&self) -> bool {
+        true
+    }
+
+    /// Stores on a miss if N is there.
+    fn add(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], in_steps: bool) -> Option<Outcome> {
+        loop {
+            match concat(cx, key, value, (self.end(), self.attributes.cas, self.compare), in_steps)? {
+                Outcome::NotFound if self.vivify && !has_collection(cx, key) => {
+                    match cx.guard.store_value(key, value, &self.attributes, Expect::Absent) {
+                        Ok(stored) => return Some(Outcome::of_stored(stored, value.len() as u64)),
+                        Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
+                        Err(Refusal::Present | Refusal::Changed | Refusal::Absent | Refusal::Type) => {}
+                    }
                 }
+                Outcome::NotFound => return Some(Outcome::NotStored),
+                other => return Some(other),
             }
-            Outcome::NotFound => return Some(Outcome::NotStored),
-            other => return Some(other),
         }
     }
-}
 
-/// Counts an append or prepend of so many bytes, and replies.
-pub fn end_append(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    plan: &Plan,
-    bytes: usize,
-    outcome: Outcome,
-) {
-    let class = plan.attributes.class(key, bytes as u64);
-    tally.metas += 1;
-    account(cx, tally, key, outcome, class, None, true);
-    put_outcome(cx, out, key.bytes(), plan, outcome);
+    fn refused(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], refusal: Refusal) -> Outcome {
+        match refusal {
+            Refusal::Changed if self.invalidate && self.compare.is_some() => {
+                store_stale(cx, key, self, value)
+            }
+            refusal => refuse(refusal, self.compares()),
+        }
+    }
+
+    #[inline]
+    fn count(&self, tally: &mut Tally) {
+        tally.metas += 1;
+    }
+
+    /// HD, NS, EX, NF, or that there is no memory.
+    #[inline]
+    fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, key: &[u8], outcome: Outcome) {
+        let (status, cas, value_bytes) = match outcome {
+            Outcome::Stored { .. } if self.quiet => return,
+            Outcome::Stored { cas, value_bytes } => (b"HD", cas, value_bytes),
+            Outcome::NotStored => (b"NS", 0, 0),
+            Outcome::Exists => (b"EX", 0, 0),
+            Outcome::NotFound => (b"NF", 0, 0),
+            Outcome::NoMemory => return out.put(NO_MEMORY),
+        };
+        if self.tail.is_empty() {
+            let room = out.room(4);
+            room[..2].copy_from_slice(status);
+            room[2..].copy_from_slice(b"\r\n");
+            return out.filled(4);
+        }
+        out.put(status);
+        self.tail.put(out, key, cx.shared.settings.token(cas), value_bytes);
+    }
 }
 
 /// I with a token that is not the item's: one below it still stores, marked stale, keeping the TTL.
@@ -279,7 +240,7 @@ fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8
             return Outcome::Exists;
         };
         match cx.guard.store_value(key, value, &attributes, unchanged) {
-            Ok(stored) => return done(stored, value.len() as u64),
+            Ok(stored) => return Outcome::of_stored(stored, value.len() as u64),
             Err(Refusal::NoMemory) => return Outcome::NoMemory,
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
@@ -300,25 +261,4 @@ impl Plan {
             self.compare = Some(item.cas());
         }
     }
-}
-
-/// HD, NS, EX, NF, or that there is no memory.
-#[inline]
-fn put_outcome(cx: &Context<'_, '_>, out: &mut Output, key: &[u8], plan: &Plan, outcome: Outcome) {
-    let (status, cas, value_bytes) = match outcome {
-        Outcome::Stored { .. } if plan.quiet => return,
-        Outcome::Stored { cas, value_bytes } => (b"HD", cas, value_bytes),
-        Outcome::NotStored => (b"NS", 0, 0),
-        Outcome::Exists => (b"EX", 0, 0),
-        Outcome::NotFound => (b"NF", 0, 0),
-        Outcome::NoMemory => return out.put(NO_MEMORY),
-    };
-    if plan.tail.is_empty() {
-        let room = out.room(4);
-        room[..2].copy_from_slice(status);
-        room[2..].copy_from_slice(b"\r\n");
-        return out.filled(4);
-    }
-    out.put(status);
-    plan.tail.put(out, key, cx.shared.settings.token(cas), value_bytes);
 }

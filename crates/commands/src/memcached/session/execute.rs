@@ -12,7 +12,7 @@ use crate::memcached::purpose::Purpose;
 use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::told::Before;
-use crate::memcached::verbs::InSteps;
+use crate::memcached::verbs::{self, InSteps, WholeValue};
 use crate::memcached::{classic, join, meta};
 
 impl Turn<'_, '_, '_, '_> {
@@ -107,7 +107,8 @@ impl Turn<'_, '_, '_, '_> {
             Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {
                 Ok(plan) => {
-                    if let Err(InSteps) = meta::set(cx, out, tally, key, hint, &plan, value) {
+                    let whole = WholeValue { key, hint, value };
+                    if let Err(InSteps) = verbs::store(cx, out, tally, &plan, whole) {
                         join::add(cx, out, tally, key, value, Purpose::Meta(plan));
                     }
                 }

@@ -12,11 +12,10 @@ use crate::memcached::batch::Block;
 use crate::memcached::classic;
 use crate::memcached::incoming::{Arrival, Begun, begin, fill, no_memory, publish};
 use crate::memcached::join;
-use crate::memcached::meta;
 use crate::memcached::purpose::Purpose;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::told::Before;
-use crate::memcached::verbs::{self, InSteps};
+use crate::memcached::verbs::{self, InSteps, WholeValue};
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
@@ -85,7 +84,9 @@ impl Conversation {
                 let (row, asked) = (purpose.row(), purpose.asked(cx.now(), key, u64::from(value_bytes)));
                 let done = match &purpose {
                     Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
-                    Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
+                    Purpose::Meta(plan) => {
+                        verbs::store(cx, out, tally, plan, WholeValue { key, hint: &hint, value })
+                    }
                     Purpose::Binary(_) => unreachable!("it is none of the text's"),
                 };
                 if let Err(InSteps) = done {

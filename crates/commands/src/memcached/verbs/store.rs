@@ -1,11 +1,13 @@
 //! What stores of every kind have in common: how large an item may be, how a store ends and is counted, how bytes are
-//! added to a value. Their conditions are `classic/store.rs` and `meta/set.rs`.
+//! added to a value. Their conditions are `classic/store.rs`, `meta/set.rs` and `frames/store.rs`; the last two are carried out
+//! here ([`store`], [`finish`]), the first has a way of its own, which is the shortest.
 
 use larder_protocol::classic::KEY_BYTES_MAX;
-use larder_store::{End, Expect, Guard, Item, Key, Refusal};
+use larder_store::{Attributes, End, Expect, Guard, Hint, Item, Key, Refusal, Stored, Upload};
 
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
+use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
@@ -42,6 +44,14 @@ pub enum Outcome {
     NoMemory,
 }
 
+impl Outcome {
+    /// It happened, with a value of so many bytes.
+    #[inline]
+    pub fn of_stored(stored: Stored, value_bytes: u64) -> Outcome {
+        Outcome::Stored { cas: stored.cas, value_bytes }
+    }
+}
+
 /// A refusal in the words of the verb.
 pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     match refusal {
@@ -52,19 +62,23 @@ pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     }
 }
 
-/// Counts a store of an item of `class`; if it was a compare-and-swap `compared` is the class of the
-/// item that was there. Without memory a value that was to be overwritten goes too, lest it be read as
-/// the new one (`overwrites`).
+/// How the store of a key ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Slab class of the item that was to be stored.
+    pub class: u8,
+    /// Of a compare-and-swap: the class of the item that was there.
+    pub compared: Option<u8>,
+    /// Without memory the value that was to be overwritten goes, too, lest it be read as the new one.
+    pub overwrites: bool,
+}
+
+/// Counts a store that has ended.
 #[inline]
-pub fn account(
-    cx: &mut Context<'_, '_>,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    outcome: Outcome,
-    class: u8,
-    compared: Option<u8>,
-    overwrites: bool,
-) {
+pub fn account(cx: &mut Context<'_, '_>, tally: &mut Tally, key: &Key<'_>, ended: Ended) {
+    let Ended { outcome, class, compared, overwrites } = ended;
     if matches!(outcome, Outcome::NoMemory) {
         cx.counters.add(Counter::StoreNoMemory, 1);
         if overwrites {
@@ -88,6 +102,119 @@ pub fn account(
             Outcome::NotStored | Outcome::NoMemory => {}
         }
     }
+}
+
+/// What an ms, or a frame, asks to store beside its value: the condition, and what differs between the two.
+pub trait StorePlan {
+    /// What is stored beside the value.
+    fn attributes(&self) -> &Attributes;
+
+    /// The condition, where nothing is added.
+    fn expect(&self) -> Expect;
+
+    /// It is a compare-and-swap.
+    fn compares(&self) -> bool;
+
+    /// Append or prepend.
+    fn adds(&self) -> bool;
+
+    /// Without memory the value that is there goes, too.
+    fn removes_old(&self) -> bool;
+
+    /// Append, prepend; none if it is to be done in steps, where it may be (`in_steps`).
+    fn add(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], in_steps: bool) -> Option<Outcome>;
+
+    /// What comes of a store that was refused and has its whole value at hand.
+    fn refused(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], refusal: Refusal) -> Outcome;
+
+    /// Counts the command, beside what [`account`] counts.
+    fn count(&self, tally: &mut Tally);
+
+    /// Replies.
+    fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, key: &[u8], outcome: Outcome);
+}
+
+/// A value that is all there, for its key.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeValue<'a> {
+    /// The key.
+    pub key: &'a Key<'a>,
+    /// Where the prefetch stages saw the key.
+    pub hint: &'a Hint<'a>,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// A store with the whole value at hand.
+///
+/// # Errors
+/// Of append and prepend alone: it is to be done in steps.
+#[inline]
+pub fn store(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    plan: &impl StorePlan,
+    whole: WholeValue<'_>,
+) -> Result<(), InSteps> {
+    let WholeValue { key, hint, value } = whole;
+    let class = plan.attributes().class(key, value.len() as u64);
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else if plan.adds() {
+        let outcome = plan.add(cx, key, value, true).ok_or(InSteps)?;
+        cx.end_turn_if_due(out);
+        outcome
+    } else {
+        match cx.guard.store_value_hinted(key, value, plan.attributes(), plan.expect(), hint) {
+            Ok(stored) => Outcome::of_stored(stored, value.len() as u64),
+            Err(refusal) => plan.refused(cx, key, value, refusal),
+        }
+    };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return Ok(());
+    }
+    end(cx, out, tally, plan, key, Ended { outcome, class, compared, overwrites: plan.removes_old() });
+    Ok(())
+}
+
+/// A store whose value has arrived through an upload.
+pub fn finish(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    plan: &impl StorePlan,
+    key: &Key<'_>,
+    upload: Upload,
+) {
+    let value_bytes = upload.value_bytes();
+    let class = plan.attributes().class(key, value_bytes);
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else {
+        match cx.guard.publish(upload, plan.expect()) {
+            Ok(stored) => Outcome::of_stored(stored, value_bytes),
+            Err(refusal) => refuse(refusal, plan.compares()),
+        }
+    };
+    end(cx, out, tally, plan, key, Ended { outcome, class, compared, overwrites: plan.removes_old() });
+}
+
+/// Counts a store that has ended, and replies.
+#[inline]
+pub fn end(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    plan: &impl StorePlan,
+    key: &Key<'_>,
+    ended: Ended,
+) {
+    plan.count(tally);
+    account(cx, tally, key, ended);
+    plan.put_outcome(cx, out, key.bytes(), ended.outcome);
 }
 
 /// Bytes are to be added to a long value, which takes steps (`join`): nothing is stored, counted or replied yet.
@@ -128,7 +255,7 @@ pub fn concat(
         }
         cx.room.work().spend(copying_ns(value_bytes));
         match cx.guard.concat(key, value, end, cas, unchanged) {
-            Ok(stored) => return Some(Outcome::Stored { cas: stored.cas, value_bytes }),
+            Ok(stored) => return Some(Outcome::of_stored(stored, value_bytes)),
             Err(Refusal::NoMemory) => return Some(Outcome::NoMemory),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
