@@ -10,8 +10,8 @@ const HIGHEST: &str = "9223372036854775807";
 /// What is no number of 64 bits, as the protocol writes them.
 const NO_NUMBERS: [&str; 7] = ["9223372036854775808", "-9223372036854775809", "", "+1", " 1", "1.0", "01"];
 
-/// What there is before each.
-const STOCK: [&str; 10] = [
+/// What there is before each. Words have one blank between them, and none in them.
+const STOCK: [&str; 12] = [
     "FLUSHALL",
     "SET s hello",
     "RPUSH l a b c",
@@ -22,6 +22,9 @@ const STOCK: [&str; 10] = [
     "XADD x 1-1 a b",
     "XGROUP CREATE x g 0",
     "GEOADD p 0 0 m",
+    "SCRIPT LOAD return(1)",
+    "FUNCTION LOAD REPLACE #!lua\tname=l\nredis.register_function\
+     {function_name='one',callback=function()return(1)end,flags={'no-writes'}}",
 ];
 
 /// A form of a command.
@@ -66,6 +69,10 @@ const NO_FIELD: &str =
     "-ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.";
 const NO_PAYLOAD: &str = "-ERR DUMP payload version or checksum are wrong";
 const NO_KEYS: &str = "-ERR numkeys should be greater than 0";
+const NO_PAIRS: &str = "-ERR invalid numkeys value";
+const NO_FUNCTION_KEYS: &str = "-ERR Bad number of keys provided";
+const NEGATIVE_KEYS: &str = "-ERR Number of keys can't be negative";
+const TOO_MANY_KEYS: &str = "-ERR Number of keys can't be greater than number of args";
 const NO_COUNT: &str = "-ERR count should be greater than 0";
 const NO_LIMIT: &str = "-ERR LIMIT can't be negative";
 const NO_PLACES: &str = "-ERR COUNT must be > 0";
@@ -218,17 +225,18 @@ const STRINGS: &[Form] = &[
     form("SLOWLOG GET #", NO_ENTRIES, [NO_ENTRIES, NONE, NONE, NONE]),
     alike("ACL LOG #", NO_INTEGER, NONE),
     alike("HELLO #", "-ERR Protocol version is not an integer or out of range", NO_VERSION),
-    form(
-        "EVAL_RO return(1) #",
-        NO_INTEGER,
-        [
-            "-ERR Number of keys can't be negative",
-            "-ERR Number of keys can't be greater than number of args",
-            "-ERR Number of keys can't be negative",
-            ":1",
-        ],
-    ),
+    alike("MSETEX # a 1", NO_PAIRS, NO_PAIRS),
+    script("EVAL_RO return(1) #", NO_INTEGER),
+    script("EVALSHA 930269f31393d0be681588b6ab08dccee7d6bb67 #", NO_INTEGER),
+    script("EVALSHA_RO 930269f31393d0be681588b6ab08dccee7d6bb67 #", NO_INTEGER),
+    script("FCALL one #", NO_FUNCTION_KEYS),
+    script("FCALL_RO one #", NO_FUNCTION_KEYS),
 ];
+
+/// One that has a script return 1 for so many keys, of which there is none.
+const fn script(words: &'static str, none: &'static str) -> Form {
+    Form { words, none, ends: [NEGATIVE_KEYS, TOO_MANY_KEYS, NEGATIVE_KEYS, ":1"] }
+}
 
 /// Lists, sets, sorted sets, hashes, places.
 const COLLECTIONS: &[Form] = &[
@@ -444,6 +452,11 @@ impl Asked {
     /// It concerns fields with times, of which Valkey speaks in words of its own.
     pub fn is_of_timed_fields(&self) -> bool {
         self.words.split(' ').any(|word| word == "FIELDS")
+    }
+
+    /// Redis 8.0 does not know its command, and Valkey answers in words of its own.
+    pub fn is_of_newer(&self) -> bool {
+        self.words.starts_with("MSETEX ")
     }
 
     /// Redis and Valkey cut its number to 32 bits, of which the ends of 64 are 0 and -1.
