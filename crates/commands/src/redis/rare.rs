@@ -1,9 +1,12 @@
 //! Databases of few keys beside many of others, in which RANDOMKEY would find none at once: upkeep looks for some.
 //!
 //! ```text
-//! each 100 ms one database: has it keys, few beside all, and is none of those that were new lately there still?
-//!      └─ yes ─► some of all keys each 100 ms, until 16 of its are known as if they were new, or all were seen
+//! each 100 ms one database: has it keys, few beside all, and is none there still of those that were found in it?
+//!      └─ yes ─► some of all keys each 100 ms, until 16 of its are found, or all were seen
 //! ```
+//!
+//! It is searched *ahead*, once an hour at most, while keys that were new in it lately are there: those that stay are known then
+//! when the new ones have gone. Where these have gone, too, it is searched before others.
 //!
 //! A million keys take three to eight minutes, a hundred million half a day, for one database at a time. Until then RANDOMKEY
 //! looks itself, in steps. A database in which a search has found none is searched ever more rarely, once an hour in the end.
@@ -18,12 +21,13 @@ pub(crate) const RANDOM_KEYS: usize = 16;
 pub(crate) const RANDOM_KEY_BYTES: usize = 4 << 10;
 /// Where fewer than one in so many of all keys are the database's, RANDOMKEY may find none at a random place.
 const FEW: u64 = 64;
-/// There is a round this often at most. One without a search looks at the next database: reckoned as 6 µs for each worker.
+/// There is a round this often at most. One without a search, or with one ahead, looks at the next database: reckoned as 8 µs for
+/// each worker.
 const LOOK_MS: Millis = 100;
 /// A database is searched again no sooner than so long behind a search that has found some keys.
 const REST_MS: Millis = 10_000;
 /// Behind a search that has found none the rest is twice as long as before, up to this: the keys are too long to be noted, or
-/// their time has passed, and each search reads the header of each item of the store.
+/// their time has passed, and each search reads the header of each item of the store. It is the rest between two searches ahead.
 const REST_MS_MAX: Millis = 3_600_000;
 /// Keys that a round looks at: reckoned as 80 µs. Where a transaction holds a part of the index, the round waits for it.
 const ITEMS: usize = 512;
@@ -48,6 +52,8 @@ struct Looking {
 struct Rest {
     ms: Millis,
     until: Millis,
+    /// And how long not ahead.
+    until_ahead: Millis,
 }
 
 impl Rest {
@@ -55,7 +61,19 @@ impl Rest {
     fn begin(&mut self, now: Millis, has_found: bool) {
         self.ms = if has_found { REST_MS } else { (2 * self.ms).clamp(REST_MS, REST_MS_MAX) };
         self.until = now + self.ms;
+        self.until_ahead = now + REST_MS_MAX;
     }
+}
+
+/// What RANDOMKEY would not find in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacks {
+    /// It finds some key, and will.
+    Nothing,
+    /// Keys that are old: some that are new are there still.
+    Old,
+    /// Any.
+    All,
 }
 
 /// Goes through all keys for those of a database.
@@ -66,6 +84,8 @@ struct Search {
     database: Database,
     cursor: u64,
     found: usize,
+    /// Keys that were new lately are known.
+    is_ahead: bool,
 }
 
 impl Rare {
@@ -85,45 +105,66 @@ impl Rare {
         if guard.store().is_cleaning() {
             return;
         }
+        if search.as_ref().is_none_or(|under_way| under_way.is_ahead) {
+            let looked_at = std::mem::replace(name, (*name + 1) % DATABASES);
+            let (rest, lacking) = (&rests[usize::from(looked_at)], lacks(guard, looked_at));
+            let begins = match lacking {
+                Lacks::Nothing => false,
+                Lacks::Old => search.is_none() && now >= rest.until_ahead,
+                Lacks::All => now >= rest.until,
+            };
+            if begins {
+                return Search::begin(search, guard, looked_at, lacking == Lacks::Old);
+            }
+        }
         if let Some(under_way) = search {
             // Others may have made some known: what it has found itself is known, too, and it goes on.
-            let by_others = under_way.found == 0 && is_known(guard, under_way.database);
+            let by_others = under_way.found == 0 && has_found(guard, under_way.database);
             if by_others || under_way.go_on(guard) {
                 rests[usize::from(under_way.name)].begin(now, by_others || under_way.found > 0);
                 *search = None;
             }
-            return;
         }
-        if now >= rests[usize::from(*name)].until && is_unknown(guard, *name) {
-            *search = Some(Search { name: *name, database: guard.database(*name), cursor: 0, found: 0 });
-        }
-        *name = (*name + 1) % DATABASES;
     }
 }
 
-/// The database of this name has keys, of which RANDOMKEY might find none at once.
-fn is_unknown(guard: &mut Guard<'_>, name: u8) -> bool {
+/// What is not known of the keys of the database of this name, if they are few beside all.
+fn lacks(guard: &mut Guard<'_>, name: u8) -> Lacks {
     let store = guard.store();
     let own = store.database_items(name);
     if own == 0 {
-        return false;
+        return Lacks::Nothing;
     }
     let all: u64 = (0..DATABASES).map(|name| store.database_items(name)).sum();
     if own.saturating_mul(FEW) >= all {
-        return false;
+        return Lacks::Nothing;
     }
     let database = guard.database(name);
-    !is_known(guard, database)
+    if has_found(guard, database) {
+        return Lacks::Nothing;
+    }
+    let mut has_new = false;
+    guard.visit_new(database, &mut |_| has_new = true);
+    if has_new { Lacks::Old } else { Lacks::All }
 }
 
-/// Keys of this database are known.
-fn is_known(guard: &mut Guard<'_>, database: Database) -> bool {
+/// A key that was found in this database is there still.
+fn has_found(guard: &mut Guard<'_>, database: Database) -> bool {
     let mut known = false;
-    guard.visit_recent(database, &mut |_| known = true);
+    guard.visit_found(database, &mut |_| known = true);
     known
 }
 
 impl Search {
+    /// Begins one of the database of this name. One of the same database goes on where it is.
+    fn begin(search: &mut Option<Search>, guard: &Guard<'_>, name: u8, is_ahead: bool) {
+        let database = guard.database(name);
+        match search {
+            Some(under_way) if under_way.database == database => under_way.is_ahead = is_ahead,
+            _ => *search = Some(Search { name, database, cursor: 0, found: 0, is_ahead }),
+        }
+    }
+
     /// Looks at some keys more; true if these are the last that it looks at.
     fn go_on(&mut self, guard: &mut Guard<'_>) -> bool {
         let (database, mut some) = (self.database, Vec::new());
@@ -132,7 +173,7 @@ impl Search {
                 some.push(Box::<[u8]>::from(item.key()));
             }
         });
-        some.iter().for_each(|key| guard.note_recent(database, key));
+        some.iter().for_each(|key| guard.note_found(database, key));
         self.found += some.len();
         self.cursor == 0 || self.found >= RANDOM_KEYS
     }
@@ -215,7 +256,7 @@ mod tests {
         until(&rare, &mut guard, &mut now, false);
         for (name, keys) in [(5, 0), (6, 1)] {
             let (database, mut known) = (guard.database(name), 0);
-            guard.visit_recent(database, &mut |item| {
+            guard.visit_found(database, &mut |item| {
                 known += usize::from(item.key().len() == RANDOM_KEY_BYTES);
             });
             assert_eq!(known, keys, "database {name}");
@@ -226,6 +267,106 @@ mod tests {
             rare.step(&mut guard, now);
             assert_eq!(cursor(&rare), None);
         }
+    }
+
+    /// Gives a database keys that are new.
+    fn put(guard: &mut Guard<'_>, name: u8, keys: std::ops::Range<u32>) {
+        for n in keys {
+            let bytes = n.to_be_bytes();
+            let key = guard.key_in(name, &bytes);
+            guard.store_value(&key, b"value", &Attributes::default(), Expect::Any).expect("there is room");
+        }
+    }
+
+    fn take(guard: &mut Guard<'_>, name: u8, bytes: &[u8]) {
+        let key = guard.key_in(name, bytes);
+        guard.delete(&key, Expect::Present).expect("it is there");
+    }
+
+    /// The keys of a database that are known as new, or as found.
+    fn known(guard: &mut Guard<'_>, name: u8, new: bool) -> Vec<Vec<u8>> {
+        let (database, mut keys) = (guard.database(name), Vec::new());
+        if new {
+            guard.visit_new(database, &mut |item| keys.push(item.key().to_vec()));
+        } else {
+            guard.visit_found(database, &mut |item| keys.push(item.key().to_vec()));
+        }
+        keys
+    }
+
+    /// The database that is searched, and whether it is searched ahead.
+    fn searched(rare: &Rare) -> Option<(u8, bool)> {
+        let looking = rare.0.lock().expect("no holder panics");
+        looking.search.as_ref().map(|search| (search.name, search.is_ahead))
+    }
+
+    #[test]
+    fn old_keys_are_found_while_new_ones_are_there_once_an_hour() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        put(&mut guard, 0, 0..20_000);
+        put(&mut guard, 5, 0..200);
+        let (rare, mut now) = (Rare::default(), 0);
+        until(&rare, &mut guard, &mut now, true);
+        assert_eq!(searched(&rare), Some((5, true)));
+        let ended = until(&rare, &mut guard, &mut now, false);
+        // Whatever happens to the others, these stay known.
+        let found = known(&mut guard, 5, false);
+        assert_eq!(found.len(), RANDOM_KEYS);
+        for n in 0..200u32 {
+            let bytes = n.to_be_bytes();
+            if !found.iter().any(|key| **key == bytes) {
+                take(&mut guard, 5, &bytes);
+            }
+        }
+        assert_eq!(known(&mut guard, 5, false), found);
+        // When they have gone, and there are new ones, others are looked for later.
+        found.iter().for_each(|key| take(&mut guard, 5, key));
+        put(&mut guard, 5, 1_000..1_200);
+        let waited_ms = until(&rare, &mut guard, &mut now, true) - ended;
+        let turns_ms = LOOK_MS * u64::from(DATABASES);
+        assert!((REST_MS_MAX..=REST_MS_MAX + turns_ms).contains(&waited_ms), "{waited_ms}");
+    }
+
+    #[test]
+    fn a_database_of_which_nothing_is_known_is_searched_first() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        fill(&mut guard, 3);
+        put(&mut guard, 3, 0..100);
+        let (rare, mut now) = (Rare::default(), 0);
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            rare.step(&mut guard, now);
+            now += LOOK_MS;
+            seen.push(searched(&rare));
+        }
+        assert_eq!(seen, [None, None, None, Some((3, true)), Some((3, true)), Some((5, false))]);
+    }
+
+    #[test]
+    fn a_search_ahead_goes_on_as_any_other_when_the_new_keys_have_gone() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        put(&mut guard, 0, 0..20_000);
+        put(&mut guard, 5, 0..40);
+        let (rare, mut now) = (Rare::default(), 0);
+        until(&rare, &mut guard, &mut now, true);
+        rare.step(&mut guard, now + LOOK_MS);
+        let at = cursor(&rare);
+        assert!(at > Some(0));
+        // What it has found goes, too; some ten are left.
+        for new in [true, false] {
+            for key in known(&mut guard, 5, new) {
+                take(&mut guard, 5, &key);
+            }
+        }
+        rare.0.lock().expect("no holder panics").name = 5;
+        rare.step(&mut guard, now + 2 * LOOK_MS);
+        assert_eq!((searched(&rare), cursor(&rare)), (Some((5, false)), at), "it is not begun anew");
     }
 
     #[test]

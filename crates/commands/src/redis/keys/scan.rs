@@ -61,7 +61,7 @@ fn pattern(pattern: &[u8]) -> Result<Option<Arc<[u8]>>, Fail> {
 }
 
 /// RANDOMKEY draws one of the keys at a random place, and of the first ones too where that is near the end; where none is of this
-/// database, one of those that were new in it lately; else the next from there on.
+/// database, one of those that were new in it lately, or were found in it before; else the next from there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
     let mut cursor = call.shared.random();
@@ -83,7 +83,8 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         round |= cursor == 0;
     }
     if picked.key.is_none() {
-        call.cx.guard.visit_recent(database, &mut |item| picked.offer(item.key()));
+        call.cx.guard.visit_new(database, &mut |item| picked.offer(item.key()));
+        call.cx.guard.visit_found(database, &mut |item| picked.offer(item.key()));
     }
     match &picked.key {
         Some(key) => put_bulk(call.out, key),

@@ -483,7 +483,7 @@ impl Survey {
                     }
                 });
                 // They are found at once the next time.
-                short.iter().for_each(|key| cx.guard.note_recent(*database, key));
+                short.iter().for_each(|key| cx.guard.note_found(*database, key));
                 *found += met.min(RANDOM_KEYS);
                 // Behind the end comes the beginning, once.
                 let again = std::mem::replace(round, *round || next == 0);
