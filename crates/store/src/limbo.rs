@@ -245,6 +245,13 @@ impl Limbo {
             chunk
         })
     }
+
+    /// Has a chunk that was taken a moment ago, and nothing since, wait in front of all others again.
+    pub(crate) fn put_back(&mut self, chunk: Outgoing) {
+        self.oldest -= 1;
+        debug_assert_eq!(self.front(), chunk, "something else was taken since");
+        self.sealed_bytes += chunk.weight();
+    }
 }
 
 #[cfg(all(test, not(feature = "loom")))]
@@ -317,6 +324,12 @@ mod tests {
         assert_eq!((limbo.take_of(ClassId(3)), limbo.len()), (None, 2));
         assert_eq!(limbo.take_of(ClassId(4)), Some(chunk(2001, 4, false)));
         assert_eq!(limbo.take_of(ClassId(4)), None, "a large one is more than its chunk");
-        assert_eq!((limbo.take(), limbo.bytes()), (Some(chunk(2002, 4, true)), 0));
+        let large = chunk(2002, 4, true);
+        for _ in 0..2 {
+            assert_eq!((limbo.take(), limbo.bytes(), limbo.len()), (Some(large), 0, 0));
+            limbo.put_back(large);
+            assert_eq!((limbo.bytes(), limbo.len()), (LARGE_BYTES, 1));
+        }
+        assert_eq!((limbo.take(), limbo.take()), (Some(large), None));
     }
 }

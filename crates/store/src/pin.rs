@@ -60,6 +60,10 @@ impl Pins {
     pub(crate) fn kill(&self) -> bool {
         self.0.fetch_or(DEAD, Ordering::AcqRel) == 0
     }
+    /// It was said before that the item cannot be found any more.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & DEAD != 0
+    }
     /// Keeps pins away if there are none; the caller holds the lock of the item's home.
     pub(crate) fn begin_move(&self) -> bool {
         // Acquire: a thread that pinned before has read before.
@@ -97,7 +101,7 @@ mod tests {
         assert!(!pins.add().unwrap());
         assert_eq!(pins.remove(), (false, false));
         assert!(pins.any());
-        assert!(!pins.kill());
+        assert!(!pins.is_dead() && !pins.kill() && pins.is_dead());
         assert_eq!(pins.remove(), (true, true));
         assert!(Pins::new().kill());
     }

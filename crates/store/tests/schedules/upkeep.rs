@@ -94,6 +94,29 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
     }
 }
 
+/// However many pieces a value has that comes free, a step takes back so many of them.
+#[test]
+fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
+    for mebibytes in [1, 48] {
+        let config = Config { memory_bytes: 128 << 20, workers_max: 1, evict: false, ..Config::default() };
+        let store = Store::new(config).expect("there is memory");
+        let mut worker = store.worker().expect("a worker");
+        {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let value = vec![7; mebibytes << 20];
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is room");
+            guard.delete(&key, Expect::Present).expect("it was stored");
+        }
+        let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
+        println!("{mebibytes} MiB: {most} accesses in the longest of {steps} steps");
+        // 3,074 pieces are 100,000 in one step.
+        assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
+        drop(worker);
+        store.check();
+    }
+}
+
 /// However many fields of a hash are due, and however long their values are, a step takes so many of them out.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_many_fields_are_due() {
