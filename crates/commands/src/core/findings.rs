@@ -208,12 +208,18 @@ pub static RULES: &[Rule] = &[
         name: "accept-late",
         severity: Warning,
         about: Latency,
-        when: "accepting paused in the last minute",
-        advice: "raise the limit of open files (ulimit -n), or -c; the log says which it was",
+        when: "accepting paused in the last minute, or the system dropped connections, of this program or another, since a listener's queue was full",
+        advice: "where accepting paused, raise the limit of open files (ulimit -n), or -c: the log says which it was; where connections were dropped, raise -b and the system's net.core.somaxconn",
         find: |look| {
-            let pauses = look.recent.of(Event::AcceptPauses);
-            (pauses > 0)
-                .then(|| format!("no connections were accepted {pauses} times in {} s", look.recent.seconds))
+            let (pauses, dropped) = (look.recent.of(Event::AcceptPauses), look.machine.dropped);
+            let paused = (pauses > 0)
+                .then(|| format!("no connections were accepted {pauses} times in {} s", look.recent.seconds));
+            let full = (dropped > 0 && look.machine.seconds >= OBSERVED_S).then(|| {
+                let seconds = look.machine.seconds;
+                format!("the system dropped {dropped} connections in {seconds} s, of this program or another")
+            });
+            let evidence: Vec<String> = [paused, full].into_iter().flatten().collect();
+            (!evidence.is_empty()).then(|| evidence.join("; "))
         },
     },
     Rule {

@@ -62,6 +62,14 @@ fn stolen(text: &str) -> Option<[u64; 2]> {
     Some([*ticks.get(7)?, ticks.iter().sum()])
 }
 
+/// Connections that the system dropped since it was started, as a listener's queue was full: a line of names, and one of numbers.
+fn overflows(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|name| name == "ListenOverflows")?;
+    numbers.split_whitespace().nth(place)?.parse().ok()
+}
+
 /// Why there are no huge pages, by the system's switch and its page of the process.
 fn no_huge_pages(switch: &str, status: &str) -> Option<&'static str> {
     let own = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
@@ -93,6 +101,8 @@ struct Look {
     workers: Vec<ThreadTime>,
     /// The same.
     stolen: Option<[u64; 2]>,
+    /// The same.
+    overflows: Option<u64>,
 }
 
 impl Look {
@@ -100,7 +110,9 @@ impl Look {
         let workers: Option<Vec<ThreadTime>> =
             (0..hub.handles.len()).map(|worker| ThreadTime::of_worker(hub, worker)).collect();
         let stat = read_to_string("/proc/stat").unwrap_or_default();
-        Look { at, workers: workers.unwrap_or_default(), stolen: stolen(&stat) }
+        let network = read_to_string("/proc/self/net/netstat").unwrap_or_default();
+        let workers = workers.unwrap_or_default();
+        Look { at, workers, stolen: stolen(&stat), overflows: overflows(&network) }
     }
 }
 
@@ -121,7 +133,7 @@ impl Observed {
         let switch = read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         let status = read_to_string("/proc/self/status").unwrap_or_default();
         let source = read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-        let (seconds, workers, stolen) = self.seen();
+        let (seconds, workers, stolen, dropped) = self.seen();
         let seen = Machine {
             clock_ns: Some(clock_ns()),
             clock_source: source.map_or("not known".to_owned(), |source| source.trim().to_owned()),
@@ -129,6 +141,7 @@ impl Observed {
             seconds,
             workers,
             stolen,
+            dropped,
             idle_options: Vec::new(),
         };
         *hub.machine.lock().unwrap_or_else(PoisonError::into_inner) = seen;
@@ -145,8 +158,9 @@ impl Observed {
         }
     }
 
-    /// Seconds from the first look to the last, parts of them that workers had, and what others had of the machine.
-    fn seen(&self) -> (u64, Vec<WorkerTime>, f64) {
+    /// Seconds from the first look to the last, parts of them that workers had, what others had of the machine, and connections
+    /// that were dropped.
+    fn seen(&self) -> (u64, Vec<WorkerTime>, f64, u64) {
         let (Some(first), Some(last)) = (self.looks.front(), self.looks.back()) else {
             return Default::default();
         };
@@ -160,7 +174,9 @@ impl Observed {
             let [stolen, all] = [0, 1].map(|at| now[at].saturating_sub(before[at]) as f64);
             stolen / all.max(1.0)
         });
-        (ms / 1000, workers.collect(), stolen)
+        let counted = first.overflows.zip(last.overflows);
+        let dropped = counted.map_or(0, |(before, now)| now.saturating_sub(before));
+        (ms / 1000, workers.collect(), stolen, dropped)
     }
 }
 
@@ -175,6 +191,9 @@ mod tests {
         assert_eq!((ThreadTime::parse("615094"), ThreadTime::parse("")), (None, None));
         assert_eq!(stolen("cpu  10 20 30 40 50 60 70 80 90 100\ncpu0 1 1\n"), Some([80, 360]));
         assert_eq!((stolen("cpu  10 20\n"), stolen("")), (None, None));
+        let named = "TcpExt: Syn ListenOverflows\nTcpExt: 1 20\nIpExt: InNoRoutes\nIpExt: 0\n";
+        assert_eq!((overflows(named), overflows("TcpExt: ListenDrops\nTcpExt: 21\n")), (Some(20), None));
+        assert_eq!((overflows("TcpExt: ListenOverflows\n"), overflows("")), (None, None));
         let never = no_huge_pages("always madvise [never]\n", "THP_enabled:\t1\n");
         assert!(never.is_some_and(|why| why.contains("/sys/")), "{never:?}");
         assert_eq!(no_huge_pages("always [madvise] never\n", "THP_enabled:\t1\n"), None);
@@ -186,13 +205,13 @@ mod tests {
 
     fn look(at: Millis, ran: &[u64], waited: u64, stolen: [u64; 2]) -> Look {
         let workers = ran.iter().map(|&ran| ThreadTime { ran, waited }).collect();
-        Look { at, workers, stolen: Some(stolen) }
+        Look { at, workers, stolen: Some(stolen), overflows: Some(at / 1_000) }
     }
 
     #[test]
     fn a_minute_is_told_and_begins_anew_with_the_workers() {
         let mut observed = Observed::default();
-        assert_eq!(observed.seen(), (0, Vec::new(), 0.0));
+        assert_eq!(observed.seen(), (0, Vec::new(), 0.0, 0));
         observed.add(look(0, &[], 0, [0, 0]));
         observed.add(look(5_000, &[1, 2], 0, [0, 0]));
         assert_eq!((observed.looks.len(), observed.seen().0), (1, 0), "none of its workers was there before");
@@ -203,8 +222,8 @@ mod tests {
             let ran = [ms * MS / 2, ms * MS / 10];
             observed.add(look(5_000 + ms, &ran, ms * MS / 100, [nth, nth * 50]));
         }
-        let (seconds, workers, stolen) = observed.seen();
-        assert_eq!((seconds, workers.len(), observed.looks.len()), (60, 2, LOOKS));
+        let (seconds, workers, stolen, dropped) = observed.seen();
+        assert_eq!((seconds, workers.len(), observed.looks.len(), dropped), (60, 2, LOOKS, 60));
         for (worker, busy) in workers.iter().zip([0.5, 0.1]) {
             assert!((worker.busy - busy).abs() < 1e-9 && (worker.delayed - 0.01).abs() < 1e-9, "{worker:?}");
         }

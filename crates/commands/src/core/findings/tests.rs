@@ -76,6 +76,11 @@ fn workers(seconds: u64, times: &[(f64, f64)], stolen: f64) -> Look {
     with(|look| look.machine = Machine { seconds, workers, stolen, ..Machine::default() })
 }
 
+/// Connections that the system dropped in so many seconds.
+fn dropped(seconds: u64, dropped: u64) -> Look {
+    with(|look| look.machine = Machine { seconds, dropped, ..Machine::default() })
+}
+
 /// Requests in a minute, and those of so many receives.
 fn receives(requests: u64, timed: u64, requests_timed: u64) -> Look {
     recent(&[
@@ -118,7 +123,7 @@ fn where_nothing_happens_nothing_is_found() {
 #[test]
 fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
     use Event::*;
-    let cases: [(&str, Look, Look); 45] = [
+    let cases: [(&str, Look, Look); 47] = [
         ("memory-short", forecast(0.3, 0.139, 0.01), forecast(0.3, 0.141, 0.01)),
         ("memory-spare", forecast(0.163, 0.155, 0.0019), forecast(0.163, 0.155, 0.0021)),
         ("refused-writes", recent(&[(OutOfMemory, 1)]), recent(&[])),
@@ -141,6 +146,8 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
         ),
         ("address-full", recent(&[(RefusedPerAddress, 1)]), recent(&[])),
         ("accept-late", recent(&[(AcceptPauses, 1)]), recent(&[])),
+        ("accept-late", dropped(55, 1), dropped(55, 0)),
+        ("accept-late", dropped(55, 1), dropped(54, 1)),
         ("slow-reader", recent(&[(RepliesHeld, 1)]), recent(&[])),
         ("slow-writer", recent(&[(RequestsHeld, 1)]), recent(&[])),
         (
@@ -244,6 +251,19 @@ fn a_finding_is_a_line_that_says_what_to_do() {
     assert_eq!(
         text(About::Server, &findings),
         "warning connections-near: 90 of 100 connections are open. To do: raise -c, have clients share connections, or have idle ones closed (-o idle_timeout=SECONDS).\n"
+    );
+}
+
+#[test]
+fn of_a_listener_both_are_told_that_it_paused_and_what_the_system_dropped() {
+    let mut look = recent(&[(Event::AcceptPauses, 2)]);
+    look.machine = Machine { seconds: 60, dropped: 7, ..Machine::default() };
+    assert_eq!(
+        judge(&look).into_iter().map(|finding| finding.evidence).collect::<Vec<_>>(),
+        [
+            "no connections were accepted 2 times in 60 s; \
+          the system dropped 7 connections in 60 s, of this program or another"
+        ]
     );
 }
 
