@@ -5,6 +5,7 @@ mod elements;
 mod guesses;
 mod half_open;
 mod handshakes;
+mod long;
 mod memory;
 mod slice;
 mod steps;
@@ -117,6 +118,8 @@ pub const ROWS: &[Row] = &[
     Row { prepare: elements::entries, ..row("streams", elements::streams) },
     Row { prepare: elements::fields, ..heap("times-of-fields", elements::times) },
     heap("hotkeys", elements::hotkeys),
+    Row { prepare: long::elements, ..heap("elements-unread", long::unread) },
+    heap("elements-in-part", long::in_part),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { full: true, ..row("half-open", half_open::half_open) },
     Row {
