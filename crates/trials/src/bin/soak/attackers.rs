@@ -4,7 +4,7 @@
 
 use crate::random::Random;
 use crate::world::{Cause, World};
-use larder_testkit::talk::encode;
+use larder_testkit::talk::{encode, encode_text};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -24,6 +24,8 @@ const PART_BYTES: usize = 31_000;
 /// Bytes of the values that are looked through and copied.
 const LARGE_BYTES: usize = 500_000;
 const MIDDLE_BYTES: usize = 16_000;
+/// Words of a command on elements.
+const WORDS: usize = 65_536;
 const END: &[u8] = b"attack-is-over\r\n";
 
 /// Pipelines: how often a line is said, in order. `large`, `other` and `middle` are there.
@@ -42,7 +44,7 @@ const PIPELINES: &[(&str, &[(usize, &str)])] = &[
     ("CLIENT LIST", &[(100, "CLIENT LIST")]),
     ("COMMAND DOCS", &[(5, "COMMAND DOCS")]),
     ("MULTI", &[(1, "MULTI"), (300, "GET attack:middle"), (1, "EXEC")]),
-    ("EXEC of INCR", &[(1, "MULTI"), (20_000, "INCR attack:n"), (1, "EXEC")]),
+    ("EXEC of INCR", &[(1, "MULTI"), (100_000, "INCR attack:n"), (1, "EXEC")]),
     ("EXEC of PUBLISH", &[(1, "MULTI"), (2000, "PUBLISH attack:channel x"), (1, "EXEC")]),
     ("EXEC of GETEX", &[(1, "MULTI"), (2000, "GETEX attack:middle PERSIST"), (1, "EXEC")]),
     ("cheap", &[(3000, "TTL attack:large"), (3000, "EXISTS a b c d")]),
@@ -54,14 +56,15 @@ pub fn run(world: &World, seed: u64, number: u64) {
     while world.runs() {
         let (name, outcome) = world.within(|_| {
             world.begin(Cause::Replies);
-            let done = match random.below(PIPELINES.len() + 5) {
+            let done = match random.below(PIPELINES.len() + 6) {
                 0 => ("half-open", half_open(world)),
                 1 => ("MGET", converse(world, &many_of_one())),
                 2 => ("MSET", converse(world, &many_pairs())),
                 3 => ("PUBLISH", told(world)),
                 4 => ("KEYS that nobody reads", unread(world)),
+                5 => ("EXEC of elements", converse(world, &many_elements())),
                 n => {
-                    let (name, lines) = PIPELINES[n - 5];
+                    let (name, lines) = PIPELINES[n - 6];
                     (name, converse(world, &pipeline(lines)))
                 }
             };
@@ -113,6 +116,17 @@ fn many_pairs() -> Vec<u8> {
     encode(&words)
 }
 
+/// A transaction of commands on very many elements.
+fn many_elements() -> Vec<u8> {
+    let words: Vec<String> = (0..WORDS).map(|n| n.to_string()).collect();
+    let of = |head: [&'static str; 2]| {
+        let all: Vec<&str> = head.into_iter().chain(words.iter().map(String::as_str)).collect();
+        encode_text(&all)
+    };
+    let (sadd, hset) = (of(["SADD", "attack:set"]), of(["HSET", "attack:hash"]));
+    [said("MULTI"), sadd, hset, of(["ZADD", "attack:sorted"]), said("EXEC")].concat()
+}
+
 /// Messages to many subscribers that do not read them.
 fn told(world: &World) -> io::Result<()> {
     let mut open = Vec::new();
@@ -140,7 +154,7 @@ fn unread(world: &World) -> io::Result<()> {
 
 /// Sends requests, and reads all that is replied; values go with the last of it.
 fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
-    let names = ["large", "other", "middle", "short1", "short2", "away", "to", "n"]
+    let names = ["large", "other", "middle", "short1", "short2", "away", "to", "n", "set", "hash", "sorted"]
         .map(|name| format!("attack:{name}"));
     let mut words: Vec<&[u8]> = vec![b"DEL"];
     words.extend(names.iter().map(|name| name.as_bytes()));
