@@ -2,7 +2,8 @@
 // The forecast: hit ratio against memory, with its band.
 
 const Forecast = (() => {
-  const WIDTH = 720, HEIGHT = 260, LEFT = 56, RIGHT = 16, TOP = 14, BOTTOM = 40;
+  // At the right half of the last limit's words stands behind its line.
+  const WIDTH = 720, HEIGHT = 260, LEFT = 56, RIGHT = 44, TOP = 14, BOTTOM = 40;
   const FACTORS = [0.25, 0.5, 0.75, 1, 1.5, 2, 4];
 
   const drawn = (name, attributes, text) => {

@@ -354,6 +354,8 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
         // The picture may be some seconds old.
         assert!((shown - percent).abs() < 3.0, "{row:?}: {percent}");
     }
+    let cut = "(() => { const all = document.getElementById('forecast').getBoundingClientRect(); return [...document.querySelectorAll('#forecast text')].filter(text => { const at = text.getBoundingClientRect(); return at.left < all.left || at.right > all.right; }).map(text => text.textContent); })()";
+    assert_eq!(browser.value(cut), serde_json::json!([]), "no word of it is cut");
     let said = browser.text("document.getElementById('forecast-words').textContent");
     assert!(said.contains("twice as much (-m 32): ") && said.contains("misses a second fewer"), "{said}");
     let label = browser.text("document.getElementById('forecast').getAttribute('aria-label')");
