@@ -376,17 +376,28 @@ pub static RULES: &[Rule] = &[
         name: "hot-key",
         severity: Note,
         about: Latency,
-        when: "one key has more than 10 % of all requests, which are more than 1,000 a second",
+        when: "one key has more than 10 % of all requests, which are more than 1,000 a second, or more than 25 % of the bytes of requests and replies, which are more than 1 MiB a second",
         advice: "keep a copy of it in the clients for a moment, or spread it over several names; the page, `stats hotkeys` and `larder top` show which key it is",
         find: |look| {
             let hottest = look.figures.traffic.hottest;
-            (hottest.share - hottest.error > 0.1 && hottest.all_per_second > 1000.0).then(|| {
-                let [share, error] = [hottest.share, hottest.error].map(|part| part * 100.0);
+            let requests_are_many = hottest.all_per_second > 1000.0;
+            let of_requests = (hottest.share - hottest.error > 0.1 && requests_are_many).then(|| {
+                let [share, error] = [hottest.share, hottest.error].map(of_hundred);
                 format!(
                     "one key has {share:.1} % (give or take {error:.1}) of {:.0} requests a second",
                     hottest.all_per_second
                 )
-            })
+            });
+            let bytes_are_many = hottest.bytes_per_second > MIB as f64;
+            let of_bytes = (hottest.bytes_share - hottest.bytes_error > 0.25 && bytes_are_many).then(|| {
+                let [share, error] = [hottest.bytes_share, hottest.bytes_error].map(of_hundred);
+                format!(
+                    "one key has {share:.0} % (give or take {error:.0}) of {:.1} MiB of requests and replies a second",
+                    hottest.bytes_per_second / MIB as f64
+                )
+            });
+            let evidence: Vec<String> = [of_requests, of_bytes].into_iter().flatten().collect();
+            (!evidence.is_empty()).then(|| evidence.join("; "))
         },
     },
     Rule {

@@ -209,7 +209,7 @@ pub(crate) struct Summary {
     pub outlook: Option<Arc<Outlook>>,
 }
 
-/// The hottest key of the last rounds.
+/// The hottest key of the last rounds, and the one with most bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hottest {
     /// Its part of all that was asked for, …
@@ -220,6 +220,12 @@ pub(crate) struct Hottest {
     pub all_per_second: f64,
     /// Keys that have more than one part in a hundred.
     pub hot_keys: u64,
+    /// The part of the bytes of all requests and replies that one key has, of those that are listed the most, …
+    pub bytes_share: f64,
+    /// … give or take so much.
+    pub bytes_error: f64,
+    /// Bytes of all of them a second.
+    pub bytes_per_second: f64,
 }
 
 /// The prefix that is asked for least, of those of the last rounds that take memory worth a word.
@@ -267,7 +273,7 @@ struct Rounds {
     delimiters: Delimiters,
 }
 
-/// Bytes of replies of some kind.
+/// Bytes of requests and replies of some kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replies {
     bytes: f64,
@@ -313,6 +319,8 @@ struct Round {
     samples: u64,
     /// Replies to reads: those that are not large, and those that are.
     replies: [Replies; 2],
+    /// Requests and replies of all kinds.
+    net: Replies,
     keys: Top,
     prefixes: Top,
 }
@@ -320,15 +328,15 @@ struct Round {
 impl Round {
     fn new(store: &Store, now: Millis) -> Round {
         let [keys, prefixes] = [entries_of(store), prefixes::entries_of(store)].map(Top::new);
-        let replies = [Replies::default(); 2];
-        Round { from: now, to: now, all: 0, squares: 0.0, samples: 0, replies, keys, prefixes }
+        let (replies, net) = ([Replies::default(); 2], Replies::default());
+        Round { from: now, to: now, all: 0, squares: 0.0, samples: 0, replies, net, keys, prefixes }
     }
 
     fn begin(&mut self, now: Millis) {
         self.keys.clear();
         self.prefixes.clear();
         (self.from, self.to, self.all, self.squares, self.samples) = (now, now, 0, 0.0, 0);
-        self.replies = [Replies::default(); 2];
+        (self.replies, self.net) = ([Replies::default(); 2], Replies::default());
     }
 
     fn add(&mut self, sample: &Sample<'_>, of_prefix: &Sample<'_>) {
@@ -336,6 +344,7 @@ impl Round {
         self.all += keys;
         self.squares += (keys * keys) as f64;
         self.samples += 1;
+        self.net.add(sample);
         if sample.verb == Verb::Read {
             self.replies[usize::from(sample.net_bytes > LARGE_BYTES)].add(sample);
         }
@@ -554,7 +563,7 @@ impl Traffic {
         self.counted.fetch_add(samples, Relaxed);
         self.followed.fetch_add(counted as u64 - samples, Relaxed);
         if turned {
-            *self.hottest() = self.hot_keys(HOT_MAX).map(|hot| hot.hottest()).unwrap_or_default();
+            *self.hottest() = self.hottest_keys().unwrap_or_default();
             *self.coldest() = self.coldest_prefix();
             *self.large() = self.large_replies();
         }

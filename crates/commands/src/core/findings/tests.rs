@@ -43,7 +43,15 @@ fn recent(events: &[(Event, u64)]) -> Look {
 }
 
 fn hottest(share: f64, error: f64, all_per_second: f64) -> Look {
-    with(|look| look.figures.traffic.hottest = Hottest { share, error, all_per_second, hot_keys: 1 })
+    let hottest = Hottest { share, error, all_per_second, hot_keys: 1, ..Hottest::default() };
+    with(|look| look.figures.traffic.hottest = hottest)
+}
+
+/// A key that has so much of the bytes of requests and replies.
+fn heaviest(bytes_share: f64, bytes_error: f64, mib_per_second: f64) -> Look {
+    let bytes_per_second = mib_per_second * MIB as f64;
+    let hottest = Hottest { bytes_share, bytes_error, bytes_per_second, ..Hottest::default() };
+    with(|look| look.figures.traffic.hottest = hottest)
 }
 
 /// A forecast for 64 MiB that are used up, of which 16 % are missed, and so many with half and with twice of them.
@@ -123,7 +131,7 @@ fn where_nothing_happens_nothing_is_found() {
 #[test]
 fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
     use Event::*;
-    let cases: [(&str, Look, Look); 47] = [
+    let cases: [(&str, Look, Look); 49] = [
         ("memory-short", forecast(0.3, 0.139, 0.01), forecast(0.3, 0.141, 0.01)),
         ("memory-spare", forecast(0.163, 0.155, 0.0019), forecast(0.163, 0.155, 0.0021)),
         ("refused-writes", recent(&[(OutOfMemory, 1)]), recent(&[])),
@@ -177,6 +185,8 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
         ),
         ("hot-key", hottest(0.13, 0.02, 1001.0), hottest(0.13, 0.03, 1001.0)),
         ("hot-key", hottest(0.13, 0.02, 1001.0), hottest(0.13, 0.02, 1000.0)),
+        ("hot-key", heaviest(0.31, 0.05, 1.1), heaviest(0.30, 0.05, 1.1)),
+        ("hot-key", heaviest(0.31, 0.05, 1.1), heaviest(0.31, 0.05, 1.0)),
         ("prefix-cold", coldest(0.009, 101.0), coldest(0.01, 101.0)),
         ("prefix-cold", coldest(0.009, 101.0), coldest(0.009, 100.0)),
         ("herd", herd(94, 6, 7.0), herd(95, 5, 7.0)),
@@ -251,6 +261,20 @@ fn a_finding_is_a_line_that_says_what_to_do() {
     assert_eq!(
         text(About::Server, &findings),
         "warning connections-near: 90 of 100 connections are open. To do: raise -c, have clients share connections, or have idle ones closed (-o idle_timeout=SECONDS).\n"
+    );
+}
+
+#[test]
+fn of_a_hot_key_its_requests_and_its_bytes_are_told() {
+    let mut look = heaviest(0.5, 0.05, 2.0);
+    let hottest = &mut look.figures.traffic.hottest;
+    (hottest.share, hottest.error, hottest.all_per_second) = (0.2, 0.01, 5000.0);
+    assert_eq!(
+        judge(&look).into_iter().map(|finding| finding.evidence).collect::<Vec<_>>(),
+        [
+            "one key has 20.0 % (give or take 1.0) of 5000 requests a second; \
+          one key has 50 % (give or take 5) of 2.0 MiB of requests and replies a second"
+        ]
     );
 }
 

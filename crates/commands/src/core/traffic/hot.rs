@@ -6,7 +6,7 @@ use larder_protocol::escape::{escape, escaped_bytes_max};
 
 use super::ring::KEY_BYTES_KEPT;
 use super::top::{Name, Sums, Top, ranked};
-use super::{Hottest, Round, SIGMAS, Traffic};
+use super::{HOT_MAX, Hottest, Replies, Round, SIGMAS, Traffic};
 
 /// A key that is asked for often.
 #[derive(Clone, Debug)]
@@ -107,11 +107,12 @@ impl fmt::Display for Escaped<'_> {
 }
 
 impl HotKeys {
-    /// The hottest of them.
-    pub(super) fn hottest(&self) -> Hottest {
+    /// The hottest of them, without what is known of bytes.
+    fn hottest(&self) -> Hottest {
         let (share, error) = self.rows.first().map_or((0.0, 0.0), |key| (key.share, key.error));
         let hot_keys = self.rows.iter().filter(|key| key.share > 0.01).count() as u64;
-        Hottest { share, error, all_per_second: self.all as f64 / self.seconds.max(0.001), hot_keys }
+        let all_per_second = self.all as f64 / self.seconds.max(0.001);
+        Hottest { share, error, all_per_second, hot_keys, ..Hottest::default() }
     }
 }
 
@@ -120,6 +121,18 @@ impl Traffic {
     pub fn hot_keys(&self, most: usize) -> Option<HotKeys> {
         let (sampled, keys) = self.listed(most, |round| &round.keys, shown)?;
         Some(sampled.shares(keys))
+    }
+
+    /// The hottest key of the last rounds, and the one with most bytes; none if samples were not wanted.
+    pub(super) fn hottest_keys(&self) -> Option<Hottest> {
+        let with_sums = |name: &Name, sums: &Sums, sampled: &Sampled| (shown(name, sums, sampled), *sums);
+        let (sampled, listed) = self.listed(HOT_MAX, |round| &round.keys, with_sums)?;
+        let most = listed.iter().map(|(_, sums)| *sums).max_by_key(|sums| sums.bytes);
+        let (bytes_share, bytes_error) = most.map_or((0.0, 0.0), |sums| sampled.share_of_bytes(&sums));
+        // Behind a pause of the process a round has what came in it, and no time yet.
+        let bytes_per_second = if sampled.seconds < 1.0 { 0.0 } else { sampled.net.bytes / sampled.seconds };
+        let keys: Vec<HotKey> = listed.into_iter().map(|(key, _)| key).collect();
+        Some(Hottest { bytes_share, bytes_error, bytes_per_second, ..sampled.shares(keys).hottest() })
     }
 
     /// What weighs most in tables of the last rounds, and these rounds; as [`Traffic::hot_keys`].
@@ -158,6 +171,8 @@ pub(super) struct Sampled {
     variance: f64,
     /// What has no entry weighs so much at the most.
     pub least: u64,
+    /// Bytes of requests and replies.
+    net: Replies,
 }
 
 impl Sampled {
@@ -165,6 +180,10 @@ impl Sampled {
         let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>();
         let all = sum(|round| round.all);
         let squares: f64 = rounds.iter().map(|round| round.squares).sum();
+        let net = rounds.iter().fold(Replies::default(), |sum, Round { net, .. }| Replies {
+            bytes: sum.bytes + net.bytes,
+            variance: sum.variance + net.variance,
+        });
         Sampled {
             keys: all,
             seconds: sum(|round| round.to.saturating_sub(round.from)) as f64 / 1000.0,
@@ -172,6 +191,7 @@ impl Sampled {
             weight: squares / all.max(1) as f64,
             variance: squares - all as f64,
             least: 0,
+            net,
         }
     }
 
@@ -189,6 +209,18 @@ impl Sampled {
         let own = sums.variance.max(share * self.variance) + self.weight * (self.weight - 1.0);
         let variance = own * (1.0 - 2.0 * share) + self.variance * share * share;
         (share, (sums.error as f64 / 2.0 + SIGMAS * variance.max(0.0).sqrt()) / all)
+    }
+
+    /// A key's share of the bytes of all requests and replies, and the error of that. What one of its samples stands for is a
+    /// part of the error: a few samples say nothing.
+    fn share_of_bytes(&self, sums: &Sums) -> (f64, f64) {
+        let (all, own) = (self.net.bytes.max(1.0), sums.bytes_variance);
+        let others = (self.net.variance - own).max(0.0);
+        let share = sums.bytes as f64 / all;
+        // The variance of a ratio: bytes of the key move it by the share of the others, those of the others by the key's.
+        let variance = (1.0 - share).powi(2) * own + share * share * others;
+        let one = share * self.weight / sums.keys.max(1) as f64;
+        (share, SIGMAS * variance.sqrt() / all + one)
     }
 
     /// What a share comes to in a second.
@@ -213,5 +245,32 @@ fn shown(name: &Name, sums: &Sums, sampled: &Sampled) -> HotKey {
         deletes: part(sums.deletes),
         hit_ratio: (sums.reads > 0).then(|| sums.hits as f64 / sums.reads as f64),
         value_bytes: sums.value_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_bytes_is_as_sure_as_it_has_samples() {
+        let net = Replies { bytes: 1000.0, variance: 0.0 };
+        let sampled =
+            Sampled { keys: 100, seconds: 10.0, samples: 100, weight: 1.0, variance: 0.0, least: 0, net };
+        let share = |sampled: &Sampled, keys: u64, bytes_variance: f64| {
+            let (share, error) =
+                sampled.share_of_bytes(&Sums { keys, bytes: 300, bytes_variance, ..Sums::default() });
+            assert!((share - 0.3).abs() < 1e-9, "{share}");
+            (error * 1e6).round() as u64
+        };
+        // All requests are sampled: but for one more or less it is known.
+        assert_eq!(share(&sampled, 1, 0.0), 300_000);
+        assert_eq!(share(&sampled, 10, 0.0), 30_000);
+        // Each sample stands for four. 2.5 times the root of 0.49 times 100, of 1,000; and one of ten samples.
+        let fourth = Sampled { weight: 4.0, net: Replies { variance: 100.0, ..net }, ..sampled };
+        assert_eq!(share(&fourth, 40, 100.0), 17_500 + 30_000);
+        // What others' samples stand for moves it, too: 0.09 times 10,000.
+        let other = Sampled { net: Replies { variance: 10_000.0, ..net }, ..fourth };
+        assert_eq!(share(&other, 40, 0.0), 75_000 + 30_000);
     }
 }
