@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 /// The document that `--write` writes: the result of each attack.
-const DOCUMENT: &str = "docs/internals/attacks.md";
+pub const DOCUMENT: &str = "docs/internals/attacks.md";
 
 /// Builds the server as it is released, and attacks it. `arguments` are names of attacks; none: all of them. `--write` alone
 /// stages all of them and writes the document.
