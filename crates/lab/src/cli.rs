@@ -13,9 +13,8 @@ use larder_protocol::client::Protocol;
 use crate::endpoint::Unusable;
 use crate::error::Error;
 use crate::load::{self, RequestArgs};
-use crate::null::{Canned, Null};
+use crate::null::{Answers, Null};
 use crate::results::{self, Run};
-use crate::workload::Verb;
 use crate::{
     bench, cas, clients, driver, endpoint, exit, forecast, hitratio, keeper, latency, matrix, memory,
     servers, shift,
@@ -166,14 +165,12 @@ fn exit_code(error: &clap::Error) -> u8 {
 
 fn serve_null(args: &NullArgs) -> Result<(), Error> {
     let workload = args.request.workload(args.protocol.into(), 1)?;
-    let only = workload.mix.only();
-    if workload.sizes.is_some() || !matches!(only, Some(Verb::Hit | Verb::Miss | Verb::Set)) {
-        let why = "a null server knows hit, miss or set, and values of one size";
-        return Err(Error::Usage(why.to_owned()));
-    }
+    let Some(answers) = Answers::of(&workload) else {
+        return Err(Error::Usage("a null server knows values of one size".to_owned()));
+    };
     let address = Address::Tcp(args.listen);
     let run = || -> io::Result<()> {
-        let null = Null::bind(&address, Canned::of(&workload))?;
+        let null = Null::bind(&address, answers)?;
         let mut out = io::stdout().lock();
         writeln!(out, "{}", null.address()?)?;
         out.flush()?;

@@ -551,7 +551,7 @@ impl Experiment {
     /// When the null server or a connection fails.
     ///
     /// # Panics
-    /// If the load has several verbs, or replies that cannot be known beforehand.
+    /// If a null server has no [`crate::null::Answers`] to the load.
     pub fn ceiling(&self, workload: &Workload, check: Check, load: String) -> Result<Ceiling, Error> {
         let address = Null::in_background(workload, self.server_core)?;
         let mut alone = Load::connect(&address, workload, workload.scripts(1), &self.generator_cores)?;
@@ -599,7 +599,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Notes that loads of these names have no null server beside them: it can reply to one kind of request only.
+    /// Notes that loads of these names have no null server beside them.
     pub fn without_ceiling(&mut self, loads: impl IntoIterator<Item = String>) {
         let loads: Vec<String> = loads.into_iter().collect();
         if !loads.is_empty() {

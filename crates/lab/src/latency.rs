@@ -200,6 +200,18 @@ impl Options {
         }
     }
 
+    /// The load of a null server, and how its replies are checked. All its values are those of the first key, as a fill wrote
+    /// them: in a mix, which writes others, they cannot be verified.
+    fn null_load(&self, protocol: Protocol) -> (Workload, Check) {
+        let workload = self.workload(protocol);
+        match self.mix.only() {
+            Some(Verb::Hit | Verb::Miss | Verb::Set) => {
+                (Workload { choice: Choice::One, ..workload }, Check::Verify)
+            }
+            _ => (workload, Check::Parse),
+        }
+    }
+
     fn percents(&self) -> Vec<u32> {
         let full: Vec<u32> = (1..20).map(|step| 5 * step).collect();
         match self.percent.as_slice() {
@@ -227,15 +239,10 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
     Ok(Peaks { closed, generator })
 }
 
-/// Compares peaks with those of null servers, in each protocol. A null server replies to one kind of request, so a mix is not
-/// compared.
+/// Compares peaks with those of null servers, in each protocol.
 fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
-    let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else {
-        experiment.without_ceiling([options.mix.to_string()]);
-        return Ok(());
-    };
     for protocol in experiment.protocols(Protocol::Classic) {
-        let workload = Workload { mix: Mix::from(verb), choice: Choice::One, ..options.workload(protocol) };
+        let (workload, check) = options.null_load(protocol);
         let rates: Vec<(String, f64)> = experiment
             .contenders
             .iter()
@@ -244,9 +251,9 @@ fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec
             .map(|(contender, rates)| (contender.name.clone(), median(rates)))
             .collect();
         let (asked, connections) = (&options.mix, options.connections);
-        let load = format!("{asked} {connections}×1, {}, closed loop", protocol_name(protocol));
-        experiment
-            .hold_below(&rates, |experiment| experiment.ceiling(&workload, Check::Verify, load.clone()))?;
+        let parsed = if check == Check::Parse { ", parsed" } else { "" };
+        let load = format!("{asked} {connections}×1, {}, closed loop{parsed}", protocol_name(protocol));
+        experiment.hold_below(&rates, |experiment| experiment.ceiling(&workload, check, load.clone()))?;
     }
     Ok(())
 }
@@ -274,7 +281,7 @@ fn peak_once(
 
 /// The highest rate that the generator sends in time when the server costs almost nothing.
 fn generator_peak(experiment: &mut Experiment, options: &Options, visit: Duration) -> Result<f64, Error> {
-    // A null server replies to one kind of request; reads are as good as any.
+    // Reads are as good as any.
     let workload =
         Workload { mix: Mix::from(Verb::Hit), choice: Choice::One, ..options.workload(Protocol::Classic) };
     let address = Null::in_background(&workload, experiment.server_core)?;

@@ -1,10 +1,15 @@
 //! A server that answers fixed bytes: the least cost of any server, and the highest rate of the generator.
 //!
-//! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests have the same length, so
-//! counting bytes counts requests, and every reply is the same. Its cost is the kernel's, and that of wake-ups.
+//! One poll loop, one 64 KiB receive buffer, one send per receive. Of a load of one verb it parses nothing: all requests have the
+//! same length, so counting bytes counts requests, and every reply is the same. Its cost is the kernel's, and that of wake-ups.
+//! Of a mix it looks at one or two bytes of each request, which say of what kind it is, and so how long, and copies the kind's
+//! reply (`mixed`).
 //!
 //! [`Null::converse`] answers clients that ask in turns, such as read, write, read, write: as many requests as there are turns,
 //! each of its own length and with its own reply.
+
+mod kinds;
+mod mixed;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,13 +22,14 @@ use larder_eventloop::socket::{Address, Listener, Socket};
 use crate::error::Error;
 use crate::generator::prefer;
 use crate::workload::Workload;
+pub use kinds::Kinds;
 
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Replies lie ready one after the other in a block of about this size, at least one of them.
 const BLOCK_BYTES: usize = 1 << 20;
 const LISTENER: u64 = u64::MAX;
 
-/// The requests, and their replies.
+/// The requests of a kind, and their replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canned {
     /// Length of every request.
@@ -37,6 +43,29 @@ impl Canned {
     pub fn of(workload: &Workload) -> Canned {
         let (request, reply) = workload.sample();
         Canned { request_bytes: request.len(), reply }
+    }
+}
+
+/// What a null server replies to requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// All requests are of one kind.
+    One(Canned),
+    /// Requests are of several kinds.
+    Several(Kinds),
+}
+
+impl Answers {
+    /// The replies to a workload; `None` if requests or replies of one of its verbs have several lengths.
+    pub fn of(workload: &Workload) -> Option<Answers> {
+        let kinds = Kinds::of(workload)?;
+        Some(kinds.only().cloned().map_or(Answers::Several(kinds), Answers::One))
+    }
+}
+
+impl From<Canned> for Answers {
+    fn from(canned: Canned) -> Answers {
+        Answers::One(canned)
     }
 }
 
@@ -56,7 +85,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Null {
     listener: Listener,
-    canned: Canned,
+    answers: Answers,
 }
 
 impl Null {
@@ -64,8 +93,8 @@ impl Null {
     ///
     /// # Errors
     /// When it cannot listen there.
-    pub fn bind(address: &Address, canned: Canned) -> io::Result<Null> {
-        Ok(Null { listener: Listener::bind(address, 1024)?, canned })
+    pub fn bind(address: &Address, answers: impl Into<Answers>) -> io::Result<Null> {
+        Ok(Null { listener: Listener::bind(address, 1024)?, answers: answers.into() })
     }
 
     /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves until the process ends.
@@ -73,8 +102,12 @@ impl Null {
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
+    ///
+    /// # Panics
+    /// If there are no [`Answers`] to the workload.
     pub fn in_background(workload: &Workload, core: Option<usize>) -> Result<Address, Error> {
-        Null::background(Canned::of(workload), core, |null| null.serve())
+        let answers = Answers::of(workload).expect("a workload that a null server can answer");
+        Null::background(answers, core, Null::serve)
     }
 
     /// The same for clients that ask in `turns`.
@@ -82,16 +115,16 @@ impl Null {
     /// # Errors
     /// [`Error::System`] when it cannot listen.
     pub fn conversing_in_background(turns: Vec<Canned>, core: Option<usize>) -> Result<Address, Error> {
-        Null::background(turns[0].clone(), core, move |null| null.converse(&turns))
+        Null::background(turns[0].clone().into(), core, move |null| null.converse(&turns))
     }
 
     fn background(
-        canned: Canned,
+        answers: Answers,
         core: Option<usize>,
         serve: impl FnOnce(Null) -> io::Result<Infallible> + Send + 'static,
     ) -> Result<Address, Error> {
         let listen = || {
-            let null = Null::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), canned)?;
+            let null = Null::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), answers)?;
             let address = null.address()?;
             Ok((null, address))
         };
@@ -117,75 +150,78 @@ impl Null {
     /// # Errors
     /// When it cannot wait; a connection's error only ends that connection.
     pub fn serve(self) -> io::Result<Infallible> {
-        let Null { listener, canned } = self;
-        let poller = Poller::new()?;
-        poller.add(&listener, LISTENER, Interest::Read)?;
-        let mut events = Events::with_capacity(1024);
-        let mut connections: HashMap<u64, Connection> = HashMap::new();
-        let mut buffer = vec![0; RECEIVE_BYTES];
-        let block = canned.reply.repeat((BLOCK_BYTES / canned.reply.len()).max(1));
-        let mut next = 0;
-        loop {
-            poller.wait(&mut events, None)?;
-            for event in events.iter() {
-                if event.token == LISTENER {
-                    if let Ok(socket) = listener.accept() {
-                        let _ = socket.set_nodelay(true);
-                        poller.add(&socket, next, Interest::Read)?;
-                        connections.insert(next, Connection::new(socket));
-                        next += 1;
-                    }
-                    continue;
-                }
-                let Some(connection) = connections.get_mut(&event.token) else { continue };
-                if step(connection, event.token, &poller, &mut buffer, &canned, &block).is_err() {
-                    connections.remove(&event.token);
-                }
-            }
+        match self.answers {
+            Answers::One(canned) => serve_one(&self.listener, &canned),
+            Answers::Several(kinds) => mixed::serve(&self.listener, &kinds),
         }
     }
-}
 
-impl Null {
     /// Serves clients that ask one request at a time, in the turns of `turns`, for ever.
     ///
     /// # Errors
     /// As [`Null::serve`].
     pub fn converse(self, turns: &[Canned]) -> io::Result<Infallible> {
-        let poller = Poller::new()?;
-        poller.add(&self.listener, LISTENER, Interest::Read)?;
-        let mut events = Events::with_capacity(1024);
-        let mut connections: HashMap<u64, (Socket, usize, usize)> = HashMap::new();
         let mut buffer = vec![0; RECEIVE_BYTES];
-        let mut next = 0;
-        loop {
-            poller.wait(&mut events, None)?;
-            for event in events.iter() {
-                if event.token == LISTENER {
-                    if let Ok(socket) = self.listener.accept() {
-                        poller.add(&socket, next, Interest::Read)?;
-                        connections.insert(next, (socket, 0, 0));
-                        next += 1;
-                    }
-                    continue;
-                }
-                let Some((socket, turn, partial)) = connections.get_mut(&event.token) else { continue };
-                let received = socket.recv(&mut buffer).unwrap_or(0);
-                *partial += received;
+        let begin = |socket: Socket| (socket, 0_usize, 0_usize);
+        each_connection(&self.listener, begin, |(socket, turn, partial): &mut (Socket, usize, usize), _, _| {
+            let received = socket.recv(&mut buffer)?;
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            *partial += received;
+            if *partial >= turns[*turn].request_bytes {
+                *partial = 0;
+                let reply = &turns[*turn].reply;
                 // A reply is far smaller than a socket's buffer: it is sent at once, or the client is gone.
-                let mut gone = received == 0;
-                if *partial >= turns[*turn].request_bytes {
-                    *partial = 0;
-                    let reply = &turns[*turn].reply;
-                    gone |= socket.send(reply).map_or(true, |sent| sent < reply.len());
-                    *turn = (*turn + 1) % turns.len();
+                if socket.send(reply)? < reply.len() {
+                    return Err(io::ErrorKind::WriteZero.into());
                 }
-                if gone {
-                    connections.remove(&event.token);
+                *turn = (*turn + 1) % turns.len();
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Accepts connections, which are what `begin` makes of their sockets, and takes a `step` on each that has something to do; for
+/// ever. An error of a step ends its connection.
+fn each_connection<C>(
+    listener: &Listener,
+    begin: impl Fn(Socket) -> C,
+    mut step: impl FnMut(&mut C, u64, &Poller) -> io::Result<()>,
+) -> io::Result<Infallible> {
+    let poller = Poller::new()?;
+    poller.add(listener, LISTENER, Interest::Read)?;
+    let mut events = Events::with_capacity(1024);
+    let mut connections: HashMap<u64, C> = HashMap::new();
+    let mut next = 0;
+    loop {
+        poller.wait(&mut events, None)?;
+        for event in events.iter() {
+            if event.token == LISTENER {
+                if let Ok(socket) = listener.accept() {
+                    let _ = socket.set_nodelay(true);
+                    poller.add(&socket, next, Interest::Read)?;
+                    connections.insert(next, begin(socket));
+                    next += 1;
                 }
+                continue;
+            }
+            let Some(connection) = connections.get_mut(&event.token) else { continue };
+            if step(connection, event.token, &poller).is_err() {
+                connections.remove(&event.token);
             }
         }
     }
+}
+
+/// Serves requests of one kind.
+fn serve_one(listener: &Listener, canned: &Canned) -> io::Result<Infallible> {
+    let mut buffer = vec![0; RECEIVE_BYTES];
+    let block = canned.reply.repeat((BLOCK_BYTES / canned.reply.len()).max(1));
+    each_connection(listener, Connection::new, |connection: &mut Connection, token, poller| {
+        step(connection, token, poller, &mut buffer, canned, &block)
+    })
 }
 
 impl Connection {

@@ -206,7 +206,7 @@ impl Script {
     }
 
     /// The place of a write's token: right before the line end in front of the value.
-    fn token_place(request: &Request) -> Range<usize> {
+    pub(crate) fn token_place(request: &Request) -> Range<usize> {
         let end = request.value_at as usize - b"\r\n".len();
         end - TOKEN_DIGITS..end
     }

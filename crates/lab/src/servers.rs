@@ -92,6 +92,9 @@ const ZIPF_ALPHA: f64 = 0.99;
 const ARTICLE: (u32, u32, u64) = (16, 200, 313);
 
 impl Asked {
+    /// All kinds, in the order of tables.
+    const ALL: [Asked; 5] = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::KeyDb];
+
     /// Its name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -103,12 +106,23 @@ impl Asked {
         }
     }
 
+    /// Whether it consists of several kinds of requests.
+    fn is_mix(self) -> bool {
+        self == Asked::Zipf
+    }
+
+    /// Whether a null server is held against a server with so many threads that serve connections; `None`: that is not known. A
+    /// null server has one thread, which has to look at each request of a mix: several threads may do more than it.
+    fn has_null(self, workers: Option<u32>) -> bool {
+        !self.is_mix() || workers == Some(1)
+    }
+
     fn parse(text: &str) -> Result<Asked, String> {
-        let all = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::KeyDb];
-        let names = || all.map(Asked::name).join(", ");
+        let names = || Asked::ALL.map(Asked::name).join(", ");
         // Its earlier name.
         let text = if text == "seed" { "keydb" } else { text };
-        all.into_iter().find(|load| load.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+        let named = Asked::ALL.into_iter().find(|load| load.name() == text);
+        named.ok_or_else(|| format!("expected one of {}", names()))
     }
 }
 
@@ -218,13 +232,17 @@ pub fn run(options: &Options) -> Result<(), Error> {
         })?;
         cells.extend(group);
     }
-    experiment.without_ceiling(report::without_null(&settings));
+    let workers: Vec<Option<u32>> = experiment.contenders.iter().map(|contender| contender.workers).collect();
+    experiment.without_ceiling(report::without_null(&settings, &workers));
     for setting in report::extremes(&settings) {
         for protocol in experiment.protocols(options.protocol()) {
-            let workload = setting.workload(protocol, 1);
+            // One key is as good as many, except in a mix, where each key has a connection that changes it.
+            let keys = if setting.asked.is_mix() { options.keys } else { 1 };
+            let workload = setting.workload(protocol, keys);
             let asked = |cell: &&Cell| {
                 let contender = experiment.contender(cell.seat);
-                cell.setting == setting && contender.protocol(options.protocol()) == protocol
+                let has_null = setting.asked.has_null(contender.workers);
+                cell.setting == setting && contender.protocol(options.protocol()) == protocol && has_null
             };
             let rates: Vec<(String, f64)> = cells
                 .iter()
@@ -234,6 +252,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
                     (experiment.seat_name(cell.seat), median(&rates))
                 })
                 .collect();
+            if rates.is_empty() {
+                continue;
+            }
             let load = format!("{}, {}", setting.words(), protocol_name(protocol));
             experiment.hold_below(&rates, |experiment| {
                 experiment.ceiling(&workload, Check::Length, load.clone())
@@ -275,9 +296,8 @@ impl Options {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let all = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::KeyDb];
         // A million reads are not quick on every server.
-        let usual = &all[..self.common.by_effort(4, 5, 5)];
+        let usual = &Asked::ALL[..self.common.by_effort(4, 5, 5)];
         let loads: &[Asked] = if self.load.is_empty() { usual } else { &self.load };
         let shapes = self.shapes();
         let mut settings = Vec::new();

@@ -177,35 +177,44 @@ impl Workload {
         value_at
     }
 
-    /// The first request of a load of one verb and the expected reply, as bytes. All its requests have the same length, and so
-    /// have all replies.
+    /// A request of a load of one verb for the first key, and the reply to it if all is there and done, as bytes.
     ///
     /// # Panics
-    /// If there are several verbs, or replies that cannot be known beforehand.
+    /// If there are several verbs, or one of places inside a value.
     pub fn sample(&self) -> (Vec<u8>, Vec<u8>) {
-        let verb = self.mix.only().expect("a load of one verb");
-        let first = self.keyspace.first;
+        self.sample_of(self.mix.only().expect("a load of one verb"))
+    }
+
+    /// The same for one verb of a mix. All requests of a verb have the same length where values have one size.
+    ///
+    /// # Panics
+    /// For the verbs of places inside a value, whose requests have several lengths, and for [`Verb::Gets`] in RESP.
+    pub(crate) fn sample_of(&self, verb: Verb) -> (Vec<u8>, Vec<u8>) {
+        let (protocol, first) = (self.protocol, self.keyspace.first);
         let (mut request, mut reply) = (Vec::new(), Vec::new());
         let key = KeyAt { id: first, at: 0, slot: NOBODYS };
         self.request(&mut request, verb, &mut vec![key; self.keys_of(verb)], 1);
+        let write_value = |out: &mut Vec<u8>| value::write(out, first, 1, self.value_bytes(first));
+        let (mut name, mut bytes) = (Vec::new(), Vec::new());
+        self.keyspace.write(&mut name, Prefix::Present, first);
         match verb {
             Verb::Hit | Verb::Get | Verb::EvalSha => {
-                let (mut key, mut value) = (Vec::new(), Vec::new());
-                self.keyspace.write(&mut key, Prefix::Present, first);
-                value::write(&mut value, first, 1, self.value_bytes(first));
-                canned::hits(self.protocol, &mut reply, &vec![(key, value); self.keys_per_request]);
+                write_value(&mut bytes);
+                canned::hits(protocol, &mut reply, &vec![(name, bytes); self.keys_per_request]);
             }
-            Verb::Miss => canned::misses(self.protocol, &mut reply, self.keys_per_request),
-            Verb::Set => canned::stored(self.protocol, &mut reply),
-            Verb::Delete
-            | Verb::Incr
-            | Verb::Cas
-            | Verb::SetBit
-            | Verb::GetBit
-            | Verb::SetRange
-            | Verb::Gets => {
-                unreachable!("replies to changes of unknown keys")
+            Verb::Miss => canned::misses(protocol, &mut reply, self.keys_per_request),
+            Verb::Set => canned::stored(protocol, &mut reply),
+            Verb::Delete => canned::deleted(protocol, &mut reply),
+            Verb::Incr => canned::counted(protocol, &mut reply),
+            Verb::Gets => {
+                write_value(&mut bytes);
+                canned::tokened(protocol, &mut reply, &name, &bytes);
             }
+            Verb::Cas => {
+                write_value(&mut bytes);
+                canned::swapped(protocol, &mut reply, &bytes);
+            }
+            Verb::SetBit | Verb::GetBit | Verb::SetRange => unreachable!("requests of several lengths"),
         }
         (request, reply)
     }
@@ -246,10 +255,7 @@ impl Workload {
     /// Bytes of the reply to one request of each verb; none or 0 if they cannot be known.
     pub(crate) fn reply_bytes(&self) -> HashMap<Verb, usize> {
         let known = self.has_known_replies();
-        let length = |verb: Verb| match known {
-            true => Workload { mix: verb.into(), ..self.clone() }.sample().1.len(),
-            false => 0,
-        };
+        let length = |verb: Verb| if known { self.sample_of(verb).1.len() } else { 0 };
         self.mix.parts().map(|(verb, _)| (verb, length(verb))).collect()
     }
 

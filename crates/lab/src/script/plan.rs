@@ -188,7 +188,7 @@ impl Workload {
     }
 
     /// Whether there are writes with tokens.
-    pub(super) fn swaps(&self) -> bool {
+    pub(crate) fn swaps(&self) -> bool {
         self.protocol != Protocol::Resp && self.mix.has(Verb::Cas)
     }
 

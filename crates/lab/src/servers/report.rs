@@ -98,10 +98,10 @@ pub(super) fn server_us<S>(cell: &Cell<S>) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
 }
 
-/// Settings whose ceiling is shown: the least and the most pipelined one of each load except the mix.
+/// Settings whose ceiling is shown: the least and the most pipelined one of each load.
 pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     let mut chosen: Vec<Setting> = Vec::new();
-    for asked in [Asked::Hit, Asked::Miss, Asked::Set] {
+    for asked in Asked::ALL {
         let of = || settings.iter().filter(|setting| setting.asked == asked);
         let ends = [of().min_by_key(|s| s.pipeline), of().max_by_key(|s| s.pipeline)];
         for setting in ends.into_iter().flatten() {
@@ -113,11 +113,11 @@ pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     chosen
 }
 
-/// Names of loads in `settings` that a null server does not have.
-pub fn without_null(settings: &[Setting]) -> Vec<String> {
-    let others = [Asked::Zipf, Asked::KeyDb].into_iter();
-    let asked = others.filter(|asked| settings.iter().any(|setting| setting.asked == *asked));
-    asked.map(|asked| asked.name().to_owned()).collect()
+/// The loads in `settings` that no null server is held against, beside servers with so many threads, in words.
+pub fn without_null(settings: &[Setting], workers: &[Option<u32>]) -> Option<String> {
+    let lacks = |setting: &Setting| workers.iter().any(|&workers| !setting.asked.has_null(workers));
+    let asked = settings.iter().find(|setting| lacks(setting))?.asked;
+    Some(format!("{} of servers that may have several threads", asked.name()))
 }
 
 /// The article's own figure: the time of its reads.
@@ -350,14 +350,30 @@ mod tests {
     use super::*;
     use crate::experiment::Seat;
 
-    #[test]
-    fn loads_without_a_null_server_are_named() {
-        let of = |asked: &[Asked]| {
-            let setting = |&asked| Setting { asked, connections: 50, pipeline: 1, value_bytes: 32 };
-            without_null(&asked.iter().map(setting).collect::<Vec<_>>())
+    fn settings(asked: &[Asked]) -> Vec<Setting> {
+        let shapes = [(50, 1), (16, 50), (16, 200)];
+        let of = |&asked: &Asked| {
+            shapes.map(|(connections, pipeline)| Setting { asked, connections, pipeline, value_bytes: 32 })
         };
-        assert_eq!(of(&[Asked::Hit, Asked::Set]), [""; 0]);
-        assert_eq!(of(&[Asked::KeyDb, Asked::Hit, Asked::Zipf]), ["zipf", "keydb"]);
+        asked.iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn each_load_has_ceilings_and_a_mix_where_a_server_has_one_thread() {
+        let words: Vec<String> = extremes(&settings(&Asked::ALL)).iter().map(Setting::words).collect();
+        assert_eq!(words.len(), 10);
+        for load in ["hit", "miss", "set", "zipf", "keydb"] {
+            for shape in ["50×1", "16×200"] {
+                assert!(words.contains(&format!("{load} {shape} 32 B")), "{load} {shape}");
+            }
+        }
+        let without = |asked: &[Asked], workers: &[Option<u32>]| without_null(&settings(asked), workers);
+        assert_eq!(without(&[Asked::Hit, Asked::KeyDb], &[Some(4), None]), None);
+        assert_eq!(without(&Asked::ALL, &[Some(1), Some(1)]), None);
+        for workers in [[Some(1), Some(2)], [None, Some(1)]] {
+            let said = without(&[Asked::Hit, Asked::Zipf], &workers);
+            assert_eq!(said.as_deref(), Some("zipf of servers that may have several threads"));
+        }
     }
 
     #[test]

@@ -109,6 +109,66 @@ fn counts_are_exact_for_every_protocol_verb_and_check() {
 }
 
 #[test]
+fn a_null_server_of_a_mix_is_right_for_every_request() {
+    for protocol in PROTOCOLS {
+        for mix in ["hit:9,set:1", "hit,miss,get,set,delete,incr,cas", "cas"] {
+            let workload = Workload {
+                connections: 5,
+                pipeline: 7,
+                ..Workload::new(protocol, Mix::parse(mix).unwrap(), Keyspace::new(50, 32))
+            };
+            let address = Null::in_background(&workload, None).unwrap();
+            let scripts = workload.scripts(3);
+            let count = |verbs: &[Verb]| {
+                let requests = scripts.iter().flat_map(|script| &script.requests);
+                requests.filter(|request| verbs.contains(&request.verb)).count() as u64
+            };
+            let cas = count(&[Verb::Cas]);
+            // In RESP a write with a condition reads the value, too.
+            let read = if protocol == Protocol::Resp { cas } else { 0 };
+            let expected = [
+                scripts.iter().map(|script| script.requests.len()).sum::<usize>() as u64,
+                count(&[Verb::Hit, Verb::Get, Verb::Gets]) + read,
+                count(&[Verb::Miss]),
+                count(&[Verb::Set]),
+                count(&[Verb::Delete]),
+                count(&[Verb::Incr]),
+                cas,
+            ];
+            let mut load = Load::connect(&address, &workload, scripts, &[None, None]).unwrap();
+            let checks = [Check::Length, Check::Parse];
+            for check in &checks[usize::from(!workload.has_known_replies())..] {
+                let tally = load.run(*check, Stop::Once).unwrap();
+                let Tally { requests, hits, misses, stored, deleted, counted, swapped, .. } = tally;
+                assert_eq!(
+                    ([requests, hits, misses, stored, deleted, counted, swapped], tally.wrong),
+                    (expected, 0),
+                    "{protocol:?} {mix} {check:?} {:?}",
+                    tally.first_wrong
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn large_values_of_a_mix_arrive_whole() {
+    let mix = Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]);
+    let workload = Workload {
+        connections: 3,
+        pipeline: 16,
+        ..Workload::new(Protocol::Meta, mix, Keyspace::new(50, 300 << 10))
+    };
+    let address = Null::in_background(&workload, None).unwrap();
+    let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
+    for check in [Check::Length, Check::Parse] {
+        let tally = load.run(check, Stop::After(Duration::from_millis(20))).unwrap();
+        assert!(tally.hits > 0 && tally.stored > 0, "{tally:?}");
+        assert_eq!((tally.wrong, tally.keys), (0, tally.hits + tally.stored));
+    }
+}
+
+#[test]
 fn values_larger_than_any_buffer_arrive_whole() {
     for protocol in PROTOCOLS {
         for verb in [Verb::Hit, Verb::Set] {

@@ -198,7 +198,16 @@ fn servers_run_beside_memcached_and_redis() {
             }
         }
     }
-    assert!(run.ceilings.len() >= 4 && run.ceilings.iter().all(|ceiling| ceiling.per_s > 0.0));
+    assert!(run.ceilings.iter().all(|ceiling| ceiling.per_s > 0.0));
+    let ceilings: Vec<&str> = run.ceilings.iter().map(|ceiling| ceiling.load.as_str()).collect();
+    for load in ["hit", "miss", "set", "zipf"] {
+        for shape in ["50×1", "16×200"] {
+            for protocol in ["text", "RESP"] {
+                let words = format!("{load} {shape} 32 B, {protocol}");
+                assert!(ceilings.contains(&words.as_str()), "{words}: {ceilings:?}");
+            }
+        }
+    }
 }
 
 #[test]
