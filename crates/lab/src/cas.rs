@@ -25,11 +25,12 @@ pub use method::{INITIAL, Method, Stamp};
 use crate::control::Family;
 use crate::dialog::Dialog;
 use crate::error::Error;
-use crate::experiment::{Experiment, Options as Common, Seat, protocol_name};
+use crate::experiment::{Experiment, Options as Common, Seat};
 use crate::null::{Canned, Null};
 use crate::peers::CLIENTS_MAX;
 use crate::placement::Placement;
 use crate::results::Ceiling;
+use crate::route::Route;
 use crate::starvation::Waited;
 use crate::stats::median;
 use crate::usage::Usage;
@@ -154,15 +155,14 @@ pub fn run(options: &Options) -> Result<(), Error> {
         Ok(())
     })?;
     let most = cells.iter().map(|cell| cell.setting.clients).max().unwrap_or(1);
-    for protocol in experiment.protocols(Protocol::Classic) {
-        let family = if protocol == Protocol::Resp { Family::Redis } else { Family::Memcached };
+    for route in experiment.routes(Protocol::Classic) {
         let rates: Vec<(String, f64)> = cells
             .iter()
             .filter(|cell| cell.setting.clients == most)
-            .filter(|cell| experiment.contender(cell.seat).control.family == family)
+            .filter(|cell| experiment.contender(cell.seat).route(Protocol::Classic) == route)
             .map(|cell| (experiment.seat_name(cell.seat), median(&attempts(cell))))
             .collect();
-        experiment.hold_below(&rates, |experiment| ceiling(experiment, family, most))?;
+        experiment.hold_below(&rates, |experiment| ceiling(experiment, route, most))?;
     }
     report::report(&mut experiment, &cells)?;
     experiment.finish()
@@ -285,22 +285,22 @@ fn attempts(cell: &Cell) -> Vec<f64> {
 }
 
 /// The rate of the clients when the server only sends fixed bytes.
-fn ceiling(experiment: &Experiment, family: Family, clients: u32) -> Result<Ceiling, Error> {
+fn ceiling(experiment: &Experiment, route: Route, clients: u32) -> Result<Ceiling, Error> {
+    let (family, reply) = match route.protocol {
+        Protocol::Classic | Protocol::Meta => (Family::Memcached, format!("{INITIAL}\r\n")),
+        Protocol::Resp => (Family::Redis, format!(":{INITIAL}\r\n")),
+    };
     let task = Task::new(Method::Decr, family, 1, Duration::ZERO, Retry::AtOnce);
     let mut request = Vec::new();
     task.method.ask_decrement(task.family, &mut request, &task.names[0]);
-    let (reply, protocol) = match family {
-        Family::Memcached => (format!("{INITIAL}\r\n"), Protocol::Classic),
-        Family::Redis => (format!(":{INITIAL}\r\n"), Protocol::Resp),
-    };
     let turns = vec![Canned { request_bytes: request.len(), reply: reply.into_bytes() }];
-    let address = Null::conversing_in_background(turns, experiment.server_core)?;
+    let null = Null::conversing_in_background(turns, experiment.server_core, route.socket)?;
     let agents = (1..=clients).map(|id| Client::new(task.clone(), id, 1)).collect();
-    let mut dialog = Dialog::connect(&address, agents, &experiment.generator_cores)?;
+    let mut dialog = Dialog::connect(null.address(), agents, &experiment.generator_cores)?;
     let outcome = dialog.run(Duration::from_millis(200))?;
     let answered: u64 = outcome.tallies.iter().map(|tally| tally.attempts).sum();
     Ok(Ceiling {
-        load: format!("{clients} clients, one request at a time, {}", protocol_name(protocol)),
+        load: format!("{clients} clients, one request at a time, {route}"),
         per_s: answered as f64 / outcome.elapsed.as_secs_f64(),
         busy: outcome.busy,
     })

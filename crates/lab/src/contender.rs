@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::owner;
 use crate::peers::{self, Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
+use crate::route::{Route, SocketKind};
 use crate::usage::Usage;
 
 /// A running server that the lab did not start: `name=` and a URL as [`Endpoint::parse`] reads it.
@@ -219,6 +220,11 @@ impl Contender {
     /// The protocol of its load: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(&self, wanted: Protocol) -> Protocol {
         self.control.family.protocol(wanted)
+    }
+
+    /// The route of its load, in the same protocol.
+    pub fn route(&self, wanted: Protocol) -> Route {
+        Route { protocol: self.protocol(wanted), socket: SocketKind::of(self.address()) }
     }
 
     /// Its address.

@@ -35,6 +35,7 @@ use crate::results::{
     Better, Ceiling, Checked, Comparison, Estimate, Files, Outcome, Output, Run, Target as Measured, judged,
     number, of_time,
 };
+use crate::route::{Route, SocketKind};
 use crate::workload::Workload;
 
 /// Memory of servers, in MB: more than the data of any experiment that evicts nothing.
@@ -354,15 +355,6 @@ fn best_ceiling(highest: f64, mut measure: impl FnMut() -> Result<Ceiling, Error
     Ok(best)
 }
 
-/// The name of a protocol as the loads have it.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Classic => "text",
-        Protocol::Meta => "meta",
-        Protocol::Resp => "RESP",
-    }
-}
-
 /// A running experiment.
 #[derive(Debug)]
 pub struct Experiment {
@@ -545,16 +537,23 @@ impl Experiment {
         self.run.comparisons.extend(comparisons);
     }
 
-    /// The rate of the generator alone with a load, against a null server on the servers' core.
+    /// The rate of the generator alone with a load, against a null server on the servers' core, by this kind of socket.
     ///
     /// # Errors
     /// When the null server or a connection fails.
     ///
     /// # Panics
     /// If a null server has no [`crate::null::Answers`] to the load.
-    pub fn ceiling(&self, workload: &Workload, check: Check, load: String) -> Result<Ceiling, Error> {
-        let address = Null::in_background(workload, self.server_core)?;
-        let mut alone = Load::connect(&address, workload, workload.scripts(1), &self.generator_cores)?;
+    pub fn ceiling(
+        &self,
+        workload: &Workload,
+        check: Check,
+        load: String,
+        socket: SocketKind,
+    ) -> Result<Ceiling, Error> {
+        let null = Null::in_background(workload, self.server_core, socket)?;
+        let scripts = workload.scripts(1);
+        let mut alone = Load::connect(null.address(), workload, scripts, &self.generator_cores)?;
         let mut best = Ceiling { load, per_s: 0.0, busy: 0.0 };
         for _ in 0..CEILING_TRIES {
             let tally = alone.run(check, Stop::After(Duration::from_millis(200)))?;
@@ -568,20 +567,20 @@ impl Experiment {
         Ok(best)
     }
 
-    /// The protocols of the servers' loads, if memcached's family uses `wanted`.
-    pub fn protocols(&self, wanted: Protocol) -> Vec<Protocol> {
+    /// The routes of the servers' loads, each once, if memcached's family uses the protocol `wanted`.
+    pub fn routes(&self, wanted: Protocol) -> Vec<Route> {
         let mut all = Vec::new();
         for contender in &self.contenders {
-            let protocol = contender.protocol(wanted);
-            if !all.contains(&protocol) {
-                all.push(protocol);
+            let route = contender.route(wanted);
+            if !all.contains(&route) {
+                all.push(route);
             }
         }
         all
     }
 
     /// Shows the rate of a null server with a load, as `measure` finds it, and checks that no server reached more: otherwise one
-    /// of them was disturbed. `rates` are the servers' figures, with names, of the same load in the same protocol.
+    /// of them was disturbed. `rates` are the servers' figures, with names, of the same load by the same route.
     ///
     /// # Errors
     /// The errors of `measure`.

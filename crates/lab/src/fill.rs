@@ -136,11 +136,13 @@ fn prepare_in_parts(
 mod tests {
     use super::*;
     use crate::null::Null;
+    use crate::route::SocketKind;
 
     #[test]
     fn each_part_of_a_fill_is_told_when_it_is_stored() {
         let sets = Workload::new(Protocol::Classic, Verb::Set, Keyspace::new(25, 100));
-        let server = Endpoint::from(&Null::in_background(&sets, None).unwrap());
+        let null = Null::in_background(&sets, None, SocketKind::Tcp).unwrap();
+        let server = Endpoint::from(null.address());
         let request_bytes = sets.keyspace.key_bytes + 100 + 64;
         for (part_bytes, parts) in [
             (10 * request_bytes, &[10, 10, 5][..]),

@@ -175,7 +175,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             Ok(())
         },
     )?;
-    let ceiling = Driver::ceiling(&experiment, Protocol::Classic, FILL_CONNECTIONS, FILL_BATCH)?;
+    let ceiling = Driver::ceiling(&experiment, Protocol::Classic.into(), FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
     report(&mut experiment, &streams, &variants, &found, memory_mb);
     experiment.finish()

@@ -191,7 +191,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         })
         .collect();
     let found: Vec<Vec<Found>> = found.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
-    let ceiling = Driver::ceiling(&experiment, Protocol::Classic, FILL_CONNECTIONS, FILL_BATCH)?;
+    let ceiling = Driver::ceiling(&experiment, Protocol::Classic.into(), FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
     if !streams.is_empty() {
         report(&mut experiment, (&streams, &variants), &found, &oracle, (memory_mb, &options.ways));

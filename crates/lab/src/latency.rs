@@ -20,7 +20,7 @@ use larder_protocol::client::Protocol;
 use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace, protocol_name};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
@@ -29,6 +29,7 @@ use crate::numbers;
 use crate::peers::CLIENTS_MAX;
 use crate::placement::Placement;
 use crate::results::{Ceiling, of_time};
+use crate::route::SocketKind;
 use crate::starvation::Waited;
 use crate::stats::median;
 use crate::tally::{Latencies, Tally, in_time};
@@ -239,21 +240,23 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
     Ok(Peaks { closed, generator })
 }
 
-/// Compares peaks with those of null servers, in each protocol.
+/// Compares peaks with those of null servers, by each route.
 fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
-    for protocol in experiment.protocols(Protocol::Classic) {
-        let (workload, check) = options.null_load(protocol);
+    for route in experiment.routes(Protocol::Classic) {
+        let (workload, check) = options.null_load(route.protocol);
         let rates: Vec<(String, f64)> = experiment
             .contenders
             .iter()
             .zip(closed)
-            .filter(|(contender, _)| contender.protocol(Protocol::Classic) == protocol)
+            .filter(|(contender, _)| contender.route(Protocol::Classic) == route)
             .map(|(contender, rates)| (contender.name.clone(), median(rates)))
             .collect();
         let (asked, connections) = (&options.mix, options.connections);
         let parsed = if check == Check::Parse { ", parsed" } else { "" };
-        let load = format!("{asked} {connections}×1, {}, closed loop{parsed}", protocol_name(protocol));
-        experiment.hold_below(&rates, |experiment| experiment.ceiling(&workload, check, load.clone()))?;
+        let load = format!("{asked} {connections}×1, {route}, closed loop{parsed}");
+        experiment.hold_below(&rates, |experiment| {
+            experiment.ceiling(&workload, check, load.clone(), route.socket)
+        })?;
     }
     Ok(())
 }
@@ -284,8 +287,9 @@ fn generator_peak(experiment: &mut Experiment, options: &Options, visit: Duratio
     // Reads are as good as any.
     let workload =
         Workload { mix: Mix::from(Verb::Hit), choice: Choice::One, ..options.workload(Protocol::Classic) };
-    let address = Null::in_background(&workload, experiment.server_core)?;
-    let mut load = Load::connect(&address, &workload, workload.scripts(1), &experiment.generator_cores)?;
+    let null = Null::in_background(&workload, experiment.server_core, SocketKind::Tcp)?;
+    let scripts = workload.scripts(1);
+    let mut load = Load::connect(null.address(), &workload, scripts, &experiment.generator_cores)?;
     let closed = load.run(Check::Verify, Stop::After(visit))?.rate();
     let mut found = (closed * TRIES[TRIES.len() - 1] / 2.0, 0.0);
     'tries: for share in TRIES {

@@ -14,7 +14,7 @@
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
-//! | [`endpoint`] | where a server listens, and the login to use |
+//! | [`endpoint`], [`route`] | where a server listens, and the login to use; by which protocol and socket a load reaches it |
 //! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
 //! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server, and one with faults |
 //! | [`counted`] | system calls, segments and delayed acknowledgements, counted |
@@ -75,6 +75,7 @@ pub mod relay;
 pub mod replay;
 pub mod report;
 pub mod results;
+pub mod route;
 pub mod script;
 pub mod series;
 pub mod servers;

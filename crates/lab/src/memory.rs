@@ -26,6 +26,7 @@ use crate::elements;
 use crate::error::Error;
 use crate::experiment::{self, Experiment, Seat};
 use crate::keys::{KEY_BYTES_MIN, Keyspace};
+use crate::route::SocketKind;
 use crate::workload::{Verb, Workload};
 use larder_protocol::client::Protocol;
 use measure::{Bench, Full, Reading, Stage};
@@ -192,7 +193,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         ..Workload::new(Protocol::Classic, Verb::Set, shapes[0].space(1000))
     };
     let load = format!("set 16×200 {}, parsed", shapes[0].name());
-    let ceiling = experiment.ceiling(&filled, Check::Parse, load)?;
+    let ceiling = experiment.ceiling(&filled, Check::Parse, load, SocketKind::Tcp)?;
     experiment.run.ceilings.push(ceiling);
     report::fill(&mut experiment, &found);
     experiment.finish()

@@ -14,13 +14,15 @@ mod mixed;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::thread;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{env, fs, process, thread};
 
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Listener, Socket};
 
 use crate::error::Error;
 use crate::generator::prefer;
+use crate::route::SocketKind;
 use crate::workload::Workload;
 pub use kinds::Kinds;
 
@@ -28,6 +30,8 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Replies lie ready one after the other in a block of about this size, at least one of them.
 const BLOCK_BYTES: usize = 1 << 20;
 const LISTENER: u64 = u64::MAX;
+/// The number of the next Unix socket.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// The requests of a kind, and their replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +85,25 @@ struct Connection {
     waits_to_send: bool,
 }
 
+/// A null server in a thread of this process. The file of its Unix socket goes with the value: connections stay.
+#[derive(Debug)]
+pub struct Running(Address);
+
+impl Running {
+    /// Its address.
+    pub fn address(&self) -> &Address {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 /// A null server that listens.
 #[derive(Debug)]
 pub struct Null {
@@ -97,34 +120,43 @@ impl Null {
         Ok(Null { listener: Listener::bind(address, 1024)?, answers: answers.into() })
     }
 
-    /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves until the process ends.
-    /// Returns its address.
+    /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves until the process ends. It
+    /// has this kind of socket.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
     ///
     /// # Panics
     /// If there are no [`Answers`] to the workload.
-    pub fn in_background(workload: &Workload, core: Option<usize>) -> Result<Address, Error> {
+    pub fn in_background(
+        workload: &Workload,
+        core: Option<usize>,
+        socket: SocketKind,
+    ) -> Result<Running, Error> {
         let answers = Answers::of(workload).expect("a workload that a null server can answer");
-        Null::background(answers, core, Null::serve)
+        Null::background(answers, core, socket, Null::serve)
     }
 
     /// The same for clients that ask in `turns`.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
-    pub fn conversing_in_background(turns: Vec<Canned>, core: Option<usize>) -> Result<Address, Error> {
-        Null::background(turns[0].clone().into(), core, move |null| null.converse(&turns))
+    pub fn conversing_in_background(
+        turns: Vec<Canned>,
+        core: Option<usize>,
+        socket: SocketKind,
+    ) -> Result<Running, Error> {
+        Null::background(turns[0].clone().into(), core, socket, move |null| null.converse(&turns))
     }
 
     fn background(
         answers: Answers,
         core: Option<usize>,
+        socket: SocketKind,
         serve: impl FnOnce(Null) -> io::Result<Infallible> + Send + 'static,
-    ) -> Result<Address, Error> {
+    ) -> Result<Running, Error> {
         let listen = || {
-            let null = Null::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), answers)?;
+            let null = Null::bind_anywhere(socket, answers)?;
             let address = null.address()?;
             Ok((null, address))
         };
@@ -134,7 +166,23 @@ impl Null {
             let _ = prefer(core);
             serve(null)
         });
-        Ok(address)
+        Ok(Running(address))
+    }
+
+    /// Listens on a free port of 127.0.0.1, or on a new Unix socket among temporary files.
+    fn bind_anywhere(socket: SocketKind, answers: Answers) -> io::Result<Null> {
+        if socket == SocketKind::Tcp {
+            return Null::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), answers);
+        }
+        loop {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let path = env::temp_dir().join(format!("larder-null-{}-{number}", process::id()));
+            match Null::bind(&Address::Unix(path), answers.clone()) {
+                // A process of the same number that was killed has left it.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
     }
 
     /// Its address.

@@ -20,7 +20,7 @@ use larder_protocol::client::Protocol;
 use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace, protocol_name};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
 use crate::fill;
 use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
@@ -235,14 +235,14 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let workers: Vec<Option<u32>> = experiment.contenders.iter().map(|contender| contender.workers).collect();
     experiment.without_ceiling(report::without_null(&settings, &workers));
     for setting in report::extremes(&settings) {
-        for protocol in experiment.protocols(options.protocol()) {
+        for route in experiment.routes(options.protocol()) {
             // One key is as good as many, except in a mix, where each key has a connection that changes it.
             let keys = if setting.asked.is_mix() { options.keys } else { 1 };
-            let workload = setting.workload(protocol, keys);
+            let workload = setting.workload(route.protocol, keys);
             let asked = |cell: &&Cell| {
                 let contender = experiment.contender(cell.seat);
                 let has_null = setting.asked.has_null(contender.workers);
-                cell.setting == setting && contender.protocol(options.protocol()) == protocol && has_null
+                cell.setting == setting && contender.route(options.protocol()) == route && has_null
             };
             let rates: Vec<(String, f64)> = cells
                 .iter()
@@ -255,9 +255,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
             if rates.is_empty() {
                 continue;
             }
-            let load = format!("{}, {}", setting.words(), protocol_name(protocol));
+            let load = format!("{}, {route}", setting.words());
             experiment.hold_below(&rates, |experiment| {
-                experiment.ceiling(&workload, Check::Length, load.clone())
+                experiment.ceiling(&workload, Check::Length, load.clone(), route.socket)
             })?;
         }
     }

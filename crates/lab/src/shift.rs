@@ -197,14 +197,13 @@ pub fn run(options: &Options) -> Result<(), Error> {
     )?;
     let found: Vec<Found> = order.into_iter().map(|(_, found)| found).collect();
     let oracle = oracle::ratios(&plan, rate, common.seed);
-    for protocol in experiment.protocols(Protocol::Classic) {
-        let asked = |found: &&Found| {
-            experiment.contenders[found.variant.contender].protocol(Protocol::Classic) == protocol
-        };
+    for route in experiment.routes(Protocol::Classic) {
+        let asked =
+            |found: &&Found| experiment.contenders[found.variant.contender].route(Protocol::Classic) == route;
         let peaks: Vec<(String, f64)> =
             found.iter().filter(asked).map(|found| (found.variant.name.clone(), found.fit.peak)).collect();
         experiment.hold_below(&peaks, |experiment| {
-            Driver::ceiling(experiment, protocol, plan.connections, plan.pipeline)
+            Driver::ceiling(experiment, route, plan.connections, plan.pipeline)
         })?;
     }
     report::fill(&mut experiment, &plan, &found, &oracle, &options.ways)?;

@@ -17,10 +17,11 @@ use crate::contender::Contender;
 use crate::control::{Control, Family};
 use crate::dialog::Dialog;
 use crate::error::Error;
-use crate::experiment::{Experiment, protocol_name};
+use crate::experiment::Experiment;
 use crate::keys::Keyspace;
 use crate::placement::Placement;
 use crate::results::Ceiling;
+use crate::route::Route;
 use crate::starvation::Waited;
 use crate::usage;
 use crate::workload::{Verb, Workload};
@@ -225,14 +226,14 @@ impl Driver<'_> {
     /// When the null server or a connection fails.
     pub fn ceiling(
         experiment: &Experiment,
-        protocol: Protocol,
+        route: Route,
         connections: usize,
         pipeline: usize,
     ) -> Result<Ceiling, Error> {
         let keyspace = Keyspace::new(1000, 32);
-        let asked = Workload { connections, pipeline, ..Workload::new(protocol, Verb::Miss, keyspace) };
-        let load = format!("get {connections}×{pipeline}, {}, closed loop, parsed", protocol_name(protocol));
-        experiment.ceiling(&asked, Check::Parse, load)
+        let asked = Workload { connections, pipeline, ..Workload::new(route.protocol, Verb::Miss, keyspace) };
+        let load = format!("get {connections}×{pipeline}, {route}, closed loop, parsed");
+        experiment.ceiling(&asked, Check::Parse, load, route.socket)
     }
 
     /// The hit ratio of a server that had only the last phase, with the clients' figures and its own counts.

@@ -14,6 +14,7 @@ use larder_lab::error::Error;
 use larder_lab::generator::{Arrivals, Load, Stop};
 use larder_lab::keys::{Choice, Keyspace, Prefix};
 use larder_lab::null::{Canned, Null};
+use larder_lab::route::SocketKind;
 use larder_lab::tally::Tally;
 use larder_lab::value;
 use larder_lab::workload::{Mix, Verb, Workload};
@@ -117,7 +118,7 @@ fn a_null_server_of_a_mix_is_right_for_every_request() {
                 pipeline: 7,
                 ..Workload::new(protocol, Mix::parse(mix).unwrap(), Keyspace::new(50, 32))
             };
-            let address = Null::in_background(&workload, None).unwrap();
+            let null = Null::in_background(&workload, None, SocketKind::Tcp).unwrap();
             let scripts = workload.scripts(3);
             let count = |verbs: &[Verb]| {
                 let requests = scripts.iter().flat_map(|script| &script.requests);
@@ -135,7 +136,7 @@ fn a_null_server_of_a_mix_is_right_for_every_request() {
                 count(&[Verb::Incr]),
                 cas,
             ];
-            let mut load = Load::connect(&address, &workload, scripts, &[None, None]).unwrap();
+            let mut load = Load::connect(null.address(), &workload, scripts, &[None, None]).unwrap();
             let checks = [Check::Length, Check::Parse];
             for check in &checks[usize::from(!workload.has_known_replies())..] {
                 let tally = load.run(*check, Stop::Once).unwrap();
@@ -152,6 +153,28 @@ fn a_null_server_of_a_mix_is_right_for_every_request() {
 }
 
 #[test]
+fn a_null_server_is_reached_by_a_unix_socket_whose_file_goes_with_it() {
+    for mix in ["hit", "hit:1,set:1"] {
+        let mix = Mix::parse(mix).unwrap();
+        let keyspace = Keyspace::new(50, 32);
+        let workload = Workload { connections: 3, ..Workload::new(Protocol::Resp, mix, keyspace) };
+        let nulls = [(); 2].map(|()| Null::in_background(&workload, None, SocketKind::Unix).unwrap());
+        let paths = nulls.each_ref().map(|null| match null.address() {
+            Address::Unix(path) => path.clone(),
+            Address::Tcp(address) => panic!("{address} is no Unix socket"),
+        });
+        assert!(paths[0] != paths[1] && paths.iter().all(|path| path.exists()));
+        let scripts = workload.scripts(0);
+        let mut load = Load::connect(nulls[0].address(), &workload, scripts, &[None]).unwrap();
+        drop(nulls);
+        assert!(!paths.iter().any(|path| path.exists()));
+        // Connections stay.
+        let tally = load.run(Check::Parse, Stop::Once).unwrap();
+        assert_eq!((tally.hits + tally.stored, tally.wrong), (tally.requests, 0));
+    }
+}
+
+#[test]
 fn large_values_of_a_mix_arrive_whole() {
     let mix = Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]);
     let workload = Workload {
@@ -159,8 +182,8 @@ fn large_values_of_a_mix_arrive_whole() {
         pipeline: 16,
         ..Workload::new(Protocol::Meta, mix, Keyspace::new(50, 300 << 10))
     };
-    let address = Null::in_background(&workload, None).unwrap();
-    let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
+    let null = Null::in_background(&workload, None, SocketKind::Tcp).unwrap();
+    let mut load = Load::connect(null.address(), &workload, workload.scripts(0), &[None]).unwrap();
     for check in [Check::Length, Check::Parse] {
         let tally = load.run(check, Stop::After(Duration::from_millis(20))).unwrap();
         assert!(tally.hits > 0 && tally.stored > 0, "{tally:?}");

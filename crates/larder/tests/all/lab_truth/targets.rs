@@ -258,6 +258,10 @@ fn unix_sockets_and_ipv6_are_targets_as_others() {
     let server = Serving::start(&["-s", &path], &target).unwrap();
     let all = told(&target, &folder);
     assert!(all.contains(&format!("unix:{path}")) && !all.contains("is shown: nobody"), "{all}");
+    // The null server beside it is reached by a Unix socket, too: by TCP it would be slower.
+    for load in ["set 2×1 32 B", "2 clients, one request at a time"] {
+        assert!(all.contains(&format!("(null server), {load}, text, Unix socket")), "{load}: {all}");
+    }
     drop(server);
     if let Some((_server, target)) = Serving::at_ipv6("redis", &["-p", "0", "--redis-port"]) {
         let all = told(&target, &folder);
