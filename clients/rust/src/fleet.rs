@@ -1,6 +1,9 @@
 //! The servers and their connections: each has lanes for most requests, of which a key always has the same, and one for large
 //! values, made when first needed. A caller that needs a connection that does not exist makes it for all callers: by `dial.rs`,
-//! or by `tokio/dial.rs`.
+//! or by `tokio/dial.rs`. The breaker of a server (`breaker.rs`) is told how requests and dials ended.
+//!
+//! A key's requests go to the server that the placement says (`place.rs`). While it is down they fail, or go to a server that
+//! stands in for it, as `failure.rs` says.
 //!
 //! The list of servers may change. A call keeps the list of the moment in which it began. Requests under way at a server that
 //! goes are still answered; its connections end with the last caller that waits on them.

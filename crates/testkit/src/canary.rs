@@ -1,10 +1,13 @@
-//! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the same core
-//! that asks every millisecond. These waits are the machine's and not Larder's: what both canaries wait for; the time in which
-//! the worker could have run and another program had its core, which the system counts; while the worker slept, the time in which
-//! another thread of the server could have run that may have had what it waited for; and the time for which the core itself stood
-//! still (`canary/pulse.rs`), which the system counts as the worker's. The rest of a wait of the worker's canary is Larder's. The
-//! thread of the canaries runs before others of its core if that is permitted, and the time that it stands still although an
-//! answer has come is not counted.
+//! Canaries: one connection to each of a server's two workers, which asks for a key every 10 ms, and one to a server of fixed
+//! replies on the same core, which asks every millisecond. Of a wait of a worker's canary the machine took, and not Larder, as much
+//! as the other canary waited meanwhile, or these together, whichever is more:
+//!
+//! - the time in which the worker could have run and another program had its core, which the system counts;
+//! - while the worker slept, the time in which another thread of the server could have run that may have had what it waited for;
+//! - the time for which the core itself stood still (`canary/pulse.rs`), which the system counts as the worker's.
+//!
+//! The rest is Larder's. The thread of the canaries runs before others of its core if that is permitted, and the time that it
+//! stands still although an answer has come is not counted.
 
 mod pulse;
 

@@ -1,9 +1,10 @@
-//! Memory of which all clients together may hold so much, for what they say in one place: what MULTI queues.
+//! Memory for one purpose, of which all clients together may hold a limited part: requests that MULTI queues, and what was taken
+//! out of keys for clients that waited (BLPOP) and is not sent yet. It is charged to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A share of the bytes that may be queued, given back when dropped.
+/// A part of the bytes that all may hold, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     all: Arc<AtomicU64>,

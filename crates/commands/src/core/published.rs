@@ -1,4 +1,5 @@
-//! Keyspace events on their way to be published: of a key that a command has changed, and of what the store did by itself.
+//! Keyspace events on their way to be published: of a key that a command has changed or has not found, and of what the store did
+//! by itself, which watchers (`watchers.rs`) are told, too. What takes long to match is left to `telling.rs`.
 
 use std::sync::Arc;
 

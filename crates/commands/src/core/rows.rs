@@ -1,4 +1,5 @@
-//! The counts of each command, of one worker and of all: a row for each, by its number. `calls` says when they are raised.
+//! What is counted of each command, by a worker and in all: calls, those that were refused or failed, and the times of those that
+//! were measured, with their distribution. Each command has a row, by its number. `calls` says when the counts are raised.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,13 +10,13 @@ pub(crate) type RowId = u32;
 /// Most commands of a protocol, subcommands among them.
 pub(crate) const ROWS_MAX: usize = 512;
 
-/// Most commands of memcached's protocols, whose table holds itself to that.
+/// Most commands of memcached's protocols; their table asserts that it has no more.
 pub(crate) const MEMCACHED_ROWS_MAX: usize = 48;
 
 /// One receive in so many is measured.
 const RECEIVES_PER_MEASURED: u64 = 16;
 
-/// Steps of times: up to 1 µs, 2 µs, 4 µs and so on.
+/// Steps in which times are counted: up to 1 µs, 2 µs, 4 µs and so on.
 pub(crate) const STEPS: usize = 24;
 
 /// A time's step.

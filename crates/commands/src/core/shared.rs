@@ -1,8 +1,10 @@
-//! What conversations of every protocol share beside the store: settings, the clock, which clients may send commands, what waits,
-//! which clients listen to what.
+//! What conversations of every protocol share beside the store: settings, the clock, a delayed flush_all, users, events and
+//! messages on their way, pauses, samples of traffic.
 //!
-//! Read on the data path (settings, one atomic each for flush, events and prefix statistics), written by
-//! administrative commands only.
+//! Settings never change once the server runs. What a request reads of the rest is one atomic each: whether a receive has more to
+//! look at than its input (`is_to_look`), and whether events, watchers and prefix statistics are wanted. Commands of
+//! administrators write these; what is counted or waits (errors, wrong passwords, traffic, events) each module here locks by
+//! itself.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

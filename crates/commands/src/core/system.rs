@@ -1,5 +1,6 @@
-//! What the system says of the process: read when a client asks, and not again for a tenth of a second. However often it is asked
-//! for, by however many workers, that costs the reading of four small files ten times a second.
+//! What the system says of the process: its memory, the machine's, and the limit of its control group. It is read when a client
+//! asks, and not again for a tenth of a second: however many workers ask however often, three small files, and one for each group
+//! that the process is in, are read ten times a second.
 
 use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
@@ -10,18 +11,18 @@ const KEPT_US: u64 = 100_000;
 /// What the system says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct System {
-    /// Memory of the process that is there.
+    /// Memory of the process that is resident; none if the system does not say.
     pub resident_bytes: Option<u64>,
     /// Memory of the process that is swapped out.
     pub swapped_bytes: u64,
-    /// What the memory of its group may be, if there is a limit.
+    /// The memory limit of its control group, if there is one: the least of those that the group is in.
     pub group_bytes: Option<u64>,
     /// Memory of the machine.
     pub memory_bytes: u64,
 }
 
 impl System {
-    /// Asks it.
+    /// Reads the files.
     fn look() -> System {
         let status = read_to_string("/proc/self/status").unwrap_or_default();
         let memory = read_to_string("/proc/meminfo").unwrap_or_default();

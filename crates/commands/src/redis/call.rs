@@ -1,5 +1,8 @@
-//! What a command works with, and the words that most of them use; and room for what it allocates and replies, for which items
-//! give way ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may be of another database behind it.
+//! [`Call`]: what a command works with, and the replies that most commands give. Beside it are looks at a key that count hits and
+//! misses ([`find`], [`read`]), and the limits of names, keys, patterns and databases that commands share.
+//!
+//! A long reply needs room before it is written ([`Call::make_room`]): the room is charged, and items give way to it
+//! ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may be of another database behind it.
 
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};

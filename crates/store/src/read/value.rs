@@ -1,4 +1,7 @@
-//! A value: in one run of bytes, or in pieces, which are pinned where they lie while they are read; or a collection.
+//! The values that readers get: a string in one run of bytes or in pieces, or a collection that is not decoded yet.
+//!
+//! A large value, and a long element of a collection, is pinned where it lies while it is read: [`Pinned`] holds the pin until it
+//! is dropped, and [`Pieces`] goes through the bytes of either in order.
 
 use super::view::Item;
 use crate::arena::Arena;
@@ -9,7 +12,7 @@ use crate::worker::free_alone;
 use crate::{Millis, Store};
 use std::sync::Arc;
 
-/// An item's value. Which of the two a string is follows from its length alone, but for the few bytes around 16 KiB
+/// An item's value. The length of a string alone decides whether it is whole or in pieces, but for the few bytes around 16 KiB
 /// that fit a chunk with a short key and not with a long one.
 #[derive(Debug)]
 pub enum Value<'g> {
@@ -17,7 +20,7 @@ pub enum Value<'g> {
     Whole(&'g [u8]),
     /// Two pieces or more, to be pinned before they are read.
     Pieces(InPieces<'g>),
-    /// No string.
+    /// A hash, set, list, sorted set or stream.
     Collection(InLeaf<'g>),
 }
 
@@ -44,7 +47,7 @@ impl InPieces<'_> {
 pub struct InLeaf<'g>(pub(super) Item<'g>);
 
 impl<'g> InLeaf<'g> {
-    /// What collection it is.
+    /// The type of the collection.
     #[inline]
     pub fn kind(&self) -> Type {
         Type::of_form(self.0.header.form())
@@ -55,13 +58,13 @@ impl<'g> InLeaf<'g> {
         self.0.header.is_timed()
     }
 
-    /// What it has, fields whose time has passed among it.
+    /// Its elements, expired fields of a hash among them.
     #[inline]
     pub fn elements(&self) -> Collection<'g> {
         self.elements_at(0)
     }
 
-    /// What it has at this time, that of the batch: a field whose time has passed is not found by its name.
+    /// Its elements at this time, that of the batch: an expired field is not found by its name.
     #[inline]
     pub fn elements_at(&self, now: Millis) -> Collection<'g> {
         // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.

@@ -1,4 +1,5 @@
-//! A file of users: the lines of `ACL LIST`, each a user.
+//! Reads a file of users: lines as `ACL LIST` shows them, each a user. A file with a wrong line gives no users, but its errors.
+//! `redis/server/acl/filing.rs` writes such a file, and reads its text here before that takes the place of the old one.
 
 use std::collections::HashSet;
 
