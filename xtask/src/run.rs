@@ -107,7 +107,7 @@ pub fn lines_printed() -> u64 {
     LINES.load(Relaxed)
 }
 
-/// Runs a program with its output going to xtask's. The error repeats the lines that say what went wrong, so that nobody has to
+/// Runs a program with its output going to xtask's. The error repeats the lines that say what went wrong, so that one need not
 /// search the output of all later stages.
 pub fn run(mut command: Command) -> Outcome {
     let line = shown(&command);

@@ -69,7 +69,7 @@ static inline int connects(int port) {
     return done;
 }
 
-/* A port of which nobody makes use. */
+/* A port that is not used. */
 static inline int free_port(void) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -111,7 +111,7 @@ static inline server start_server_with(const char *const *options) {
             if (connects(number)) {
                 return started;
             }
-            /* Somebody else was faster with the port. */
+            /* Another program was faster with the port. */
             if (waitpid(started.pid, NULL, WNOHANG) == started.pid) {
                 break;
             }

@@ -19,7 +19,7 @@ pub enum Outcome {
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nobody's: the server answered that a condition does not hold.
+    /// None: the server answered that a condition does not hold.
     Answer,
     /// The caller's.
     Caller,

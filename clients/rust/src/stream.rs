@@ -156,7 +156,7 @@ impl<'a> Write<'a> {
 
 /// A client that has streams.
 pub trait Streams: Front {
-    /// Sends what a dropped stream has collected, and counts the writes whose results nobody can get any more.
+    /// Sends what a dropped stream has collected, and counts the writes whose results can be got no more.
     fn leave(stream: &mut Stream<Self>);
 }
 
@@ -430,7 +430,7 @@ impl<C: Streams> Stream<C> {
         self.report.sent > 0
     }
 
-    /// Counts writes whose results nobody can get any more.
+    /// Counts writes whose results can be got no more.
     pub(crate) fn leave_unreported(&mut self, writes: u64) {
         self.client.shared().unreported.fetch_add(writes, Ordering::Relaxed);
         self.report = Report::default();

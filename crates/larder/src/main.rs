@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         }
         _ => {
             if !command.is_empty() {
-                // As a literal: what somebody else typed is no terminal's to carry out.
+                // As a literal: what another user typed is no terminal's to carry out.
                 eprintln!("larder: unknown command {:?}", command.to_string_lossy());
             }
             eprint!("{USAGE}");

@@ -16,7 +16,7 @@
 //! The data type, and the vbucket of a request, are ignored.
 //!
 //! [`decode`] checks a header before it takes anything behind it. It skips as many bytes as the header announces, whatever is
-//! wrong with the frame. A frame whose lengths contradict each other ends the connection, since nobody can know where the next
+//! wrong with the frame. A frame whose lengths contradict each other ends the connection, since it is not known where the next
 //! frame begins.
 
 mod opcode;

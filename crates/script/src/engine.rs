@@ -273,7 +273,7 @@ impl Shared {
             tick.and_then(|tick| tick.call::<bool>(()))
         });
         let told = told.and_then(|told| told);
-        // So deep in calls that there is room for no other, nobody can look at it: not for long.
+        // So deep in calls that there is room for no other, it cannot be looked at: not for long.
         let missed = if told.is_ok() { 0 } else { self.missed.get() + 1 };
         if missed > 0 {
             self.took_ns();
@@ -551,7 +551,7 @@ impl Engine {
         let words = if is_due { None } else { self.tables(given.keys, given.args, budget).ok() };
         self.park(None);
         self.shared.running.begin(given.kind == Kind::Function);
-        // What the one before had worked is not of this one, nor that nobody could look at it.
+        // What the one before had worked is not of this one, nor that it could not be looked at.
         self.shared.worked.set(Duration::ZERO);
         self.shared.missed.set(0);
         self.shared.forget_reply();
@@ -656,7 +656,7 @@ impl Engine {
                 failed([b"ERR ", &*text.as_bytes()].concat())
             }
             (None, Err(LuaError::RuntimeError(text))) => failed(format!("ERR {text}").into_bytes()),
-            // It might be begun anew: not where somebody was told that it ends.
+            // It might be begun anew: not where a client was told that it ends.
             (None, _) if was_told => End::Stopped { stop: Stop::Killed, place: answer::place(None, name) },
             (None, _) => End::NoMemory,
         };
@@ -667,7 +667,7 @@ impl Engine {
         Some(end)
     }
 
-    /// Ends the script that was begun and has not come to its end, as where it is killed; nobody hears what it has come to. What
+    /// Ends the script that was begun and has not come to its end, as where it is killed; what it has come to is not told. What
     /// libraries have in their variables stays. False if the state is of no more use: the script has not ended.
     pub fn abandon(&mut self) -> bool {
         self.shared.running.stop();

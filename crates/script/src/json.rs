@@ -42,7 +42,7 @@ enum Invalid {
 }
 
 impl Settings {
-    /// Those behind the value, in the order of `sandbox.lua`; without them it is as nobody has set it.
+    /// Those behind the value, in the order of `sandbox.lua`; without them, as in a new state.
     fn of(args: &LuaMultiValue) -> Settings {
         let whole = |at: usize, usual: usize| match args.get(at) {
             Some(LuaValue::Integer(n)) => usize::try_from(*n).unwrap_or(usual),

@@ -9,7 +9,7 @@
 //! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and what ends it
 //! - `room`: when a state is collected
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
-//! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
+//! - `sandbox.lua`: what scripts see, none of which they can change; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back, `nesting`: tables in one another; `answer`: what a failed script is told
 //! - `variables`: whether a library keeps something from one call to the next
 //! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have

@@ -245,7 +245,7 @@ mod tests {
                 assert_eq!(run(&mut engine, &counts, &mut host), format!("{count}{last:06}"));
             }
         }
-        // These never do, and are in nobody's way.
+        // These never do, and are in the way of no other.
         let (mut many, mut some) = (Host::of(50_000, 0), Host::of(25_000, 0));
         for _ in 0..5 {
             assert_eq!(run(&mut engine, &counts, &mut many), "no memory");

@@ -95,7 +95,7 @@ pub trait Sink {
 pub enum Stop {
     /// Its caller wants it to be begun anew: it has changed nothing.
     Again,
-    /// Somebody said SCRIPT KILL.
+    /// A client said SCRIPT KILL.
     Killed,
     /// It has run for as long as it may.
     TooLong,

@@ -26,7 +26,7 @@ pub(crate) const STEPS: u32 = 1024;
 const STEP_BYTES: usize = 64;
 /// Bytes of a text whose digest is made between two looks.
 const DIGESTED_BYTES: usize = 64 << 10;
-/// What nobody sees: the script has ended.
+/// What no client sees: the script has ended.
 const ENDED: &str = "script ended";
 
 /// What a function of Rust is given and makes.

@@ -6,8 +6,8 @@
 //! script's stack                       └─► Lua … redis.call ─┘
 //! ```
 //!
-//! It has one life: it waits for a script, runs it, and waits for the next. A script that was left halfway, and that nobody goes
-//! on with, is ended where it is. The stack is over when it is told so.
+//! It has one life: it waits for a script, runs it, and waits for the next. A script that was left halfway, and does not go
+//! on, is ended where it is. The stack is over when it is told so.
 
 use std::rc::Rc;
 

@@ -315,7 +315,7 @@ impl<E: Entrance> Acceptor<E> {
         if !self.speaks_tls(listener) {
             let _ = incoming.send(self.hub.listeners[listener].speaks.refusal());
         }
-        // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
+        // Bytes that are not taken would have the close reset the connection, and the refusal be lost.
         let _ = incoming.recv(&mut [0; 4096]);
         let now = self.entrance.now();
         match why {
@@ -352,7 +352,7 @@ impl<E: Entrance> Acceptor<E> {
         self.hub.tally.accepted.fetch_add(1, Relaxed);
         self.hub.handles[worker].connections.fetch_add(1, SeqCst);
         if let Err(Arrival { peer, .. }) = self.arrivals[worker].send(Arrival { stream, peer, listener }) {
-            // It had room, and nobody else sends.
+            // It had room, and no other thread sends.
             debug_assert!(false, "a mailbox with room takes a connection");
             self.hub.handshake_not_begun(begins);
             self.hub.ended(worker, &peer);

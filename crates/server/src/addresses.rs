@@ -5,7 +5,7 @@
 //! counted or looked up.
 //!
 //! There is an entry for each address that has a connection, so no more entries than connections. They are in 64 tables,
-//! each with a lock of its own: a table that grows moves one part in 64 of all, so that nobody waits for long. Their memory is
+//! each with a lock of its own: a table that grows moves one part in 64 of all, so that no thread waits for long. Their memory is
 //! charged.
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! started ──── since start: never back, the loops' clock ────►
-//! 1970 ─────── the system's time: somebody may set it ───────►
+//! 1970 ─────── the system's time, which may be set ───────►
 //! ```
 //!
 //! Both are the machine's, or, where the sockets are simulated, those of the simulation.
@@ -116,7 +116,7 @@ impl Clock {
 /// ```
 ///
 /// It stays while it may be right, and otherwise becomes the least that it may be. So it grows to what is right with each
-/// reading, and what is told of it goes back only where somebody has set the system's clock back.
+/// reading, and what is told of it goes back only where the system's clock was set back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WallBase {
     ns: u64,

@@ -35,7 +35,7 @@ const ROOM_SHARE: u64 = 16;
 /// worker's own go.
 const ABOVE_SHARE: u64 = 8;
 
-/// A request that holds less is not worth a connection: somebody types, or a packet is late. What all that are
+/// A request that holds less is not worth a connection: a user types, or a packet is late. What all that are
 /// passed over hold is at most one part in [`REST_SHARE`] of the share.
 const BYTES_MIN: u64 = 1 << 10;
 /// Nor is one that holds less than this while all such hold no more than that part, and all together no more than
@@ -48,12 +48,12 @@ const REST_SHARE: u64 = 4;
 pub(crate) struct Crowd {
     /// Its own that were chosen, last first.
     going: Vec<usize>,
-    /// Up to so many bytes of all input there is nobody to choose.
+    /// Up to so many bytes of all input there is no connection to choose.
     calm_to: u64,
 }
 
 impl Service {
-    /// Requests on their way in hold more than they may, and somebody has to go.
+    /// Requests on their way in hold more than they may, and a connection has to go.
     pub(crate) fn is_crowded(&mut self) -> bool {
         let store = &self.hub().store;
         let (all, max) = (store.input_bytes(), store.input_bytes_max());
@@ -75,7 +75,7 @@ impl Service {
         self.crowd.going.pop()
     }
 
-    /// Behind a turn: closes those that are to go. `wanted`: somebody waits for room.
+    /// Behind a turn: closes those that are to go. `wanted`: a request waits for room.
     pub(crate) fn thin_out<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>, wanted: bool) {
         if self.is_crowded() {
             self.choose(0, None);

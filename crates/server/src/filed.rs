@@ -41,7 +41,7 @@ impl UsersFiles {
     }
 }
 
-/// Reads a file if it is one: at the start a pipe may have been named, which nobody writes to any more.
+/// Reads a file if it is one: at the start a pipe may have been named, which has no writer any more.
 fn again<T>(option: &str, path: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
     let read = match std::fs::metadata(path) {
         Ok(there) if there.is_file() => read(path),

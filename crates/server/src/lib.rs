@@ -117,7 +117,7 @@ use crate::mapper::Mapper;
 /// A worker's stack: its calls are shallow and hold no large values.
 const STACK_BYTES: usize = 512 << 10;
 
-/// A worker that has not ended so long after the order to stop is not waited for: it closes everybody five seconds before.
+/// A worker that has not ended so long after the order to stop is not waited for: it closes all connections five seconds before.
 const STOP: Duration = Duration::from_secs(35);
 
 /// `larder serve` with the arguments behind `serve`.
@@ -309,7 +309,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
         admin.end();
     }
     stop(hub, bound);
-    // Nobody says anything: it is closed when the last of them has ended.
+    // Nothing is sent on it: it is closed when the last of them has ended.
     if ended.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!(
             "a worker is still running 35 s after the order to stop, in a script or in what clients have begun: the process ends without it"
@@ -324,7 +324,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
 
 /// Ends the server: no more connections, then each worker.
 fn stop(hub: &Hub, bound: Vec<Bound>) {
-    // While it is listened on: another server that starts takes a socket over only when nobody answers there.
+    // While it is listened on: another server that starts takes a socket over only where no server answers.
     if let Some(path) = &hub.config.unix_socket {
         let _ = std::fs::remove_file(path);
     }

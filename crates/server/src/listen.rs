@@ -264,7 +264,7 @@ pub struct Http {
 }
 
 /// Listens for monitors, if it is asked for; on this machine alone unless `--http-host` says otherwise, whatever `-l` says. A
-/// port that nobody asked for and that is taken is done without, since another server may run beside this one: what to warn of
+/// port that was not asked for and that is taken is done without, since another server may run beside this one: what to warn of
 /// then is returned, as the log has not begun.
 ///
 /// # Errors
@@ -539,7 +539,7 @@ mod tests {
             let http = open_http(&config).unwrap().0.expect("a free port");
             assert_eq!(http.address.ip().to_string(), expected);
         }
-        // An address of nobody's here (TEST-NET-1).
+        // An address that no machine here has (TEST-NET-1).
         let config = Config { http_host: Some(HttpHost::parse("192.0.2.1").unwrap()), ..config };
         let said = open_http(&config).unwrap_err().to_string();
         assert!(said.starts_with("cannot listen on 192.0.2.1:0 for HTTP: "), "{said}");

@@ -1,6 +1,6 @@
 //! The log: structured events to stderr, with a level that `-v` sets and `verbosity` changes.
 //!
-//! A thread of its own writes them: where nobody reads stderr, lines are dropped and counted, and no worker waits.
+//! A thread of its own writes them: where stderr is not read, lines are dropped and counted, and no worker waits.
 
 use std::io::{self, Stderr, Write};
 use std::mem::ManuallyDrop;
@@ -37,7 +37,7 @@ struct Writer {
     given: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
     dropped: ErrorCounter,
-    /// Where nobody reads stderr, its own end prints to stdout, which may be closed: a panic. It is left running.
+    /// Where stderr is not read, its own end prints to stdout, which may be closed: a panic. It is left running.
     _thread: ManuallyDrop<WorkerGuard>,
 }
 

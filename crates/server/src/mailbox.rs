@@ -36,7 +36,7 @@ impl<M> Mailbox<M> {
         Mailbox { queue: Mutex::new(VecDeque::new()), waker: Arc::clone(waker) }
     }
 
-    /// There is room for a message: also when it is sent, if nobody else sends.
+    /// There is room for a message: also when it is sent, if no other thread sends.
     pub fn has_room(&self) -> bool {
         self.queue.lock().expect("no holder panics").len() < MAIL_MAX
     }

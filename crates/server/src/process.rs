@@ -214,7 +214,7 @@ impl PidFile {
         Ok(PidFile { path: path.to_owned() })
     }
 
-    /// What it is called until it is written: a name that nobody can have laid a link at.
+    /// What it is called until it is written: a name at which no link can have been laid.
     fn unfinished(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));

@@ -170,7 +170,7 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        // What another process of this number has left. What is there then is somebody else's, or a link, and is not followed.
+        // What another process of this number has left. What is there then is another program's, or a link, and is not followed.
         let _ = std::fs::remove_file(&beside);
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);

@@ -238,14 +238,14 @@ impl Local {
             let Some(passed) = view.age_to_give(clock) else { continue };
             let front = bias.front(id, view).filter(|_| new);
             let age = bias.of(id, view, passed, front, false);
-            // What nobody reads gives before what is long.
+            // Items that are never read give before long ones.
             let key =
                 if view.is_unread() { bias.of(ClassId::LONGEST, view, passed, front, false) } else { age };
             if oldest.is_none() || key > oldest_key {
                 (oldest, oldest_age, oldest_key) = (Some(id), age, key);
             }
         }
-        // Beside what nobody reads an item of any size is worth its bytes.
+        // Beside items that are never read an item of any size is worth its bytes.
         let plain = oldest.is_some_and(|id| store.slabs.view(id).is_unread());
         let new = new && oldest.is_some_and(|id| bias.front(id, store.slabs.view(id)).is_some());
         // With the span in which its hand is, a class in need counts as older than it would to give: that
@@ -334,7 +334,7 @@ impl Guard<'_> {
         grown
     }
 
-    /// Gives up to `spans` spans that nobody owns to class `to`; how many there were.
+    /// Gives up to `spans` spans without an owner to class `to`; how many there were.
     ///
     /// # Panics
     /// If there is no such class.

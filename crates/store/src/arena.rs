@@ -289,7 +289,7 @@ impl Arena {
         Some(number)
     }
 
-    /// Takes a span back. Nobody may refer to its bytes any more.
+    /// Takes a span back. No thread may refer to its bytes any more.
     pub(crate) fn give_span(&self, number: u32) {
         self.span(number).owner.store(OWNER_FREE, Ordering::Release);
         let mut free = self.free.lock().expect("no panic under the lock");
@@ -430,7 +430,7 @@ impl Drop for Arena {
         // What was never handed out is not poisoned; to say so of 256 GiB takes the sanitizer 32.
         let used = self.free.lock().map_or(0, |free| free.next as usize * SPAN_BYTES);
         unpoison(self.base.as_ptr(), used.min(self.bytes));
-        // SAFETY: both mappings were made by `map` with these lengths and nobody refers to them.
+        // SAFETY: both mappings were made by `map` with these lengths and no thread refers to them.
         unsafe {
             let _ = munmap(self.mapping.as_ptr().cast(), mapped_bytes(self.bytes));
             let _ = munmap(self.spans.as_ptr().cast(), self.spans_max as usize * size_of::<Span>());

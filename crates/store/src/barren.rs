@@ -2,7 +2,7 @@
 //! looking again is of no use.
 //!
 //! Otherwise each write that is refused would look through the whole store, and wait for memory that
-//! nobody gives. A write of an item with an expiry ends it; so does some time, for what was stored
+//! no class gives. A write of an item with an expiry ends it; so does some time, for what was stored
 //! while the search was under way.
 
 use crate::Millis;

@@ -144,7 +144,7 @@ impl Store {
             assert_eq!(self.sum(|c| c.class(class).items.value()), items[class.0 as usize]);
         }
         assert_eq!(self.input_bytes.load(Ordering::Relaxed), 0);
-        // 3. Every span is somebody's, once, and what is counted beside spans is there.
+        // 3. Every span has one owner, and what is counted beside spans is there.
         let mut spans: HashMap<u8, u64> = HashMap::new();
         self.arena.check(|_, owner| *spans.entry(owner).or_default() += 1);
         let owned = |owner| spans.get(&owner).copied().unwrap_or(0);

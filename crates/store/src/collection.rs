@@ -11,7 +11,7 @@
 //! anew that lead to what it changes, and the item, which has the root. A sorted set has two trees under one root.
 //!
 //! ```text
-//! write   look ─▶ change a copy of the leaf ─▶ allocate, copy ─▶ publish if nobody was faster, else again
+//! write   look ─▶ change a copy of the leaf ─▶ allocate, copy ─▶ publish if no other was faster, else again
 //! ```
 //!
 //! - No collection is empty: the last element takes the key with it.

@@ -1,4 +1,4 @@
-//! Compaction: memory that nobody needed for a while goes back to the system.
+//! Compaction: memory that was not needed for a while goes back to the system.
 //!
 //! ```text
 //! period ──▶ chunks of a class that were free throughout make whole spans ──▶ sparse spans are

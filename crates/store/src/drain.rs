@@ -39,7 +39,7 @@ const DRAIN_SPANS_MAX: usize = 4;
 pub(crate) enum Purpose {
     /// Another class is to have it.
     Class,
-    /// Items have less: the limit was lowered, or more of it is taken beside them; or nobody needs it.
+    /// Items have less: the limit was lowered, or more of it is taken beside them; or it is not needed.
     Release,
 }
 
@@ -170,7 +170,7 @@ impl Local {
         }
     }
 
-    /// A span that was drained is empty, and nobody's.
+    /// A span that was drained is empty, and has no owner.
     fn count_moved(&mut self, store: &Store, purpose: Purpose) {
         self.spans_moved += 1;
         let counters = self.counters(store);

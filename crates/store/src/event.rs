@@ -65,7 +65,7 @@ pub struct Gone<'e> {
 pub struct Giving {
     /// The class that gives.
     pub from: u8,
-    /// The class that needs memory; none: the limit was lowered, and the span is nobody's.
+    /// The class that needs memory; none: the limit was lowered, and the span has no owner.
     pub to: Option<u8>,
     /// It has begun; else the class has no span that can be drained.
     pub begun: bool,

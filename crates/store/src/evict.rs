@@ -13,7 +13,7 @@
 //! While there is memory, everything enters main and nothing is queued: the ring starts when the
 //! arena is nearly full. The queues hold no items, only hints: an entry whose item is gone, was
 //! promoted or replaced is skipped. Victims are taken some at a time, their buckets prefetched; a
-//! bucket that somebody holds is left for later.
+//! bucket that another thread holds is left for later.
 
 mod probation;
 mod victims;
@@ -205,7 +205,7 @@ impl Local {
             counters.database(number).add(-1);
         }
         if header.is_collection() {
-            // SAFETY: as above, and nobody has retired it.
+            // SAFETY: as above, and no thread has retired it.
             unsafe { counters.types.add(item, -1) };
         }
         self.retire(store, location);

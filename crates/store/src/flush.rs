@@ -144,7 +144,7 @@ impl Guard<'_> {
     }
 
     /// The name that a database has now; none if it was flushed since that moment, or may have been: behind more than a
-    /// hundred flushes nobody knows.
+    /// hundred flushes it is not known.
     pub fn name_since(&self, moment: Moment) -> Option<u8> {
         let (now, number) = (self.store.settled_stamp_count(), moment.database.number());
         let known = now - moment.flushes <= u64::from(LAG_MAX);

@@ -2,7 +2,7 @@
 //! early, and skips probation; from where it was evicted says which queue is too short.
 //!
 //! ```text
-//! place   | 15 evicted from main | 14 asked for since | 13 … 0 fingerprint |      0: nobody's
+//! place   | 15 evicted from main | 14 asked for since | 13 … 0 fingerprint |      0: free
 //! ```
 //!
 //! It comes back when it is asked for in vain, or stored; that counts once.
@@ -47,7 +47,7 @@ pub(crate) struct Ghosts {
     ready: [AtomicU64; PARTS],
     /// Places in use; 0: nothing was evicted yet. The parts that they need are there.
     places: AtomicU64,
-    /// Somebody changes the parts.
+    /// A thread changes the parts.
     fitting: AtomicBool,
     /// Parts out of use, with the epoch since when.
     retired: Mutex<Vec<(u64, Part)>>,

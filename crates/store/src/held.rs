@@ -175,7 +175,7 @@ impl Store {
         self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the limit that are charged to somebody outside the store.
+    /// Bytes of the limit that are charged for memory outside the store.
     pub(crate) fn outside_bytes(&self) -> u64 {
         self.held.charged_bytes().wrapping_add(self.held.aside_bytes())
     }

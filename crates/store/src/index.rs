@@ -92,7 +92,7 @@ pub(crate) trait Items {
     /// The hash of the key of the item there.
     fn hash(&self, location: u64) -> u64;
     /// The stamp of buckets that are clean now. Asked when all buckets of a segment are locked: none of them
-    /// has a later one then, and nobody can write to what this stamp takes.
+    /// has a later one then, and no thread can write to what this stamp takes.
     fn stamp(&self) -> u8;
     /// The item there, at home in a bucket stamped `was`, is gone now that the stamp is `now`.
     fn flushed(&self, location: u64, was: u8, now: u8) -> bool;
@@ -232,7 +232,7 @@ impl Index {
     }
 
     /// Locks the home bucket of a hash, whether a transaction has it or not: for one that this thread's transaction
-    /// began with, whose segment nobody else changes, or one that is in nobody's.
+    /// began with, whose segment no other thread changes, or one that is in none.
     pub(crate) fn lock_beside<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
         loop {
             let place = self.place(arena, hash);
@@ -300,18 +300,18 @@ impl Index {
         });
     }
 
-    /// Somebody waits for a segment without transactions: new ones let him first.
+    /// A thread waits for a segment without transactions: new ones let it go first.
     #[inline]
     pub(crate) fn is_pressed(&self) -> bool {
         self.pressing.load(Ordering::Relaxed) > 0
     }
 
-    /// Somebody waits for a segment without transactions, or (negative) no longer.
+    /// A thread waits for a segment without transactions, or (negative) no longer.
     pub(crate) fn press(&self, waiting: i32) {
         self.pressing.fetch_add(waiting as u32, Ordering::Relaxed);
     }
 
-    /// Runs `f` with the growth lock. It says none if a transaction is in its way: nobody waits for one
+    /// Runs `f` with the growth lock. It says none if a transaction is in its way: no thread waits for one
     /// with the growth lock, since transactions wait for that.
     fn with_growth<R>(&self, f: impl FnOnce(&mut Growth) -> Option<R>) -> Option<R> {
         f(&mut self.growth.lock().expect("no panic under the lock"))
@@ -462,7 +462,7 @@ impl Index {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw` and nobody uses the index any more.
+        // SAFETY: the pointer came from `Box::into_raw` and no thread uses the index any more.
         drop(unsafe { Box::from_raw(self.directory.load(Ordering::Relaxed)) });
     }
 }

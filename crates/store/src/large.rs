@@ -120,7 +120,7 @@ impl Large {
     pub(crate) unsafe fn push(self, arena: &Arena, piece: u64, table: Option<u64>) {
         let pieces = self.head().pieces as usize;
         let inline = self.head().inline as usize;
-        // SAFETY: 1. The draft is this thread's, so nobody else reads head or tables. 2. Table
+        // SAFETY: 1. The draft is this thread's, so no other thread reads head or tables. 2. Table
         // chunks are of the largest class: two words and `TABLE_ENTRIES` entries.
         unsafe {
             if pieces < inline {
@@ -160,7 +160,7 @@ impl Large {
     /// # Safety
     /// The item is a draft that this thread owns.
     pub(crate) unsafe fn leave_pieces(self) {
-        // SAFETY: the draft is this thread's, so nobody else reads its head.
+        // SAFETY: the draft is this thread's, so no other thread reads its head.
         unsafe { (*self.head.as_ptr()).pieces = 0 };
     }
 
@@ -212,7 +212,7 @@ impl Large {
         PieceCursor::at(self, arena, i).next(arena).expect("the value has so many pieces")
     }
 
-    /// The value is in one piece at most. Nobody writes into such a value once it is published
+    /// The value is in one piece at most. No thread writes into such a value once it is published
     /// ([`crate::Guard::patch`]).
     pub(crate) fn has_one_run(self) -> bool {
         self.head().value_bytes <= PIECE_BYTES as u64
@@ -329,7 +329,7 @@ pub(crate) unsafe fn piece_space(arena: &Arena, location: u64) -> (*mut u8, usiz
 /// # Safety
 /// The piece belongs to a value that the caller has pinned or owns.
 pub(crate) unsafe fn piece_value<'a>(arena: &Arena, location: u64) -> &'a [u8] {
-    // SAFETY: the caller keeps the piece alive, and nobody writes to what is pinned or owned.
+    // SAFETY: the caller keeps the piece alive, and no thread writes to what is pinned or owned.
     unsafe {
         let (at, bytes) = piece_space(arena, location);
         std::slice::from_raw_parts(at, bytes)

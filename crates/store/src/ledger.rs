@@ -20,7 +20,7 @@ pub struct Ledger {
     pub items: u64,
     /// What chunks are longer than what is in them, and the ends of spans that are no whole chunk.
     pub rounding: u64,
-    /// Chunks that nothing is in: free, in workers' hands, or waiting until nobody can see them.
+    /// Chunks that nothing is in: free, in workers' hands, or waiting until no thread can see them.
     pub chunks_free: u64,
     /// Pages of the index in use.
     pub index: u64,
@@ -34,7 +34,7 @@ pub struct Ledger {
     pub trees: u64,
     /// Keys that are too long for the arena.
     pub long_keys: u64,
-    /// Keys that somebody watches or waits for.
+    /// Keys that clients watch or wait for.
     pub watches: u64,
     /// Buffers of connections.
     pub buffers: u64,

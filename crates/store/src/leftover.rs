@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A leaf is never changed in place, so that even a removal needs memory before it frees some. Where a store that evicts
-//! nothing is full, what is left goes into spans of which nobody else is given a chunk: others would take what is freed
+//! nothing is full, what is left goes into spans of which no other write is given a chunk: others would take what is freed
 //! for it. Their chunks are as long as a power of two, and one may hold what would fit a shorter one, so that few spans
 //! serve all sizes. They are those that are kept for the index, and at most 512 KiB beyond the limit. A span goes back
 //! when it is empty; as soon as there is memory, it is its class's like any other.
@@ -32,7 +32,7 @@ impl Leftovers {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Panics where spans are kept apart, and nobody would look for them any more.
+    /// Panics where spans are kept apart, and no write would look for them any more.
     pub(crate) fn check(&self) {
         let spans = self.spans.lock().expect("no panic under the lock");
         assert!(self.any() || spans.is_empty(), "spans of leftovers stay apart: {spans:?}");

@@ -317,7 +317,7 @@ impl Drop for Store {
             cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
                 let slots = (0..bucket::SLOTS).map(|i| bucket.slot(i)).filter(|slot| !slot.is_empty());
                 for slot in slots {
-                    // SAFETY: nobody else uses the store; each item is reached once.
+                    // SAFETY: no other thread uses the store; each item is reached once.
                     freed += unsafe { item::RawItem::new(self.arena.at(slot.location())).free_key() } as u64;
                 }
             });

@@ -1,11 +1,11 @@
 //! Limbo: chunks that are unlinked and wait until no worker can see them.
 //!
 //! ```text
-//! oldest | nobody sees them | group (tag 7, 32 chunks) | group (tag 8, 40 chunks) | open, no tag yet | newest
+//! oldest | no thread sees them | group (tag 7, 32 chunks) | group (tag 8, 40 chunks) | open, no tag yet | newest
 //! ```
 //!
 //! A tag costs a fence, so chunks get theirs a group at a time: later than the unlinking is safe. What
-//! nobody sees any more is taken back, or is the next to be written: a worker that writes over items
+//! no thread sees any more is taken back, or is the next to be written: a worker that writes over items
 //! of one size goes round through its limbo alone.
 //!
 //! The ring grows while another worker is kept from leaving its epoch, by eight bytes for each chunk that waits, and
@@ -206,7 +206,7 @@ impl Limbo {
         }
     }
 
-    /// Looks which chunks nobody can see any more; true if there are any.
+    /// Looks which chunks no thread can see any more; true if there are any.
     pub(crate) fn look(&mut self, epochs: &Epochs) -> bool {
         while let Some(&(tag, chunks)) = self.groups.front()
             && epochs.safe(tag)
@@ -217,7 +217,7 @@ impl Limbo {
         self.oldest < self.unsafe_from
     }
 
-    /// The oldest chunk, if it is of `class`, in one piece, and nobody can see it any more.
+    /// The oldest chunk, if it is of `class`, in one piece, and no thread can see it any more.
     #[inline(always)]
     pub(crate) fn take_of(&mut self, class: ClassId) -> Option<Outgoing> {
         let chunk = self.front();
@@ -235,7 +235,7 @@ impl Limbo {
         self.ring[self.place(self.oldest)]
     }
 
-    /// The oldest chunk, if [`Limbo::look`] has seen that nobody else sees it any more.
+    /// The oldest chunk, if [`Limbo::look`] has seen that no other thread sees it any more.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Outgoing> {
         (self.oldest < self.unsafe_from).then(|| {

@@ -41,7 +41,7 @@ const OWED_SHARE: u32 = 64;
 /// Beyond that, other workers' batches are waited for: so often by giving up the core, and in all so often, by sleeping.
 const GIVE_WAY_WAITS_BUSY: u32 = 8;
 const GIVE_WAY_WAITS_MAX: u32 = 24;
-/// A clock that moved this far between two steps was set by somebody. That is not counted as time without an access.
+/// A clock that moved this far between two steps was set by hand or by the system. That is not counted as time without an access.
 const CLOCK_JUMP_S: u64 = 64;
 
 /// Whether the index is sparse is looked at this often: some microseconds.
@@ -278,7 +278,7 @@ impl Guard<'_> {
             if over == 0 || !store.may_evict() {
                 return;
             }
-            // Nodes of nobody's keep their spans from coming free.
+            // Nodes without an owner keep their spans from coming free.
             if self.local.take_apart(store) || self.local.shrink(store, over, SHRINK_CHUNKS) {
                 continue;
             }
@@ -442,7 +442,7 @@ mod tests {
     }
 
     /// A minute without upkeep is time like any other, more is a clock that was set, or a process that did not run: no time
-    /// in which somebody could have asked. What has an expiry goes by the clock in both.
+    /// in which clients could have asked. What has an expiry goes by the clock in both.
     #[test]
     fn time_that_passed_without_upkeep_is_idle_time_up_to_a_minute() {
         for (gap_s, idle) in [(CLOCK_JUMP_S - 1, CLOCK_JUMP_S - 1), (CLOCK_JUMP_S, 0), (86_400, 0)] {

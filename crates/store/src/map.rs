@@ -1,6 +1,6 @@
 //! Spans as they are seen from outside: whose each is, how full, how long ago the hand passed it.
 //!
-//! Their words are read without a lock: a picture may be of slightly different moments, and holds nobody up. What is
+//! Their words are read without a lock: a picture may be of slightly different moments, and holds no worker up. What is
 //! exact is the [`crate::Ledger`].
 
 use crate::arena::{OWNER_FREE, OWNER_INDEX};
@@ -11,7 +11,7 @@ use crate::{Millis, Store};
 /// Whose a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanOwner {
-    /// Nobody's.
+    /// Without an owner.
     Free,
     /// That of the class with this number.
     Class(u8),

@@ -1,7 +1,7 @@
 //! What the compiler refuses: a value, a hint, a place that would be used when it may be another's. Each program is
 //! the shortest one that would do it, and does not compile for the reason that its code names.
 //!
-//! An item's bytes stay as long as nobody does anything else through the guard, for then it may leave its epoch:
+//! An item's bytes stay as long as nothing else is done through the guard, for then it may leave its epoch:
 //!
 //! ```compile_fail,E0499
 //! # use larder_store::{Attributes, Config, Expect, Store};

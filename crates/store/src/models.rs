@@ -43,7 +43,7 @@ impl World {
         self.items[location as usize].store(version, Ordering::Relaxed);
     }
 
-    /// What an item holds; nobody reachable may have been used again.
+    /// What an item holds; nothing reachable may have been used again.
     fn read(&self, slot: Slot) -> u64 {
         let value = self.items[slot.location() as usize].load(Ordering::Relaxed);
         assert_ne!(value, 0, "a reader saw memory that was used again");
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Frees a retired location once nobody can see it.
+    /// Frees a retired location once no thread can see it.
     fn reuse(&self, id: usize, tag: u64, location: u64) {
         for _ in 0..2 {
             self.epochs.enter(id);

@@ -10,7 +10,7 @@ use crate::worker::Guard;
 use crate::write::{Becomes, NoPlace, Old, Over, Proved, Publication, Version};
 use crate::{Attributes, Expect, Key, Millis, Refusal, Stored};
 
-/// A whole item that was written but for its header, and that nobody sees.
+/// A whole item that was written but for its header, and that no thread sees.
 struct Body {
     raw: RawItem,
     header: Header,
@@ -165,7 +165,7 @@ impl Guard<'_> {
         }
     }
 
-    /// A chunk with an item without flags and expiry, which nobody sees.
+    /// A chunk with an item without flags and expiry, which no thread sees.
     #[inline(always)]
     fn body_plain(&mut self, key: &Key<'_>, value: &[u8]) -> Option<Body> {
         let bytes = 8 + key.bytes.len() + value.len();

@@ -1,7 +1,7 @@
 //! Writing over a part of a large value where it lies.
 //!
 //! 1. Under the home bucket's lock the value's pins are kept away, as for a move: if there are none,
-//!    nobody reads it. A reader of a large value has pinned it ([`crate::InPieces`]).
+//!    no thread reads it. A reader of a large value has pinned it ([`crate::InPieces`]).
 //! 2. The bytes are written, the item gets the bucket's next version, watches are touched.
 //! 3. Pins may come again, and see all of the bytes and the new version.
 //!
@@ -24,7 +24,7 @@ const PATCH_BYTES_MAX: usize = 64 << 10;
 impl Guard<'_> {
     /// Writes `bytes` over a live large value from `offset` on, if `expect` holds; flags and expiry stay.
     /// The value's length; none, and nothing done, if that cannot be done in place: there is no large value, or it is
-    /// shorter, or somebody is reading it.
+    /// shorter, or a reader has it.
     ///
     /// # Errors
     /// What was expected and was not so.
@@ -78,7 +78,7 @@ impl Guard<'_> {
     }
 }
 
-/// Writes bytes into pieces that nobody else reads or writes now.
+/// Writes bytes into pieces that no other thread reads or writes now.
 fn write(store: &Store, large: Large, offset: u64, bytes: &[u8]) {
     let mut piece = (offset / PIECE_BYTES as u64) as usize;
     let mut skip = (offset % PIECE_BYTES as u64) as usize;
@@ -86,7 +86,7 @@ fn write(store: &Store, large: Large, offset: u64, bytes: &[u8]) {
     while !rest.is_empty() {
         let location = large.piece(&store.arena, piece);
         // SAFETY: 1. The piece is the value's, which the caller's lock keeps. 2. Its bytes are written by
-        // nobody else: that takes the same lock. 3. Nobody reads them: readers have a pin, and there is
+        // no other thread: that takes the same lock. 3. No thread reads them: readers have a pin, and there is
         // none until `end_move`, which their pins come after. 4. The part is inside the piece: all but
         // the last are full, and the last has what is left of the value's bytes.
         unsafe {

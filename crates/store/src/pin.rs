@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A pin is taken only inside an epoch in which the item was reachable, so it comes before the item
-//! is dead: dead is set when the epochs say that nobody can find the item any more. The
+//! is dead: dead is set when the epochs say that no thread can find the item any more. The
 //! thread that makes the word "dead, no pins" frees the memory, and only one does.
 //!
 //! What has no pins may be moved: the worker that sets "moving" keeps new pins waiting for some

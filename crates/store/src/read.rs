@@ -208,7 +208,7 @@ impl<'w> Guard<'w> {
             let bumped = slot
                 .with_frequency((slot.frequency() + 1).min(FREQUENCY_MAX))
                 .with_access(access::encode(self.now_s));
-            // Lost when somebody else wrote the slot: the next access tries again.
+            // Lost when another thread wrote the slot: the next access tries again.
             cell.bump(slot, bumped);
         }
         if !header.has(FETCHED) {

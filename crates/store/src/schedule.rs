@@ -323,7 +323,7 @@ impl Schedule {
     /// Runs all threads to their ends; returns how many turns they had.
     ///
     /// # Panics
-    /// When a thread does, or nobody gets on: with the seed, and all stacks.
+    /// When a thread does, or no thread gets on: with the seed, and all stacks.
     pub fn run(mut self) -> u64 {
         let mut strategy = self.strategy();
         let (mut turns, mut now_ns, mut idle_waits, mut idle_turns, mut seen) = (0, 0, 0, 0, 0);

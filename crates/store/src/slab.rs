@@ -349,7 +349,7 @@ impl Class {
         self.id.chunks_per_span() - carved + usize::from(span.free_count.load(Ordering::Relaxed))
     }
 
-    /// Takes a chunk back. Nobody may refer to its bytes any more.
+    /// Takes a chunk back. No thread may refer to its bytes any more.
     pub(crate) fn give(&mut self, arena: &Arena, location: u64) {
         let number = Arena::span_of(location);
         let span = arena.span(number);

@@ -1,4 +1,4 @@
-//! Figures: what workers have counted, summed when somebody asks.
+//! Figures: what workers have counted, summed when they are asked for.
 //!
 //! Counts of events only grow, as long as the store lives. To count anew is to remember what they were and take that
 //! away ([`Totals::since`], [`ClassTotals::since`]); what is there, and not what happened, stays as it is.
@@ -49,11 +49,11 @@ pub struct Totals {
     pub index_slots: u64,
     /// A segment of the index is being rebuilt now.
     pub index_growing: bool,
-    /// Spans nobody owns.
+    /// Spans without an owner.
     pub spans_free: u64,
     /// Spans that had an owner and have none now.
     pub spans_given_back: u64,
-    /// Spans that were drained: for another class, for a lower limit or memory beside items, or since nobody needed them.
+    /// Spans that were drained: for another class, for a lower limit or memory beside items, or since they were not needed.
     pub spans_moved: u64,
     /// Of these, spans that were drained for another class.
     pub spans_reassigned: u64,

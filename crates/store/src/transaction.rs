@@ -10,7 +10,7 @@
 //!   first write and cleared after the last.
 //! - A worker that wants another key which is at home in one of the buckets finds the bit, looks whether the key is one of
 //!   those that transactions have said ([`Open`]), and locks the bucket beside the transaction. So an MSET of 400,000
-//!   keys, which holds most buckets that there are, keeps nobody waiting but for its keys.
+//!   keys, which holds most buckets that there are, keeps no worker waiting but for its keys.
 //! - Transactions whose keys are at home in different buckets do not meet.
 //! - The worker that holds the bits locks a bucket like any other for as long as it changes it.
 //!
@@ -18,7 +18,7 @@
 //! batches, and has them wait there. Nothing on the way of a request looks at it; a batch's beginning
 //! does.
 //!
-//! The order of locks, and why nobody waits for ever: docs/internals/transactions.md.
+//! The order of locks, and why no thread waits for ever: docs/internals/transactions.md.
 
 use crate::index::{Hold, Locked, Own};
 use crate::sync::{Apart, AtomicU64, ModelMutex, Ordering, fence};
@@ -183,7 +183,7 @@ impl World {
 }
 
 impl Local {
-    /// Begins a batch: announced to the epochs, and nobody has the store to itself.
+    /// Begins a batch: announced to the epochs, and no other thread has the store to itself.
     #[inline]
     pub(crate) fn enter_batch(&mut self, store: &Store) {
         self.announce(store);

@@ -133,7 +133,7 @@ pub struct TypeTotals {
     pub elements: u64,
     /// Bytes of all of them, as [`crate::Item::item_bytes`] says them.
     pub bytes: u64,
-    /// Bytes of the largest: exactly if it is the only one of its doubling and nobody writes, else so many at most, and more
+    /// Bytes of the largest: exactly if it is the only one of its doubling and no thread writes, else so many at most, and more
     /// than half of it.
     pub largest_bytes: u64,
     /// Elements of the one that has most, as exactly.

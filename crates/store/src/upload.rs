@@ -47,7 +47,7 @@ pub struct Upload {
     reserved: u64,
     /// Bytes counted against what requests on their way in may hold.
     held: u64,
-    /// It is for bytes that somebody sends; others are there at once, and hold up nobody.
+    /// It is for bytes that a client sends; others are there at once, and hold up no client.
     sent: bool,
     /// What is left of the piece that is being filled; of a value in one chunk, of all of it.
     space: *mut u8,
@@ -320,7 +320,7 @@ impl Guard<'_> {
         Received::new(PieceCursor::new(upload.large()), upload.bytes as usize)
     }
 
-    /// What was received was not put into its collection, but its pieces may have been made leaves for that, which nobody has
+    /// What was received was not put into its collection, but its pieces may have been made leaves for that, which no reader has
     /// seen: they are the upload's again.
     pub(crate) fn take_pieces_back(&self, upload: &Upload) {
         let head = upload.draft.chunk.expect("an upload has its chunk until it is published");

@@ -35,7 +35,7 @@ thread_local! {
     pub(crate) static PAUSES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How long somebody has waited already.
+/// How long a thread has waited already.
 #[derive(Debug)]
 pub(crate) struct Wait {
     turn: u32,
@@ -221,8 +221,8 @@ mod tests {
         assert!(!store.index.is_pressed());
     }
 
-    /// A worker that waits for the store to be nobody's alone gives back the free chunks that it has of spans that are
-    /// wanted empty.
+    /// A worker that waits until no other has the store to itself gives back the free chunks that it has of spans that are wanted
+    /// empty.
     #[test]
     fn who_waits_for_the_store_gives_back_what_is_recalled() {
         let store = store(4);

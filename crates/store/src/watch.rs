@@ -365,7 +365,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Two databases are about to be swapped, and nobody else is in the store: a watched key that is in
+    /// Two databases are about to be swapped, and no other thread is in the store: a watched key that is in
     /// either changes; the others are watched where they will be.
     pub(crate) fn swap_watches(&mut self, one: u8, other: u8) {
         let store = self.store;

@@ -2,8 +2,8 @@
 //! are wanted again and none that were evicted from main are.
 //!
 //! Then what main holds is worth less than what is thrown away: the workload has turned to other keys,
-//! and main is full of what was read often before; or keys are written and read late, and main is full of what nobody
-//! reads. The window grows with each ghost of probation that is asked for or stored again, so that new keys have the
+//! and main is full of what was read often before; or keys are written and read late, and main is full of what is not read
+//! any more. The window grows with each ghost of probation that is asked for or stored again, so that new keys have the
 //! memory and main gives it; each ghost of main, and each key that goes unread, makes it shorter again: where all is read
 //! before it goes, it stays. While it is long, the hand takes all frequency at once, since it says what was read before.
 //!
@@ -119,7 +119,7 @@ impl Window {
         self.note_wanted(queue, bytes, STORED, room);
     }
 
-    /// A key that was evicted from `queue` is asked for. How long it was nobody knows: as long as those that are stored.
+    /// A key that was evicted from `queue` is asked for. How long it was is not known: as long as those that are stored.
     pub(crate) fn note_asked(&self, queue: Queue, room: Room) {
         let times = match queue {
             Queue::Probation => LONGER,
@@ -157,7 +157,7 @@ impl Window {
         }
     }
 
-    /// A key of `bytes` was evicted on probation that nobody had read: what it is longer by shrinks by its share of the
+    /// A key of `bytes` was evicted on probation that was never read: what it is longer by shrinks by its share of the
     /// limit in such bytes.
     pub(crate) fn note_unread(&self, bytes: u64, limit_bytes: u64) {
         let more = self.more_bytes.load(Ordering::Relaxed);

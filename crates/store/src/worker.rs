@@ -69,7 +69,7 @@ pub(crate) struct Local {
     pub(crate) gave_way_epoch: u64,
     /// Nor is memory that others hold, until this time.
     pub(crate) vain_until: Millis,
-    /// Nobody waits for this worker meanwhile.
+    /// No thread waits for this worker meanwhile.
     pub(crate) patient: bool,
     /// A caller that was refused memory that may still come asks again, so that it is not slept for.
     pub(crate) asked_again: bool,
@@ -159,7 +159,7 @@ impl Worker {
         let local = Local {
             id,
             now: 0,
-            // The first is nobody's: classes count from 1.
+            // The first has no class: classes count from 1.
             magazines: (0..=CLASSES).map(|class| Magazine::new(ClassId(class.max(1) as u8))).collect(),
             magazine_bytes: 0,
             magazine_bytes_max: share as usize,
@@ -228,7 +228,7 @@ impl Worker {
     }
 
     /// Whether an allocation may wait for memory for as long as it may come: a second. Otherwise some milliseconds, and
-    /// not again for what did not come then: where somebody waits for this worker meanwhile.
+    /// not again for what did not come then: where a thread waits for this worker meanwhile.
     pub fn set_patient(&mut self, patient: bool) {
         self.local.patient = patient;
     }
@@ -248,7 +248,7 @@ impl Worker {
         local.queue_fresh(store);
         local.stop_drains(store);
         local.answer_recall(store);
-        // All of it: nobody waits for a worker that is about to sleep.
+        // All of it: no thread waits for a worker that is about to sleep.
         while local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
         }

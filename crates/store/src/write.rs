@@ -1,7 +1,7 @@
 //! Writes: look, allocate, fill, publish.
 //!
 //! 1. The condition is looked at before anything is allocated or copied.
-//! 2. A chunk is allocated and filled; nobody can see it.
+//! 2. A chunk is allocated and filled; no thread can see it.
 //! 3. Under the home bucket's lock the condition is checked for good, and the item is published: what that takes
 //!    is numbered in `write/publish.rs`, where every way of writing ends.
 //!

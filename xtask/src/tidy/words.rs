@@ -82,7 +82,7 @@ const NAMES_FILE: &str = "xtask/src/tidy/words.rs";
 
 /// Pronouns for people, which are refused where people are meant, too. Comments behind code are not searched, nor are inner lines
 /// of a C comment that do not begin with `*`.
-const PERSONS: &[&str] = &["who", "whom", "whoever"];
+const PERSONS: &[&str] = &["who", "whom", "whoever", "nobody", "somebody", "someone", "everybody"];
 
 /// Retired words in what users read, pronouns for people in comments of [`PLAIN`] parts, and former names in Rust code.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
@@ -171,6 +171,7 @@ mod tests {
     fn a_pronoun_for_people_is_found_in_comments_of_plain_parts_alone() {
         assert_eq!(person("    /// Wakes whoever waits."), Some("whoever"));
         assert_eq!(person(" * Who waits is woken."), Some("Who"));
+        assert_eq!(person("// A chunk is nobody's."), Some("nobody"));
         assert_eq!(person("// The whole of it, and whose it is."), None);
         assert_eq!(person("    let who = waits(); // It is woken."), None);
         assert!(is_plain(Path::new("clients/go/lease.go")) && is_plain(Path::new("xtask/src/tidy.rs")));

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Replies come when nobody waits for them any more.
+    /// Replies come when no call waits for them any more.
     Late,
     /// Connections end amid replies.
     Cut,

@@ -12,7 +12,7 @@
 //!
 //! Users are those of `--http-auth-file`, which are shown all; without that file they are the clients' own, as they are at that
 //! moment, which are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
-//! as clients have to say one, and where others reach the listener in any case. There the clients' own are nobody if clients
+//! as clients have to say one, and where others reach the listener in any case. There the clients' own users are none if clients
 //! have a port that speaks TLS and the listener speaks none: their passwords would cross the network in the clear here.
 //!
 //! So a network has two guesses a second, however many connections it has and whether or not it waits for the answer.
@@ -46,7 +46,7 @@ pub enum Readers {
     Own(Users),
     /// The users of the clients.
     Clients {
-        /// Other machines reach the listener: nobody is shown anything without a password.
+        /// Other machines reach the listener: nothing is shown without a password.
         beyond: bool,
     },
 }
@@ -113,8 +113,8 @@ impl Access {
         self.failures.count
     }
 
-    /// What becomes of a request from this address; `clients`: the users of the clients; `open`: its place is shown to
-    /// everybody.
+    /// What becomes of a request from this address; `clients`: the users of the clients; `open`: its place is shown
+    /// without a password.
     pub fn admit(
         &mut self,
         clients: &Users,
@@ -163,7 +163,7 @@ impl Access {
     }
 }
 
-/// What may be shown to the user whose name and password this is; none if it is nobody's.
+/// What may be shown to the user of this name and password; none if there is no such user.
 fn reader_of(users: &Users, authorization: &[u8]) -> Option<Rights> {
     let mut words = authorization.splitn(2, |byte| *byte == b' ');
     let (scheme, secret) = (words.next()?, words.next()?.trim_ascii());
@@ -317,7 +317,7 @@ mod tests {
             let wrong = Admission::Wrong(PAUSE_MS);
             assert_eq!(beside(&closed, &mut access, &basic("bo:wrong"), 0), wrong, "{beyond}");
             assert_eq!(beside(&closed, &mut access, &basic("bo:other"), 1), Admission::Later(PAUSE_MS));
-            // From one moment to the next nobody is asked any more: nobody has a password.
+            // From one moment to the next no password is asked for any more: no user has one.
             let now = if beyond { Admission::Refused(Status::Forbidden) } else { ALL };
             for line in ["".to_owned(), basic("bo:other"), basic("default:")] {
                 assert_eq!(beside(&open, &mut access, &line, 2), now, "{beyond} {line}");

@@ -68,7 +68,7 @@ mod tests {
         for asset in ASSETS.iter().filter(|asset| !asset.path.starts_with("/vendor/")) {
             for elsewhere in ["http:", "https:", "//cdn"] {
                 let found = asset.text.match_indices(elsewhere).any(|(at, _)| {
-                    // A name of a kind of element, which nobody asks for.
+                    // A name of a kind of element, which is not asked for.
                     !asset.text[at..].starts_with("http://www.w3.org/2000/svg")
                 });
                 assert!(!found, "{} names {elsewhere}", asset.path);

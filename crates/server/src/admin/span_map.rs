@@ -1,7 +1,7 @@
 //! The store's spans as a picture: four bytes a cell.
 //!
 //! ```text
-//! byte 0   whose: 0 nobody's, a class, 255 the index's
+//! byte 0   owner: 0 none, a class, 255 the index
 //! byte 1   how full, in 255ths
 //! byte 2   age: 8 steps for each doubling of 1 + seconds since the hand passed it
 //! byte 3   bits 4…7: when it is due (0 never, then within 10 s, 1 min, 10 min, 1 h, 1 day, later)

@@ -214,7 +214,7 @@ const NAMESPACES: c_int = libc::CLONE_NEWNS
 /// The thread for ACL LOAD and ACL SAVE.
 const THREAD: &[Call] = &[
     Call::having(libc::SYS_clone, 0, libc::CLONE_THREAD, NAMESPACES),
-    // With `on` it is missing for everybody: see `first`.
+    // With `on` it is missing for every thread: see `first`.
     Call::any(libc::SYS_clone3),
     Call::any(libc::SYS_set_robust_list),
     Call::any(libc::SYS_rseq),

@@ -90,7 +90,7 @@ impl Town {
         Town { world, queue, acceptor: Acceptor::new(hub, gate, of_workers), arrivals }
     }
 
-    /// Somebody connects to a listener from there.
+    /// A client connects to a listener from there.
     fn come(&mut self, listener: usize, from: Address) -> Peer {
         let (stream, peer) = self.world.events.backend().connect();
         self.queue.borrow_mut().push_back((listener, stream, from));
@@ -165,7 +165,7 @@ fn a_connection_counts_until_it_has_ended_however_that_comes() {
         |_, peer| peer.end(),
         |_, peer| peer.reset(),
         |_, peer| peer.send(b"quit\r\n"),
-        // What nobody goes on with.
+        // A request that is never finished.
         |town, peer| {
             peer.send(b"get someth");
             town.world.pass(61_100);

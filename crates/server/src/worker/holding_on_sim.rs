@@ -1,4 +1,4 @@
-//! Replies that nobody reads, in virtual time: which connections go for what they hold, and which stay.
+//! Replies that are not read, in virtual time: which connections go for what they hold, and which stay.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn who_holds_most_goes_first_and_no_more_go_than_others_need() {
     let small = who_stands(&mut world, 10);
     let large: Vec<Peer> = (0..6).map(|_| who_stands(&mut world, 430)).collect();
     assert!(store.held_bytes() >= max, "{} of {max}", store.held_bytes());
-    // Nobody goes before it has stood for a while.
+    // No connection goes before it has stood for a while.
     world.service.shed(&mut world.events);
     assert_eq!(closed(&large), 0);
     world.pass(300);

@@ -354,7 +354,7 @@ fn replies_are_charged_while_they_wait() {
         peer.narrow(usize::MAX);
         assert_eq!(world.read_all(&peer), reply.repeat(40));
         assert_eq!(store.held_bytes(), 0);
-        // It ends with replies that nobody takes.
+        // It ends with replies that are not taken.
         peer.narrow(5_000);
         peer.send(&bytes_of(&request.repeat(40)));
         world.settle();
@@ -533,7 +533,7 @@ fn times_are_those_of_the_batch_to_the_microsecond_and_no_expiry_is_later_than_a
     }
 }
 
-/// A worker learns within a second that somebody has set the system's clock, and until then its own goes on.
+/// A worker learns within a second that the system's clock was set, and until then its own goes on.
 #[test]
 fn a_clock_that_was_set_is_followed_and_one_that_was_not_goes_on() {
     let sim = Sim::new(1, Weather::FAIR);

@@ -173,7 +173,7 @@ fn behind_a_value_on_its_way_in_nothing_is_received_from_an_address_in_arrears()
     assert_eq!(world.hears(&one, "STORED\r\n"), start + 510);
 }
 
-/// A long request that is gathered, or that nobody wants, has its rest when the time has come.
+/// A long request that is gathered, or that is dropped, has its rest when the time has come.
 #[test]
 fn a_long_request_in_part_lets_nothing_behind_it_be_read_earlier() {
     let mut world = World::new(Config::default());

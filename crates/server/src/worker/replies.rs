@@ -145,7 +145,7 @@ impl TurnReplies {
         }
     }
 
-    /// Nobody has written behind it.
+    /// Nothing was written behind it.
     fn is_last(&self, part: &Part) -> bool {
         part.to == self.out.end() && part.spliced != self.out.is_plain()
     }

@@ -268,7 +268,7 @@ impl Service {
         }
     }
 
-    /// Goes on with what connections were at that have ended, one slice of it: nobody hears its reply. In so many
+    /// Goes on with what connections were at that have ended, one slice of it: the reply is dropped. In so many
     /// milliseconds there is more to do, if there is.
     pub(super) fn finish_some(&mut self) -> Option<Millis> {
         self.room.work().begin_slice();

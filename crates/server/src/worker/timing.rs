@@ -9,7 +9,7 @@
 //! Some turns of a worker are timed: a dozen after each round of upkeep, ten rounds a second, so that of a server with little to
 //! do all are, and of a busy one some hundred a second. These are taken with another handler ([`Timed`]), which reads the clock
 //! and has the usual one do the work: a turn that is not timed does nothing for it, not even ask. What is timed is a receive
-//! with all requests in it. What lies before the wake-up nobody sees; it is no longer than the turn before. Replies of
+//! with all requests in it. What lies before the wake-up is not seen; it is no longer than the turn before. Replies of
 //! which the socket did not take all are not counted as sent, and not as waiting.
 
 use std::io::IoSlice;

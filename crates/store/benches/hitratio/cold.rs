@@ -41,7 +41,7 @@ pub fn judged(memories: &[Memory]) -> Option<f64> {
     (sum.gets > 0).then(|| sum.ratio())
 }
 
-/// Rounds of keys that nobody reads and of a pattern, as a client makes them whose keys have the same names in each round:
+/// Rounds of keys that are never read and of a pattern, as a client makes them whose keys have the same names in each round:
 /// the share of hits in the memories of each that are judged.
 pub fn rounds(memory_bytes: u64, value_bytes: usize, shape: Shape, keys: u64) -> Vec<f64> {
     let (mut stored, _) = Stored::full(memory_bytes, value_bytes);

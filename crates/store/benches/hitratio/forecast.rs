@@ -51,7 +51,7 @@ impl<'s> Source<'s> {
         Source { name: stream.name, memory_bytes, requests, kind: Kind::Stream(stream) }
     }
 
-    /// A pattern's, behind keys that nobody reads. Distances are those of a store of `memory_bytes`, and so is what depends on
+    /// A pattern's, behind keys that are never read. Distances are those of a store of `memory_bytes`, and so is what depends on
     /// what was written (popularity that is drawn anew): stores of other sizes are asked for the same.
     pub fn pattern(pattern: &'s Pattern, memory_bytes: u64, value_bytes: usize) -> Source<'s> {
         let (mut stored, fits) = Stored::full(memory_bytes, value_bytes);

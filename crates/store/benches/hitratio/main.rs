@@ -17,7 +17,7 @@
 //!
 //! `cargo bench -p larder-store --bench hitratio -- patterns|turns [MB,… [BYTES,… [PATTERN…]]]`
 //!
-//! With `cold` each from its first request on, behind a memory and a half of keys that nobody reads: the share of hits in each
+//! With `cold` each from its first request on, behind a memory and a half of keys that are never read: the share of hits in each
 //! memory that is written. In the third and fourth together it has to be what `patterns` asks for, and in each of four rounds in
 //! which a client uses the same names for its keys.
 //!

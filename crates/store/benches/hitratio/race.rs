@@ -36,7 +36,7 @@ impl Stored {
         Stored { worker, store, value: vec![7; value_bytes], now: START, requests: 0, tick: START }
     }
 
-    /// A store full of keys that nobody reads, and how many that are.
+    /// A store full of keys that are never read, and how many that are.
     pub fn full(memory_bytes: u64, value_bytes: usize) -> (Stored, u64) {
         let mut stored = Stored::new(memory_bytes, value_bytes);
         stored.fill();
@@ -44,7 +44,7 @@ impl Stored {
         (stored, fits)
     }
 
-    /// Writes a memory and a half of keys that nobody reads, the same ones each time.
+    /// Writes a memory and a half of keys that are never read, the same ones each time.
     pub fn fill(&mut self) {
         let mut course = Course::filling(self.store.memory_bytes(), self.value.len() as u64);
         go(self, &mut course);

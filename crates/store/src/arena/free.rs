@@ -1,8 +1,8 @@
-//! Spans that nobody owns: never handed out, given back with their memory, or without.
+//! Spans without an owner: never handed out, given back with their memory, or without.
 
 use crate::numbers::Numbers;
 
-/// Spans that nobody owns.
+/// Spans without an owner.
 #[derive(Debug)]
 pub(super) struct Free {
     /// First span that was never handed out.

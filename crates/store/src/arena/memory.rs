@@ -96,7 +96,7 @@ impl Arena {
             // It is no huge page any more, or the kernel would fill the hole again.
             advise(Advice::LinuxNoHugepage);
         }
-        // SAFETY: inside the mapping, and nobody refers to the spans' bytes: they are in neither list.
+        // SAFETY: inside the mapping, and no thread refers to the spans' bytes: they are in neither list.
         let given = unsafe { madvise(address.cast(), bytes, Advice::LinuxDontNeed) };
         debug_assert!(given.is_ok());
         let mut free = self.free.lock().expect("no panic under the lock");
@@ -137,7 +137,7 @@ impl Arena {
         let spans = end.max(free.mapped) - free.next;
         free.mapped = free.next;
         let address = self.at(Self::location_of(free.next)).as_ptr();
-        // SAFETY: inside the mapping, which has whole huge pages, and handed out to nobody before the lock on
+        // SAFETY: inside the mapping, which has whole huge pages, and not handed out before the lock on
         // `free` goes.
         let _ = unsafe { madvise(address.cast(), spans as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
     }
@@ -153,7 +153,7 @@ impl Arena {
             return;
         }
         // SAFETY: 1. Inside the mapping, and whole pages of it. 2. It reads as zero afterwards, which is a
-        // valid span that nobody owns. 3. None of these spans is handed out before the lock on `free`
+        // valid span without an owner. 3. None of these spans is handed out before the lock on `free`
         // goes, and a thread that gets one writes all that it reads.
         let _ = unsafe {
             madvise(self.spans.add(first as usize).as_ptr().cast(), page_bytes, Advice::LinuxDontNeed)

@@ -1,4 +1,4 @@
-//! Bytes that nobody may touch, as AddressSanitizer is told; without it, nothing.
+//! Bytes that no code may touch, as AddressSanitizer is told; without it, nothing.
 
 #[cfg(larder_asan)]
 mod asan {

@@ -52,14 +52,14 @@ impl Arena {
         }
     }
 
-    /// Free spans that keep their memory although nobody has used it for long.
+    /// Free spans that keep their memory although it was not used for a long time.
     pub(super) fn kept_ready(&self, free: &Free) -> usize {
         if self.preparer.get().is_some() { READY_SPANS.saturating_sub(free.ahead()) as usize } else { 0 }
     }
 
     /// Has the system map memory of spans that will be handed out next, if few have any and the limit allows more; where there is
     /// none to map, has the heap trimmed, if that was handed over. False if there is nothing more to do. Takes as long as the
-    /// system does, milliseconds at times: for a thread that nobody waits for.
+    /// system does, milliseconds at times: for a thread that no other waits for.
     pub(crate) fn make_ready(&self) -> bool {
         let more = self.map_some();
         if !more && self.trims_heap.swap(false, Ordering::Relaxed) {
@@ -84,7 +84,7 @@ impl Arena {
             let ahead = if gone.is_empty() && end - from <= room { from..end } else { from..from };
             (gone, ahead)
         };
-        // Of what was never handed out somebody may be given some meanwhile: that changes nothing.
+        // Some of what was never handed out may be handed out meanwhile: that changes nothing.
         let wanted = || gone.iter().chain(Some(&ahead)).filter(|spans| !spans.is_empty());
         let mapped = wanted().count() > 0 && wanted().all(|spans| self.populate(spans));
         let mut free = self.free.lock().expect("no panic under the lock");
@@ -111,7 +111,7 @@ impl Arena {
     }
 }
 
-/// Takes up to `most` spans without memory out of those that nobody has, so that nobody else is given them meanwhile.
+/// Takes up to `most` spans without memory out of those without an owner, so that they are not handed out meanwhile.
 fn take_gone(free: &mut Free, most: u32) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     for _ in 0..most {

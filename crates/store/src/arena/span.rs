@@ -7,7 +7,7 @@ use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// No chunk, in a span's free list.
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Owner of a span that nobody owns.
+/// Owner of a span that has none.
 pub(crate) const OWNER_FREE: u8 = 0;
 /// Owner of a span that holds pages of the index.
 pub(crate) const OWNER_INDEX: u8 = 255;

@@ -1,4 +1,4 @@
-//! What all that write to a collection have in common: look, change a copy, publish it if nobody was faster.
+//! What all that write to a collection have in common: look, change a copy, publish it if no other write was faster.
 //!
 //! 1. The leaf that is there is looked at; it stays as it is, whatever happens to the key.
 //! 2. The change is made to a copy in this worker's hands, or found to be none: then nothing is written.
@@ -548,7 +548,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Runs `change` on the collection and publishes what comes of it, as one step. It is run again where somebody else
+    /// Runs `change` on the collection and publishes what comes of it, as one step. It is run again where another writer
     /// writes meanwhile, and what it says the last time is so.
     pub(super) fn change_collection<R, E: From<Declined>>(
         &mut self,
@@ -613,7 +613,7 @@ impl Guard<'_> {
         done
     }
 
-    /// One attempt; none if somebody else was faster.
+    /// One attempt; none if another was faster.
     fn change_through<R, E: From<Declined>>(
         &mut self,
         key: &Key<'_>,

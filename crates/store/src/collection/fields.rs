@@ -198,7 +198,7 @@ impl Guard<'_> {
         });
         let (all, leaves, emptied) = match taken {
             Ok(changed) => changed.answer,
-            // Somebody has put something else there.
+            // Another write has put something else there.
             Err(Declined::Type) => return Ok(Due::Done(0)),
             Err(declined) => return Err(declined),
         };

@@ -5,7 +5,7 @@
 //!                                                └── dropped: upkeep takes back what was made
 //! ```
 //!
-//! Nobody sees it until it is published, and sweeps pass it over. It lies in chunks as any collection does, so what it
+//! No reader sees it until it is published, and sweeps pass it over. It lies in chunks as any collection does, so what it
 //! takes is taken from the memory limit, and others give way to it; what it notes of them on the heap the caller charges
 //! ([`BulkLoad::heap_bytes`]).
 
@@ -19,7 +19,7 @@ use crate::write::Token;
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::Arc;
 
-/// No more of the memory is one collection's that nobody has yet: as others give way to it, all would be gone before it is
+/// One collection that is not published yet has no more of the memory: as others give way to it, all would be gone before it is
 /// found out that it has no room.
 const MEMORY_SHARE: u64 = 2;
 /// Nodes that are finished at a time: some 0.05 ms.
@@ -104,7 +104,7 @@ impl BulkLoad {
         &mut self.edit
     }
 
-    /// It takes more than one collection that nobody has yet may take of so much memory.
+    /// It takes more than one collection that is not published yet may take of so much memory.
     pub(super) fn is_beyond(&self, memory_bytes: u64) -> bool {
         MEMORY_SHARE * self.edit.bytes() > memory_bytes
     }

@@ -150,7 +150,7 @@ impl Guard<'_> {
 
     /// The same of a tree: its root is made anew for the other key, whose nodes they are from then on.
     ///
-    /// 1. Nobody moves a node of a key that is held, or spared.
+    /// 1. No worker moves a node of a key that is held, or spared.
     /// 2. From the moment on that the number leads to the other key, no sweep finds the owner of a node, until that key
     ///    has it.
     /// 3. The old root goes without its nodes, in the same epoch: a reader that finds it until then finds them.

@@ -64,7 +64,7 @@ mod tests {
         assert!(!loads.missed(one, 10));
         assert!(loads.missed(one, 11) && loads.missed(one, 209));
         assert!(!loads.missed(other, 12));
-        // Nobody stored it.
+        // It was not stored.
         assert!(!loads.missed(one, 210));
         assert!(loads.stored(one) && !loads.stored(one));
         assert!(!loads.missed(one, 211));

@@ -5,7 +5,7 @@
 //!         └───── a share of what is not fixed ─────┘
 //! ```
 //!
-//! Chunks are free where a span of a class is not full, in workers' hands, and until nobody sees them any more: about as
+//! Chunks are free where a span of a class is not full, in workers' hands, and until no thread sees them any more: about as
 //! many whatever the limit is, as long as it is used up, and so are blocks of queues. (2.5 MiB of 16 and 2.4 of 32 with
 //! eighty classes in use, and of 8 as much as 3.3.)
 

@@ -1,4 +1,4 @@
-//! A part of the table of ghosts: places that are nobody's at first.
+//! A part of the table of ghosts: places that are free at first.
 //!
 //! A long part is a mapping of its own: the system gives it page by page as places are written, and takes it
 //! back some at a time. What the heap gives may be cleared at once, which took 49 ms for the table of 30 million
@@ -87,7 +87,7 @@ impl Part {
         }
         self.length -= STEP_BYTES / size_of::<AtomicU16>();
         // SAFETY: 1. Behind the places that are left, to the end of the mapping: whole pages, since all lengths
-        // are powers of two. 2. Nobody refers to them: the part is out of use.
+        // are powers of two. 2. No thread refers to them: the part is out of use.
         let given = unsafe { munmap(self.places.as_ptr().add(self.length).cast(), STEP_BYTES) };
         debug_assert!(given.is_ok());
         (STEP_BYTES, Some(self))
@@ -97,7 +97,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: what is left of the mapping that `new` made, to which nobody refers.
+            // SAFETY: what is left of the mapping that `new` made, to which no thread refers.
             let given = unsafe { munmap(self.places.as_ptr().cast(), self.bytes()) };
             debug_assert!(given.is_ok());
         } else {

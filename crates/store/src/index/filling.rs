@@ -1,4 +1,4 @@
-//! Filling: the slots of a segment are dealt out anew to buckets that nobody else can touch.
+//! Filling: the slots of a segment are dealt out anew to buckets that no other thread can touch.
 
 use super::place::{home_of, other_of};
 use crate::bucket::{Bucket, SLOTS, Slot};

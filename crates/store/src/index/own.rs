@@ -18,7 +18,7 @@ pub(crate) struct Own {
     last: Option<u64>,
 }
 
-/// Page numbers spread as they are, by a multiplication: nobody chooses them.
+/// Page numbers spread as they are, by a multiplication: no client chooses them.
 #[derive(Debug, Default)]
 struct PageHasher(u64);
 

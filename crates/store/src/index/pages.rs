@@ -40,7 +40,7 @@ impl Growth {
         self.pages_free.pop_first()
     }
 
-    /// Takes back pages that nobody has seen.
+    /// Takes back pages that no thread has seen.
     pub(super) fn give_pages(&mut self, pages: &[u32]) {
         self.pages_used -= pages.len() as u64;
         self.pages_free.extend(pages);

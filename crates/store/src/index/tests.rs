@@ -205,7 +205,7 @@ fn what_a_flush_took_before_a_rebuilding_began_is_not_carried_into_it() {
     let arena = Arena::new(16 << 20, 16 << 20).unwrap();
     let index = Index::new(&arena).unwrap();
     let mut stamp = 0;
-    // A flush comes, and a rebuilding locks buckets that nobody has cleaned since.
+    // A flush comes, and a rebuilding locks buckets that were not cleaned since.
     let mut flush = |rebuild: &dyn Fn(&mut Numbers<'_>)| {
         let before = reached(&index, &arena);
         stamp += 1;

@@ -155,7 +155,7 @@ impl Index {
     }
 
     /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on,
-    /// and in those behind it, in one segment, about `items_max` in all. No lock, so that nobody waits for a
+    /// and in those behind it, in one segment, about `items_max` in all. No lock, so that no thread waits for a
     /// walk: what was collected of a bucket counts if its control word is then what it was before; else this step
     /// ends there, and the next has its first bucket locked.
     pub(crate) fn walk(

@@ -1,4 +1,4 @@
-//! Filling a chunk: a draft or a body that nobody sees, and the store to the header that makes it an item.
+//! Filling a chunk: a draft or a body that no thread sees, and the store to the header that makes it an item.
 //!
 //! ```text
 //! body  ─▶ publish_header     the usual set: a free chunk to any sweep until it is an item

@@ -48,7 +48,7 @@ pub(crate) const TOKEN_SENT: u64 = 1 << 7;
 pub(crate) const KEY_BINARY: u64 = 1 << 8;
 /// Read at least once.
 pub(crate) const FETCHED: u64 = 1 << 9;
-/// In a draft, which nobody reads: the value is in pieces, and the head is there.
+/// In a draft, which no thread reads: the value is in pieces, and the head is there.
 pub(crate) const DRAFT_LARGE: u64 = FETCHED;
 pub(super) const KEY_SHIFT: u32 = 10;
 /// This key length in the header means that the extension has it.
@@ -182,7 +182,7 @@ impl Header {
     /// Both are of one item, read meanwhile or not: keys of one home never have two writes of one number.
     #[inline(always)]
     pub(crate) fn is_same_write(self, other: Header) -> bool {
-        // Nearly always nobody has read it meanwhile.
+        // Nearly always no thread has read it meanwhile.
         self == other || (self.0 ^ other.0) & !FETCHED == 0
     }
     /// Bytes of a value in place.

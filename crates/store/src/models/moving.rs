@@ -143,7 +143,7 @@ fn pinned_value_reads_no_piece_that_was_moved_away() {
                     pieces[1].store(7, Ordering::Relaxed);
                     word.store(1, Ordering::Release);
                     pins.end_move();
-                    // A reader that has pinned since reads the copy; nobody is in an older epoch here.
+                    // A reader that has pinned since reads the copy; no thread is in an older epoch here.
                     pieces[0].store(0, Ordering::Relaxed);
                 }
             })

@@ -43,7 +43,7 @@ fn what_was_read_before_an_epoch_is_announced_anew_is_read() {
         let tag = item.epochs.tag();
         let passed = item.epochs.advance() && item.epochs.advance() && item.epochs.safe(tag);
         if passed {
-            // SAFETY: nobody can see it.
+            // SAFETY: no thread can see it.
             item.bytes.with_mut(|bytes| unsafe { *bytes = 2 });
         }
         reader.join().unwrap();

@@ -30,7 +30,7 @@ impl Value {
     }
 
     /// As `Guard::patch`: 1. no pins, and none to come; 2. bytes and version; 3. pins may come again.
-    /// False if somebody reads the value, or `seen` is another version than the one there is.
+    /// False if a thread reads the value, or `seen` is another version than the one there is.
     fn patch(&self, new: u64, seen: Option<u64>) -> bool {
         let control = self.home.lock();
         let expected = seen.is_none_or(|seen| self.version.load(Ordering::Relaxed) == seen);

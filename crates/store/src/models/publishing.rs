@@ -86,7 +86,7 @@ impl World {
         true
     }
 
-    /// Frees a retired location, if nobody can see it any more.
+    /// Frees a retired location, if no thread can see it any more.
     fn free(&self, id: usize, location: usize) {
         let tag = self.epochs.tag();
         self.epochs.leave(id);

@@ -180,7 +180,7 @@ impl Local {
                 self.comes_later(store);
                 break;
             }
-            // What is on its way is waited for already, by somebody else of this worker's.
+            // What is on its way is waited for already, by another request of this worker.
             if later && self.limbo.len() > 0 && self.later_epoch == store.epochs.now() {
                 self.comes = !self.waits_in_vain(store);
                 break;
@@ -291,7 +291,7 @@ impl Local {
             let given = if shrinking { None } else { self.arbitrate(store, class, tries) };
             let own = match given {
                 _ if tries >= ALLOCATE_ROUNDS_OWN => 0,
-                // What nobody reads gives: whatever it is that is new is worth more.
+                // Items that are never read give: whatever it is that is new is worth more.
                 Some(Given::Unread) if tries == 0 || store.arena.has_span() => 0,
                 Some(_) if tries < ALLOCATE_ROUNDS_GIVEN => {
                     self.evict_overdue(store, self.now, class, Magazine::capacity(class).div_ceil(2))

@@ -27,7 +27,7 @@ const PASS_CHUNKS: usize = 1024;
 pub(crate) const STEP_CHUNKS: usize = 512;
 
 impl Local {
-    /// Gives back a chunk that nobody else ever could see.
+    /// Gives back a chunk that no other thread ever could see.
     pub(crate) fn free_unseen(&mut self, store: &Store, chunk: u64) {
         // SAFETY: the chunk is this worker's.
         let item = unsafe { RawItem::new(store.arena.at(chunk)) };
@@ -227,7 +227,7 @@ impl Local {
                     // SAFETY: as above, and a large item.
                     let large = unsafe { Large::of(item) };
                     let head = large.head();
-                    // What is dead already has lost pieces here. Else somebody may be sending it, and frees it when done.
+                    // What is dead already has lost pieces here. Else a connection is sending it, and frees it when done.
                     if !head.pins.is_dead() && !head.pins.kill() {
                         continue;
                     }
@@ -363,7 +363,7 @@ impl Local {
         let step_chunks = self.step_chunks.take();
         self.pass_epochs(store);
         self.step_chunks = step_chunks;
-        // What more nobody sees is given back at the next batch.
+        // What else no thread sees any more is given back at the next batch.
         self.recalled = if self.limbo.look(&store.epochs) { recall.wrapping_sub(1) } else { recall };
         for class in ClassId::all() {
             self.empty_magazine(store, class);
@@ -376,7 +376,7 @@ impl Local {
     }
 }
 
-/// A chunk is nobody's any more.
+/// A chunk has no owner any more.
 #[inline]
 fn make_free(store: &Store, chunk: u64, class: ClassId) {
     // SAFETY: the chunk is free.
@@ -434,7 +434,7 @@ pub(crate) fn chunk_facts(arena: &Arena, chunk: u64) -> (ClassId, usize) {
 }
 
 impl Store {
-    /// Frees the key of an item that nobody can see any more, if it is on the heap. Its length
+    /// Frees the key of an item that no thread can see any more, if it is on the heap. Its length
     /// stays in the item.
     fn free_key(&self, item: RawItem) {
         // SAFETY: the caller owns the item and is about to free it.
@@ -449,7 +449,7 @@ impl Store {
 /// Frees a chunk without a worker, after its last pin or with an abandoned upload: straight to its
 /// span, under the class's lock.
 pub(crate) fn free_alone(store: &Store, chunk: u64) {
-    // SAFETY: nobody else can see the chunk.
+    // SAFETY: no other thread can see the chunk.
     let item = unsafe { RawItem::new(store.arena.at(chunk)) };
     let mut chunks = vec![chunk];
     if is_large(item) {

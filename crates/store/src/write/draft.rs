@@ -1,4 +1,4 @@
-//! A draft: a chunk filled with everything but the value, which nobody sees yet.
+//! A draft: a chunk filled with everything but the value, which no thread sees yet.
 
 use crate::class::ClassId;
 use crate::item::{DRAFT_LARGE, Header, RawItem, Shape, key_heap_bytes};

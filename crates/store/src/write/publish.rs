@@ -14,7 +14,7 @@
 //!
 //! Before it, each way by itself:
 //!
-//! - A. A chunk is allocated and filled. No lock is held, nobody sees it.
+//! - A. A chunk is allocated and filled. No lock is held, no thread sees it.
 //! - B. The key's home bucket is locked; nothing in it was flushed, and it is in no transaction but this worker's.
 //! - C. The item that the key has is found, and whether it is alive.
 //! - D. The condition of the write holds of it, and the new item has a place for its token.
@@ -27,7 +27,7 @@
 //! 4. **told**: those that watch or await the key.
 //! 5. **unlocked**, with one write more: the number that step 1 took.
 //! 6. **expiry**: its span knows when it expires. After step 3, or a visitor of the span could overlook it.
-//! 7. **old**: the item that it replaced retires. After step 3: nobody finds it any more.
+//! 7. **old**: the item that it replaced retires. After step 3: no thread finds it any more.
 //! 8. **counted**: in its class, its database, as a collection of its type, and as stored.
 //! 9. **noted** as a new key: for RANDOMKEY, and for its probation.
 //!

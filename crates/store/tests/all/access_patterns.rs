@@ -64,7 +64,7 @@ fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
     }
 }
 
-/// A client writes keys that nobody reads and keys that are read twice, then again all of them by the same names. Each of these
+/// A client writes keys that are never read and keys that are read twice, then again all of them by the same names. Each of these
 /// is stored without having been asked for, and some have ghosts of main, which say nothing of what is read now.
 #[test]
 fn names_that_are_used_again_are_read_as_often_as_new_ones() {

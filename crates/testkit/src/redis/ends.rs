@@ -1,6 +1,6 @@
 //! Numbers at the ends of what integer arguments take, and what is no number: forms of commands, and what each of them is
 //! answered with. Larder's sessions are tested by it, and `cargo xtask conformance redis-ends` asks the newest Redis and Valkey
-//! for the same. `spec/resp_numbers.txt` has 41 other forms; those that nobody sends by accident are sent to every command by
+//! for the same. `spec/resp_numbers.txt` has 41 other forms; those that no client sends by accident are sent to every command by
 //! `hostile`.
 
 use crate::talk::encode;

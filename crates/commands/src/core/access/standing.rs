@@ -31,7 +31,7 @@ impl Standing {
         standing
     }
 
-    /// Nobody's.
+    /// Of no user.
     pub(in crate::core) fn of_nobody() -> Standing {
         Standing { free: false, admitted: false, epoch: 0, user: None, unauthenticated: None }
     }

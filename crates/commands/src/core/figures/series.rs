@@ -98,7 +98,7 @@ series! {
     "cpu_user": Counter, Micros, |f| Figure::CpuUser.of(f);
     /// The processor's time in the system on the program's behalf.
     "cpu_system": Counter, Micros, |f| Figure::CpuSystem.of(f);
-    /// Spans that were drained: for another class, for a lower limit or memory beside items, or since nobody needed them.
+    /// Spans that were drained: for another class, for a lower limit or memory beside items, or since they were not needed.
     "spans_moved": Counter, Count, |f| Figure::SpansMoved.of(f);
     /// Items and pieces of items that were moved out of such spans.
     "chunks_moved": Counter, Count, |f| Figure::ChunksMoved.of(f);

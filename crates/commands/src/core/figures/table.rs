@@ -220,7 +220,7 @@ figures! {
         IndexGrows = "index_grows": Gauge, Switch, |f| u64::from(f.totals.index_growing);
         /// Blocks of 64 KiB that no class owns.
         SpansFree = "spans_free": Gauge, Count, |f| f.totals.spans_free;
-        /// Spans that were drained: for another class, for a lower limit or memory beside items, or since nobody needed them.
+        /// Spans that were drained: for another class, for a lower limit or memory beside items, or since they were not needed.
         SpansMoved = "spans_moved": Counter, Count, |f| f.totals.spans_moved;
         /// Spans that were drained for another class, of those that were moved.
         SpansReassigned = "spans_reassigned": Counter, Count, |f| f.totals.spans_reassigned;

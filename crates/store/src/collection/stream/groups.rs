@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         self.ops.push(Op { key, data: None });
     }
 
-    /// So many lines that nobody has had.
+    /// So many lines that no consumer has had.
     fn lines(&mut self, count: u32) -> Result<u32, Declined> {
         let line = self.own.next_line;
         self.own.next_line = line.checked_add(count).ok_or(Declined::TooLarge)?;
@@ -257,7 +257,7 @@ impl Guard<'_> {
     }
 
     /// Removes a group at once, with `most` of what is pending in it, fewer where there is no memory for what is left beside
-    /// what was there. The rest, which nobody sees any more, goes by [`Guard::group_removal`].
+    /// what was there. The rest, which no command sees any more, goes by [`Guard::group_removal`].
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -365,7 +365,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Removes a consumer with what is pending with him, or `most` of that, as [`Guard::group_destroy`].
+    /// Removes a consumer with what is pending with it, or `most` of that, as [`Guard::group_destroy`].
     ///
     /// # Errors
     /// [`StreamRefusal`], and nothing done.
@@ -453,7 +453,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// A consumer asks again for what is pending with him, from an ID on, `most` at most: what of that is in the stream is
+    /// A consumer asks again for what is pending with it, from an ID on, `most` at most: what of that is in the stream is
     /// delivered once more.
     ///
     /// # Errors

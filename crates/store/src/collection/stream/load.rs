@@ -14,7 +14,7 @@ use crate::collection::tree::{Growth, Hand};
 use crate::collection::{Declined, Type};
 use crate::worker::Guard;
 
-/// No line: nobody has it yet.
+/// No line: no consumer has it yet.
 const NOBODY: u32 = 0;
 
 /// What is known of a stream on its way in.
@@ -214,7 +214,7 @@ impl Guard<'_> {
     /// Says what is pending with a consumer.
     ///
     /// # Errors
-    /// As above; [`Declined::Twice`]: something is not pending in the group, or with somebody else.
+    /// As above; [`Declined::Twice`]: something is not pending in the group, or with another consumer.
     pub fn stream_load_owned(
         &mut self,
         stream: &mut StreamLoad,

@@ -130,7 +130,7 @@ pub(in crate::collection) struct GroupRow {
     /// Of its consumers; that of what is pending is the next.
     pub line: u32,
     pub last: StreamId,
-    /// Entries that were read; none if nobody knows.
+    /// Entries that were read; none if that is not known.
     pub read: Option<u64>,
 }
 

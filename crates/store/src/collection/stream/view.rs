@@ -35,7 +35,7 @@ pub struct Group<'g> {
     pub name: &'g [u8],
     /// The last ID that was delivered.
     pub last: StreamId,
-    /// Entries that were read of all that were ever added; none if nobody knows.
+    /// Entries that were read of all that were ever added; none if that is not known.
     pub read: Option<u64>,
     pub(super) line: u32,
 }
@@ -246,7 +246,7 @@ impl<'g> Stream<'g> {
         self.groups_of(GROUPS, skipped)
     }
 
-    /// Groups that are removed, of which rows are left: nobody else sees them. Their names are not those that they had.
+    /// Groups that are removed, of which rows are left: no command sees them. Their names are not those that they had.
     pub(super) fn removed_groups(&self) -> impl ExactSizeIterator<Item = Group<'g>> + use<'g> {
         self.groups_of(REMOVED, 0)
     }

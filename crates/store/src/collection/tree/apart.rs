@@ -9,7 +9,7 @@
 //! All of them are leaves of the tree, which are moved, copied, counted and taken apart as others are. What is different:
 //!
 //! 1. Nothing else is in any of them: they are not joined to a neighbour, and not cut.
-//! 2. They are made together, and go together. Between them nobody puts anything: places count elements, and a part has none.
+//! 2. They are made together, and go together. Nothing is put between them: places count elements, and a part has none.
 //! 3. The leaf of the element says its label, too: it is where a reader begins that has the element alone. One that gets
 //!    another label says that ([`say_label`]).
 //! 4. An element that was received has its parts where they will lie already: each is made a leaf there, and nothing of it is
@@ -131,7 +131,7 @@ fn runs_for(store: &Store, element: NewElement<'_>) -> Result<(usize, usize), De
 /// Has the leaf of an element that lies apart say the label that it has got.
 ///
 /// # Safety
-/// Such a leaf is at the location, and nobody else has it yet.
+/// Such a leaf is at the location, and is not published yet.
 pub(super) unsafe fn say_label(arena: &Arena, location: u64, label: u64) {
     let at = NODE_BYTES + HEAD_BYTES + 1 + APART_LENGTH_BYTES;
     // SAFETY: the caller's obligation: there the payload has it.
@@ -195,7 +195,7 @@ impl Edit {
         let arena = &store.arena;
         let head = head_of_part(kind, 0, bytes);
         self.adopt(store, piece);
-        // SAFETY: a piece of an upload that this edit was given: nobody else has it. It has the bytes of a part: room for the
+        // SAFETY: a piece of an upload that this edit was given: no other thread has it. It has the bytes of a part: room for the
         // key and the head between its header and the part, and for the pins behind it.
         unsafe {
             begin_part(arena, piece);
@@ -336,7 +336,7 @@ impl Edit {
         done
     }
 
-    /// The same of a leaf that nobody else has.
+    /// The same of a leaf that is not published.
     fn write_around(
         &mut self,
         hand: &mut Hand<'_>,

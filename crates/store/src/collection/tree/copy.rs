@@ -224,7 +224,7 @@ impl Edit {
         let soonest = if self.in_members {
             NEVER
         } else {
-            // SAFETY: the leaf that was just copied, so below; nobody else has it yet, and the first look is over when it is
+            // SAFETY: the leaf that was just copied, so below; no other thread has it yet, and the first look is over when it is
             // written to.
             unsafe {
                 if elements == 1 && leaf_at(arena, chunk).is_apart() {

@@ -1,4 +1,4 @@
-//! Writing to a tree: new nodes on the way to each leaf that changes, which nobody sees, and then a new root.
+//! Writing to a tree: new nodes on the way to each leaf that changes, which no reader sees, and then a new root.
 //!
 //! ```text
 //! look ─▶ way to a leaf ─▶ change a copy of it ─▶ allocate, copy ─▶ the nodes above it, up to the top ─▶ … ─▶ publish the root
@@ -6,7 +6,7 @@
 //!
 //! 1. Nodes are looked at in this worker's epoch. An allocation may leave it: then the item is looked at again, and if it
 //!    is not the one that the edit began with, with no node moved, everything begins again. So what is read is of a tree
-//!    that nobody has changed.
+//!    that no other write has changed.
 //! 2. A node that this edit has made and replaces again goes back at once. What it replaces of the tree that is there
 //!    stays until the new root is published, and is retired then.
 //! 3. Without memory the new nodes go back, and nothing has happened.
@@ -124,11 +124,11 @@ pub(crate) struct Edit {
     pub(in crate::collection) made_bytes: u64,
     /// The item that has the nodes that are there; none if all are this edit's.
     pub(super) base: Option<Seen>,
-    /// Nobody knows whether the first leaf is marked.
+    /// It is not known whether the first leaf is marked.
     pub(super) unmarked: bool,
     /// Where a list grows.
     pub(in crate::collection) growth: Growth,
-    /// Somebody was faster.
+    /// Another write was faster.
     pub(in crate::collection) overtaken: bool,
     /// Nodes of this edit.
     pub(super) fresh: Vec<u64>,
@@ -325,7 +325,7 @@ impl Edit {
         self.bytes = bytes;
     }
 
-    /// A chunk for a node; its header says that it is nobody's yet.
+    /// A chunk for a node; its header says that it has no owner yet.
     pub(super) fn allocate(
         &mut self,
         hand: &mut Hand<'_>,
@@ -361,7 +361,7 @@ impl Edit {
     /// Makes a piece of an upload a node of this edit, a leaf, where it lies.
     pub(super) fn adopt(&mut self, store: &Store, piece: u64) {
         debug_assert!(!self.in_members);
-        // SAFETY: a piece of an upload that this edit was given: nobody else has it.
+        // SAFETY: a piece of an upload that this edit was given: no other thread has it.
         let node = unsafe { RawItem::new(store.arena.at(piece)) };
         let bytes = node.header().piece_bytes();
         let header = Header::node(self.fresh.len() as u64, 0, bytes);
@@ -439,7 +439,7 @@ impl Edit {
     }
 
     pub(super) fn leaf<'g>(&self, store: &Store, path: &Path) -> Leaf<'g> {
-        // SAFETY: a leaf of this edit, or of a tree that is as it was; nobody keeps it beyond the next allocation.
+        // SAFETY: a leaf of this edit, or of a tree that is as it was; no caller keeps it beyond the next allocation.
         unsafe { leaf_at(&store.arena, path.leaf) }
     }
 
@@ -778,7 +778,7 @@ impl Edit {
         Ok(())
     }
 
-    /// A node is this edit's, and nobody else sees it.
+    /// A node is this edit's, and no other thread sees it.
     pub(super) fn is_fresh(&self, store: &Store, location: u64) -> bool {
         // SAFETY: a node of this edit, or of a tree that is as it was.
         let header = unsafe { header_of(&store.arena, location) };
@@ -805,7 +805,7 @@ impl Edit {
     /// Puts a node in the place of a child of a node, which has the same least key: no node above it is made anew.
     /// `above`: the way to that node. All of them are this edit's.
     fn put_in_place(&mut self, store: &Store, above: &[(u64, usize)], (parent, i): (u64, usize), new: Child) {
-        // SAFETY: inner nodes of this edit, which nobody else sees; so below.
+        // SAFETY: inner nodes of this edit, which no other thread sees; so below.
         let named = &unsafe { Inner::at(&store.arena, parent) }.words[i];
         let (old, now) = (elements_of(named.load(Ordering::Relaxed)), elements_of(new.word));
         named.store(new.word, Ordering::Relaxed);
@@ -966,7 +966,7 @@ impl Edit {
         if self.height != 1 {
             return None;
         }
-        // SAFETY: nodes of this edit, or of a tree that is as it was; nobody keeps it beyond the next allocation.
+        // SAFETY: nodes of this edit, or of a tree that is as it was; no caller keeps it beyond the next allocation.
         let inner = unsafe { Inner::at(&store.arena, self.top) };
         if inner.len() > 1 {
             return None;

@@ -12,7 +12,7 @@
 //! it is *runs* that are spread: a leaf that has elements, or the parts of one.
 //!
 //! A leaf that gets another label is not copied: its new one waits in [`Edit::relabeled`], and is written under the lock under
-//! which the new root is published, where sweeps look at labels, and nobody else does. But the leaf of an element that lies
+//! which the new root is published, where sweeps alone look at labels. But the leaf of an element that lies
 //! apart says its own label among its bytes, and is copied.
 //!
 //! How many leaves get new labels at once follows from the room between those beside them: the children of one inner node
@@ -171,7 +171,7 @@ impl Edit {
             return Ok(leaf);
         }
         if self.is_fresh(hand.store, location) {
-            // SAFETY: as above, and nobody else has it yet.
+            // SAFETY: as above, and no other thread has it yet.
             unsafe { node_word(arena, location, 8) }.store(label, Ordering::Relaxed);
         } else {
             self.relabel_later(hand.store, location, label);
@@ -182,7 +182,7 @@ impl Edit {
 
 /// Writes the labels that leaves of a list get where they lie. Under the lock of the home of their list, whose new root, which
 /// names them by these, is published under it: sweeps, which read labels, see both or none. A leaf that the list does not
-/// have any more waits for the end of this epoch, and nobody looks at its label.
+/// have any more waits for the end of this epoch, and no sweep looks at its label.
 pub(crate) fn relabel(arena: &Arena, leaves: &mut Vec<(u64, u64)>) {
     for (location, label) in leaves.drain(..) {
         // SAFETY: a leaf of the tree that the new root follows, which has not been changed since: reachable in this epoch.

@@ -59,7 +59,7 @@ fn publish(guard: &mut Guard<'_>, load: BulkLoad, key: &Key<'_>) -> Result<(), R
     guard.load_publish(load, key, &Attributes::default(), Expect::Any).expect("it fits").map(drop)
 }
 
-/// Upkeep takes back what is nobody's, and all adds up.
+/// Upkeep takes back what has no owner, and all adds up.
 fn end(store: &Store, mut worker: Worker) {
     for _ in 0..3 {
         worker.rest();

@@ -256,7 +256,7 @@ impl Edit {
             (i + 1 < inner.len()).then(|| (inner.location(i + 1), self.height - 1 - depth))
         });
         let (location, level) = behind.expect("there is a key behind the leaf");
-        // SAFETY: as above, so is what is below it; nobody keeps the leaf beyond the next allocation.
+        // SAFETY: as above, so is what is below it; no caller keeps the leaf beyond the next allocation.
         unsafe { first_leaf_below(arena, location, level) }
     }
 

@@ -469,7 +469,7 @@ fn what_is_stored_at_once_is_as_it_was_given() {
     store.check();
 }
 
-/// What is kept of entries while they are put in order is held, and is nobody's afterwards.
+/// What is kept of entries while they are put in order is held, and has no owner afterwards.
 #[test]
 fn entries_that_are_put_in_order_are_held_meanwhile() {
     const COUNT: u32 = 1_000;

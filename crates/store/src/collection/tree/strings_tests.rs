@@ -627,7 +627,7 @@ fn what_is_left_of_a_long_value_is_found_by_no_clock() {
     }
 }
 
-/// A long value is written however often somebody else writes to the same hash meanwhile.
+/// A long value is written however often another client writes to the same hash meanwhile.
 #[test]
 fn a_long_value_comes_to_an_end_beside_another_worker() {
     let (store, mut worker) = store(64);

@@ -472,7 +472,7 @@ fn no_call_takes_more_than_some_of_a_tree_apart() {
         let used = |class| store.sum(|c| c.class(class).used_chunks.value());
         let nodes = || ClassId::all().map(used).sum::<u64>();
         guard.delete(&key, Expect::Present).unwrap();
-        // Its root is nobody's any more.
+        // Its root has no owner any more.
         (0..4).for_each(|_| guard.local.pass_epochs(&store));
         assert!(store.trees.any_felled(), "{members} members");
         store.set_eviction(policy);

@@ -68,7 +68,7 @@ pub(super) fn says_time(store: &Store, location: u64, soonest: u64) -> bool {
 
 /// Notes in an inner node, which is an edit's, when the first field below a child expires.
 pub(super) fn put_time(store: &Store, (location, i): (u64, usize), soonest: u64) {
-    // SAFETY: a node of an edit, which nobody else sees.
+    // SAFETY: a node of an edit, which no other thread sees.
     if let Some(time) = unsafe { times_of(&store.arena, location) }.get(i) {
         time.store(soonest, Ordering::Relaxed);
     }

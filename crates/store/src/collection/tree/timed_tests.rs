@@ -297,7 +297,7 @@ fn leaves_with_what_is_due_are_counted() {
     store.check();
 }
 
-/// Upkeep takes out what nobody asks for, of small hashes and of large ones, soon after its time, and lets all else be.
+/// Upkeep takes out what no client asks for, of small hashes and of large ones, soon after its time, and lets all else be.
 #[test]
 fn upkeep_takes_out_what_is_due() {
     for fields in [1, 3, 400] {

@@ -42,7 +42,7 @@ fn a_client_is_the_user_that_its_certificate_names_and_else_what_it_is_without_o
         }
         let stats = resp(&mut admin, &["INFO", "stats"]);
         assert!(stats.contains("acl_access_denied_tls_cert:3\r\n"), "{stats}");
-        // A user that is removed is nobody any more, and its client is closed.
+        // A user that is removed is no user any more, and its client is closed.
         assert_eq!(resp(&mut admin, &["ACL", "DELUSER", "app"]), ":1");
         let end = app.read(&mut [0; 10]);
         let is_closed = match &end {

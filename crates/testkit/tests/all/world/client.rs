@@ -57,7 +57,7 @@ pub struct Client {
 /// A connection whose client was killed is closed within this, in fair time.
 const CLOSED_US: u64 = 500_000;
 
-/// A connection on which nobody has logged in for so long may be closed.
+/// A connection on which no user has logged in for so long may be closed.
 const UNAUTHENTICATED_MS: Millis = 9_000;
 
 impl Client {
@@ -264,7 +264,7 @@ impl Client {
     }
 
     /// The server may have closed the connection since its user's rules were changed while a request was under way, or since
-    /// nobody has logged in on it for long.
+    /// no user has logged in on it for long.
     fn is_overtaken(&self, scene: &Scene, line: &Line) -> bool {
         let users = &scene.users;
         let changed = |request: &Request| !users.is_sure_of_rules(self.index, request.stamp);

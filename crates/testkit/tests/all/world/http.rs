@@ -1,5 +1,5 @@
-//! The HTTP thread of a world, and its scrapers. They have a network and random draws of their own, and act beside everybody
-//! else: in each step one of them at most.
+//! The HTTP thread of a world, and its scrapers. They have a network and random draws of their own, and act beside all
+//! others: in each step one of them at most.
 //!
 //! Time and the server are the world's. Whatever the HTTP thread does, it gives a worker nothing to do, and whatever stands still
 //! beside it, it answers.

@@ -1,4 +1,4 @@
-//! The administrator: verbs at random, in the middle of everybody's traffic. In no phase may any of them take what the
+//! The administrator: verbs at random, in the middle of all traffic. In no phase may any of them take what the
 //! phase does not explain.
 
 use crate::client::open;
@@ -62,7 +62,7 @@ pub struct Admin<'w> {
     world: &'w World,
     random: Random,
     wires: [Option<Wire>; 2],
-    /// Nobody has its connections closed.
+    /// None of its connections is closed by others.
     spared: bool,
 }
 
@@ -236,7 +236,7 @@ impl<'w> Admin<'w> {
         "CLIENT KILL".to_owned()
     }
 
-    /// Databases that nobody else uses are swapped and flushed.
+    /// Databases that no other client uses are swapped and flushed.
     fn other_databases(&mut self) -> String {
         let [one, two] = OWN;
         let database = *self.random.of_list(&OWN);
@@ -268,7 +268,7 @@ impl<'w> Admin<'w> {
         self.world.limit(megabytes);
     }
 
-    /// Removes everything of everybody.
+    /// Removes everything of all clients.
     pub fn flush(&mut self) -> String {
         self.world.begin(Cause::Flush);
         let verb = match self.random.below(4) {

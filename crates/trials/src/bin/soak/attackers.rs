@@ -1,5 +1,5 @@
 //! Attackers: requests that are legal and small, or come in part, and ask for much; beside everything else, if they
-//! are wanted (`--attackers`). What they are told is theirs alone: that nobody else is told anything wrong, waits or
+//! are wanted (`--attackers`). What they are told is theirs alone: that no other client is told anything wrong, waits or
 //! is refused for it is what the others see.
 
 use crate::random::Random;
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two of an attacker's pipelines.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Connections that each send a part of a request, how long they stand, and bytes of the part. Together they are within
-/// what requests may hold, so that nobody else has to go for them.
+/// what requests may hold, so that no other client has to go for them.
 const HALF_OPEN: usize = 20;
 /// Subscribers of a message that read nothing.
 const LISTENERS: usize = 50;

@@ -65,7 +65,7 @@ struct Deed {
     key: usize,
     dialect: Dialect,
     verb: &'static str,
-    /// What was answered; `None` if nobody knows.
+    /// What was answered; `None` if that is not known.
     seen: Option<&'static str>,
     at_ms: u64,
 }
@@ -374,7 +374,7 @@ impl<'w> Client<'w> {
         &self.keys[key]
     }
 
-    /// Nobody knows whether this was done.
+    /// It is not known whether this was done.
     pub(crate) fn doubt(&mut self, key: usize, dialect: Dialect, verb: &Verb) {
         self.note(key, dialect, verb, None);
         self.keys[key].doubt(dialect, verb);

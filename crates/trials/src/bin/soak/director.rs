@@ -1,4 +1,4 @@
-//! From phase to phase: everybody pauses between two requests while the phase ends, is looked at, and the next begins.
+//! From phase to phase: all clients pause between two requests while the phase ends, is looked at, and the next begins.
 
 use crate::Options;
 use crate::admin::Admin;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a number may take to come back to its queue, and memory from a client that has gone.
 const BACK: Duration = Duration::from_secs(2);
-/// How often somebody looks whether the server is still there.
+/// How often it is looked whether the server is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What must not change while nothing is evicted and nothing is refused.
@@ -36,7 +36,7 @@ pub fn run(world: &World, server: &Server, options: &Options) -> Result<(), Stri
     let until = Instant::now() + options.lasts;
     let wanted = |phase: &&Phase| options.phase.as_ref().is_none_or(|name| phase.name == name);
     let mut admin = Admin::new(world, 0, true);
-    // Between two phases nobody has anything under way.
+    // Between two phases no client has anything under way.
     let mut gate = world.gate.write().expect("nobody panics between phases");
     for (round, phase) in PHASES.iter().filter(wanted).cycle().enumerate() {
         world.round.store(round, SeqCst);
@@ -173,7 +173,7 @@ fn judge_work(world: &World, admin: &mut Admin<'_>) {
     wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
 }
 
-/// A reply that is no error. Of an error nobody complains yet: the next look may be answered.
+/// A reply that is no error. An error is no complaint yet: the next look may be answered.
 fn told(admin: &mut Admin<'_>, words: &[&str]) -> Result<Reply, String> {
     match admin.resp_or_error(words) {
         Some(Reply::Error(text)) => Err(format!("{} was answered {text}", words.join(" "))),

@@ -1,5 +1,5 @@
 //! Fills the memory that clients leave, and keeps it full: sizes change all the time, so that memory moves between
-//! classes. Its own items are nobody's: they may go.
+//! classes. Its own items belong to no client: they may go.
 
 use crate::client::open;
 use crate::random::Random;

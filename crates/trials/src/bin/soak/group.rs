@@ -278,7 +278,7 @@ fn acknowledge(world: &World, places: Vec<Place>, wire: &mut Option<Wire>, rando
         let mut work = world.work.lock().expect("not poisoned");
         match answer {
             None => drop(work.perhaps_acknowledged.insert(place)),
-            // Somebody else has claimed it, and was faster.
+            // Another consumer has claimed it, and was faster.
             Some(Reply::Number(0)) => {}
             Some(Reply::Number(1)) if work.acknowledged.insert(place) => {}
             Some(answer) => world.complain(&format!("XACK of {place:?} was answered {answer:?}")),

@@ -52,7 +52,7 @@ struct Key {
     name: String,
     kind: Kind,
     elements_max: usize,
-    /// Empty: nobody knows, and it is deleted before anything else is asked.
+    /// Empty: that is not known, and it is deleted before anything else is asked.
     states: Vec<Model>,
     /// When it was last asked for.
     span: Span,

@@ -291,7 +291,7 @@ pub fn run(world: &World, seed: u64) {
             let answer = ask(world, &mut wire, &words, &mut random);
             let span = Span { before, after: world.moment() };
             let Some(answer) = answer else {
-                // Nobody knows what was done.
+                // It is not known what was done.
                 return hash.fields.clear();
             };
             if asked.may_be_unsent(&answer, span.may_meet(Cause::Replies, &span)) {

@@ -24,7 +24,7 @@ pub enum Entry {
     Absent,
     /// A value.
     Held(Held),
-    /// One of these, or nobody knows what.
+    /// One of these; none: it is not known what.
     Doubtful(Option<Vec<Option<Vec<u8>>>>),
 }
 
@@ -39,7 +39,7 @@ pub struct Held {
     token: Token,
     /// When it was last known to be there, and when it was written at the latest.
     span: Span,
-    /// It may have an expiry that nobody knows.
+    /// It may have an expiry that is not known.
     loose: bool,
 }
 
@@ -85,7 +85,7 @@ pub enum Fate {
     Gone,
     /// Refused, and that has an explanation.
     Refused,
-    /// Nobody could have known.
+    /// It could not have been known.
     Doubtful,
 }
 
@@ -95,7 +95,7 @@ impl Key {
         Key { name, flags, entry: Entry::Absent, token_max: 0 }
     }
 
-    /// Nobody knows what it holds.
+    /// It is not known what it holds.
     pub fn is_doubtful(&self) -> bool {
         matches!(self.entry, Entry::Doubtful(_))
     }

@@ -18,7 +18,7 @@ pub struct Phase {
     pub name: &'static str,
     /// A full store evicts; otherwise it refuses.
     pub evicts: bool,
-    /// Somebody fills the memory that clients leave.
+    /// A client fills the memory that clients leave.
     pub fills: bool,
     /// The store is flushed now and then.
     pub flushes: bool,

@@ -190,7 +190,7 @@ pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut 
     }
 }
 
-/// Its connection is nobody's any more.
+/// Its connection has no client any more.
 pub fn leave(world: &World, wire: Option<Wire>) {
     if let Some(wire) = wire {
         world.forget(wire.address);

@@ -170,7 +170,7 @@ impl Client<'_> {
                 self.tally("transaction, nothing done");
                 let mut explained = touched;
                 for &key in &watched {
-                    // It was there, and may have gone; or nobody knows.
+                    // It was there, and may have gone; or that is not known.
                     let key = self.key(key);
                     explained |= (key.value().is_some() && key.may_be_gone(&whole)) || key.is_doubtful();
                     explained |= key.value().is_none() && whole.may_meet(Cause::Evict, &whole);

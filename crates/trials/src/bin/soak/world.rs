@@ -1,6 +1,6 @@
 //! What all threads of a soak share: the phase, what may explain a missing value, complaints, and figures.
 //!
-//! Nobody is stopped for a flush or an eviction. Instead each such thing is a *cause* with two counters: how often it
+//! No client is stopped for a flush or an eviction. Instead each such thing is a *cause* with two counters: how often it
 //! has begun, raised before the server is asked, and how often it is over, raised after the server has answered. A
 //! client notes both before it sends and after it has the reply, and so knows for certain whether an item *may* be
 //! gone (a cause was under way at any time since the item was written) and whether a flush says that it *must* be.
@@ -71,7 +71,7 @@ pub struct World {
     pub gate: RwLock<&'static Phase>,
     /// All threads end.
     pub stop: AtomicBool,
-    /// Connections that are somebody's, to choose a victim from.
+    /// Connections of clients, to choose a victim from.
     pub open: Mutex<HashSet<SocketAddr>>,
     /// Connections that the administrator has had closed.
     pub killed: Mutex<HashSet<SocketAddr>>,
@@ -237,7 +237,7 @@ impl World {
         self.figures.lock().expect("not poisoned").clone()
     }
 
-    /// A connection is nobody's any more.
+    /// A connection has no client any more.
     pub fn forget(&self, address: SocketAddr) {
         self.open.lock().expect("not poisoned").remove(&address);
     }

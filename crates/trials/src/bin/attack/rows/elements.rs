@@ -5,7 +5,7 @@ use crate::stage::Stage;
 use crate::wire::{exchange, said, shown};
 use larder_testkit::talk::encode;
 
-/// How long a pipeline may take in all: nobody else waits for it.
+/// How long a pipeline may take in all: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 /// Entries of the stream, and fields of the hash.
 const ELEMENTS: usize = 50_000;

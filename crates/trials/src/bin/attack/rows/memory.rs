@@ -78,7 +78,7 @@ pub(super) fn keys(stage: &Stage) -> Result<String, String> {
     exchange(stage.resp, &said("PING"), PATIENCE).map(|_| format!("{READERS} readers, nothing was read"))
 }
 
-/// Writes for which others' items give way: nobody else waits for that.
+/// Writes for which others' items give way: no other client waits for that.
 pub(super) fn full_writes(stage: &Stage) -> Result<String, String> {
     const EACH: usize = 500;
     let value = [b'w'; 1000];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 60_000;
-/// How long one may take in all: nobody else waits for it.
+/// How long one may take in all: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn prepare(stage: &Stage) -> Result<(), String> {

@@ -17,7 +17,7 @@ const KEYS: usize = 1_000_000;
 const KEPT: usize = 30;
 /// Connections that are closed at once.
 const CONNECTIONS: usize = 8_000;
-/// How long one may take in all: nobody else waits for it.
+/// How long one may take in all: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn large(stage: &Stage) -> Result<(), String> {
@@ -159,7 +159,7 @@ pub(super) fn many_keys(stage: &Stage) -> Result<String, String> {
     Ok(format!("{KEYS} keys: {}", said.join(", ")))
 }
 
-/// Requests of 8 MB whose answers nobody reads: each is kept as long as it is answered.
+/// Requests of 8 MB whose replies are not read: each is kept as long as it is answered.
 pub(super) fn kept(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"MGET"[..]];
     words.resize(KEYS + 1, b"k");

@@ -302,8 +302,8 @@ impl Ask {
         short(format!("{self:?}").as_bytes())
     }
 
-    /// What may be there when it was refused: as before, or with the first of several elements written. Nothing where nobody
-    /// can say.
+    /// What may be there when it was refused: as before, or with the first of several elements written. Nothing where that
+    /// cannot be said.
     pub fn begun(&self, state: &Model) -> Option<Vec<Model>> {
         let parts: Vec<Ask> = match self {
             Ask::HashSet(pairs) => pairs.iter().map(|pair| Ask::HashSet(vec![pair.clone()])).collect(),

@@ -1,4 +1,4 @@
-//! A key in doubt: what it may hold after operations that nobody was told of, and what it turns out to hold.
+//! A key in doubt: what it may hold after operations that were not told, and what it turns out to hold.
 
 use super::{Entry, Fault, Held, Token};
 use crate::dialect::Dialect;
