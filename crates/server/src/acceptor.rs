@@ -463,7 +463,7 @@ mod tests {
     struct Crowd {
         sim: Sim,
         now: Millis,
-        /// Of each listener.
+        /// Whether each listener is watched.
         watched: Vec<bool>,
         peers: Vec<Peer>,
         /// Streams that were made for workers.
@@ -705,7 +705,7 @@ mod tests {
         }
     }
 
-    /// Of two connections one comes from 10.0.0.1, the other from an address of its own.
+    /// One connection of two comes from 10.0.0.1, each of the others from an address of its own.
     fn half_from_one(nth: u64) -> Address {
         let host = if nth.is_multiple_of(2) { 1 } else { 1 << 16 | nth as u32 };
         Address::Tcp((Ipv4Addr::from_bits(10 << 24 | host), 1000).into())

@@ -51,7 +51,7 @@ const WANTED: usize = 8;
 struct Now {
     /// As they were set.
     options: TlsOptions,
-    /// Of listeners, whose files were read, and behind them of the HTTP listener.
+    /// The files of listeners as they were read, and behind them those of the HTTP listener.
     loaded: Vec<Loaded>,
 }
 

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! received bytes that are kept   ─┐  Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that
-//! requests that are gathered      ├─ (9/64 of the limit while another worker sleeps whose connections were told to go);
+//! requests that are gathered      ├─ (9/64 of the limit while another worker sleeps that has yet to close some of its own);
 //! values that are uploaded       ─┘  those of unauthenticated clients ≤ 1/4 of that
 //! ```
 //!
-//! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
-//! once, and its memory is back before the next is received. One that gathers or uploads waits a little instead, and is
-//! refused then; for it only those go that have stood for [`STANDS_MS`]. Short requests stay while they hold little
-//! together: then long ones hold what is missing, and those of them that stand go. One request may be larger than the share
-//! while the others hold no more than half of it, and does not count then.
+//! Kept bytes are there already: beyond the share the connection is closed that has waited longest for the rest of its request,
+//! at once, and its memory is back before the next is received. A request that is gathered or uploaded waits a little instead,
+//! and is refused then; for it only those are closed that have stood for [`STANDS_MS`]. Short requests stay while they hold
+//! little together: then long ones hold what is missing, and those of them that stand go. One request may be larger than the
+//! share while the others hold no more than half of it, and does not count then.
 
 use std::sync::Arc;
 
@@ -89,8 +89,8 @@ impl Service {
         }
     }
 
-    /// Chooses those whose requests did not go on for longest, and for `stands_ms` at least; where short ones stay, of those
-    /// that stand.
+    /// Chooses the connections that have waited longest for the rest of their requests, and for `stands_ms` at least; where short
+    /// requests stay, among those that stand.
     fn choose(&mut self, stands_ms: Millis, except: Option<usize>) {
         let hub = Arc::clone(self.hub());
         let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());

@@ -107,7 +107,7 @@ impl ConnectionFacts {
     }
 }
 
-/// Of those whose replies stand the ones that hold much and have stood for so much longer than they have to go before the others:
+/// Connections that hold much go before the others once their replies have stood for so much longer than they have to:
 /// a client on a bad line reads again by then, one that never reads does not.
 const LONGER_MS: Millis = 250;
 
@@ -129,7 +129,7 @@ pub struct Standing {
 /// What is found of connections whose replies wait.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Stood {
-    /// Of those that have stood for long enough the ones that hold most, in the order in which they are to go.
+    /// The connections that hold most and have stood for long enough, in the order in which they are to go.
     pub largest: Vec<Standing>,
     /// What all of them hold that have stood for so long.
     pub bytes: u64,

@@ -16,9 +16,9 @@ use crate::values::{number, yes_or_no};
 /// The two families' TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Of the listeners that `-p` and `-l` say, with `-Z`.
+    /// TLS of the listeners that `-p` and `-l` say, with `-Z`.
     pub cache: Options,
-    /// Of `--tls-port`.
+    /// TLS of `--tls-port`.
     pub redis: Options,
 }
 

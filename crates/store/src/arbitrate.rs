@@ -25,7 +25,7 @@ use crate::{Automove, Store};
 const AGE_TENTHS: u64 = 8;
 /// Bytes drained for each byte allocated.
 const DRAIN_FACTOR: usize = 4;
-/// Of so many allocations in a row one looks for a donor, while there is none.
+/// One in so many allocations in a row looks for a donor, while there is none.
 const ASKS: u32 = 4;
 /// Chunks drained in a step at least, and at most in the first round of an allocation.
 const STEP_CHUNKS_MIN: usize = 8;

@@ -50,7 +50,7 @@ const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
 
-/// Of which share of the limit a span is taken: how many spans may be in use in all, with it.
+/// The share of the limit that a span is taken of: how many spans may be in use in all, with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// What items may have: all but what is kept for the index.
@@ -65,7 +65,7 @@ pub(crate) enum Share {
     Swapped,
 }
 
-/// The reservation, and which of it is whose.
+/// The reservation, and the owners of its spans.
 #[derive(Debug)]
 pub(crate) struct Arena {
     mapping: NonNull<u8>,
@@ -101,7 +101,7 @@ unsafe impl Send for Arena {}
 // SAFETY: as for Send; the remaining state is behind a mutex or atomic.
 unsafe impl Sync for Arena {}
 
-/// Of so many spans those that only the index may take.
+/// How many of so many spans only the index may take.
 fn kept_for_index(allowed: u32) -> u32 {
     (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4)
 }
@@ -302,7 +302,7 @@ impl Arena {
         }
     }
 
-    /// Says of every span that was ever handed out whose it is, and checks the free ones.
+    /// Tells the owner of every span that was ever handed out, and checks the free ones.
     ///
     /// # Panics
     /// If they do not add up.

@@ -21,7 +21,7 @@ use crate::{Automove, Millis, Store};
 
 /// How long something has to be free.
 const PERIOD_MS: Millis = 2_000;
-/// Of a class's chunks one in this many may be free, or so many spans' worth.
+/// One in this many of a class's chunks may be free, or so many spans' worth.
 const FREE_SHARE: u64 = 64;
 const FREE_SPANS: u64 = 2;
 /// Items moved in a step, about: some 50 µs; and chunks looked at for them at most.
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(lingered, LINGERING_MAX, "as many as may wait did");
     }
 
-    /// Of items that are spread over all memory one in sixteen stays: what holds them comes to lie together.
+    /// One in sixteen of items that are spread over all memory stays: what holds them comes to lie together.
     #[test]
     fn what_is_left_of_a_cache_moves_together() {
         let config = Config { memory_bytes: 128 << 20, workers_max: 1, ..Config::default() };

@@ -27,7 +27,7 @@ const ALL: u8 = u8::MAX;
 pub(crate) struct Word(u64);
 
 impl Word {
-    /// Of a number; of 0 it is 0.
+    /// The word of a database's number; that of 0 is 0.
     #[inline]
     pub(crate) const fn of(number: u8) -> Word {
         Word((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) << 8 | number as u64)

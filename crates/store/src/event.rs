@@ -33,7 +33,7 @@ pub enum Event {
     Expired = 1,
     /// It was taken out for its memory.
     Evicted = 2,
-    /// Fields of a hash were taken out, whose time had passed.
+    /// Expired fields of a hash were taken out.
     FieldsExpired = 4,
     /// These were the last, and the key is gone.
     Emptied = 8,

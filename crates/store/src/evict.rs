@@ -148,7 +148,7 @@ impl Store {
     }
 }
 
-/// An item goes whose bucket is not clean: its database, if a flush has counted it as gone.
+/// The database of an item that goes and was in a bucket that is not clean, if a flush has counted it as gone.
 #[cold]
 fn flushed_of(store: &Store, locked: &Locked<'_>, found: &Found<'_>) -> Option<u8> {
     // SAFETY: reachable until a moment ago, in this epoch.

@@ -29,7 +29,7 @@ pub struct Seen {
     pub(crate) version: u32,
     pub(crate) token: u64,
     pub(crate) expires_at: Millis,
-    /// Of a tree that is being changed: how often one of its nodes was moved by then. Else 0, which is not compared.
+    /// How often a node of the tree that is being changed was moved by then; 0, which is not compared, without a tree.
     pub(crate) moves: u64,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Held {
     charged: AtomicU64,
     /// Bytes of the limit that were set aside for others.
     aside: AtomicU64,
-    /// Of values with a pin, however many pins they have.
+    /// Bytes of values with a pin, each once, however many pins it has.
     pinned: AtomicU64,
     /// A value was not pinned since it was last asked.
     refused: AtomicBool,
@@ -96,7 +96,7 @@ pub(crate) struct Scratch<'s> {
 }
 
 impl<'s> Scratch<'s> {
-    /// Of nothing yet.
+    /// Scratch memory of nothing yet.
     pub(crate) fn none(store: &'s Store) -> Scratch<'s> {
         Scratch { store, bytes: 0 }
     }

@@ -53,7 +53,7 @@ pub(crate) struct Class {
     draining_free: u64,
     /// The eviction hand: the next chunk of the front span.
     hand_chunk: usize,
-    /// Of what `volatile-ttl` evicts.
+    /// The bar of what `volatile-ttl` evicts.
     pub(crate) bar: Bar,
     /// Hashes of keys on probation, oldest first.
     pub(crate) probation: Ring,
@@ -234,7 +234,7 @@ impl Class {
         Some(spans.next().filter(|_| begun).unwrap_or(front))
     }
 
-    /// Of the first spans with room the one that has most of it; none if no span has room.
+    /// The span that has most room among the first that have some; none if no span has room.
     pub(crate) fn emptiest(&self, arena: &Arena) -> Option<u32> {
         let next = |number: u32| arena.span(number).next.load(Ordering::Relaxed);
         std::iter::successors((self.partial != 0).then_some(self.partial), |&number| {

@@ -191,7 +191,7 @@ impl Watches {
 }
 
 impl Watch {
-    /// Of a key of the same database.
+    /// It watches this key, which is of its database.
     fn is(&self, key: &Key<'_>) -> bool {
         *self.key == *key.bytes
     }

@@ -87,7 +87,7 @@ pub(crate) struct Local {
     pub(crate) transaction: Transaction,
     /// The hash of a key that is not evicted for what this worker allocates.
     pub(crate) spared: Option<u64>,
-    /// Of the hints that may be used.
+    /// The mark of the hints that may be used.
     mark: Mark,
     /// Where this worker cleans what was flushed for memory.
     pub(crate) cleaning: Cleaning,

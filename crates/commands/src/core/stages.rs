@@ -52,7 +52,7 @@ pub(crate) struct Stages<S> {
 }
 
 impl<'w, S: Ahead<'w>> Stages<S> {
-    /// Nothing on its way. Keys are followed of whose hashes the bits of `mask` are 0.
+    /// Stages with nothing on its way. A key is followed if the bits of `mask` are 0 in its hash.
     #[inline(always)]
     pub fn new(mask: u64) -> Stages<S> {
         let groups = std::array::from_fn(|_| Group { keys: ArrayVec::new(), again: 0, followed: 0 });

@@ -40,7 +40,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// A line none of whose keys was taken.
+    /// A line of keys, of which none was taken.
     fn new(fetch: Fetch) -> Keys {
         Keys { fetch, first: true, resumed: false }
     }
@@ -232,8 +232,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the next key of a line of keys whose request began at `start` (or, later in the line,
-    /// whose key does).
+    /// Takes the next key of a line of keys. The request began at `start`, or, later in the line, the key
+    /// does.
     #[inline]
     fn key<'w>(
         &mut self,

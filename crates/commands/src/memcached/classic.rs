@@ -73,7 +73,7 @@ pub fn fetch_and_touch(
 /// set, add, replace, append, prepend, cas with the whole value at hand.
 ///
 /// # Errors
-/// Of append and prepend alone: it is to be done in steps.
+/// For append and prepend alone: the value is to be added in steps.
 #[inline]
 pub fn store(
     cx: &mut Context<'_, '_>,

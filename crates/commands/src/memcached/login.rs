@@ -206,7 +206,7 @@ impl Login {
     }
 }
 
-/// Goes on behind so many bytes, whose error leaves it unsure where the next request begins.
+/// Goes on behind so many bytes, after an error that leaves it unsure where the next request begins.
 ///
 /// # Errors
 /// Framing is strict: the connection is closed.

@@ -219,7 +219,7 @@ impl Queue {
         self.each_key_of(0..self.commands.len(), db, &mut |_, db, key| visit(db, key));
     }
 
-    /// The same of some of the commands, the first of which is run in `db`, with the command whose key it is.
+    /// The same of some of the commands, the first of which is run in `db`, with the command that names it.
     pub fn each_key_of<'q>(
         &'q self,
         some: Range<usize>,

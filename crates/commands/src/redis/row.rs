@@ -439,8 +439,8 @@ impl Command {
         counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
     }
 
-    /// Of so many arguments behind the name, how many are in front of the one that is the `first` of a range, and how many there
-    /// are from that to the `last` of it.
+    /// How many of so many arguments behind the name are in front of the `first` of a range, and how many there are from that to
+    /// its `last`.
     fn places(&self, first: i32, last: i32, args: usize) -> (usize, usize) {
         let words = self.words() as i32;
         let last = if last < 0 { i64::from(words + last) + args as i64 } else { i64::from(last) };

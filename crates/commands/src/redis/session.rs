@@ -302,8 +302,9 @@ impl Conversation {
         Progress { consumed: turn.at, next }
     }
 
-    /// A flush may be due, or users may have been changed. A connection is closed whose user is gone, or has other rules than
-    /// those by which a command in steps began; if its command must come to its end, behind that, and what follows it is refused.
+    /// A flush may be due, or users may have been changed. A connection is closed if its user is gone, or has other
+    /// rules than those by which a command in steps began. If that command must come to its end, the connection is closed behind
+    /// it, and what follows is refused.
     #[cold]
     fn look(&mut self, cx: &mut Context<'_, '_>) {
         cx.shared.flush_if_due(&mut cx.guard);
@@ -401,8 +402,8 @@ impl Conversation {
         self.batch::<G>(turn)
     }
 
-    /// The next requests of a client whose user may not do everything, or before each of whose requests something else has to
-    /// be looked at.
+    /// The next requests of a client, where each has to be looked at by itself: its user may not do everything, or something else
+    /// has to be looked at before each.
     #[inline(never)]
     fn apart(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         if !self.is_ruled_ahead(turn) {

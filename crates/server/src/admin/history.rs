@@ -64,7 +64,7 @@ type Values = [f32; SERIES_COUNT];
 #[derive(Debug)]
 struct Ring {
     points: Points<Values>,
-    /// Of the point that is not over: what was read when it began, …
+    /// What was read when the point that is not over began, …
     at_start: Reading,
     /// … and of gauges, their values by the milliseconds that they had them.
     sums: [f64; SERIES_COUNT],

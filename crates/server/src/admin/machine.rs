@@ -54,7 +54,7 @@ impl ThreadTime {
     }
 }
 
-/// Of all processors, ticks since the machine was started: what its host gave to others, and all.
+/// Ticks of all processors since the machine was started: those that its host gave to others, and all.
 fn stolen(text: &str) -> Option<[u64; 2]> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     // user nice system idle iowait irq softirq steal; guests' time is in user and nice already.

@@ -27,7 +27,7 @@ struct Seen<'a> {
     status: Status,
 }
 
-/// Of `/proc/self/status`, bytes and counts.
+/// What is taken from `/proc/self/status`.
 #[derive(Debug, Default)]
 struct Status {
     virtual_bytes: u64,

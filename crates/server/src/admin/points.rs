@@ -102,7 +102,7 @@ pub fn asked(query: &Query) -> Result<(usize, Option<Millis>), Status> {
     Ok((level, since))
 }
 
-/// How an answer of points begins: whose they are, and when it is.
+/// How an answer of points begins: the run of the server that they are of, and the time.
 pub fn head(hub: &Hub, level: usize) -> String {
     format!(
         "{{\"run\":\"{:032x}\",\"now_ms\":{},\"time_ms\":{},\"step_seconds\":{}",

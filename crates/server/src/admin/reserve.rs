@@ -36,7 +36,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Of nothing yet. The first round ends at the first look.
+    /// A reserve of which nothing is used. The first round ends at the first look.
     pub fn new(store: &Arc<Store>) -> Reserve {
         Reserve {
             store: Arc::clone(store),

@@ -8,7 +8,7 @@
 //!          bit 1: spans of others are in the cell, too; bit 0: it is being emptied
 //! ```
 //!
-//! A cell is one span, as long as there are cells enough; else 2, 4, 8 … of them, and shows whose most of them are.
+//! A cell is one span, as long as there are cells enough; else 2, 4, 8 … of them, and shows the owner that most of them have.
 
 use std::collections::BTreeMap;
 

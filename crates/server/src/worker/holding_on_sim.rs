@@ -81,7 +81,7 @@ fn who_holds_most_goes_first_and_no_more_go_than_others_need() {
     reads(&mut world, &small, 10);
 }
 
-/// Of connections that have stood for much longer than others only those that hold much go before these.
+/// A connection that has stood for much longer than others goes before them only if it holds much.
 #[test]
 fn who_holds_little_goes_behind_those_who_hold_most_however_long_it_has_stood() {
     let (mut world, store) = world();

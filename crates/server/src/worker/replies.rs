@@ -8,7 +8,7 @@
 //! Connections write into one output, one behind the other, so that the small replies of many lie close
 //! together in memory that is warm. What a socket does not take moves into an output of the connection's own.
 //!
-//! Whose bytes are whose is said once, by the [`Replies`] that each connection has: where its part lies. A
+//! Each connection has a [`Replies`], which alone says where its part lies. A
 //! [`Part`] is made and used in this file only, and is neither copied nor shared; the output begins anew
 //! when there are no parts, and only then. So a connection sends bytes of its own or none, in whatever
 //! order connections write, send and end:

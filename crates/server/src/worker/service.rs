@@ -36,7 +36,7 @@ const SEND_AT_BYTES_SHORT: u64 = 8 << 10;
 /// A worker fills one part in this many of what connections may still hold before it looks again.
 const ROOM_SHARE: u64 = 4;
 
-/// When others need its memory, a connection is closed whose replies have not moved for this long:
+/// When others need its memory, a connection is closed if its replies have not moved for this long:
 /// longer than any round trip that progress is made in.
 const SHED_AFTER_MS: Millis = 250;
 
@@ -57,7 +57,7 @@ const SHED_ROOM_SHARE: u64 = 8;
 /// So long after a value was refused for want of memory a connection is closed for it.
 const SHED_WITHIN_MS: Millis = 1000;
 
-/// Of connections that have ended, those that wait for what others hold are looked at this often, …
+/// Connections that have ended, and wait for what others hold, are looked at this often, …
 const LOOK_MS: Millis = 2;
 /// … and a look counts as so much work, of which it does little.
 const LOOK_NS: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! What is known about one span, beside its bytes: whose it is, its free chunks, its place in lists.
+//! What is known about one span, beside its bytes: its owner, its free chunks, its place in lists.
 
 use crate::due::Due;
 use crate::slab::Moment;

@@ -78,7 +78,7 @@ pub(super) fn lies_apart(kind: Type, name: &[u8], value: &[u8]) -> bool {
 /// An entry to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry<'a> {
-    /// Of its field or member; nothing in a list.
+    /// The tag of its field or member; unused in a list.
     pub(crate) tag: u8,
     pub(crate) name: &'a [u8],
     /// In a hash only.
@@ -97,7 +97,7 @@ pub(crate) struct Builder {
     longs: usize,
     words: Vec<u64>,
     tags: Vec<u8>,
-    /// Of a stream the tags of its rows.
+    /// The tags of a stream's rows.
     pub(super) codes: Vec<u8>,
     value_codes: Vec<u8>,
     pub(super) payload: Vec<u8>,

@@ -40,7 +40,7 @@ pub enum Declined {
     NoMemory,
     /// A score would be the sum of both infinities.
     NotANumber,
-    /// Of what is made of entries that come one after the other: a field or a member comes twice.
+    /// A field or a member comes twice, where a collection is made of entries that come one after the other.
     Twice,
 }
 

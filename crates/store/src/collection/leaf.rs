@@ -54,7 +54,7 @@ pub(super) struct Head {
     pub(super) long: bool,
     /// A field of the hash expires.
     pub(super) times: bool,
-    /// Of scores or times, but for the base.
+    /// How scores or times are packed; the base is not in it.
     pub(super) packing: Packing,
 }
 

@@ -62,7 +62,7 @@ pub enum Copied {
 }
 
 impl BulkLoad {
-    /// Of nothing yet.
+    /// A collection of nothing yet.
     pub fn new(store: &Arc<Store>, kind: Type) -> BulkLoad {
         let mut builder = Builder::default();
         builder.start(kind);

@@ -99,7 +99,7 @@ pub(super) enum Scores<'a> {
     Packed(Packing, &'a [u8]),
     /// Times of a hash's fields.
     Times(Packing, &'a [u8]),
-    /// Of a leaf that is being built.
+    /// Words of a leaf that is being built.
     Plain(&'a [u64]),
 }
 

@@ -17,15 +17,15 @@ const ROOM_AT_FIRST: usize = 64;
 /// Which members get a score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScoreRule {
-    /// Only those that are there.
+    /// Only members that are there.
     pub present: bool,
-    /// Only those that are not.
+    /// Only members that are not.
     pub absent: bool,
-    /// Of those that are there, only those whose score becomes higher.
+    /// Members that are there only if their score becomes higher.
     pub higher: bool,
-    /// Of those that are there, only those whose score becomes lower.
+    /// Members that are there only if their score becomes lower.
     pub lower: bool,
-    /// It is added to the score that they have, or to 0.
+    /// The number is added to the score that they have, or to 0.
     pub added: bool,
 }
 

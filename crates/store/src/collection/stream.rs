@@ -174,7 +174,7 @@ pub struct StreamTrimmed {
 }
 
 impl StreamRow {
-    /// Of a stream that has just been made.
+    /// The row of a stream that has just been made.
     const NEW: StreamRow =
         StreamRow { last: StreamId::MIN, deleted_max: StreamId::MIN, added: 0, next_line: FIRST_LINE };
 

@@ -128,14 +128,14 @@ const ELEMENTS_MAX: u64 = 1 << (u64::BITS - LOCATION_BITS);
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Root {
-    /// Of the tree, in the table.
+    /// The number of the tree in the table.
     pub(crate) number: u32,
     /// Levels of inner nodes, at least 1.
     height: u8,
     /// Those of the members tree of a sorted set, at least 1; 0 of others.
     members_height: u8,
-    /// Of a hash what the longest value has that lies apart, of a set or a sorted set what the longest such member has, in units
-    /// of `strings.rs`; 0 if none does.
+    /// The length of the longest value of a hash, or member of a set or a sorted set, that lies apart, in units of `strings.rs`;
+    /// 0 if none does.
     apart: u16,
     pub(crate) elements: u64,
     /// Bytes of all nodes.
@@ -174,20 +174,20 @@ pub(super) fn settled_at(now: Millis, settled: Millis) -> Millis {
 const SUCCEEDED: u64 = 1;
 
 impl Root {
-    /// Of a hash: when its first field expires, or a later time that has passed; 0: none does.
+    /// When the first field of a hash expires, or a later time that has passed; 0: none does.
     pub(crate) fn soonest(&self) -> Millis {
         let word = self.beside.load(Ordering::Relaxed);
         if word & SHORTENED == SHORTENED { LONG_AGO } else { word & !BEGUN }
     }
 
-    /// Of a hash: fields that were due at this time are not there any more, whether they have been taken out or not; 0 if no
-    /// such field is left.
+    /// The time at which due fields of a hash are not there any more, whether they have been taken out or not; 0 if no such field
+    /// is left.
     fn settled(&self) -> Millis {
         let word = self.beside.load(Ordering::Relaxed);
         if word & BEGUN == 0 { 0 } else { word & !SHORTENED }
     }
 
-    /// Of a hash in which a field expires: there is something to take out for a worker in a batch of this time.
+    /// A worker in a batch of this time has something to take out of a hash in which a field expires.
     pub(crate) fn is_due(&self, now: Millis) -> bool {
         self.soonest() <= settled_at(now, self.settled())
     }
@@ -379,7 +379,7 @@ pub(super) struct Tree<'g> {
     height: usize,
     len: usize,
     bytes: usize,
-    /// Of the members tree of a sorted set.
+    /// The topmost node of the members tree of a sorted set.
     members: u64,
     members_height: usize,
     /// What lies apart of a list (`apart.rs`), a hash, a set or a sorted set (`strings.rs`); 0 if nothing does.

@@ -42,7 +42,7 @@ type Sums = [f64; GROUPS];
 /// What was missed.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
-    /// Of each cache, since it is warm, …
+    /// The misses of each cache, since it is warm, …
     of: [Sums; SIZES],
     /// … and of today's size since then.
     beside: [Sums; SIZES],
@@ -72,7 +72,7 @@ pub(super) struct Misses {
 pub struct Point {
     /// As a part of the memory limit.
     pub factor: f64,
-    /// Of all reads.
+    /// Misses as a part of all reads.
     pub miss_ratio: f64,
     /// Give or take so much.
     pub error: f64,
@@ -128,7 +128,7 @@ impl Misses {
         self.is_full = is_full;
     }
 
-    /// Of each limit such a part is lost to spans that are not full.
+    /// Sets the part of each limit that is lost to spans that are not full.
     pub fn set_lost(&mut self, lost: [f64; SIZES]) {
         self.lost = lost;
     }

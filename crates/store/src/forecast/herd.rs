@@ -12,7 +12,7 @@ const LOADS_MS: u64 = 2000;
 /// Keys that are being loaded.
 #[derive(Debug)]
 pub(super) struct Loads {
-    /// Whose, and since when.
+    /// Hashes of the keys, and since when.
     places: Box<[(u64, Tick); PLACES]>,
 }
 

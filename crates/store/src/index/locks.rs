@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 /// Locked buckets.
 pub(super) struct Locks<'b, 'p> {
     buckets: &'b [&'p Bucket],
-    /// Of those that are locked so far: what they are let go with.
+    /// The control words that the buckets locked so far are unlocked with.
     controls: Vec<Control>,
 }
 
@@ -55,8 +55,8 @@ impl<'b, 'p> Locks<'b, 'p> {
         (0..extent.buckets).filter(watched).map(move |i| extent.hashes(i))
     }
 
-    /// Has those buckets of a segment, the first of which is bucket `first`, be watched whose keys are: they are
-    /// among the keys with the hashes `watched`.
+    /// Marks buckets of a segment, the first of which is bucket `first`, as watched if a key of theirs is: the watched keys are
+    /// among those with the hashes `watched`.
     pub(super) fn watch(
         &mut self,
         watched: &[RangeInclusive<u64>],

@@ -56,9 +56,9 @@ pub(super) const KEY_LONG: usize = 255;
 pub(super) const VALUE_SHIFT: u32 = 18;
 /// The bits of a value's length, which items of kind 3 have for their form.
 const FORM_MASK: u64 = 0x3fff << VALUE_SHIFT;
-/// Of those: the collection is a tree.
+/// A bit of the form: the collection is a tree.
 const FORM_TREE: u16 = 1 << 4;
-/// And: a field of the hash expires.
+/// A bit of the form: a field of the hash expires.
 const FORM_TIMED: u16 = 1 << 5;
 const VERSION_SHIFT: u32 = 32;
 /// A piece that is a node of a tree.
@@ -129,7 +129,7 @@ impl Header {
     pub(crate) fn is_not_plain(self) -> bool {
         self.0 & (KIND_MASK & !RETIRED) == Kind::Large as u64
     }
-    /// Of an item that is not plain: what collection it is, or 0.
+    /// The form of an item that is not plain: what collection it is, or 0.
     #[inline]
     pub(crate) fn form(self) -> u16 {
         ((self.0 & FORM_MASK) >> VALUE_SHIFT) as u16

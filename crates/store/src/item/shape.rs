@@ -42,7 +42,7 @@ impl Shape {
         let body_offset = Header(bits).body_offset();
         Shape { bits, key_bytes, value_bytes, body_offset, leaf: false }
     }
-    /// Of a collection whose leaf has so many bytes.
+    /// The shape of a collection with a leaf of so many bytes.
     pub(crate) fn of_leaf(key_bytes: usize, leaf_bytes: usize, expiry: bool, extension: bool) -> Shape {
         let shape = Shape::new(key_bytes, 0, 0, expiry, extension);
         let end = shape.body_offset + key_room(key_bytes);

@@ -24,7 +24,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Of a collection the first field of which expires at a time; 0: none does.
+    /// The draft of a hash: its first field expires at this time; 0: none does.
     pub(crate) fn timed(self, soonest: Millis) -> Draft {
         if soonest == 0 { self } else { Draft { form: Header::form_timed(self.form), soonest, ..self } }
     }

@@ -72,7 +72,7 @@ pub(crate) enum Unpublished {
 pub(crate) struct Version {
     pub(crate) writes: u64,
     pub(crate) explicit: Option<u64>,
-    /// Of a copy, which is no write to a worker that looks at the key.
+    /// It is of a copy, which is no write to a worker that looks at the key.
     copy: bool,
 }
 

@@ -211,7 +211,7 @@ impl Waiting {
         self.indexed = self.first + self.slots.len() as u64;
     }
 
-    /// Slots are numbered anew, and it is not known whose they are.
+    /// Slots are numbered anew, and it is not known which clients have them.
     fn forget_own(&mut self) {
         self.own.clear();
         (self.first, self.indexed) = (0, 0);

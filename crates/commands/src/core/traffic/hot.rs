@@ -25,7 +25,7 @@ pub struct HotKey {
     pub per_second: f64,
     /// Bytes of requests and replies a second, about.
     pub bytes_per_second: f64,
-    /// Of its requests, the part that read it, …
+    /// The part of its requests that read it, …
     pub reads: f64,
     /// … and removed it; the others changed it.
     pub deletes: f64,

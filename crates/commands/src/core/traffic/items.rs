@@ -75,7 +75,7 @@ impl Sum {
         self.squares += other.squares;
     }
 
-    /// How much a part may be off whose items have bytes with this sum of squares.
+    /// How much a part may be off, if the bytes of its items have this sum of squares.
     fn sampling(&self, squares: f64, share: f64) -> f64 {
         let variance = squares * (1.0 - 2.0 * share) + share * share * self.squares;
         // One item more is added: of none one cannot say how many there might have been.

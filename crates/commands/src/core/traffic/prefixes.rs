@@ -80,7 +80,7 @@ pub struct PrefixShare {
     pub bytes_per_second: f64,
     /// … give or take so much.
     pub bytes_error: f64,
-    /// Of its keys, the part that was read, …
+    /// The part of its keys that was read, …
     pub reads: f64,
     /// … and removed; the others were changed.
     pub deletes: f64,

@@ -79,7 +79,7 @@ pub struct Outlook {
 /// What another memory limit would change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// Of all reads, so many more would be found; fewer, where it is below 0.
+    /// The part of all reads that would be found besides; below 0: fewer would.
     pub found_more: f64,
     /// Give or take so many.
     pub error: f64,

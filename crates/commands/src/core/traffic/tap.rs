@@ -11,8 +11,8 @@
 //!
 //! While samples are not wanted the countdown does not end: it takes a subtraction and a jump for a group of keys.
 //!
-//! Beside that some keys are **followed**: those of whose hashes some bits are 0 ([`super::spatial`]). All that happens to them
-//! is recorded: a comparison a key, and nothing else where it is another's. While no key is followed all bits have to be 0.
+//! Some keys are **followed** besides: those with 0 in some bits of their hashes ([`super::spatial`]). All that happens to them
+//! is recorded: a comparison a key, and nothing else where it is not followed. While none is followed all bits have to be 0.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -41,7 +41,7 @@ pub fn outcome(
 /// the turn of the connection that has `out` has ended.
 ///
 /// # Errors
-/// Of append and prepend alone: it is to be done in steps.
+/// For append and prepend alone: the value is to be added in steps.
 #[inline(always)]
 pub(super) fn store(
     cx: &mut Context<'_, '_>,

@@ -127,7 +127,7 @@ fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random:
 
 /// What came of taking members.
 enum Taken {
-    /// So many were, whose replies have so many bytes, about.
+    /// So many were; their replies have about so many bytes.
     Members(usize, usize),
     /// None was: so many bytes are needed for their replies.
     Needs(usize),

@@ -10,7 +10,7 @@ pub(crate) enum Weighs {
     Nothing,
     /// Nothing, but the database is another one behind it.
     Selection,
-    /// Watches of keys in two databases, whose names stand for one another's behind it.
+    /// Watches of keys in two databases, which have exchanged their names behind it.
     Swap,
     /// Rules that are applied, and all users, of which there are others behind it.
     Rules,

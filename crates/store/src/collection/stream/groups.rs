@@ -8,7 +8,7 @@ use crate::collection::Declined;
 use crate::worker::Guard;
 use std::collections::BTreeMap;
 
-/// Of so many that are removed together there are fewer at the next try.
+/// Where so many are removed together and that fails, the next try takes fewer.
 const FEWER_FROM: usize = 1 << 10;
 
 /// Where a group begins to read.
@@ -289,7 +289,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Of the group of a name, which then is among the removed ones until nothing of it is left; or of the first of those.
+    /// Removes some rows of the group of a name, which is among the removed groups until none is left; or of the first of those.
     fn destroy_some(&mut self, key: &Key<'_>, name: Option<&[u8]>, most: usize) -> Result<Removal, Declined> {
         let changed = self.take_out_of_collection(key, Type::Stream, |change| {
             let there = change.stream().and_then(|stream| {

@@ -41,7 +41,7 @@ pub struct ConsumerLoad {
 }
 
 impl StreamLoad {
-    /// Of nothing yet.
+    /// A stream of nothing yet.
     pub fn new(store: &std::sync::Arc<crate::Store>) -> StreamLoad {
         StreamLoad { load: BulkLoad::new(store, Type::Stream), own: StreamRow::NEW, len: 0 }
     }

@@ -88,7 +88,7 @@ impl<'a> RowKey<'a> {
         RowKey { line, id: StreamId::MIN, name }
     }
 
-    /// Of a part of a value of the entry with this ID.
+    /// The key of a part of a value of the entry with this ID.
     pub const fn of_part(id: StreamId, number: &'a [u8; NUMBER_BYTES]) -> RowKey<'a> {
         RowKey { line: PARTS, id, name: number }
     }
@@ -127,7 +127,7 @@ pub(in crate::collection) struct StreamRow {
 /// What it knows of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collection) struct GroupRow {
-    /// Of its consumers; that of what is pending is the next.
+    /// The line of its consumers; the next is the line of what is pending.
     pub line: u32,
     pub last: StreamId,
     /// Entries that were read; none if that is not known.
@@ -158,7 +158,7 @@ pub(in crate::collection) enum Data<'a> {
     Group(GroupRow),
     /// The line of a consumer, by its name.
     Line(u32),
-    /// Of a line: whose it is, and when it was last seen and active.
+    /// The consumer that a line belongs to, and when it was last seen and active.
     Consumer {
         name: &'a [u8],
         seen: u64,
@@ -395,7 +395,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Of a row with a name: it says whose its line is, and comes before all IDs of that.
+/// A row with a name says which consumer its line belongs to, and comes before all IDs of the line.
 fn is_of_line(tag: u8) -> bool {
     tag & ID_FORM == ID_FORM
 }
@@ -519,7 +519,7 @@ impl NewFields {
     /// What is put is no longer than this, about.
     const BYTES_MAX: usize = LEAF_BYTES_MAX;
 
-    /// Of these fields with their values, in order.
+    /// Takes these fields with their values, in order.
     ///
     /// # Errors
     /// They are too long for any leaf.

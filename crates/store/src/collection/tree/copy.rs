@@ -26,7 +26,7 @@ pub(in crate::collection) struct CopyCursor {
     place: usize,
     /// Copies of inner nodes of the lowest level.
     lowest: Vec<Child>,
-    /// Of a sorted set, the scores tree that is copied: its height and top.
+    /// Height and top of the scores tree that is copied, of a sorted set.
     scores: Option<(usize, u64)>,
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct Edit {
     pub(super) number: u32,
     /// The number was taken for this edit.
     pub(super) numbered: bool,
-    /// Of the tree that is changed.
+    /// Height and topmost node of the tree that is changed.
     pub(super) height: usize,
     pub(super) top: u64,
     /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores.
@@ -117,7 +117,7 @@ pub(crate) struct Edit {
     pub(in crate::collection) elements: u64,
     /// Fields whose time had passed, and that it has taken out.
     pub(in crate::collection) expired: u64,
-    /// Of the tree that it began with: see [`super::Root::settled`].
+    /// See [`super::Root::settled`]: that of the tree that it began with.
     pub(super) settled: Millis,
     pub(super) bytes: u64,
     /// Bytes of nodes that were made since it began, and [`ADOPTED_BYTES`] for each that was received.

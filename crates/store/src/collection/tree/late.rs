@@ -88,7 +88,7 @@ impl LateMembers {
         2 * (members / parts) as usize * size_of::<Note>() + buckets as usize * size_of::<Vec<Note>>()
     }
 
-    /// Of a set with so many members.
+    /// For a set with so many members.
     pub(in crate::collection) fn new(members: u64) -> LateMembers {
         let (parts, buckets) = division(members);
         LateMembers {

@@ -334,7 +334,7 @@ fn a_tree_that_goes_to_another_key_keeps_its_nodes() {
     assert_eq!(store.trees.count(), 1);
 }
 
-/// Of a list of very many leaves some are taken out at a time, from its ends on.
+/// A list of very many leaves loses some at a time, from its ends on.
 #[test]
 fn a_long_list_is_trimmed_in_pieces() {
     let (store, mut worker) = store(32);

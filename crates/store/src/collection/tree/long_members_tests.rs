@@ -416,7 +416,7 @@ fn members_of_one_order_have_parts_of_their_own() {
     assert_eq!(free(&builder, left * PART_BYTES + 1), None);
 }
 
-/// Of members with one tag each that lies apart is asked, and no other.
+/// Of the members that lie apart those with the tag are asked, and no other.
 #[test]
 fn who_looks_for_a_long_member_is_asked_of_those_with_its_tag() {
     let mut builder = Builder::default();

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Entries that are put in order at a time, at most: what is kept of them meanwhile is some mebibytes.
 const AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 32 << 10 };
-/// Of a small store they are fewer: one for so many bytes of the memory limit, …
+/// In a small store they are fewer: one for so many bytes of the memory limit, …
 const AT_ONCE_SHARE: usize = 8 << 10;
 /// … but as many at least.
 const AT_ONCE_MIN: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 4 << 10 };

@@ -1,4 +1,4 @@
-//! Whose a node is, and which word names it: for moving it, evicting for its memory, and checking the books.
+//! Which tree a node belongs to, and which word names it: for moving it, evicting for its memory, and checking the books.
 //!
 //! ```text
 //! node ─▶ number ─▶ table: hash ─▶ the item in its bucket whose root has the number ─▶ down by the node's least key

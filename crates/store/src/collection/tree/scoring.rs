@@ -39,7 +39,7 @@ const COPIED_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 1 << 10 }
 /// A member that gets a score.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::collection) struct Move<'p> {
-    /// Of the members tree.
+    /// The hash of its name, the order of the members tree.
     pub(in crate::collection) hash: u64,
     pub(in crate::collection) member: &'p [u8],
     /// The score that it has, if it is there.
@@ -94,8 +94,8 @@ struct Dues<'p> {
     some: Vec<(u64, u64, Due<'p>)>,
     /// Names that were copied: the leaf that has one may be made anew before it is needed.
     copied: Vec<u8>,
-    /// Of the members that were put into one leaf: how many have one score, and how many have it with those that had it before,
-    /// as far as the leaf tells.
+    /// How many of the members that were put into one leaf have one score, and how many have it with those that had it before, as
+    /// far as the leaf tells.
     runs: Vec<(usize, Option<usize>)>,
 }
 

@@ -372,8 +372,8 @@ fn named_at_once(each: impl Iterator<Item = usize>) -> (usize, usize) {
     (claimed, bytes)
 }
 
-/// The same of up to `most` of those that are pending, of whose replies each has so many bytes beside an ID: the longest of some
-/// times as many, whichever are claimed, and the IDs of all of these. What is looked at is in proportion to what is claimed.
+/// The same of up to `most` of those that are pending; `each`: bytes of their replies beside an ID. The longest of some times as
+/// many count, whichever are claimed, and the IDs of all of these. What is looked at is in proportion to what is claimed.
 fn pending_at_once(mut each: impl Iterator<Item = usize>, most: usize) -> (usize, usize) {
     let (mut claimed, mut some, mut all) = ((1, 0), 1, Vec::new());
     loop {

@@ -590,7 +590,7 @@ impl Scale {
         in_leaves * DUE_NS_A_BYTE + dropping_ns(apart)
     }
 
-    /// What DUMP takes: it replies a collection, whose bytes it looks at twice.
+    /// What DUMP takes: it replies a collection, and looks at its bytes twice.
     pub(super) fn dumped(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8]) -> u64 {
         let there = self.size(call, self.db, key);
         if there.elements == 0 {
