@@ -63,7 +63,7 @@ pub struct Options {
     /// The whole grid of settings
     #[arg(long)]
     pub full: bool,
-    /// Rounds; of fewer than 6 there are no intervals [default: 6; with --quick 2, or 1 where a round takes long]
+    /// Rounds; with fewer than 6 there are no intervals [default: 6; with --quick 2, or 1 where a round takes long]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
     /// Servers to start beside Larder: memcached, redis, valkey, keydb; memcached-new, valkey-new and redis-new, the

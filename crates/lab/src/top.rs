@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Takes two looks, prints one screen, and ends
     #[arg(long)]
     once: bool,
-    /// Print the figures as JSON
+    /// Prints the figures as JSON
     #[arg(long)]
     json: bool,
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: larder <command> [options]
 
-  serve   starts a cache that memcached clients use unchanged
+  serve   starts a cache that memcached's and Redis's clients use unchanged
   lab     measures caches: Larder, memcached, Redis, or any other
   doctor  says what the operator of a running Larder should know
   top     one screen about a running cache: Larder, memcached, Redis

@@ -73,7 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
 
 fn command() -> Command {
     let mut command = Command::new("larder serve")
-        .about("A cache that memcached clients use unchanged.")
+        .about("A cache that memcached's and Redis's clients use unchanged.")
         .version(env!("CARGO_PKG_VERSION"))
         .disable_version_flag(true)
         .term_width(100)
