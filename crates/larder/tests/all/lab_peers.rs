@@ -457,7 +457,7 @@ fn a_run_that_was_not_valid_is_not_compared() {
 }
 
 /// Processes whose command line has `word` in it.
-fn processes(word: &str) -> Vec<String> {
+pub fn processes(word: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
     let lines = all.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));

@@ -13,6 +13,7 @@ use larder_testkit::folder::Folder;
 use larder_testkit::stand_in::{proxy, script, unchanged};
 
 use super::{alone, lab, refused, said, written};
+use crate::lab_peers::processes;
 
 /// Writes a wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their
 /// command line.
@@ -21,14 +22,6 @@ fn wrapped_memcached(folder: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_larder"), &larder).unwrap();
     let serve = format!("{} serve --redis-port 0 --http-port 0 \"$@\"\ntrue", larder.display());
     script(folder, "memcached", &serve);
-}
-
-/// Processes whose command line has `word` in it.
-fn processes(word: &str) -> Vec<String> {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
-    let lines = all.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains(word)).collect()
 }
 
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
