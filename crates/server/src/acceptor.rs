@@ -1,7 +1,7 @@
-//! The first thread: takes connections in, hands each to the worker that has the fewest, and hears
-//! the signals.
+//! The first thread: takes connections in, hands each to the worker that has the fewest, and handles
+//! signals.
 //!
-//! It waits in one place only, and there it hears everything. Where it cannot take a connection in it pauses:
+//! It waits in one place only, for connections and signals alike. Where it cannot take a connection in it pauses:
 //! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
 //! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
 //! A connection whose address has as many as it may ([`Addresses`]) is refused, and others are taken in.
@@ -38,7 +38,7 @@ const PAUSE_MS: Millis = 10;
 /// While TLS listeners rest, workers are asked this often for the room of handshakes that stand still.
 const REST_LOOK_MS: Millis = 100;
 
-/// What the acceptor hears of.
+/// What the acceptor waits for, and has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Connections wait at the listener of this index.
@@ -59,7 +59,7 @@ pub trait Entrance {
     /// The same, as workers take it over.
     type Stream: Stream;
 
-    /// Waits for something to hear, `timeout` at most; of how many things.
+    /// Waits for something to come, `timeout` at most; how many things have.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
@@ -71,7 +71,7 @@ pub trait Entrance {
     /// The time.
     fn now(&self) -> Millis;
 
-    /// Hears of connections that wait at a listener, or does not.
+    /// Sets whether connections that wait at a listener are told.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
@@ -266,7 +266,7 @@ impl<E: Entrance> Acceptor<E> {
             }
             let begins = self.speaks_tls(listener) && !full;
             if begins && !self.hub.certificates.begin(self.hub.handshakes_max()) {
-                // Whether one more waits is known when it is heard of.
+                // Whether one more waits is known when the next wait tells it.
                 return if nth == 0 { Err(Full::Handshakes) } else { Ok(()) };
             }
             let result = match self.entrance.accept(listener) {

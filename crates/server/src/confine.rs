@@ -75,7 +75,7 @@ impl Seccomp {
 /// What a thread is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The main thread: it accepts connections, hears signals, and removes files at the end.
+    /// The main thread: it accepts connections, handles signals, and removes files at the end.
     Acceptor,
     /// A worker, and the thread that it starts for `--aclfile`.
     Worker,

@@ -201,7 +201,7 @@ pub const EXTENDED: &[Extended] = &[
     takes(
         works(
             "slab_automove",
-            "memory moves between classes by itself: 1 to those that evict clearly sooner, 2 always from the one used least lately, 0 not at all",
+            "memory moves between classes by itself: 1 to those that evict clearly sooner, 2 always from the one used least recently, 0 not at all",
             |config, value| {
                 config.reported.slab_automove = value.map_or(Ok(1), |value| number(value, 0, 2))?;
                 Ok(())

@@ -332,7 +332,7 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
     hub.stop_workers();
 }
 
-/// The workers' threads, each of which lets go of `end` at its own, and where connections go to them.
+/// The workers' threads, each of which drops `end` at its own end, and where connections go to them.
 fn start_workers<S: Stream + AsFd + Send + 'static>(
     hub: &Arc<Hub>,
     started: Instant,

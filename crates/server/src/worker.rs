@@ -302,7 +302,7 @@ impl<B: Backend> Worker<B> {
             return !self.times && self.hub.shared.shows_traffic();
         } else if self.tick_at.is_none() && self.busy {
             self.tick_at = Some(now + TICK_BUSY_MS);
-            // It has slept, and may not have heard.
+            // It has slept, and may not know that samples are wanted.
             self.service.tend_samples();
         }
         false

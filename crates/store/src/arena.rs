@@ -143,7 +143,7 @@ impl Arena {
         // What is cached is in no core dump. Linux can do it since 3.4.
         // SAFETY: the bytes were just mapped, and nothing but dumps of the process asks for this advice.
         let _ = unsafe { madvise(mapping.as_ptr().cast(), mapped_bytes(bytes), Advice::LinuxDontDump) };
-        // SAFETY: the bytes were just mapped. A system without huge pages says no, and that is fine.
+        // SAFETY: the bytes were just mapped. A system without huge pages refuses, and that is fine.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         let spans = map(spans_max as usize * size_of::<Span>())?.cast();
         Ok(Arena {
@@ -223,7 +223,7 @@ impl Arena {
         self.barren.clear();
     }
 
-    /// Says that a span is worth a visit at `at`.
+    /// Says that a span is due at `at`.
     #[inline]
     pub(crate) fn note_span_expiry(&self, number: u32, at: Millis) {
         if self.span(number).due.lower(at) {

@@ -16,7 +16,7 @@
 //!
 //! - No collection is empty: the last element takes the key with it.
 //! - Fields of a hash may expire, each at its own time ([`fields`]).
-//! - Expiry stays when elements change; each change is a new version, which watches hear of.
+//! - Expiry stays when elements change; each change is a new version, which watches see.
 //! - No name of a field or entry is larger than a chunk, no element of a list, member of a set or value of a field larger than
 //!   [`Store::element_bytes_max`], and no member of a sorted set larger than [`Store::scored_bytes_max`]: what would be is
 //!   refused ([`Declined::TooLarge`]), and nothing is changed.

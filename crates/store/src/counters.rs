@@ -61,7 +61,7 @@ pub(crate) struct WorkerCounters {
     pub(crate) evicted_idle_s: Counter,
     /// Collections by type.
     pub(crate) types: TypeCounts,
-    /// Keys that were new lately.
+    /// Keys that were new recently.
     pub(crate) recent: Recent,
 }
 

@@ -158,7 +158,7 @@ impl Local {
         }
     }
 
-    /// Lets go of all spans that this worker drains: they are used again.
+    /// Ends the drains of this worker: their spans are used again.
     pub(crate) fn stop_drains(&mut self, store: &Store) {
         let drains = self.drain.take().into_iter().chain(std::mem::take(&mut self.lingering));
         for drain in drains {

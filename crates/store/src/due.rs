@@ -1,5 +1,4 @@
-//! When which span is due: the time at which enough of its items will have expired to be worth a
-//! visit.
+//! When which span is due: the time at which so many of its items will have expired that a visit pays.
 //!
 //! ```text
 //! all      the earliest of the groups

@@ -227,7 +227,7 @@ impl Store {
     /// Reserves address space and makes an empty store.
     ///
     /// # Errors
-    /// [`Error::Config`] for limits that cannot work, [`Error::System`] if the system says no.
+    /// [`Error::Config`] for limits that cannot work, [`Error::System`] if the system refuses.
     pub fn new(config: Config) -> Result<Arc<Store>, Error> {
         if config.memory_bytes < MEMORY_BYTES_MIN {
             return Err(Error::Config("the memory limit is too small"));

@@ -30,7 +30,7 @@ pub struct SpanSeen {
     pub fill: u8,
     /// How long ago the hand passed it, or the class got it; 0 of what no class owns.
     pub age_ms: Millis,
-    /// In how long enough of it expires to be worth a visit; none: never, as far as is known.
+    /// In how long it is due, since enough of it expires; none: never, as far as is known.
     pub due_ms: Option<Millis>,
 }
 

@@ -79,7 +79,7 @@ impl Guard<'_> {
         self.counters.recent.note_found(number, self.store.hash_of(number, key));
     }
 
-    /// Visits live items of a database whose keys were new lately, 64 for each worker at most; any of them twice
+    /// Visits live items of a database whose keys were new recently, 64 for each worker at most; any of them twice
     /// if several workers have stored it. Some 100 ns each.
     pub fn visit_new(&mut self, database: Database, visit: &mut dyn FnMut(Item<'_>)) {
         let (store, number) = (self.store, database.number());

@@ -89,7 +89,7 @@ impl ClassView {
             self.judged_read.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hardly any item that was judged in main lately had been read, or none was judged.
+    /// Hardly any item that was judged in main recently had been read, or none was judged.
     pub(crate) fn is_unread(&self) -> bool {
         let read = self.judged_read.load(Ordering::Relaxed);
         read * UNREAD_SHARE <= self.judged.load(Ordering::Relaxed)

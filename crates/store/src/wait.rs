@@ -40,7 +40,7 @@ thread_local! {
 pub(crate) struct Wait {
     turn: u32,
     sleep_from: u32,
-    /// Spans that are being drained are let go of when others want memory back: this worker does nothing
+    /// Drains of spans are ended when others want memory back: this worker does nothing
     /// with them meanwhile.
     idle: bool,
 }

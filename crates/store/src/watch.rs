@@ -245,7 +245,7 @@ impl Store {
 }
 
 impl Local {
-    /// A key changes, under its home bucket's lock, before the lock is let go.
+    /// A key changes, under its home bucket's lock, before the lock is released.
     #[inline]
     pub(crate) fn touched(&mut self, store: &Store, control: Control, key: &Key<'_>) {
         if control.watched() {

@@ -3,7 +3,7 @@
 //! ```text
 //! a connection's own      1      2      3      4      5      6 …    failures in a row
 //!                       100    200    400    800   1600   3000 ms  from the last one on
-//! of its address          … 4    5      6      7      8 …           failures lately
+//! of its address          … 4    5      6      7      8 …           recent failures
 //!                         100  200    400    800   1000 ms
 //! ```
 //!

@@ -286,7 +286,7 @@ const CLASSIC_ROWS: &[Command] = &[
         "slabs",
         "reassign <from|-1|0> <to|0> | automove 0|1|2 | automove ratio|freeratio|window <n>",
         "Moves a page of memory to another class, and answers when it has; other connections have their turn meanwhile; sets when memory moves by itself: 0 never, 1 to \
-         classes that evict sooner than others, 2 always from the class that was used least lately.",
+         classes that evict sooner than others, 2 always from the class that was used least recently.",
         &["OK", "BUSY", "BADCLASS", "NOSPARE", "SAME", "CLIENT_ERROR", "ERROR"],
         admin::slabs,
     ),

@@ -569,7 +569,7 @@ impl Conversation {
         }
     }
 
-    /// For how long a login waits, since passwords were wrong lately: that of any client, also of one that need not log in.
+    /// For how long a login waits, since passwords were wrong recently: that of any client, also of one that need not log in.
     fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
         if !self.logs_in(args) {
             return None;

@@ -239,7 +239,7 @@ fn a_random_key_that_is_kept_is_counted() {
     let mut session = Session::new();
     bench.turns(&mut session, &encode(&[b"SELECT", b"1"]));
     bench.turns(&mut session, &encode(&[b"SET", &key, b"v"]));
-    // What was new lately is found at once: others are newer, and gone.
+    // What was new recently is found at once: others are newer, and gone.
     for n in 0..100 {
         let name = n.to_string();
         bench.turns(&mut session, &encode(&[b"SET", name.as_bytes(), b"v"]));

@@ -305,7 +305,7 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
     for _ in 0..20 {
         assert_eq!(bench.turns(&mut session, &ask), (b"$3\r\n000\r\n".to_vec(), 0), "the one that was new");
     }
-    // All that were new lately are gone, one that is older is left: that is looked for among all.
+    // All that were new recently are gone, one that is older is left: that is looked for among all.
     bench.fill(5, 1000, 3);
     for n in (0..1000).filter(|n| *n != 17) {
         bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
@@ -357,7 +357,7 @@ fn upkeep_knows_old_keys_of_a_database_beside_many_of_others_before_somebody_ask
     bench.fill(0, KEYS, 8);
     let mut session = Session::new();
     bench.turn(&mut session, &command(&["SELECT", "5"]));
-    // All that were new lately are gone, and two that are older are left.
+    // All that were new recently are gone, and two that are older are left.
     for n in (0..1000).filter(|n| ![17, 18].contains(n)) {
         bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
     }

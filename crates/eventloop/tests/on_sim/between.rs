@@ -340,7 +340,7 @@ fn streams_that_open_have_a_quarter_of_the_time_while_others_wait_and_all_of_it_
 }
 
 #[test]
-fn who_is_turned_away_hears_of_it_when_the_stream_carries_it_and_costs_no_turns_before() {
+fn a_refused_client_is_told_when_the_stream_carries_it_and_costs_no_turns_before() {
     let mut world = world(11, Weather::FAIR);
     world.toy.turns_away = true;
     let peer = world.connect_by(Lumpy::over);

@@ -6,7 +6,7 @@
 //! | `ycsb-a` | half reads, half updates |
 //! | `ycsb-b` | 95 % reads, 5 % updates |
 //! | `ycsb-c` | reads |
-//! | `ycsb-d` | 95 % reads of what was inserted lately, 5 % inserts |
+//! | `ycsb-d` | 95 % reads of what was inserted recently, 5 % inserts |
 //! | `ycsb-e` | 95 % scans of keys in their order, 5 % inserts: in RESP alone, by a sorted set, see `scan` |
 //! | `ycsb-f` | half reads, half read-modify-writes: here with a token, so that none is lost |
 
@@ -55,7 +55,7 @@ pub(super) enum Preset {
     YcsbB,
     /// reads
     YcsbC,
-    /// 95 % reads of what was inserted lately, 5 % inserts
+    /// 95 % reads of what was inserted recently, 5 % inserts
     YcsbD,
     /// 95 % scans of 1 to 100 records in the order of their keys, 5 % inserts: in Redis's protocol alone
     YcsbE,
@@ -194,7 +194,7 @@ pub(super) fn latest(
         remarks.push(format!("{} reads found no record: the server has forgotten some", tally.misses));
     }
     let settings = [
-        ("preset", "95 % reads of what was inserted lately, 5 % inserts".to_owned()),
+        ("preset", "95 % reads of what was inserted recently, 5 % inserts".to_owned()),
         ("protocol", format!("{protocol:?}")),
         ("records beforehand", keyspace.count.to_string()),
         ("bytes of values", RECORD_BYTES.to_string()),

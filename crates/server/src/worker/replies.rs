@@ -191,7 +191,7 @@ impl TurnReplies {
             return Outgoing::Slices;
         }
         match self.own(replies).contiguous() {
-            // A message may have come for one that is not to hear of it.
+            // A message may have come for a connection that is not to send it.
             Some([]) | None => Outgoing::Slices,
             Some(bytes) => Outgoing::Bytes(bytes),
         }

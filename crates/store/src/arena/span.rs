@@ -35,7 +35,7 @@ pub(crate) struct Span {
     /// When the hand last passed it, or the class got it: in time, and by the store's clock of bytes.
     pub(crate) passed_at: AtomicU64,
     pub(crate) passed_clock: AtomicU64,
-    /// When enough of its items will have expired to be worth a visit.
+    /// When it is due: enough of its items will have expired.
     pub(crate) due: Due,
 }
 const _: () = assert!(size_of::<Span>() == 64);

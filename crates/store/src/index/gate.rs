@@ -10,7 +10,7 @@
 //!   hint was made; this number says whether it still is, and the directory need not be asked.
 //!
 //! 1. A segment becomes another under the locks of all its buckets, old and new. The number is raised after the
-//!    directory says so, and before the first of the locks is let go.
+//!    directory says so, and before the first of the locks is released.
 //! 2. A batch reads the number when it begins ([`Layout`]); its hints are made later, from the directory.
 //! 3. A reader or writer with a hint takes the two numbers' difference into the comparison: it fails as soon as any
 //!    segment has become another. If it holds for a writer, the bucket that is locked is its key's home. If it

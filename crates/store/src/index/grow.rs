@@ -145,7 +145,7 @@ impl Index {
             }
         }
 
-        // 5. Say so in the directory, then let go.
+        // 5. Say so in the directory, then unlock.
         let version = (place.meta >> 16) + 1;
         let directory = new_directory.as_deref().unwrap_or(place.directory);
         let bit = 1 << (63 - depth);

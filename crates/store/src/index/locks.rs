@@ -44,7 +44,7 @@ impl<'b, 'p> Locks<'b, 'p> {
         self.controls[..old].iter().all(|control| flushes_since(stamp, control.stamp()) == 0)
     }
 
-    /// What the buckets are let go with.
+    /// The control words that the buckets are unlocked with.
     pub(super) fn controls(&self) -> &[Control] {
         &self.controls
     }
@@ -71,7 +71,7 @@ impl<'b, 'p> Locks<'b, 'p> {
         }
     }
 
-    /// Sets what bucket `i` is let go with.
+    /// Sets the control word that bucket `i` is unlocked with.
     pub(super) fn set(&mut self, i: usize, control: Control) {
         self.controls[i] = control;
     }

@@ -248,7 +248,7 @@ impl Index {
             }
         }
 
-        // 5. Say so in the directory, then let go.
+        // 5. Say so in the directory, then unlock.
         let version = match merge {
             true => (place.meta >> 16).max(self.place(arena, hash ^ 1 << (64 - depth)).meta >> 16) + 1,
             false => (place.meta >> 16) + 1,

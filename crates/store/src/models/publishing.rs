@@ -47,7 +47,7 @@ impl World {
         if control.watched() {
             self.told.store(true, Ordering::Relaxed);
         }
-        // 5. Let go.
+        // 5. Unlock.
         self.home.unlock(control.written());
         // 7. The old item retires, which is a mark in its header.
         if let Some(old) = old {

@@ -293,7 +293,7 @@ fn transaction_after_a_watch_never_overwrites_what_it_has_not_seen() {
             thread::spawn(move || {
                 let control = pair.0[0].lock();
                 assert!(control.watched());
-                // Before the lock is let go.
+                // Before the lock is released.
                 flag.store(true, Ordering::Relaxed);
                 let seen = pair.0[0].slot(0).location();
                 pair.0[0].replace(0, value(seen + 10));

@@ -159,7 +159,7 @@ impl<'g> Item<'g> {
     pub fn idle_s(&self) -> u64 {
         access::idle_s(self.slot.access(), self.now_s)
     }
-    /// How often it was accessed lately, from 0 to 3.
+    /// How often it was accessed recently, from 0 to 3.
     pub fn frequency(&self) -> u8 {
         self.slot.frequency() as u8
     }

@@ -184,7 +184,7 @@ pub(crate) struct NoPlace {
 }
 
 impl Guard<'_> {
-    /// Publishes what was written, under the lock of its `home`, which it lets go. Steps 1 to 9.
+    /// Publishes what was written, under the lock of its `home`, which it unlocks. Steps 1 to 9.
     ///
     /// # Errors
     /// There is no place for it. What was written is no key's then, but a sweep may have seen it.
@@ -249,7 +249,7 @@ impl Guard<'_> {
         };
         // 4. Watchers of the key are told, but of a copy, which is the same to them.
         let written = if copy { control.written() } else { self.local.written(store, control, key) };
-        // 5. The home is let go.
+        // 5. The home is unlocked.
         home.unlock(written);
         // 6. The expiry.
         if expires_at != 0 {

@@ -97,7 +97,7 @@ impl Guard<'_> {
     #[cold]
     pub(super) fn make_room(&mut self, hash: u64, meta: u64) -> bool {
         let store = self.store;
-        // Another that is only about to begin, and waits, lets go of what it holds of the segment.
+        // A transaction that is only about to begin, and waits, unlocks what it holds of the segment.
         let _wants = self.local.transaction.open.then(|| store.wanting.one());
         // Two in one segment that both want it to grow are in each other's way.
         let rounds = if self.local.transaction.open { HELD_ROUNDS_MAX } else { usize::MAX };

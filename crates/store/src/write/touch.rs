@@ -91,7 +91,7 @@ impl Guard<'_> {
     }
 
     /// Says what an item that was stored elsewhere before brings along: how long ago it was accessed, how often
-    /// lately. What is not said stays. Nothing that others see of the item changes.
+    /// recently. What is not said stays. Nothing that others see of the item changes.
     ///
     /// # Errors
     /// [`Refusal::Absent`].

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn post_holds_its_limit_and_names_who_misses_a_letter() {
+    fn outbox_holds_its_limit_and_names_clients_that_miss_a_delivery() {
         let outbox = Outbox::default();
         let most = OUTBOX_BYTES_MAX - size_of::<Slot>();
         let mut missed = Vec::new();
@@ -369,8 +369,8 @@ mod tests {
         const WORDS: usize = 1000 - MESSAGE_BYTES;
         let outbox = Outbox::default();
         let add = |clients: &[u64]| {
-            let letter = delivery(0, 1000).message;
-            add(&outbox, clients.iter().map(|&client| to(client, &letter)).collect())
+            let message = delivery(0, 1000).message;
+            add(&outbox, clients.iter().map(|&client| to(client, &message)).collect())
         };
         assert_eq!(add(&[1, 2, 3]), WORDS + 3 * EACH);
         assert_eq!(add(&[1; 10]), WORDS + 10 * EACH, "other words, if the same");
@@ -410,9 +410,9 @@ mod tests {
             let outbox = Outbox::default();
             for round in 0..ROUNDS {
                 let client = (round % looking) as u64;
-                let letter = delivery(0, 60).message;
+                let message = delivery(0, 60).message;
                 let listeners = (0..listening).map(|nth| 1_000 + nth);
-                add(&outbox, listeners.chain([client]).map(|client| to(client, &letter)).collect());
+                add(&outbox, listeners.chain([client]).map(|client| to(client, &message)).collect());
                 // As EXEC of PUBLISH and UNSUBSCRIBE looks, twice, and as other clients do that have no deliveries.
                 assert_eq!(outbox.take_for(client).0.len(), 1);
                 assert!(outbox.take_for(client).0.is_empty() && outbox.take_for(9_999).0.is_empty());
@@ -427,8 +427,8 @@ mod tests {
         // Words for many whose clients leave one by one, in whatever order.
         for step in [1, 7, 4_999] {
             let outbox = Outbox::default();
-            let letter = delivery(0, 1_000).message;
-            add(&outbox, (0..5_000).map(|client| to(client, &letter)).collect());
+            let message = delivery(0, 1_000).message;
+            add(&outbox, (0..5_000).map(|client| to(client, &message)).collect());
             (0..5_000).for_each(|nth| assert_eq!(outbox.take_for(nth * step % 5_000).0.len(), 1));
             let waiting = outbox.waiting();
             assert!(waiting.steps <= 8 * 5_000, "{} steps", waiting.steps);
@@ -447,15 +447,15 @@ mod tests {
                 random % n
             };
             let outbox = Outbox::default();
-            // Clients and the numbers of their letters; each number is one publication's.
+            // Clients and the numbers of their messages; each number is one publication's.
             let mut model: Vec<(u64, usize)> = Vec::new();
             let mut held = 0;
             for number in 0..600 {
                 match below(4) {
                     0 | 1 => {
-                        let letter = delivery(0, 1_000 + number).message;
+                        let message = delivery(0, 1_000 + number).message;
                         let clients: Vec<u64> = (0..below(40)).map(|_| below(9)).collect();
-                        held += add(&outbox, clients.iter().map(|&client| to(client, &letter)).collect());
+                        held += add(&outbox, clients.iter().map(|&client| to(client, &message)).collect());
                         model.extend(clients.iter().map(|&client| (client, 1_000 + number)));
                     }
                     2 => {

@@ -12,7 +12,7 @@ use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_null};
 
-/// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
+/// Walks of RANDOMKEY from a random place, before it looks at what was new recently.
 const RANDOM_WALKS: usize = 8;
 
 /// SCAN

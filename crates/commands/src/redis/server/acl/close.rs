@@ -1,4 +1,4 @@
-//! Which connections a change of users closes: those of users that are gone, those that listen to what they may not hear any
+//! Which connections a change of users closes: those of users that are gone, those that listen to what they may not receive any
 //! more, and those that are shown commands by a MONITOR that they may not run any more.
 //!
 //! The new rules are in force first, then the connections that listen are looked for. A connection that begins to listen
