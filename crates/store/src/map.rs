@@ -1,4 +1,4 @@
-//! Spans as they are seen from outside: whose each is, how full, how long ago the hand passed it.
+//! Spans as they are seen from outside: the owner of each, how full it is, how long ago the hand passed it.
 //!
 //! Their words are read without a lock: a picture may be of slightly different moments, and holds no worker up. What is
 //! exact is the [`crate::Ledger`].

@@ -1,4 +1,4 @@
-//! Whose a chunk is: the item that has it as its own, or as a piece, as a sweep over a span finds out.
+//! The owner of a chunk: the item that lies in it, or has it as a piece or a node, as a sweep over a span finds out.
 //!
 //! ```text
 //! item    header says so                                  its own

@@ -1,4 +1,5 @@
-//! A worker's own part: magazines, and the queue of chunks that wait for their epoch.
+//! A thread's place in the store. [`Worker`] enters batches; [`Guard`] is one, and has all reads and writes; `Local` is what the
+//! thread alone touches: magazines, chunks that wait for their epoch, spans that it drains, keys that it is yet to queue.
 //!
 //! ```text
 //! allocate: magazine → spans of the class → arena → what the epochs set free → evict → drain a span

@@ -1,4 +1,5 @@
-//! Publishing and subscribing, and MONITOR.
+//! The commands of pub/sub, and MONITOR: their rows. What clients listen to is in `subscriptions.rs`, which of them is sent what
+//! in `core/topics.rs`.
 
 mod channels;
 pub(crate) mod monitor;

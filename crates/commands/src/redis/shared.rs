@@ -42,7 +42,7 @@ pub struct Shared {
     pub(crate) libraries: Libraries,
     /// Events that took long.
     pub(crate) latency: Latency,
-    /// How much there is to do, recently.
+    /// How much there was to do in the last seconds.
     pub(crate) rates: Rates,
     /// The most memory that was seen to be used.
     pub(crate) used_peak: AtomicU64,

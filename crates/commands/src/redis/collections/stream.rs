@@ -1,4 +1,4 @@
-//! Streams.
+//! Commands on streams: their rows, and what XADD, XTRIM, XSETID, XRANGE and XINFO do; how IDs are read and written.
 //!
 //! ```text
 //! told.rs      replies of what a stream has, copied in steps where they are long

@@ -1,4 +1,5 @@
-//! DUMP.
+//! DUMP: a value in Redis's payload, with its checksum. A large string is sent from where it lies, a collection by
+//! `collections/payload.rs`.
 
 use larder_protocol::resp::Args;
 use larder_store::{Hint, Key, Pinned, Value};

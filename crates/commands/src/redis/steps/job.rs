@@ -1,5 +1,4 @@
-//! Commands in steps: what takes longer than others should wait is done piece by piece, and others of the
-//! worker have their turn between.
+//! A job: what is left of a command that is done in steps. Other connections of the worker have their turn between two steps.
 //!
 //! ```text
 //! the command ─► first step ─► done? ─► the reply is written, the next request is read

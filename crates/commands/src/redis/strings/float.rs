@@ -1,4 +1,4 @@
-//! INCRBYFLOAT.
+//! INCRBYFLOAT: adds to a number as text, by `decimal.rs`.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Hint, Key, Value};
