@@ -84,7 +84,7 @@ impl fmt::Debug for Observer {
 
 /// A change of a server.
 #[derive(Debug)]
-pub enum Turn {
+pub enum Change {
     /// The server is down.
     Down(Reason),
     /// The server was down, and is not any more.

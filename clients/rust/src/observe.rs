@@ -1,7 +1,7 @@
 //! Which events the fleet reports: calls as they end, and changes of connections and servers.
 
 use crate::error::Error;
-use crate::event::{Call, Event, Turn};
+use crate::event::{Call, Event, Change};
 use crate::fleet::Fleet;
 use crate::line::Line;
 use crate::op::Answer;
@@ -56,11 +56,11 @@ impl<L: Line> Fleet<L> {
     }
 
     /// Reports a change of a server, if there is one.
-    pub fn turns(&self, server: &str, turn: Option<&Turn>) {
+    pub fn turns(&self, server: &str, turn: Option<&Change>) {
         match turn {
             None => {}
-            Some(Turn::Down(reason)) => self.tell(&Event::Down { server, reason }),
-            Some(Turn::Back) => self.tell(&Event::Back { server }),
+            Some(Change::Down(reason)) => self.tell(&Event::Down { server, reason }),
+            Some(Change::Back) => self.tell(&Event::Back { server }),
         }
     }
 }

@@ -44,7 +44,7 @@ struct Text(Vec<Part>);
 
 /// The present key and its value.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'t> {
+pub struct Present<'t> {
     /// The key's number.
     pub id: u32,
     /// The key's name.
@@ -96,7 +96,7 @@ impl Text {
         Ok(Text(parts))
     }
 
-    fn write(&self, out: &mut Vec<u8>, turn: Turn<'_>) {
+    fn write(&self, out: &mut Vec<u8>, turn: Present<'_>) {
         for part in &self.0 {
             match part {
                 Part::Bytes(bytes) => out.extend_from_slice(bytes),
@@ -108,7 +108,7 @@ impl Text {
         }
     }
 
-    fn is(&self, have: &[u8], turn: Turn<'_>) -> bool {
+    fn is(&self, have: &[u8], turn: Present<'_>) -> bool {
         if let [Part::Bytes(bytes)] = &self.0[..] {
             return bytes == have;
         }
@@ -155,7 +155,7 @@ impl Template {
     }
 
     /// Appends the command.
-    pub fn write(&self, out: &mut Vec<u8>, turn: Turn<'_>) {
+    pub fn write(&self, out: &mut Vec<u8>, turn: Present<'_>) {
         if self.protocol != Protocol::Resp {
             return self.words.iter().for_each(|word| word.write(out, turn));
         }
@@ -169,7 +169,7 @@ impl Template {
     }
 
     /// Whether a reply is the expected one.
-    pub fn holds(&self, reply: &Reply<'_>, turn: Turn<'_>) -> bool {
+    pub fn holds(&self, reply: &Reply<'_>, turn: Present<'_>) -> bool {
         self.expected.iter().any(|expected| match (expected, reply) {
             (Expected::Any, reply) => !matches!(reply, Reply::Error(_)),
             (Expected::Value, Reply::Value(have)) => value::verify(have, turn.id).is_ok(),
@@ -265,11 +265,11 @@ fn unescaped(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    const TURN: Turn<'static> = Turn { id: 7, key: b"key:7", value: b"a b" };
+    const PRESENT: Present<'static> = Present { id: 7, key: b"key:7", value: b"a b" };
 
     fn written(protocol: Protocol, text: &str) -> String {
         let mut out = Vec::new();
-        Template::parse(protocol, text, "any").unwrap().write(&mut out, TURN);
+        Template::parse(protocol, text, "any").unwrap().write(&mut out, PRESENT);
         String::from_utf8(out).unwrap()
     }
 
@@ -326,7 +326,7 @@ mod tests {
         ];
         for (expected, reply, holds) in cases {
             let template = Template::parse(Protocol::Resp, "X", expected).unwrap();
-            assert_eq!(template.holds(&reply, TURN), holds, "{expected} {}", reply.words());
+            assert_eq!(template.holds(&reply, PRESENT), holds, "{expected} {}", reply.words());
         }
     }
 }

@@ -18,9 +18,9 @@ use rustix::time::{ClockId, clock_gettime};
 use sha1::{Digest, Sha1};
 
 use crate::answer::{self, CHUNK, LIBRARY_CHUNK, NO_MEMORY, table_of, text_of};
+use crate::collector::Collector;
 use crate::random::Random;
 use crate::reply::{Budget, Reader, Unwritten, Writer, Written, least_bytes};
-use crate::room::Room;
 use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
 use crate::strand::{Resume, Said, Strand, TICK};
 use crate::{sandbox, variables};
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     account: Box<dyn Account>,
     told_bytes: Cell<i64>,
     /// When it is collected.
-    pub room: Room,
+    pub collector: Collector,
     /// Bytes of a reply that waits for that.
     parked_bytes: Cell<usize>,
     /// Looks in a row that there was no room for.
@@ -176,12 +176,12 @@ impl Shared {
 
     /// What was out of use in the state has gone.
     pub fn collected(&self, lua: &Lua) {
-        self.room.collected(lua.used_memory(), self.running.limit());
+        self.collector.collected(lua.used_memory(), self.running.limit());
     }
 
     /// Looks at what the state takes, collects it where that is due, and looks at the clock: true if the script may go on.
     pub fn looks(&self, lua: &Lua) -> bool {
-        (!self.room.is_due(lua.used_memory()) || self.collect(lua)) && self.look(lua)
+        (!self.collector.is_due(lua.used_memory()) || self.collect(lua)) && self.look(lua)
     }
 
     /// Collects the state, in steps that are looked at: true if the script may go on.
@@ -456,7 +456,7 @@ impl Engine {
                 overflow: lua.create_string("stack overflow")?,
                 account,
                 told_bytes: Cell::new(0),
-                room: Room::default(),
+                collector: Collector::default(),
                 parked_bytes: Cell::default(),
                 missed: Cell::new(0),
                 looked: Cell::new(Instant::now()),
@@ -503,7 +503,7 @@ impl Engine {
         let compiled = chunk.set_environment(self.lua.globals()).into_function();
         let _ = self.lua.set_memory_limit(0);
         if matches!(compiled, Err(LuaError::MemoryError(_))) {
-            self.shared.room.want();
+            self.shared.collector.want();
         }
         self.shared.charge(&self.lua);
         compiled.map(Compiled).map_err(|error| text_of(&error))
@@ -511,12 +511,12 @@ impl Engine {
 
     /// The next run collects the state before it does anything.
     pub fn make_room(&mut self) {
-        self.shared.room.want();
+        self.shared.collector.want();
     }
 
     /// No room was found, and none was looked for since by collecting the state.
     pub fn wants_room(&self) -> bool {
-        self.shared.room.is_wanted()
+        self.shared.collector.is_wanted()
     }
 
     /// The run that ended last was ended while it collected the state.
@@ -526,7 +526,7 @@ impl Engine {
 
     /// Between two runs: the next one collects the state before it does anything.
     pub fn is_due(&self) -> bool {
-        self.shared.room.begin(self.lua.used_memory())
+        self.shared.collector.begin(self.lua.used_memory())
     }
 
     /// Between two runs: that is so, or the state has taken half of what it may take before it is.
@@ -546,7 +546,7 @@ impl Engine {
         if least_bytes(given.keys) + least_bytes(given.args) > self.shared.running.limit() {
             return false;
         }
-        let is_due = self.shared.room.begin(self.lua.used_memory());
+        let is_due = self.shared.collector.begin(self.lua.used_memory());
         let budget = self.shared.budget(&self.lua);
         let words = if is_due { None } else { self.tables(given.keys, given.args, budget).ok() };
         self.park(None);
@@ -869,7 +869,7 @@ impl Engine {
             }
         };
         let limit = self.shared.running.limit();
-        let is_due = self.shared.room.is_due(limit.saturating_sub(budget.0));
+        let is_due = self.shared.collector.is_due(limit.saturating_sub(budget.0));
         let value = if is_due { Err(answer::no_memory()) } else { value_of(lua, reply, budget, raises) };
         match value {
             Ok(value) => Ok(value),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and what ends it
-//! - `room`: when a state is collected
+//! - `collector`: when a state is collected
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, none of which they can change; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back, `nesting`: tables in one another; `answer`: what a failed script is told
@@ -21,6 +21,7 @@
 mod answer;
 mod berth;
 mod bits;
+mod collector;
 mod engine;
 mod json;
 mod msgpack;
@@ -29,7 +30,6 @@ mod pack;
 mod pattern;
 mod random;
 mod reply;
-mod room;
 mod running;
 mod sandbox;
 mod strand;

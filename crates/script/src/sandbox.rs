@@ -277,7 +277,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     rust.raw_set(
         "collecting",
         lua.create_function(move |_, ()| {
-            own.room.collecting();
+            own.collector.collecting();
             Ok(())
         })?,
     )?;

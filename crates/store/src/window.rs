@@ -56,14 +56,14 @@ const RATE_MAX: u64 = 1 << 10;
 
 /// The memory that the window is a share of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct WindowMemory {
     /// The memory limit.
     pub(crate) limit_bytes: u64,
     /// Bytes of the spans in use, which are of items and of the index: rings and ghosts are beside them.
     pub(crate) spans_bytes: u64,
 }
 
-impl Room {
+impl WindowMemory {
     /// Bytes by which the window is longer at most.
     fn more_bytes_max(self) -> u64 {
         let of_spans = (self.spans_bytes / 10 * SPANS_TENTHS_MAX).saturating_sub(self.limit_bytes / SHARE);
@@ -115,26 +115,26 @@ impl Window {
     }
 
     /// A key of `bytes` that was evicted from `queue` is stored, and was not asked for since.
-    pub(crate) fn note_stored(&self, queue: Queue, bytes: u64, room: Room) {
-        self.note_wanted(queue, bytes, STORED, room);
+    pub(crate) fn note_stored(&self, queue: Queue, bytes: u64, memory: WindowMemory) {
+        self.note_wanted(queue, bytes, STORED, memory);
     }
 
     /// A key that was evicted from `queue` is asked for. How long it was is not known: as long as those that are stored.
-    pub(crate) fn note_asked(&self, queue: Queue, room: Room) {
+    pub(crate) fn note_asked(&self, queue: Queue, memory: WindowMemory) {
         let times = match queue {
             Queue::Probation => LONGER,
             Queue::Main => SHORTER,
         };
-        self.note_wanted(queue, self.mean_bytes.load(Ordering::Relaxed), times, room);
+        self.note_wanted(queue, self.mean_bytes.load(Ordering::Relaxed), times, memory);
     }
 
     /// A key of `bytes` that was evicted from `queue` is wanted again, which counts so many times.
-    fn note_wanted(&self, queue: Queue, bytes: u64, times: u64, room: Room) {
+    fn note_wanted(&self, queue: Queue, bytes: u64, times: u64, memory: WindowMemory) {
         let more = self.more_bytes.load(Ordering::Relaxed);
         let main = self.main_bytes.load(Ordering::Relaxed);
         match queue {
             Queue::Probation => {
-                self.more_bytes.store((more + bytes * times).min(room.more_bytes_max()), Ordering::Relaxed);
+                self.more_bytes.store((more + bytes * times).min(memory.more_bytes_max()), Ordering::Relaxed);
                 if main > 0 {
                     self.main_bytes.store(main.saturating_sub(bytes), Ordering::Relaxed);
                 }
@@ -143,7 +143,7 @@ impl Window {
                 if more > 0 {
                     self.more_bytes.store(more.saturating_sub(bytes * times), Ordering::Relaxed);
                 }
-                let most = room.limit_bytes / LOOPS_SHARE;
+                let most = memory.limit_bytes / LOOPS_SHARE;
                 self.main_bytes.store((main + bytes).min(most), Ordering::Relaxed);
             }
         }
@@ -173,12 +173,12 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 100_000;
-    const ROOM: Room = Room { limit_bytes: LIMIT, spans_bytes: LIMIT };
+    const MEMORY: WindowMemory = WindowMemory { limit_bytes: LIMIT, spans_bytes: LIMIT };
 
     /// A key of `bytes` is asked for.
     fn ask(window: &Window, queue: Queue, bytes: u64) {
         window.note_written(1, bytes);
-        window.note_asked(queue, ROOM);
+        window.note_asked(queue, MEMORY);
     }
 
     #[test]
@@ -201,18 +201,18 @@ mod tests {
     fn keys_that_are_asked_for_count_as_long_as_those_that_are_stored() {
         let window = Window::default();
         window.note_written(4, 2_500);
-        window.note_asked(Queue::Probation, ROOM);
+        window.note_asked(Queue::Probation, MEMORY);
         assert_eq!(window.bytes(LIMIT), 20_000);
     }
 
     #[test]
     fn a_ghost_that_is_stored_unasked_counts_its_bytes_once_whichever_queue_it_left() {
         let window = Window::default();
-        window.note_stored(Queue::Probation, 10_000, ROOM);
+        window.note_stored(Queue::Probation, 10_000, MEMORY);
         assert_eq!(window.bytes(LIMIT), 20_000);
-        window.note_stored(Queue::Main, 2_000, ROOM);
+        window.note_stored(Queue::Main, 2_000, MEMORY);
         assert_eq!(window.bytes(LIMIT), 18_000);
-        window.note_stored(Queue::Main, LIMIT, ROOM);
+        window.note_stored(Queue::Main, LIMIT, MEMORY);
         assert_eq!(window.bytes(LIMIT), 10_000);
         assert!(window.main_loops(LIMIT), "a store counts for that as a get in vain does");
     }
@@ -221,7 +221,7 @@ mod tests {
     fn it_is_nine_tenths_of_the_spans_in_use_at_most() {
         for (spans_bytes, most) in [(80_000, 72_000), (97_770, 87_993), (97_780, 88_000), (5_000, 10_000)] {
             let window = Window::default();
-            window.note_stored(Queue::Probation, LIMIT, Room { limit_bytes: LIMIT, spans_bytes });
+            window.note_stored(Queue::Probation, LIMIT, WindowMemory { limit_bytes: LIMIT, spans_bytes });
             assert_eq!(window.bytes(LIMIT), most);
         }
     }

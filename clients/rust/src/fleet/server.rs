@@ -2,7 +2,7 @@
 
 use crate::breaker::Breaker;
 use crate::error::{Error, Reason};
-use crate::event::Turn;
+use crate::event::Change;
 use crate::line::Line;
 use crate::op::Counters;
 use crate::server::Server as Configured;
@@ -101,7 +101,7 @@ impl<L: Line> Server<L> {
     }
 
     /// Notes that a request was late. Returns what became of the server by it.
-    pub(super) fn was_late(&self) -> Option<Turn> {
+    pub(super) fn was_late(&self) -> Option<Change> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
         let requests = state.counted().requests;
@@ -111,7 +111,7 @@ impl<L: Line> Server<L> {
     }
 
     /// Notes that a connection was lost or given up. Returns what became of the server by it.
-    pub(super) fn was_lost(&self, error: &Error) -> Option<Turn> {
+    pub(super) fn was_lost(&self, error: &Error) -> Option<Change> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
         // A lost connection fails for all its callers: it counts once.
@@ -177,10 +177,10 @@ impl<L: Line> State<L> {
     }
 
     /// The change since `was_down`: the server is down now, is back, or neither.
-    pub(super) fn turn(&self, was_down: bool) -> Option<Turn> {
+    pub(super) fn turn(&self, was_down: bool) -> Option<Change> {
         match (was_down, self.breaker.is_tried()) {
-            (false, true) => Some(Turn::Down(self.reason.clone())),
-            (true, false) => Some(Turn::Back),
+            (false, true) => Some(Change::Down(self.reason.clone())),
+            (true, false) => Some(Change::Back),
             _ => None,
         }
     }

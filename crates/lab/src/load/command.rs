@@ -18,7 +18,7 @@ use crate::keys::{Chooser, Prefix};
 use crate::progress::Progress;
 use crate::results::number;
 use crate::tally::Tally;
-use crate::template::{Reply, Template, Turn, reply};
+use crate::template::{Present, Reply, Template, reply};
 use crate::value;
 use crate::workload::Workload;
 
@@ -90,7 +90,7 @@ impl Agent for Client<'_> {
             self.keys.push(id);
             self.version += 1;
             self.take_turn(id, self.version);
-            let turn = Turn { id, key: &self.key, value: &self.value };
+            let turn = Present { id, key: &self.key, value: &self.value };
             self.templates.iter().for_each(|template| template.write(out, turn));
         }
         Step::Request
@@ -107,7 +107,7 @@ impl Agent for Client<'_> {
         let template = &templates[which];
         // The version at the time when the turn was sent: each turn has its own.
         self.take_turn(id, self.version - (self.keys.len() - 1 - turn) as u64);
-        let turn = Turn { id, key: &self.key, value: &self.value };
+        let turn = Present { id, key: &self.key, value: &self.value };
         if !template.holds(&reply, turn) {
             tally.mistake(|| {
                 let key = self.key.escape_ascii();

@@ -20,7 +20,7 @@ use crate::ring::BLOCK_BYTES;
 use crate::slab::Class;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
-use crate::window::Room;
+use crate::window::WindowMemory;
 use crate::worker::{FRESH_MAX, Local};
 use crate::{Eviction, Millis, Store};
 
@@ -50,16 +50,16 @@ pub(crate) struct Fresh {
 
 impl Store {
     /// What the window is a share of.
-    fn room(&self) -> Room {
+    fn window_memory(&self) -> WindowMemory {
         let spans_bytes = self.arena.spans_used() * SPAN_BYTES as u64;
-        Room { limit_bytes: self.arena.limit_bytes(), spans_bytes }
+        WindowMemory { limit_bytes: self.arena.limit_bytes(), spans_bytes }
     }
 
     /// A key is asked for that is not there: one look at its ghost's place, if there are ghosts.
     #[inline(never)]
     pub(crate) fn note_miss(&self, hash: u64) {
         if let Some(queue) = self.ghosts.ask(hash) {
-            self.window.note_asked(queue, self.room());
+            self.window.note_asked(queue, self.window_memory());
         }
     }
 
@@ -102,7 +102,7 @@ impl Local {
             store.slabs.view(class).count_ghost();
             // It was counted when it was asked for.
             if !asked {
-                store.window.note_stored(queue, bytes, store.room());
+                store.window.note_stored(queue, bytes, store.window_memory());
             }
             if queue == Queue::Probation || !store.window.main_loops(store.arena.limit_bytes()) {
                 return false;

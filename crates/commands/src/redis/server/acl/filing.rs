@@ -105,9 +105,9 @@ impl<T> std::fmt::Debug for Filing<T> {
 }
 
 /// The file is free for others when this is dropped, however the thread ends.
-struct Turn(Arc<AtomicBool>);
+struct Busy(Arc<AtomicBool>);
 
-impl Drop for Turn {
+impl Drop for Busy {
     fn drop(&mut self) {
         self.0.store(false, Release);
     }
@@ -122,10 +122,10 @@ impl<T: std::fmt::Debug + Send + 'static> Filing<T> {
         if self.work.is_none() || self.filing.swap(true, AcqRel) {
             return Ok(());
         }
-        let turn = Turn(Arc::clone(&self.filing));
+        let busy = Busy(Arc::clone(&self.filing));
         let (Some(work), done) = (self.work.take(), Arc::clone(&self.done)) else { return Ok(()) };
         let run = move || {
-            let _turn = turn;
+            let _busy = busy;
             let found = work();
             *done.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         };

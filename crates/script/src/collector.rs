@@ -32,7 +32,7 @@ const STEPS: usize = 16;
 
 /// When a state is collected next.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct Collector {
     due: Cell<usize>,
     /// What is due where no run has anything in use, as was last found when one began.
     rest: Cell<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Room {
     works: Cell<bool>,
 }
 
-impl Room {
+impl Collector {
     /// A run begins, or could. True if the state, which takes `used` bytes, is to be collected first.
     pub fn begin(&self, used: usize) -> bool {
         // The run before was ended while it collected.
@@ -226,13 +226,13 @@ mod tests {
         assert!(!room.is_half_taken(699) && room.is_half_taken(700));
         assert!(room.begin(1000));
         // What libraries keep stays in use.
-        room.collected(1200, 1600);
-        assert!(!room.begin(1399) && room.begin(1400));
-        assert!(!room.is_wanted());
-        room.want();
-        assert!(room.is_wanted() && room.begin(401));
-        room.collecting();
-        assert!(!room.is_wanted());
+        collector.collected(1200, 1600);
+        assert!(!collector.begin(1399) && collector.begin(1400));
+        assert!(!collector.is_wanted());
+        collector.want();
+        assert!(collector.is_wanted() && collector.begin(401));
+        collector.collecting();
+        assert!(!collector.is_wanted());
     }
 
     #[test]
