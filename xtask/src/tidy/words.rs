@@ -71,7 +71,9 @@ const PLAIN: &[&str] = &[
 const NAMES: &[(&str, &str)] = &[
     ("is_tired", "budget_spent"),
     ("is_weary", "budget_nearly_spent"),
+    ("Facts", "ClientFacts"),
     ("Lately", "LastMinute"),
+    ("Post", "Outbox"),
     ("Stranger", "UnauthenticatedClient"),
     ("Strangers", "Unauthenticated"),
     ("Told", "what it holds"),

@@ -105,9 +105,9 @@ const UNHEARD_US: u64 = 5_000_000;
 /// Whether a run that begins may go on in later turns.
 pub(crate) fn pauses(call: &Call<'_, '_, '_>) -> Pauses {
     if call.cx.guard.in_transaction() {
-        return Pauses::MayNot;
+        return Pauses::Forbidden;
     }
-    long(call).map_or(Pauses::May, |long| Pauses::Another { since_us: long.since_us })
+    long(call).map_or(Pauses::Allowed, |long| Pauses::Another { since_us: long.since_us })
 }
 
 /// Runs a script, to its end or in several turns.
@@ -164,7 +164,7 @@ impl Job for Paused {
         let (state, run) = &mut *at;
         let words = self.kept.words();
         let asked = Asked { words, keys: self.keys.words(words), args: self.args.words(words) };
-        match run.go_on(call, state, asked, Pauses::May, None) {
+        match run.go_on(call, state, asked, Pauses::Allowed, None) {
             Some(end) => {
                 let (state, run) = *at;
                 end_long(call);

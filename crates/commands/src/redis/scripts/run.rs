@@ -89,11 +89,11 @@ pub(crate) struct Asked<'a> {
 /// Whether a run may go on in later turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pauses {
-    /// It may.
-    May,
-    /// It may not: in EXEC.
-    MayNot,
-    /// Another script of the worker does, since this time.
+    /// It does when it has worked for long.
+    Allowed,
+    /// It is in EXEC, which is one moment.
+    Forbidden,
+    /// Another script of the worker goes on, since this time.
     Another { since_us: u64 },
 }
 
@@ -521,8 +521,8 @@ impl Runner<'_, '_, '_, '_> {
             return Ok(Tick::GoOn);
         }
         match self.pauses {
-            Pauses::May => {}
-            Pauses::MayNot => return Ok(Tick::GoOn),
+            Pauses::Allowed => {}
+            Pauses::Forbidden => return Ok(Tick::GoOn),
             Pauses::Another { .. } if self.running.has_written() => return Ok(Tick::GoOn),
             Pauses::Another { since_us } if self.is_over(since_us) => return Err(Stop::Busy),
             Pauses::Another { .. } => return Ok(Tick::GoOn),
@@ -568,7 +568,8 @@ impl Runner<'_, '_, '_, '_> {
     /// It has run for as long as it may.
     fn is_in_time(&self) -> Result<(), Stop> {
         let holds_longer = self.holds && self.plan.ticks > ticks_at_first(self.nature);
-        let keeps_others = !matches!(self.pauses, Pauses::May) || holds_longer || self.is_held_to_its_end();
+        let may_pause = matches!(self.pauses, Pauses::Allowed);
+        let keeps_others = !may_pause || holds_longer || self.is_held_to_its_end();
         if keeps_others && self.is_over(self.began_us) { Err(Stop::TooLong) } else { Ok(()) }
     }
 
