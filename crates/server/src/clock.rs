@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! started ──── since start: never back, the loops' clock ────►
-//! 1970 ─────── the system's time, which may be set ───────►
+//! 1970 ─────── the system's time, which may be set ──────────►
 //! ```
 //!
 //! Both are the machine's, or, where the sockets are simulated, those of the simulation.

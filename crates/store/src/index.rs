@@ -232,7 +232,7 @@ impl Index {
     }
 
     /// Locks the home bucket of a hash, whether a transaction has it or not: for one that this thread's transaction
-    /// began with, whose segment no other thread changes, or one that is in none.
+    /// began with, whose segment no other thread changes, or one that is in no transaction.
     pub(crate) fn lock_beside<'a>(&'a self, arena: &'a Arena, hash: u64) -> Locked<'a> {
         loop {
             let place = self.place(arena, hash);

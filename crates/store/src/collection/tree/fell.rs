@@ -1,7 +1,7 @@
 //! Numbers of trees, and trees that are on their way out.
 //!
 //! ```text
-//! number   the hash of the key that has the tree; of a tree without a key, the next such number
+//! number   the hash of the key that has the tree; of a number that no tree has, the next such number
 //! felled   root ─▶ root ─▶ …       their keys are gone, and no worker can see them any more
 //! abandoned  nodes, nodes, …       of trees that were not published
 //! ```
@@ -98,7 +98,7 @@ impl Trees {
         numbers.pages[page][i] = hash;
     }
 
-    /// No key has this number.
+    /// Gives a number back: no tree has it any more.
     pub(super) fn give(&self, number: u32) {
         let mut numbers = self.numbers.lock().expect("no panic under the lock");
         let (page, i) = (number as usize / PAGE_NUMBERS, number as usize % PAGE_NUMBERS);
@@ -107,7 +107,7 @@ impl Trees {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The hash of the key that has the tree with this number, if a key has it, else anything.
+    /// The hash of the key that has the tree with this number; anything if no tree has it.
     pub(super) fn hash(&self, number: u64) -> Option<u64> {
         let numbers = self.numbers.lock().expect("no panic under the lock");
         let number = usize::try_from(number).ok()?;
