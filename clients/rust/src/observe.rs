@@ -1,7 +1,7 @@
 //! Which events the fleet reports: calls as they end, and changes of connections and servers.
 
 use crate::error::Error;
-use crate::event::{Call, Event, Change};
+use crate::event::{Call, Change, Event};
 use crate::fleet::Fleet;
 use crate::line::Line;
 use crate::op::Answer;

@@ -211,23 +211,27 @@ impl Null {
     pub fn converse(self, turns: &[Canned]) -> io::Result<Infallible> {
         let mut buffer = vec![0; RECEIVE_BYTES];
         let begin = |socket: Socket| (socket, 0_usize, 0_usize);
-        each_connection(&self.listener, begin, |(socket, turn, partial): &mut (Socket, usize, usize), _, _| {
-            let received = socket.recv(&mut buffer)?;
-            if received == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            *partial += received;
-            if *partial >= turns[*turn].request_bytes {
-                *partial = 0;
-                let reply = &turns[*turn].reply;
-                // A reply is far smaller than a socket's buffer: it is sent at once, or the client is gone.
-                if socket.send(reply)? < reply.len() {
-                    return Err(io::ErrorKind::WriteZero.into());
+        each_connection(
+            &self.listener,
+            begin,
+            |(socket, turn, partial): &mut (Socket, usize, usize), _, _| {
+                let received = socket.recv(&mut buffer)?;
+                if received == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                *turn = (*turn + 1) % turns.len();
-            }
-            Ok(())
-        })
+                *partial += received;
+                if *partial >= turns[*turn].request_bytes {
+                    *partial = 0;
+                    let reply = &turns[*turn].reply;
+                    // A reply is far smaller than a socket's buffer: it is sent at once, or the client is gone.
+                    if socket.send(reply)? < reply.len() {
+                        return Err(io::ErrorKind::WriteZero.into());
+                    }
+                    *turn = (*turn + 1) % turns.len();
+                }
+                Ok(())
+            },
+        )
     }
 }
 

@@ -79,11 +79,6 @@ impl Collector {
         self.due.set(usize::MAX);
     }
 
-    /// A collection has begun, and has not come to its end.
-    pub fn is_collecting(&self) -> bool {
-        self.due.get() == usize::MAX
-    }
-
     /// What was out of use has gone: `used` bytes of `limit` are in use.
     pub fn collected(&self, used: usize, limit: usize) {
         let free = limit.saturating_sub(used);
@@ -204,27 +199,26 @@ mod tests {
 
     #[test]
     fn a_state_is_collected_where_half_of_what_is_free_is_taken_and_not_before() {
-        let room = Room::default();
-        assert!(room.begin(0), "what it has is not known");
-        room.collected(400, 1600);
-        assert!(!room.is_half_taken(699) && room.is_half_taken(700));
-        assert!(!room.begin(999) && room.begin(1000));
+        let collector = Collector::default();
+        assert!(collector.begin(0), "what it has is not known");
+        collector.collected(400, 1600);
+        assert!(!collector.is_half_taken(699) && collector.is_half_taken(700));
+        assert!(!collector.begin(999) && collector.begin(1000));
         // Nearly full, it is not collected with each look.
-        room.collected(1550, 1600);
-        assert!(!room.is_due(1649) && room.is_due(1650));
-        assert!(!room.is_half_taken(1599) && room.is_half_taken(1600));
-        assert!(!room.is_collecting());
-        room.collecting();
-        assert!(room.is_collecting() && !room.is_due(1 << 40));
+        collector.collected(1550, 1600);
+        assert!(!collector.is_due(1649) && collector.is_due(1650));
+        assert!(!collector.is_half_taken(1599) && collector.is_half_taken(1600));
+        collector.collecting();
+        assert!(!collector.is_due(1 << 40));
         // It was ended before it came to its end.
-        assert!(room.begin(1) && !room.is_collecting());
-        room.collected(400, 1600);
+        assert!(collector.begin(1));
+        collector.collected(400, 1600);
         // A run that has more in use; it is out of use when the next one begins.
-        assert!(!room.begin(900));
-        room.collected(1200, 1600);
-        assert!(!room.is_due(1399) && room.is_due(1400));
-        assert!(!room.is_half_taken(699) && room.is_half_taken(700));
-        assert!(room.begin(1000));
+        assert!(!collector.begin(900));
+        collector.collected(1200, 1600);
+        assert!(!collector.is_due(1399) && collector.is_due(1400));
+        assert!(!collector.is_half_taken(699) && collector.is_half_taken(700));
+        assert!(collector.begin(1000));
         // What libraries keep stays in use.
         collector.collected(1200, 1600);
         assert!(!collector.begin(1399) && collector.begin(1400));

@@ -519,11 +519,6 @@ impl Engine {
         self.shared.collector.is_wanted()
     }
 
-    /// The run that ended last was ended while it collected the state.
-    pub fn is_collecting(&self) -> bool {
-        self.shared.room.is_collecting()
-    }
-
     /// Between two runs: the next one collects the state before it does anything.
     pub fn is_due(&self) -> bool {
         self.shared.collector.begin(self.lua.used_memory())
@@ -531,7 +526,7 @@ impl Engine {
 
     /// Between two runs: that is so, or the state has taken half of what it may take before it is.
     pub fn is_half_due(&self) -> bool {
-        self.is_due() || self.shared.room.is_half_taken(self.lua.used_memory())
+        self.is_due() || self.shared.collector.is_half_taken(self.lua.used_memory())
     }
 
     /// A script of no statement: a run of it collects the state, where that is due, and does nothing else.

@@ -144,14 +144,14 @@ impl Large {
     /// The last `count` pieces are no longer the value's: `each` gets their locations. It has so many, and keeps its tables.
     ///
     /// # Safety
-    /// The caller alone has the item: nobody else finds it any more, or has it pinned.
+    /// The caller alone has the item: no other thread finds it any more, or has it pinned.
     pub(crate) unsafe fn drop_last(self, arena: &Arena, count: usize, each: &mut dyn FnMut(u64)) {
         let left = self.head().pieces as usize - count;
         let mut cursor = PieceCursor::at(self, arena, left);
         while let Some(piece) = cursor.next(arena) {
             each(piece);
         }
-        // SAFETY: the item is the caller's, so nobody else reads its head.
+        // SAFETY: the item is the caller's, so no other thread reads its head.
         unsafe { (*self.head.as_ptr()).pieces = left as u32 };
     }
 

@@ -39,7 +39,7 @@ fn known(bench: &mut Bench) -> usize {
     count.split('\r').next().and_then(|count| count.parse().ok()).expect("a number")
 }
 
-/// Nobody sees some of them. Beside a library of the worker's they are read in another state.
+/// No client sees some of them without the others. Beside a library of the worker's they are read in another state.
 #[test]
 fn many_libraries_become_known_in_steps_and_at_once() {
     for is_beside in [false, true] {

@@ -65,7 +65,8 @@ impl Kinds {
         }
         let marks = |at: usize| -> Option<Vec<(usize, u8)>> {
             let others = all.iter().enumerate().filter(|&(other, _)| other != at);
-            let mut marks = others.map(|(_, other)| mark(&all[at].0, &other.0)).collect::<Option<Vec<_>>>()?;
+            let mut marks =
+                others.map(|(_, other)| mark(&all[at].0, &other.0)).collect::<Option<Vec<_>>>()?;
             marks.sort_unstable();
             marks.dedup();
             Some(marks)

@@ -56,9 +56,8 @@ fn check() -> Result<bool, String> {
     let mut peer = Peer { stream, come: Vec::new() };
     let (stock, made) = Asked::stock();
     let (mut replies, mut differ) = (0, 0);
-    let asks = |asked: &Asked| {
-        !(is_valkey && asked.is_of_timed_fields() || asked.is_cut() || asked.is_of_newer())
-    };
+    let asks =
+        |asked: &Asked| !(is_valkey && asked.is_of_timed_fields() || asked.is_cut() || asked.is_of_newer());
     for asked in numbers().chain(times()).filter(asks) {
         peer.send(&stock)?;
         for _ in 0..made {

@@ -271,10 +271,8 @@ fn of_a_hot_key_its_requests_and_its_bytes_are_told() {
     (hottest.share, hottest.error, hottest.all_per_second) = (0.2, 0.01, 5000.0);
     assert_eq!(
         judge(&look).into_iter().map(|finding| finding.evidence).collect::<Vec<_>>(),
-        [
-            "one key has 20.0 % (give or take 1.0) of 5000 requests a second; \
-          one key has 50 % (give or take 5) of 2.0 MiB of requests and replies a second"
-        ]
+        ["one key has 20.0 % (give or take 1.0) of 5000 requests a second; \
+          one key has 50 % (give or take 5) of 2.0 MiB of requests and replies a second"]
     );
 }
 
@@ -284,10 +282,8 @@ fn of_a_listener_both_are_told_that_it_paused_and_what_the_system_dropped() {
     look.machine = Machine { seconds: 60, dropped: 7, ..Machine::default() };
     assert_eq!(
         judge(&look).into_iter().map(|finding| finding.evidence).collect::<Vec<_>>(),
-        [
-            "no connections were accepted 2 times in 60 s; \
-          the system dropped 7 connections in 60 s, of this program or another"
-        ]
+        ["no connections were accepted 2 times in 60 s; \
+          the system dropped 7 connections in 60 s, of this program or another"]
     );
 }
 

@@ -9,7 +9,9 @@ use super::read::{Staged, row_of};
 use crate::core::context::Context;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::stream;
-use crate::memcached::frames::{Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text};
+use crate::memcached::frames::{
+    Plan, Untold, put_done, put_flags, put_item, put_number, put_status, put_text,
+};
 use crate::memcached::join;
 use crate::memcached::purpose::Purpose;
 use crate::memcached::time::expires_at_unsigned;

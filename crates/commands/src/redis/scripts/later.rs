@@ -232,7 +232,7 @@ impl Collecting {
     }
 }
 
-/// Nobody waits longer for a collection that others have begun: it stands still while its client takes no replies.
+/// EXEC waits no longer for a collection that others have begun: it stands still while its client takes no replies.
 const COLLECTS_US_MAX: u64 = 1_000_000;
 
 /// What goes on in later turns only collects, and has done so for a short time.
@@ -251,7 +251,7 @@ impl Collection {
         let Some(mut at) = self.0.at.take() else { return true };
         let (state, run) = &mut *at;
         let asked = Asked { words: Args::EMPTY, keys: Args::EMPTY, args: Args::EMPTY };
-        if run.go_on(call, state, asked, Pauses::May, None).is_none() {
+        if run.go_on(call, state, asked, Pauses::Allowed, None).is_none() {
             self.0.at.put(at);
             return false;
         }

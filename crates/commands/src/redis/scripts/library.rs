@@ -192,8 +192,8 @@ fn load(
             let text: String = text.into_iter().map(char::from).collect();
             return Err(Fail::with(format!("ERR Error registering functions: {text}")));
         }
-        // Its time has gone into collecting what others have left.
-        Some(End::Stopped { .. }) if waits && state.engine.is_collecting() => {
+        // Its time may have gone into collecting what others have left.
+        Some(End::Stopped { .. }) if waits => {
             logged.begin_anew();
             state.make_room();
             return Err(no_memory());

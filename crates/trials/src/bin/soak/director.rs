@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take to let go of what connections had.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same for what connections hold: what answers by HTTP took stays counted for two rounds of 75 seconds.
+const HELD_PATIENCE: Duration = Duration::from_secs(170);
 /// How long a number may take to come back to its queue, and memory from a client that has gone.
 const BACK: Duration = Duration::from_secs(2);
 /// How often it is looked whether the server is still there.
@@ -74,6 +76,9 @@ fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [
     } else if phase.fills {
         world.begin(Cause::Full);
     }
+    if phase.moves_limit {
+        world.begin(Cause::Replies);
+    }
     let mut sums = world.sums.lock().expect("not poisoned");
     sums.clear();
     *world.queue.lock().expect("not poisoned") = Queue::default();
@@ -114,6 +119,7 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
     }
     if phase.moves_limit {
         admin.set_limit(MEGABYTES, true);
+        world.end(Cause::Replies);
     }
     if phase.evicts {
         admin.resp(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -260,7 +266,8 @@ pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, Strin
             if now == wanted {
                 break;
             }
-            if started.elapsed() > PATIENCE {
+            let patience = if name == "response_obj_bytes" { HELD_PATIENCE } else { PATIENCE };
+            if started.elapsed() > patience {
                 world.complain(&format!("{name} stays at {now}, when all are gone"));
                 break;
             }

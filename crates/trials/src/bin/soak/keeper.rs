@@ -168,8 +168,7 @@ impl<'w> Keeper<'w> {
             if let Reply::Error(text) = answer
                 && text.starts_with("OOM")
             {
-                let unsent = ask.reads() && span.may_meet(Cause::Replies, span);
-                if !unsent && !span.may_meet(Cause::Full, span) {
+                if !World::were_full(text, span) && !span.may_meet(Cause::Full, span) {
                     self.world.complain(&format!("{}: {ask:?}: there is memory: {text}", key.name));
                 }
                 self.refused += 1;

@@ -5,7 +5,7 @@ use crate::client::{Client, is_long, is_number, open};
 use crate::dialect::{Dialect, Reply, of_reply, reply};
 use crate::op::{Seen, Ttl, Verb, short};
 use crate::wire::{Manner, Wire};
-use crate::world::{Cause, Span};
+use crate::world::{Cause, Span, World};
 use larder_testkit::talk::encode;
 use std::io;
 
@@ -147,7 +147,7 @@ impl Client<'_> {
         let refused = whole.may_meet(Cause::Full, &whole);
         let queued = |answer: &Reply| match answer {
             Reply::Simple(text) => text == "QUEUED",
-            Reply::Error(text) => refused && text.starts_with("OOM"),
+            Reply::Error(text) => (refused || World::were_full(text, &whole)) && text.starts_with("OOM"),
             _ => false,
         };
         if answers[0] != Reply::Simple("OK".into()) || !answers[1..=count].iter().all(queued) {
@@ -183,7 +183,9 @@ impl Client<'_> {
                         .complain(&format!("EXEC did nothing, and nobody touched {}", watched.join(" ")));
                 }
             }
-            Some(Reply::Error(text)) if refused && text.starts_with("EXECABORT") => {
+            Some(Reply::Error(text))
+                if (refused || World::were_full(&text, &whole)) && text.starts_with("EXECABORT") =>
+            {
                 self.tally("transaction, refused");
             }
             answer => {

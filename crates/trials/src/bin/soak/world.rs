@@ -26,7 +26,8 @@ pub enum Cause {
     Evict,
     /// A full store that refuses.
     Full,
-    /// Replies to attackers, which may hold all that replies may: then values are not read, either.
+    /// Replies to attackers, which may hold all that connections may, or a limit that moves, and with it what connections may
+    /// hold: then values are not read, and words of a request are not kept.
     Replies,
 }
 
@@ -195,6 +196,11 @@ impl World {
             until = *since;
         }
         most << 20
+    }
+
+    /// The reply is explained: connections held as much memory as they might.
+    pub fn were_full(text: &str, span: &Span) -> bool {
+        text.contains("connections hold as much memory as they may") && span.may_meet(Cause::Replies, span)
     }
 
     /// Something is wrong.

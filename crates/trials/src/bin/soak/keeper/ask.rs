@@ -282,7 +282,8 @@ impl Ask {
     }
 
     /// Nothing is changed by it.
-    pub fn reads(&self) -> bool {
+    #[cfg(test)]
+    fn reads(&self) -> bool {
         matches!(
             self,
             Ask::Length(_)
