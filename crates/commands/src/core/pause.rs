@@ -8,6 +8,9 @@ use larder_store::Millis;
 
 use super::hold::Holds;
 
+/// What waits for the end of a pause looks this often whether that came early.
+pub(crate) const PAUSE_LOOK_MS: Millis = 100;
+
 /// CLIENT PAUSE: until when commands wait, and which; and which keys are held.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
@@ -41,6 +44,12 @@ impl Pause {
     #[inline]
     pub fn left_ms(&self, now: Millis) -> u64 {
         self.until.load(Relaxed).saturating_sub(now)
+    }
+
+    /// For how long a request that `changes` something, or does not, waits before it looks again; none if it need not wait.
+    pub fn waits_ms(&self, now: Millis, changes: impl FnOnce() -> bool) -> Option<Millis> {
+        let ms = self.left_ms(now).min(PAUSE_LOOK_MS);
+        (ms > 0 && (!self.writes_only() || changes())).then_some(ms)
     }
 
     /// Each request is to be looked at before it is carried out.

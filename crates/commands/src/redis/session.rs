@@ -46,6 +46,7 @@ use crate::core::hold::LOOK_MS;
 use crate::core::host::TLS_HANDSHAKE;
 use crate::core::input::Asked;
 use crate::core::output::Output;
+use crate::core::pause::PAUSE_LOOK_MS;
 use crate::core::progress::{Ending, Next, Progress};
 use crate::core::tally::Tally;
 use crate::core::unauthenticated::UnauthenticatedClient;
@@ -69,9 +70,6 @@ pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 const LOOKED_KEYS_FREE: u64 = 4 << 10;
 /// … and it takes so long for each of the others.
 const LOOKED_KEY_NS: u64 = 30;
-
-/// A paused client looks this often whether the pause was ended early.
-const PAUSE_LOOK_MS: Millis = 100;
 
 /// The error for clients of other machines while there is no password.
 static PROTECTED: Fail = Fail::of(

@@ -302,6 +302,11 @@ const NO_ROOM: Fail =
     Fail::of("EXECABORT Transaction discarded because of: connections hold as much memory as they may");
 
 fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    exec_since(call, None)
+}
+
+/// EXEC. `since_us`: since when it has waited, by the clock of its host, if it has.
+fn exec_since(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Done {
     let Transaction { queue, watches } = std::mem::take(&mut call.client.transaction);
     let Some(queue) = queue else {
         call.client.transaction.watches = watches;
@@ -311,10 +316,10 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
     }
     if queue.uses_lua
-        && let Some(collecting) = Collecting::before_exec(call)
+        && let Some(collecting) = Collecting::before_exec(call, since_us)
     {
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        call.go_on_with(Waiting { flushes: 0, collecting: Some(collecting) });
+        call.go_on_with(Waiting { collecting: Some(collecting), ..Waiting::new(call, since_us) });
         return Ok(());
     }
     let ns = if queue.is_long() { queue.reckon(call) } else { 0 };
@@ -323,7 +328,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     if queue.in_steps && !queue.is_looked_through() && call.cx.shared.pause.holds.any() {
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        call.go_on_with(Waiting { flushes: 0, collecting: None });
+        call.go_on_with(Waiting::new(call, since_us));
         return Ok(());
     }
     if ns > EXEC_NS_MAX {
@@ -363,7 +368,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     if flushes > 0 && !call.cx.guard.store().may_flush(flushes) {
         call.cx.guard.finish();
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        return call.work(Waiting { flushes, collecting: None });
+        return call.work(Waiting { flushes, ..Waiting::new(call, None) });
     }
     let mut scale = Scale::new(call, ns);
     let judged = queue.commands().try_for_each(|(row, args)| {
@@ -404,12 +409,24 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     Ok(())
 }
 
-/// EXEC that has to wait before it begins: with scripts, until the worker's Lua state is collected; until no keys are held, since
-/// it is not looked whether they are its own; and, with flushes behind very many others, until what these left is cleaned up.
+/// EXEC that has to wait before it begins: with scripts, until the worker's Lua state is collected; where clients were paused
+/// meanwhile, until they are no more; until no keys are held, since it is not looked whether they are its own; and, with flushes
+/// behind very many others, until what these left is cleaned up.
 #[derive(Debug)]
 struct Waiting {
     flushes: usize,
     collecting: Option<Collecting>,
+    /// Since when, by the clock of its host.
+    since_us: u64,
+    /// Clients were paused meanwhile: it waits as if it had not been read.
+    is_paused: bool,
+}
+
+impl Waiting {
+    fn new(call: &Call<'_, '_, '_>, since_us: Option<u64>) -> Waiting {
+        let since_us = since_us.unwrap_or_else(|| call.cx.host.clock_us());
+        Waiting { flushes: 0, collecting: None, since_us, is_paused: false }
+    }
 }
 
 impl Job for Waiting {
@@ -419,6 +436,11 @@ impl Job for Waiting {
                 return Ok(step);
             }
             self.collecting = None;
+        }
+        let paused_ms = call.paused_ms(|call| call.client.transaction.changes());
+        self.is_paused = paused_ms.is_some();
+        if let Some(ms) = paused_ms {
+            return Ok(Step::Sleep(ms));
         }
         if call.cx.shared.pause.holds.any() {
             call.cx.shared.pause.holds.note_waiter();
@@ -434,13 +456,14 @@ impl Job for Waiting {
             call.spend(CLEANING_NS);
             spent_ns += CLEANING_NS;
         }
-        exec(call, Args::decode(&[], 0))?;
-        Ok(Step::Done)
+        let done = exec_since(call, Some(self.since_us));
+        call.client.show_transaction();
+        done.map(|()| Step::Done)
     }
 
-    /// EXEC is carried out also if its client has gone.
+    /// EXEC is carried out also if its client has gone, but in a pause, as any request that waits for the end of one.
     fn must_end(&self) -> bool {
-        true
+        !self.is_paused
     }
 
     fn asks_itself(&self) -> bool {

@@ -96,6 +96,27 @@ fn none_becomes_known_where_one_is_wrong_or_the_client_goes() {
     assert_eq!(known(&mut bench), 0);
 }
 
+/// Nor is one amid a pause that has begun since.
+#[test]
+fn none_becomes_known_before_the_end_of_a_pause() {
+    let mut bench = bench();
+    let payload = dumped(&mut bench, 100);
+    let mut client = Session::new();
+    assert_eq!(bench.turn(&mut client, &restoring(&payload)), (Next::Yield, Vec::new()));
+    assert_eq!(said(&mut bench, &["CLIENT", "PAUSE", "100000", "WRITE"]), "+OK\r\n");
+    for _ in 0..20 {
+        assert_eq!(bench.turn(&mut client, b""), (Next::Sleep(100), Vec::new()));
+    }
+    assert_eq!(known(&mut bench), 0);
+    assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+    let mut reply = Vec::new();
+    while reply.is_empty() {
+        reply = bench.turn(&mut client, b"").1;
+    }
+    assert_eq!(reply, b"+OK\r\n");
+    assert_eq!(known(&mut bench), 100);
+}
+
 /// In a transaction it is one step, which has the time of one load.
 #[test]
 fn in_a_transaction_so_many_are_restored_as_take_no_longer_than_a_load_may() {

@@ -286,6 +286,70 @@ fn exec_waits_for_a_collection_that_another_client_has_begun() {
     }
 }
 
+/// One behind the other, of two clients: it waits for a second in all.
+#[test]
+fn exec_waits_no_longer_where_one_collection_begins_behind_another() {
+    let mut bench = bench(64);
+    counts(&mut bench, 1);
+    let (mut execs, mut others) = (Session::new(), [Session::new(), Session::new()]);
+    for (n, collects) in others.iter_mut().enumerate() {
+        assert!(said(&mut bench, &["EVAL", FILLS, "0"]).contains("not enough memory"));
+        queues(&mut bench, collects, &["EVAL", "return 5", "0"]);
+        goes_on(&mut bench, collects, &["EXEC"]);
+        if n == 0 {
+            queues(&mut bench, &mut execs, &["FCALL", "count", "0"]);
+            goes_on(&mut bench, &mut execs, &["EXEC"]);
+            bench.host.clock_us.fetch_add(600_000, Relaxed);
+        }
+        assert_eq!(bench.turn(&mut execs, b""), (Next::Await(Some(2)), Vec::new()), "{n}");
+        let mut reply = Vec::new();
+        while n == 0 && reply.is_empty() {
+            reply = bench.turn(collects, b"").1;
+        }
+    }
+    bench.host.clock_us.fetch_add(399_999, Relaxed);
+    assert_eq!(bench.turn(&mut execs, b""), (Next::Await(Some(2)), Vec::new()));
+    bench.host.clock_us.fetch_add(1, Relaxed);
+    // On a second state.
+    assert_eq!(ends(&mut bench, &mut execs), "*1\r\n:1\r\n");
+}
+
+/// What has begun to wait before a pause changes nothing amid it.
+#[test]
+fn what_waited_for_a_collection_or_a_script_waits_for_a_pause_that_begins_meanwhile() {
+    let pause = ["CLIENT", "PAUSE", "100000", "WRITE"];
+    let mut bench = bench(64);
+    counts(&mut bench, 1);
+    assert!(said(&mut bench, &["EVAL", FILLS, "0"]).contains("not enough memory"));
+    let mut execs = Session::new();
+    queues(&mut bench, &mut execs, &["FCALL", "count", "0"]);
+    goes_on(&mut bench, &mut execs, &["EXEC"]);
+    assert!(execs.must_end());
+    assert_eq!(said(&mut bench, &pause), "+OK\r\n");
+    let mut next = Next::Yield;
+    while next == Next::Yield {
+        let (then, reply) = bench.turn(&mut execs, b"");
+        assert_eq!(reply, b"");
+        next = then;
+    }
+    // If its client goes now, nothing is carried out.
+    assert_eq!((next, execs.must_end()), (Next::Sleep(100), false));
+    assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+    assert_eq!(ends(&mut bench, &mut execs), "*1\r\n:2\r\n");
+    // It is behind MULTI no more.
+    let (shown, _) = bench.run(&mut execs, &command(&["CLIENT", "INFO"]), usize::MAX);
+    assert!(String::from_utf8_lossy(&shown).contains(" multi=-1 "));
+
+    let (mut long, mut waits) = (Session::new(), Session::new());
+    goes_on(&mut bench, &mut long, &["EVAL", ENDLESS, "0"]);
+    goes_on(&mut bench, &mut waits, &["FCALL", "count", "0"]);
+    assert_eq!(said(&mut bench, &pause), "+OK\r\n");
+    drop(long);
+    assert_eq!(bench.turn(&mut waits, b""), (Next::Sleep(100), Vec::new()));
+    assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+    assert_eq!(ends(&mut bench, &mut waits), ":3\r\n");
+}
+
 /// Beside a script that goes on for long EXEC collects nothing either: what is left there goes with its state.
 #[test]
 fn a_second_state_that_is_to_be_collected_is_made_anew() {

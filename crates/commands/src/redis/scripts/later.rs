@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use larder_protocol::resp::Args;
 use larder_script::{Berth, End};
+use larder_store::Millis;
 
 use super::functions;
 use super::run::{Asked, Pauses, Run, Then};
@@ -14,8 +15,10 @@ use super::{By, How};
 use crate::core::hold::LOOK_MS;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
+use crate::redis::table;
 
 /// A script that is to begin.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ impl Job for Begins {
             let waited_us = call.cx.host.clock_us().saturating_sub(self.since_us);
             let is_late = call.shared.scripts.limit().is_none() && waited_us >= UNHEARD_US;
             return Ok(if is_late { Step::Await(Some(LOOK_MS)) } else { Step::Sleep(LOOK_MS) });
+        }
+        if let Some(ms) = paused_ms(call) {
+            return Ok(Step::Sleep(ms));
         }
         self.how.begin(call, words, false)?;
         Ok(Step::Done)
@@ -102,6 +108,11 @@ const LOOK_NS: u64 = 1_000;
 /// Where scripts may go on for ever, one whose client says no more does so for no longer than this.
 const UNHEARD_US: u64 = 5_000_000;
 
+/// For how long a script that has not begun waits: clients were paused since it was asked for.
+fn paused_ms(call: &Call<'_, '_, '_>) -> Option<Millis> {
+    call.paused_ms(|call| call.row.and_then(table::row).is_some_and(Command::changes))
+}
+
 /// Whether a run that begins may go on in later turns.
 pub(crate) fn pauses(call: &Call<'_, '_, '_>) -> Pauses {
     if call.cx.guard.in_transaction() {
@@ -136,7 +147,12 @@ pub(crate) fn run(
 fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, run: &Run, words: Args<'_>, end: End) -> Done {
     if let (Some(then), End::Value(_)) = (run.then, &end) {
         state.give_back(call);
-        return then.begin(call, words);
+        return match then {
+            Then::Run(how) if !call.cx.guard.in_transaction() && paused_ms(call).is_some() => {
+                begin_later(call, how, words)
+            }
+            Then::Run(_) | Then::Carry(_) => then.begin(call, words),
+        };
     }
     let done = run.reply(call, &state, end);
     state.give_back(call);
@@ -197,16 +213,18 @@ impl Job for Paused {
 pub(crate) enum Collecting {
     /// It has the state collected.
     Itself(Collection),
-    /// Another client has.
-    Another,
+    /// Another client has. EXEC has waited since then.
+    Another { since_us: u64 },
 }
 
 impl Collecting {
     /// What EXEC waits for; none if its scripts find so much room that they collect nothing but what they leave themselves, or
-    /// if they run on a second state, beside a script that goes on in later turns.
-    pub fn before_exec(call: &mut Call<'_, '_, '_>) -> Option<Collecting> {
+    /// if they run on a second state, beside a script that goes on in later turns. `since_us`: since when EXEC has waited, if it
+    /// has.
+    pub fn before_exec(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Option<Collecting> {
         if let Some(long) = long(call) {
-            return is_over_soon(call, &long).then_some(Collecting::Another);
+            let since_us = since_us.unwrap_or_else(|| call.cx.host.clock_us());
+            return is_over_soon(call, &long, since_us).then_some(Collecting::Another { since_us });
         }
         // Where Lua cannot be begun the scripts say so.
         let mut state = State::of(call).ok()?;
@@ -224,20 +242,22 @@ impl Collecting {
     pub fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Option<Step> {
         match self {
             Collecting::Itself(collection) => (!collection.step(call)).then_some(Step::More),
-            Collecting::Another => {
-                let waits = long(call).is_some_and(|long| is_over_soon(call, &long));
+            Collecting::Another { since_us } => {
+                let since_us = *since_us;
+                let waits = long(call).is_some_and(|long| is_over_soon(call, &long, since_us));
                 waits.then_some(Step::Await(Some(LOOK_MS)))
             }
         }
     }
 }
 
-/// EXEC waits no longer for a collection that others have begun: it stands still while its client takes no replies.
+/// EXEC waits no longer for collections that others have begun: each stands still while its client takes no replies, and another
+/// may begin behind it.
 const COLLECTS_US_MAX: u64 = 1_000_000;
 
-/// What goes on in later turns only collects, and has done so for a short time.
-fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long) -> bool {
-    long.collects && call.cx.host.clock_us().saturating_sub(long.since_us) < COLLECTS_US_MAX
+/// What goes on in later turns only collects, and neither that nor the wait of EXEC, which began at `since_us`, has taken long.
+fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long, since_us: u64) -> bool {
+    long.collects && call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us)) < COLLECTS_US_MAX
 }
 
 /// A worker's state that is collected in several turns.

@@ -152,6 +152,9 @@ struct Restoring {
 
 impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(ms) = call.paused_ms(|_| true) {
+            return Ok(Step::Sleep(ms));
+        }
         let payload = self.kept.words().next().unwrap_or_default();
         let until_ns = call.step_ns();
         let is_done = self.restored.go_on(call, payload, until_ns)?;

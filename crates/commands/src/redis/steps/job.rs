@@ -13,9 +13,9 @@
 //! - A job asks for its keys to be held where it finds them changed each time ([`Step::Hold`]), and goes on inside of `Held`
 //!   (`held.rs`). A job that was begun before waits while others hold its keys.
 //! - A job that must end ([`Job::must_end`]) outlives its client: its worker keeps the session until the job is done. Such are
-//!   an EXEC until its commands were run; MSET and its like, writes of elements, SPOP, and HGETDEL and its like, whose keys are
-//!   held; and closing clients whose subscriptions new rules forbid. Any other job is dropped with its connection, also one in
-//!   `Held` (COPY, SORT).
+//!   an EXEC until its commands were run, unless it waits for the end of a pause; MSET and its like, writes of elements, SPOP, and
+//!   HGETDEL and its like, whose keys are held; and closing clients whose subscriptions new rules forbid. Any other job is dropped
+//!   with its connection, also one in `Held` (COPY, SORT).
 //! - Where the rules of its user change, a job ends with its connection, unless it asks for them itself ([`Job::asks_itself`])
 //!   or must end.
 //! - A step that found no memory is made again while some is on its way, where the job says that such a step leaves it as it was
@@ -24,6 +24,8 @@
 //! - In EXEC of one step, and in scripts, all steps are made at once: what EXEC may run is bounded before it begins
 //!   (`transactions/weight.rs`). A longer EXEC is a job itself, which makes the steps of its commands one by one
 //!   (`transactions/steps.rs`).
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
 use larder_store::Millis;
@@ -302,6 +304,14 @@ impl Call<'_, '_, '_> {
             (under_way.took_us, under_way.replied_bytes) = (took_us, replied_bytes);
         }
         true
+    }
+
+    /// For how long a job that has done nothing yet waits before it looks again: clients were paused since its command was read.
+    /// None if it may begin. `changes`: it changes something.
+    pub(crate) fn paused_ms(&self, changes: impl FnOnce(&Self) -> bool) -> Option<Millis> {
+        let paused_ms = self.cx.shared.pause.waits_ms(self.cx.now(), || changes(self));
+        self.client.facts.waits.store(paused_ms.is_some(), Relaxed);
+        paused_ms
     }
 
     /// Spends work.
