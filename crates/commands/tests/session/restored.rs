@@ -23,6 +23,11 @@ fn dumped(bench: &mut Bench, count: usize) -> Vec<u8> {
         let code = format!("#!lua name=l{n}\nredis.register_function('f{n}', function() return {n} end)");
         assert!(said(bench, &["FUNCTION", "LOAD", &code]).starts_with('$'));
     }
+    dumped_and_flushed(bench)
+}
+
+/// The payload of all libraries, none of which is known any more.
+fn dumped_and_flushed(bench: &mut Bench) -> Vec<u8> {
     let (dump, _) = bench.run(&mut Session::new(), &command(&["FUNCTION", "DUMP"]), usize::MAX);
     let at = dump.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
     assert_eq!(said(bench, &["FUNCTION", "FLUSH"]), "+OK\r\n");
@@ -115,6 +120,27 @@ fn none_becomes_known_before_the_end_of_a_pause() {
     }
     assert_eq!(reply, b"+OK\r\n");
     assert_eq!(known(&mut bench), 100);
+}
+
+/// The second would take the place of the first, whose functions could be called for ever.
+#[test]
+fn a_payload_that_has_two_libraries_of_one_name_is_refused() {
+    let mut bench = bench();
+    let payloads = ["f", "g"].map(|name| {
+        let code = format!("#!lua name=l\nredis.register_function('{name}', function() return 1 end)");
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", &code]), "$1\r\nl\r\n");
+        dumped_and_flushed(&mut bench)
+    });
+    // Two bytes of a version, and eight of a checksum: one of nothing is not looked at.
+    let [(one, footer), (other, _)] = payloads.each_ref().map(|payload| payload.split_at(payload.len() - 10));
+    let both = [one, other, &footer[..2], &[0; 8]].concat();
+    for policy in ["APPEND", "REPLACE", "FLUSH"] {
+        let sent = encode(&[b"FUNCTION", b"RESTORE", &both[..], policy.as_bytes()]);
+        let (reply, _) = bench.run(&mut Session::new(), &sent, usize::MAX);
+        assert_eq!(String::from_utf8_lossy(&reply), "-ERR Library 'l' already exists\r\n", "{policy}");
+        assert_eq!(known(&mut bench), 0);
+        assert_eq!(said(&mut bench, &["FCALL", "f", "0"]), "-ERR Function not found\r\n");
+    }
 }
 
 /// In a transaction it is one step, which has the time of one load.

@@ -16,7 +16,7 @@ pub(crate) const SHARE: u64 = 64;
 /// So many are known at most, …
 pub(crate) const LIBRARIES_MAX: usize = 4 << 10;
 /// … with so many functions together: adding them takes some milliseconds.
-const FUNCTIONS_MAX: usize = 16 << 10;
+pub(crate) const FUNCTIONS_MAX: usize = 16 << 10;
 /// What a library, each of its functions and each of their flags take besides text.
 const LIBRARY_BYTES: usize = 256;
 const FUNCTION_BYTES: usize = 512;
@@ -138,7 +138,7 @@ impl Libraries {
     /// Makes libraries known, all or none. `taken`: what is said of one whose name another has that stays.
     ///
     /// # Errors
-    /// A name is taken, or there is no room for them.
+    /// A name is taken, or two of them have the same, or there is no room for them.
     pub fn add(
         &self,
         store: &Store,
@@ -148,7 +148,10 @@ impl Libraries {
     ) -> Result<(), Fail> {
         let mut known = self.known();
         let most = store.memory_bytes() / SHARE;
-        let coming: HashSet<Box<str>> = new.iter().map(|library| library.name.clone()).collect();
+        let mut coming: HashSet<Box<str>> = HashSet::new();
+        if let Some(again) = new.iter().find(|library| !coming.insert(library.name.clone())) {
+            return Err(Fail::with(format!("ERR Library '{}' already exists", again.name)));
+        }
         let stays = |library: &Library| match policy {
             Policy::Flush => false,
             Policy::Append => true,

@@ -16,7 +16,7 @@ use super::library::{READ_NS_MAX, Reading, TIMEOUT, head, reading_ns};
 use crate::redis::call::{Call, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::lua::libraries::{LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH};
+use crate::redis::lua::libraries::{FUNCTIONS_MAX, LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH};
 use crate::redis::serialize::{Reader, WRONG, checking_ns, crc64_on, footer, restored_function};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
@@ -36,6 +36,8 @@ struct Restored {
     /// Bytes whose libraries are read.
     read: usize,
     libraries: Vec<Library>,
+    /// How many functions these have.
+    functions: usize,
     /// What these take, and what that holds until they are aside.
     bytes: usize,
     held: Heap,
@@ -51,9 +53,9 @@ fn bytes_max(call: &Call<'_, '_, '_>) -> usize {
 
 impl Restored {
     fn new(call: &Call<'_, '_, '_>, policy: Policy) -> Restored {
-        let (checked, crc, read, bytes, ticks, ns) = (0, 0, 0, 0, 0, 0);
+        let (checked, crc, read, functions, bytes, ticks, ns) = (0, 0, 0, 0, 0, 0, 0);
         let (libraries, held) = (Vec::new(), Heap::none(call));
-        Restored { policy, checked, crc, read, libraries, bytes, held, ticks, ns }
+        Restored { policy, checked, crc, read, libraries, functions, bytes, held, ticks, ns }
     }
 
     /// Does so much of it, or a little more: true if all is done.
@@ -131,6 +133,11 @@ impl Restored {
             let library = reading.read(call, &code, head(&code)?, &mut self.ticks)?;
             self.read = body.len() - rest.0.len();
             self.ns += reading_ns(code.len());
+            self.functions += library.functions.len();
+            // To look at the names of all in the last step takes long, too.
+            if self.functions > FUNCTIONS_MAX {
+                return Err(TOO_MANY);
+            }
             self.bytes += library.bytes() as usize;
             if self.bytes > most {
                 return Err(TOO_MUCH);
