@@ -15,7 +15,7 @@
 //! make) is besides tried again behind a collection where it found no room: it fails by what is in use alone.
 //!
 //! A run that holds keys from its beginning would hold them for the collection, too. EXEC therefore has the state collected
-//! before it takes its keys, once half of the way to `due` is taken ([`Room::is_half_taken`]).
+//! before it takes its keys, once half of the way to `due` is taken ([`Collector::is_half_taken`]).
 //!
 //! The collection is the sandbox's, in Lua's small steps with looks between them, on the script's stack: the run may be left
 //! meanwhile, as at any other work. A script is compiled on no such stack: where there is no room for its code the state is

@@ -2,7 +2,7 @@
 //! script of its own goes on in later turns.
 //!
 //! Nothing is kept in a state but what libraries have in their variables: globals are read-only. So a state without a library
-//! goes as a whole where it is due to be collected (`room` of `larder_script`), which gives its memory back at once. One with
+//! goes as a whole where it is due to be collected (`collector` of `larder_script`), which gives its memory back at once. One with
 //! libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and functions
 //! fail by that. It stays also where the client of the script goes that has it.
 

@@ -153,6 +153,8 @@ impl Client<'_> {
         if answers[0] != Reply::Simple("OK".into()) || !answers[1..=count].iter().all(queued) {
             self.world.complain(&format!("a transaction was queued with {:?}", &answers[..=count]));
         }
+        // Which is explained, or was complained of.
+        let is_spoilt = answers[1..=count].iter().any(|answer| matches!(answer, Reply::Error(_)));
         match answers.into_iter().next_back() {
             Some(Reply::Array(Some(answers))) if answers.len() == count => {
                 if touched {
@@ -184,7 +186,8 @@ impl Client<'_> {
                 }
             }
             Some(Reply::Error(text))
-                if (refused || World::were_full(&text, &whole)) && text.starts_with("EXECABORT") =>
+                if text.starts_with("EXECABORT")
+                    && (refused || is_spoilt || World::were_full(&text, &whole)) =>
             {
                 self.tally("transaction, refused");
             }
