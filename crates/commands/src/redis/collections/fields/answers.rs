@@ -75,6 +75,18 @@ impl Become {
         named.into_iter().find(|(is, _)| *is).map(|(_, event)| event)
     }
 
+    /// This became of it, too.
+    fn add(&mut self, more: Become) {
+        self.timed |= more.timed;
+        self.persistent |= more.persistent;
+        self.reduced |= more.reduced;
+    }
+
+    /// A key that was there and is not behind this has gone by itself: only where fields are taken out nothing may be left of it.
+    fn loses_key(self, was_there: bool, is_there: bool) -> bool {
+        was_there && !is_there && !self.reduced
+    }
+
     /// Publishes it, by what the key was like before and is now.
     fn tell(self, call: &mut Call<'_, '_, '_>, name: &[u8], was: Seen, is: Seen) {
         if let (true, Some(event)) = (was != is, self.event()) {
@@ -325,7 +337,7 @@ struct Moment {
     become_: Become,
     /// It was there behind the last step, as far as this command knows, …
     is_there: bool,
-    /// … and has gone by itself since.
+    /// … and has gone by itself since, or amid a step.
     has_gone: bool,
 }
 
@@ -360,6 +372,15 @@ impl Moment {
         self.is_there = is_there;
         Ok(())
     }
+
+    /// Notes what a step has done, and whether the key is there behind it: it may have been evicted amid the step, also to make
+    /// room for the answers.
+    fn note(&mut self, done: Become, is_there: bool) {
+        self.has_gone |= done.loses_key(self.is_there, is_there);
+        self.become_.add(done);
+        (self.begun, self.is_there) = (true, is_there);
+        self.patience.found();
+    }
 }
 
 /// Calls `f` with another output for its replies.
@@ -390,7 +411,7 @@ impl Doing {
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
         Ok(match stage {
             Stage::Wants(mut asked, user) => {
-                if !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
+                !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
                     if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
                         return Ok((Stage::Wants(asked, user), Step::Sleep(ms)));
                     }
@@ -446,13 +467,12 @@ impl Doing {
     fn do_held(&mut self, call: &mut Call<'_, '_, '_>, moment: &mut Moment) -> Result<Did, Fail> {
         moment.look(call, &self.name)?;
         let again = call.cx.guard.ask_again(true);
-        let done = self.do_kept(call, &mut moment.become_);
+        let mut become_ = Become::default();
+        let done = self.do_kept(call, &mut become_);
         call.cx.guard.ask_again(again);
         let Err(fail) = done else {
             let key = self.name.key(call);
-            moment.is_there = call.is_there(&key);
-            moment.begun = true;
-            moment.patience.found();
+            moment.note(become_, call.is_there(&key));
             return Ok(Did::Some);
         };
         let comes = fail.is_no_memory() && call.cx.guard.memory_comes();
@@ -590,5 +610,29 @@ impl Job for Doing {
 
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_gone_behind_a_step_that_took_no_field_out_has_gone_by_itself() {
+        let nothing = Become::default();
+        let timed = Become { timed: true, ..nothing };
+        let persistent = Become { persistent: true, ..nothing };
+        let reduced = Become { reduced: true, ..timed };
+        for done in [nothing, timed, persistent] {
+            assert!(done.loses_key(true, false), "{done:?}");
+            assert!(!done.loses_key(true, true) && !done.loses_key(false, false), "{done:?}");
+        }
+        // The last of its fields may have been among them.
+        assert!(!reduced.loses_key(true, false));
+        // What earlier steps have taken out says nothing of this one.
+        let mut all = reduced;
+        all.add(persistent);
+        assert!(all.timed && all.persistent && all.event() == Some("hdel"));
+        assert!(!all.loses_key(true, false) && persistent.loses_key(true, false));
     }
 }
