@@ -404,6 +404,26 @@ fn fields_that_find_no_memory_are_answered_so() {
     }
 }
 
+/// What only replies values looks for no memory before its key is held.
+#[test]
+fn values_are_replied_while_memory_is_on_its_way() {
+    for (head, waits) in [("HGETEX k", false), ("HGETEX k EX 100", true), ("HEXPIRE k 100", true)] {
+        let (mut bench, mut stuck) = pressed();
+        bench.worker.set_patient(true);
+        fill(&mut bench, 0..1_000);
+        bench.worker.set_patient(false);
+        let mut session = Session::new();
+        let (next, reply, _) = bench.call(&mut session, &on(head, 0..600));
+        assert_eq!((next, reply.len()), (Next::Yield, 0), "{head}");
+        let batch = stuck.enter(START);
+        exhaust(&mut bench, "x");
+        let (next, reply, _) = bench.call(&mut session, b"");
+        let expected = if waits { Next::Sleep(10) } else { Next::Yield };
+        assert_eq!((next, reply.len(), session.holds()), (expected, 0, !waits), "{head}");
+        drop(batch);
+    }
+}
+
 /// A key that expires amid it has gone behind the fields that were answered by then, which is an event of its own.
 #[test]
 fn fields_whose_key_goes_amid_it_are_answered_as_absent() {

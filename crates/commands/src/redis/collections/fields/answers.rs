@@ -60,6 +60,16 @@ pub(super) enum Deed {
     Persist,
 }
 
+impl Deed {
+    /// It changes the hash, for which memory is wanted.
+    fn writes(self) -> bool {
+        match self {
+            Deed::Get(lasting) => !matches!(lasting, Lasting::Keep),
+            Deed::Take | Deed::Expire(..) | Deed::Persist => true,
+        }
+    }
+}
+
 /// What has become of a hash, for keyspace events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Become {
@@ -301,7 +311,7 @@ struct Doing {
 
 #[derive(Debug)]
 enum Stage {
-    /// Looks for memory for the first of them. With the client's user when it began.
+    /// Looks for memory for the first of them, if it writes. With the client's user when it began.
     Wants(Asked, Snapshot),
     /// Its key is on its way to be held.
     Takes(Taking, Snapshot),
@@ -411,7 +421,7 @@ impl Doing {
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
         Ok(match stage {
             Stage::Wants(mut asked, user) => {
-                !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
+                if self.deed.writes() && !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
                     if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
                         return Ok((Stage::Wants(asked, user), Step::Sleep(ms)));
                     }
