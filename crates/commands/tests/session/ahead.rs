@@ -3,6 +3,7 @@
 use larder_commands::Session;
 use larder_protocol::resp::words_read;
 
+use crate::binary::{get, set, told};
 use crate::survey::command;
 use crate::users::{NO_KEY, redis, say, with_user};
 use crate::{Bench, bench};
@@ -142,6 +143,43 @@ fn a_pipeline_that_rules_allow_takes_the_way_of_one_without_rules() {
     }
 }
 
+/// Of seven, eight and nine bytes, as some of the prefixes: of a key of eight bytes or more the first eight are compared at once.
+const LONG_KEYS: [&str; 5] = ["key:123", "key:1234", "key:12345", "key:1235", "kez:12345"];
+
+/// Prefixes, each with what may stand in front of it in a rule, and whether its keys may be read and written then.
+fn prefixes() -> impl Iterator<Item = (&'static str, (&'static str, bool, bool))> {
+    let signs = [("~", true, true), ("%R~", true, false), ("%W~", false, true)];
+    let prefixes = ["", "k", "key:123", "key:1234", "key:12345"];
+    prefixes.into_iter().flat_map(move |prefix| signs.map(|sign| (prefix, sign)))
+}
+
+/// In a run, in a batch, and in requests of many keys.
+#[test]
+fn a_pipeline_may_use_the_keys_that_begin_with_a_prefix_and_no_others() {
+    for (prefix, (sign, reads, writes)) in prefixes() {
+        let rule = format!("{sign}{prefix}*");
+        let (mut bench, _, mut user) = with_user(&format!("{rule} +@all"));
+        for key in LONG_KEYS {
+            let (mut input, mut expected) = (Vec::new(), String::new());
+            for (words, times, may, reply) in [
+                (&["GET", key][..], 20, reads, "$-1\r\n"),
+                (&["GETRANGE", key, "0", "1"], 1, reads, "$0\r\n\r\n"),
+                (&["MGET", key, key, key, key], 1, reads, "*4\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n"),
+                (&["SET", key, "1"], 20, writes, "+OK\r\n"),
+                (&["INCR", key], 1, reads && writes, ":2\r\n"),
+                (&["DEL", key, key, key, key], 1, writes, ":1\r\n"),
+            ] {
+                input.extend(command(words).repeat(times));
+                let refused = format!("{NO_KEY}\r\n");
+                let reply = if may && key.starts_with(prefix) { reply } else { &refused[..] };
+                expected.push_str(&reply.repeat(times));
+            }
+            let (said, _) = bench.run(&mut user, &input, usize::MAX);
+            assert_eq!(String::from_utf8(said).expect("text"), expected, "{rule} {key}");
+        }
+    }
+}
+
 #[test]
 fn rules_that_change_within_a_pipeline_hold_for_what_is_behind() {
     let gets = |key: &str| command(&["GET", key]).repeat(40);
@@ -243,4 +281,41 @@ fn lines_in_a_row_are_refused_as_lines_one_by_one() {
         assert_eq!(log == "*0", !is_refused, "{line}: {log}");
     }
     assert_eq!(say(&mut bench, &mut admin, "MGET app:1 ro:1 other"), "*3\r\n$1\r\n7\r\n$1\r\nv\r\n$1\r\nv");
+}
+
+/// Lines in a run and in a batch, and frames.
+#[test]
+fn lines_and_frames_may_use_the_keys_that_begin_with_a_prefix_and_no_others() {
+    for (prefix, (sign, reads, writes)) in prefixes() {
+        let rule = format!("{sign}{prefix}*");
+        let (mut bench, _) = with_default(&format!("resetkeys {rule}"));
+        let (mut text, mut frames) = (Session::new(), Session::new());
+        for key in LONG_KEYS {
+            let is_one = key.starts_with(prefix);
+            let (mut input, mut expected) = (String::new(), String::new());
+            for (line, times, may, reply) in [
+                (format!("get {key}\r\n"), 20, reads, "END\r\n"),
+                (format!("get {key}  {key}\r\n"), 1, reads, "END\r\n"),
+                (format!("mg {key} t\r\n"), 1, reads, "EN\r\n"),
+                (format!("set {key} 0 0 1\r\n1\r\n"), 20, writes, "STORED\r\n"),
+                (format!("incr {key} 1\r\n"), 1, reads && writes, "2\r\n"),
+                (format!("touch {key} 0\r\n"), 1, writes, "TOUCHED\r\n"),
+                (format!("delete {key}\r\n"), 1, writes, "DELETED\r\n"),
+            ] {
+                input.push_str(&line.repeat(times));
+                expected.push_str(&(if may && is_one { reply } else { UNAUTHORIZED }).repeat(times));
+            }
+            let (said, _) = bench.run(&mut text, input.as_bytes(), usize::MAX);
+            assert_eq!(String::from_utf8(said).expect("text"), expected, "{rule} {key}");
+            for (frame, may, reply) in [
+                (get(0x00, key), reads, "00 1 Not found"),
+                (set(0x01, key, b"1"), writes, "01 0*"),
+                (get(0x04, key), writes, "04 0"),
+            ] {
+                let refused = format!("{:02x} 32 Auth failure.", frame[1]);
+                let expected = if may && is_one { reply } else { &refused[..] };
+                assert_eq!(told(&mut bench, &mut frames, &frame), [expected], "{rule} {key}");
+            }
+        }
+    }
 }
