@@ -187,7 +187,7 @@ impl Joining {
         let value_bytes = upload.value_bytes();
         let mut changed = false;
         let done = self.end_if(cx, out, tally, |cx| match cx.guard.publish(upload, seen) {
-            Ok(stored) => Some(Outcome::Stored { cas: stored.cas, value_bytes }),
+            Ok(stored) => Some(Outcome::of_stored(stored, value_bytes)),
             Err(Refusal::NoMemory) => Some(Outcome::NoMemory),
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {
                 changed = true;
