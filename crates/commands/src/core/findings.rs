@@ -216,7 +216,7 @@ pub static RULES: &[Rule] = &[
                 .then(|| format!("no connections were accepted {pauses} times in {} s", look.recent.seconds));
             let full = (dropped > 0 && look.machine.seconds >= OBSERVED_S).then(|| {
                 let seconds = look.machine.seconds;
-                format!("the system dropped {dropped} connections in {seconds} s, of this program or another")
+                format!("the system dropped connections, of any program, {dropped} times in {seconds} s")
             });
             let evidence: Vec<String> = [paused, full].into_iter().flatten().collect();
             (!evidence.is_empty()).then(|| evidence.join("; "))

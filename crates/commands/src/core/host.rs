@@ -127,7 +127,8 @@ pub struct Machine {
     pub workers: Vec<WorkerTime>,
     /// Part of the processors' time that the machine's host gave to others meanwhile.
     pub stolen: f64,
-    /// Connections that the system dropped meanwhile, as a listener's queue was full; of all programs in the network namespace.
+    /// How often the system dropped a connection meanwhile, as a listener's queue was full, each try of a client counted; of all
+    /// programs in the network namespace.
     pub dropped: u64,
     /// Options that were given and have no effect here, as they are written, and why.
     pub idle_options: Vec<(String, &'static str)>,

@@ -62,7 +62,8 @@ fn stolen(text: &str) -> Option<[u64; 2]> {
     Some([*ticks.get(7)?, ticks.iter().sum()])
 }
 
-/// Connections that the system dropped since it was started, as a listener's queue was full: a line of names, and one of numbers.
+/// How often the system has dropped a connection since it was started, as a listener's queue was full: a line of names, and one
+/// of numbers.
 fn overflows(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -158,8 +159,8 @@ impl Observed {
         }
     }
 
-    /// Seconds from the first look to the last, parts of them that workers had, what others had of the machine, and connections
-    /// that were dropped.
+    /// Seconds from the first look to the last, parts of them that workers had, what others had of the machine, and how often a
+    /// connection was dropped.
     fn seen(&self) -> (u64, Vec<WorkerTime>, f64, u64) {
         let (Some(first), Some(last)) = (self.looks.front(), self.looks.back()) else {
             return Default::default();

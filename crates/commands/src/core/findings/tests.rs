@@ -84,7 +84,7 @@ fn workers(seconds: u64, times: &[(f64, f64)], stolen: f64) -> Look {
     with(|look| look.machine = Machine { seconds, workers, stolen, ..Machine::default() })
 }
 
-/// Connections that the system dropped in so many seconds.
+/// How often the system dropped a connection in so many seconds.
 fn dropped(seconds: u64, dropped: u64) -> Look {
     with(|look| look.machine = Machine { seconds, dropped, ..Machine::default() })
 }
@@ -283,7 +283,7 @@ fn of_a_listener_both_are_told_that_it_paused_and_what_the_system_dropped() {
     assert_eq!(
         judge(&look).into_iter().map(|finding| finding.evidence).collect::<Vec<_>>(),
         ["no connections were accepted 2 times in 60 s; \
-          the system dropped 7 connections in 60 s, of this program or another"]
+          the system dropped connections, of any program, 7 times in 60 s"]
     );
 }
 
