@@ -94,7 +94,8 @@ pub(crate) struct Upkeep {
 }
 
 impl Guard<'_> {
-    /// Does a bounded piece of upkeep, some 50 µs, and 100 µs at most. True when there is more to do now.
+    /// Does a bounded piece of upkeep, some 50 µs; 150 µs at most, where it rebuilds a segment and takes back chunks. True when
+    /// there is more to do now.
     pub fn maintain(&mut self) -> bool {
         self.step(false)
     }
