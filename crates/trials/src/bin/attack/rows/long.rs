@@ -28,6 +28,10 @@ pub(super) fn elements(stage: &Stage) -> Result<(), String> {
 
 /// What was popped is in no list any more, and stays where it lies until it is sent.
 pub(super) fn unread(stage: &Stage) -> Result<String, String> {
+    let (_, there) = exchange(stage.resp, &said("LLEN l"), PATIENCE)?;
+    if !there.starts_with(b":") || there.starts_with(b":0") {
+        return Err(format!("elements that clients are to ask for: {}", shown(&there)));
+    }
     let lines = ["LRANGE l 0 -1", "LPOP l", "LINDEX l 0", "LRANGE l 0 3"];
     let readers = (0..READERS).map(|n| only_send(stage.resp, &said(lines[n % lines.len()]), STANDS));
     let readers = readers.collect::<Result<Vec<_>, _>>()?;
