@@ -18,7 +18,6 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table;
 
 /// A script that is to begin.
 #[derive(Debug)]
@@ -110,7 +109,7 @@ const UNHEARD_US: u64 = 5_000_000;
 
 /// For how long a script that has not begun waits: clients were paused since it was asked for.
 fn paused_ms(call: &Call<'_, '_, '_>) -> Option<Millis> {
-    call.paused_ms(|call| call.row.and_then(table::row).is_some_and(Command::changes))
+    call.paused_ms(|call| call.row.and_then(|id| call.shared.rows.row(id)).is_some_and(Command::changes))
 }
 
 /// Whether a run that begins may go on in later turns.

@@ -193,7 +193,7 @@ fn load(
             return Err(Fail::with(format!("ERR Error registering functions: {text}")));
         }
         // Its time may have gone into collecting what others have left.
-        Some(End::Stopped { .. }) if waits => {
+        Some(End::Stopped { stop: Stop::TooLong, .. }) if waits => {
             logged.begin_anew();
             state.make_room();
             return Err(no_memory());

@@ -16,7 +16,9 @@ use super::library::{READ_NS_MAX, Reading, TIMEOUT, head, reading_ns};
 use crate::redis::call::{Call, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::lua::libraries::{FUNCTIONS_MAX, LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH};
+use crate::redis::lua::libraries::{
+    FUNCTIONS_MAX, LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH,
+};
 use crate::redis::serialize::{Reader, WRONG, checking_ns, crc64_on, footer, restored_function};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;

@@ -76,9 +76,6 @@ fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [
     } else if phase.fills {
         world.begin(Cause::Full);
     }
-    if phase.moves_limit {
-        world.begin(Cause::Replies);
-    }
     let mut sums = world.sums.lock().expect("not poisoned");
     sums.clear();
     *world.queue.lock().expect("not poisoned") = Queue::default();
@@ -119,7 +116,6 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
     }
     if phase.moves_limit {
         admin.set_limit(MEGABYTES, true);
-        world.end(Cause::Replies);
     }
     if phase.evicts {
         admin.resp(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

@@ -5,7 +5,7 @@ use crate::dialect::Reply;
 use crate::queue::{ask, leave};
 use crate::random::Random;
 use crate::wire::Wire;
-use crate::world::{Cause, Span, World};
+use crate::world::{Span, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -216,9 +216,7 @@ fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Ra
     // What was told to a connection that has ended is pending.
     let Some(answer) = ask(world, wire, &words, random) else { return Vec::new() };
     let span = Span { before, after: world.moment() };
-    if span.may_meet(Cause::Replies, &span)
-        && matches!(&answer, Reply::Error(text) if text.starts_with("OOM"))
-    {
+    if span.may_be_full() && matches!(&answer, Reply::Error(text) if text.starts_with("OOM")) {
         // Nothing was delivered, and what was claimed before is pending.
         return Vec::new();
     }

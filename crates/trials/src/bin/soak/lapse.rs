@@ -6,7 +6,7 @@ use crate::op::short;
 use crate::queue::{ask, leave};
 use crate::random::Random;
 use crate::wire::Wire;
-use crate::world::{Cause, Span, World};
+use crate::world::{Span, World};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -294,7 +294,7 @@ pub fn run(world: &World, seed: u64) {
                 // It is not known what was done.
                 return hash.fields.clear();
             };
-            if asked.may_be_unsent(&answer, span.may_meet(Cause::Replies, &span)) {
+            if asked.may_be_unsent(&answer, span.may_be_full()) {
                 return hash.fields.clear();
             }
             judged += 1;

@@ -288,8 +288,10 @@ impl Key {
             }
             (_, Seen::Refused) => {
                 let reads = matches!(verb, Verb::Get | Verb::GetToken | Verb::Take | Verb::Swap(_));
-                let unread = reads && span.may_meet(Cause::Replies, span);
-                if !unread && !span.may_meet(Cause::Full, span) {
+                let unread = reads && span.may_be_full();
+                // A value that is to be kept until it is whole may find no memory, either.
+                let unkept = span.may_meet(Cause::Evict, span);
+                if !unread && !unkept && !span.may_meet(Cause::Full, span) {
                     return Err(Fault::Wrong("there is memory".into()));
                 }
                 let value = self.value().map(<[u8]>::to_vec);

@@ -22,12 +22,11 @@ const PRINTED_MAX: u64 = 40;
 pub enum Cause {
     /// flush_all and its like.
     Flush,
-    /// A full store that evicts, or a limit that was lowered.
+    /// A full store that evicts, or a limit that was lowered, and with it what connections may hold.
     Evict,
     /// A full store that refuses.
     Full,
-    /// Replies to attackers, which may hold all that connections may, or a limit that moves, and with it what connections may
-    /// hold: then values are not read, and words of a request are not kept.
+    /// Replies to attackers, which may hold all that connections may: then values are not read, and words of a request not kept.
     Replies,
 }
 
@@ -55,6 +54,11 @@ impl Span {
     /// The cause may have been at work at some time from `self` to the end of `later`.
     pub fn may_meet(&self, cause: Cause, later: &Span) -> bool {
         later.after.began[cause as usize] > self.before.over[cause as usize]
+    }
+
+    /// Connections may have held as much memory as they might.
+    pub fn may_be_full(&self) -> bool {
+        self.may_meet(Cause::Replies, self) || self.may_meet(Cause::Evict, self)
     }
 
     /// The cause began after `self` and was over before `later`.
@@ -200,7 +204,7 @@ impl World {
 
     /// The reply is explained: connections held as much memory as they might.
     pub fn were_full(text: &str, span: &Span) -> bool {
-        text.contains("connections hold as much memory as they may") && span.may_meet(Cause::Replies, span)
+        span.may_be_full() && text.contains("connections hold as much memory as they may")
     }
 
     /// Something is wrong.
