@@ -243,9 +243,16 @@ impl Judged {
         );
         let forecasts = forecasts.into_inner();
         let keys: Vec<usize> = forecasts.iter().map(Forecast::keys).collect();
+        // What the simulation of this size misses of what is followed, and what the store did.
+        let ours_and_real = forecasts.iter().map(|forecast| {
+            let [simulated, really] = forecast.curve().simulated;
+            format!(" {:.2}/{:.2}", simulated * 100.0, really * 100.0)
+        });
+        let simulated: String = ours_and_real.collect();
         let megabytes = memory_bytes as f64 / f64::from(1 << 20);
         println!(
-            "{}, {megabytes:.1} MiB: {:.2} % missed, {keys:?} keys followed, window {:.3}, lost {:.3}",
+            "{}, {megabytes:.1} MiB: {:.2} % missed (of those followed, simulated and really:{simulated}), {keys:?} keys followed, \
+             window {:.3}, lost {:.3}",
             source.name,
             counted * 100.0,
             ours.judging.window,

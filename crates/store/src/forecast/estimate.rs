@@ -10,6 +10,9 @@
 //! keys are left to say anything, and the jackknife is too sure of itself. Beside that stands what the store is known to do
 //! otherwise than the simulation (decision 0012). Below today's size that makes the store miss more in each respect: the parts
 //! err together, and their sum counts, not the root of their squares.
+//!
+//! Of today's size it is known what the simulation misses of the followed keys, and what the server did. By how much they differ is
+//! added to each error; and where they differ by much the simulation is of another cache, and no other size is told.
 
 use super::cache::State;
 use super::{FACTORS, NOW, SIZES};
@@ -33,6 +36,9 @@ const MODEL_ERROR: f64 = 0.4;
 /// Free chunks are taken to be as many whatever the limit is. Stores of half the limit had up to a third more (3.3 MiB of 8, 2.5
 /// of 16): so much room may be missing there, less at larger sizes and more at smaller ones.
 const FREE_MORE: f64 = 0.32;
+/// The simulation of today's size agrees with the server if they differ by no more than this part of what is missed, or of reads.
+const ASTRAY_OF_MISSES: f64 = 0.125;
+const ASTRAY_OF_READS: f64 = 0.01;
 /// An error is no less than this.
 const ERROR_MIN: f64 = 0.0005;
 
@@ -76,7 +82,8 @@ pub struct Point {
     pub miss_ratio: f64,
     /// Give or take so much.
     pub error: f64,
-    /// The simulated cache has not been full for long: more may be found than this.
+    /// The simulated cache has not been full for long: more may be found than this. Or that of today's size does not miss what the
+    /// server does.
     pub is_vague: bool,
 }
 
@@ -202,6 +209,10 @@ impl Misses {
         };
         let is_ready = progress >= 1.0 && counted_reads > 0.0 && self.begun();
         let reads = self.reads[NOW].max(1.0);
+        let [simulated, really] = [&self.of[NOW], &self.really].map(|sums| sum(sums) / reads);
+        // By how much the simulation of today's size is off, of all reads.
+        let astray = (simulated - really).abs() * if really > 0.0 { counted / really } else { 1.0 };
+        let agrees = astray <= (ASTRAY_OF_MISSES * counted).max(ASTRAY_OF_READS);
         // What four times the memory would miss next to nothing avoids.
         let far = match sum(&self.beside[SIZES - 1]) {
             beside if beside > 0.0 => sum(&self.of[SIZES - 1]) / beside,
@@ -241,16 +252,15 @@ impl Misses {
                 true => by_loss.abs() + by_model.abs(),
                 false => by_loss.hypot(by_model),
             };
-            let error = (sigmas * deviation).hypot(by_store).max(ERROR_MIN);
+            let error = (sigmas * deviation).hypot(by_store).max(ERROR_MIN) + astray;
             let error = if nth == NOW { 0.0 } else { error };
-            let is_vague = !self.warm[nth];
+            let is_vague = !self.warm[nth] || !agrees && nth != NOW;
             Point { factor: FACTORS[nth], miss_ratio, error, is_vague }
         };
-        let of_sampled = |sums: &Sums| sum(sums) / reads;
         Curve {
             points: is_ready.then(|| unsure_of_room(rising(std::array::from_fn(point)), self.lost[NOW])),
             counted_miss_ratio: counted,
-            simulated: [of_sampled(&self.of[NOW]), of_sampled(&self.really)],
+            simulated: [simulated, really],
             progress,
             is_full: self.is_full,
             fills: self.fills,
@@ -299,7 +309,8 @@ fn rising(mut points: [Point; SIZES]) -> [Point; SIZES] {
 mod tests {
     use super::*;
 
-    fn misses(missed: impl Fn(usize) -> u64, lost: f64) -> Curve {
+    /// What comes of caches that miss so many hundredths of reads, where the server misses `really`.
+    fn misses(missed: impl Fn(usize) -> u64, really: u64, lost: f64) -> Curve {
         let mut misses = Misses::default();
         misses.set_full(true);
         misses.set_lost(FACTORS.map(|factor| lost / factor));
@@ -308,8 +319,8 @@ mod tests {
             // As often in each group.
             let caches = (0..SIZES).filter(|size| nth / 16 % 100 < missed(*size));
             let bits = caches.fold(0, |bits, size| bits | 1 << size);
-            misses.read((nth % 16) as usize, bits, false, 1.0);
-            let is_missed = nth / 16 % 100 < missed(NOW);
+            let is_missed = nth / 16 % 100 < really;
+            misses.read((nth % 16) as usize, bits, is_missed, 1.0);
             misses.count(u64::from(!is_missed), u64::from(is_missed));
         }
         misses.curve([State::default(); SIZES])
@@ -320,7 +331,7 @@ mod tests {
 
     #[test]
     fn without_loss_an_error_is_two_fifths_of_what_a_size_changes() {
-        let points = misses(|size| MISSED[size], 0.0).points.expect("it is ready");
+        let points = misses(|size| MISSED[size], 20, 0.0).points.expect("it is ready");
         for (size, point) in points.iter().enumerate() {
             let missed = MISSED[size] as f64 / 100.0;
             assert!((point.miss_ratio - missed).abs() < 1e-9, "{point:?}");
@@ -331,7 +342,7 @@ mod tests {
 
     #[test]
     fn errors_of_what_is_lost_to_spans_add_up() {
-        let points = misses(|size| MISSED[size], 0.1).points.expect("it is ready");
+        let points = misses(|size| MISSED[size], 20, 0.1).points.expect("it is ready");
         // Quotients: 1.5 and 1.0 of misses, 0.5 of them not avoidable. Half of the memory loses 0.2, all of it 0.1.
         let half = 0.2 * (1.5 + 2.0 * 0.04) / (1.0 + 2.0 * 0.01 * 0.5);
         let three_quarters = 0.2 * (1.2 + 2.0 * (0.1f64 / 0.75).powi(2) * 0.7) / (1.0 + 2.0 * 0.01 * 0.5);
@@ -341,5 +352,29 @@ mod tests {
         let by_room = 0.32 * 0.1 * (half - three_quarters) / 0.25;
         let error = by_loss + 0.4 * (half - 0.2) + by_room;
         assert!((points[1].error - error).abs() < 1e-9, "{:?}, {error}", points[1]);
+    }
+
+    #[test]
+    fn a_simulation_that_misses_other_than_the_server_is_believed_the_less_and_beyond_an_eighth_not_at_all() {
+        let astray = |really: u64| misses(|size| MISSED[size], really, 0.0).points.expect("it is ready");
+        // 20 of 100 are missed by the simulation, 18 and 16 by the server.
+        for (really, error) in [(18, 0.02), (22, 0.02)] {
+            let points = astray(really);
+            assert!(points.iter().all(|point| !point.is_vague), "{points:?}");
+            let counted = really as f64 / 100.0;
+            // Half of the memory: one and a half as many.
+            assert!((points[1].miss_ratio - 1.5 * counted).abs() < 1e-9, "{:?}", points[1]);
+            assert!((points[1].error - 0.4 * 0.5 * counted - error).abs() < 1e-9, "{:?}", points[1]);
+            assert!((points[NOW].error, points[NOW].miss_ratio) == (0.0, counted), "{:?}", points[NOW]);
+        }
+        for really in [16, 24] {
+            let points = astray(really);
+            let vague: Vec<usize> = (0..SIZES).filter(|size| points[*size].is_vague).collect();
+            assert_eq!(vague, [0, 1, 2, 4, 5, 6], "{points:?}");
+        }
+        // Of few misses a hundredth of reads may be otherwise.
+        let few = |simulated: u64| misses(|_| simulated, 1, 0.0).points.expect("it is ready");
+        assert!(few(2).iter().all(|point| !point.is_vague));
+        assert!(few(3)[1].is_vague);
     }
 }
