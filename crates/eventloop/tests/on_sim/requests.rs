@@ -174,6 +174,31 @@ fn several_slices_and_what_is_behind_them_are_filled_by_one_receive() {
     assert_eq!(peer.read(usize::MAX), format!("{bytes}\nenext\n").as_bytes());
 }
 
+/// However fast a peer reads, others come in between: in one piece, in slices, and in slices of which one is more than a turn's.
+#[test]
+fn a_peer_that_reads_as_fast_as_replies_are_sent_lets_others_come_in_between() {
+    const MOST: usize = 1 << 20;
+    for slices_of in [0, 16 << 10, MOST, MOST + 1] {
+        let mut world = World::new(1, Weather { window: usize::MAX, ..Weather::FAIR }, LIMITS);
+        world.toy.slices_of = slices_of;
+        let (peer, other) = (world.connect(), world.connect());
+        let bytes = 9 * MOST + 300;
+        peer.send(format!("x{bytes}\n").as_bytes());
+        let mut left = bytes;
+        while left > 0 {
+            other.send(b"eme\n");
+            world.turn();
+            assert_eq!(other.read(usize::MAX), b"eme\n", "{left} of {slices_of}");
+            let sent = peer.read(usize::MAX).len();
+            // Once when it has room, and once when it is looked at again.
+            assert!((1..=2 * MOST).contains(&sent), "{sent} of {left}, {slices_of}");
+            left -= sent;
+        }
+        world.settle();
+        assert!(peer.read(usize::MAX).is_empty() && world.toy.closed.is_empty());
+    }
+}
+
 #[test]
 fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let mut world = World::new(2, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
