@@ -235,6 +235,11 @@ impl Limbo {
         self.ring[self.place(self.oldest)]
     }
 
+    /// The oldest chunk is that of a large item or a part, and can be taken, as far as [`Limbo::look`] has seen.
+    pub(crate) fn large_is_next(&self) -> bool {
+        self.oldest < self.unsafe_from && self.front().large()
+    }
+
     /// The oldest chunk, if [`Limbo::look`] has seen that no other thread sees it any more.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Outgoing> {
@@ -325,11 +330,13 @@ mod tests {
         assert_eq!(limbo.take_of(ClassId(4)), Some(chunk(2001, 4, false)));
         assert_eq!(limbo.take_of(ClassId(4)), None, "a large one is more than its chunk");
         let large = chunk(2002, 4, true);
+        assert!(limbo.large_is_next());
         for _ in 0..2 {
             assert_eq!((limbo.take(), limbo.bytes(), limbo.len()), (Some(large), 0, 0));
             limbo.put_back(large);
             assert_eq!((limbo.bytes(), limbo.len()), (LARGE_BYTES, 1));
         }
         assert_eq!((limbo.take(), limbo.take()), (Some(large), None));
+        assert!(!limbo.large_is_next());
     }
 }

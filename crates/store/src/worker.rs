@@ -30,6 +30,7 @@ use crate::transaction::Transaction;
 use crate::wait::Wait;
 use crate::watch::Called;
 use crate::{Millis, Store};
+use retire::BATCH_PIECES;
 use std::sync::Arc;
 
 /// Chunks taken back at a time.
@@ -94,6 +95,8 @@ pub(crate) struct Local {
     pub(crate) cleaning: Cleaning,
     /// Chunks that the step of upkeep under way may take back still; none: no step is under way.
     pub(crate) step_chunks: Option<usize>,
+    /// Pieces of large values that this batch may take back still, outside of steps of upkeep.
+    pieces_left: usize,
     /// What was done beside what was asked for, in nanoseconds that it takes about ([`Guard::take_beside_ns`]).
     pub(crate) beside_ns: u64,
     /// What happened without being asked for.
@@ -186,6 +189,7 @@ impl Worker {
             mark: Mark::new(),
             cleaning: Cleaning::default(),
             step_chunks: None,
+            pieces_left: BATCH_PIECES,
             beside_ns: 0,
             events: EventBuffer::default(),
             givings: Vec::new(),
@@ -211,6 +215,7 @@ impl Worker {
         let Worker { store, local } = self;
         local.enter_batch(store);
         local.now = now;
+        local.pieces_left = BATCH_PIECES;
         if local.recalled != store.recall.load(Ordering::Relaxed) {
             local.answer_recall(store);
         }
@@ -329,9 +334,13 @@ impl Drop for Worker {
         // Other workers may still be inside a batch that sees these: wait for them, as they do not
         // wait for us.
         let mut wait = Wait::for_memory();
+        local.pieces_left = usize::MAX;
         local.pass_epochs(store);
         while local.limbo.len() > 0 {
-            local.wait(store, &mut wait);
+            // A pass takes back so many chunks, and there may be more.
+            if !local.limbo.look(&store.epochs) {
+                local.wait(store, &mut wait);
+            }
             local.pass_epochs(store);
         }
         local.leave_batch(store);

@@ -6,6 +6,7 @@
 //! and for what is left of a collection: spans of leftovers
 //! ```
 
+use super::retire::PASS_CHUNKS;
 use super::{Local, RECLAIM_CHUNKS};
 use crate::arbitrate::Given;
 use crate::arena::Share;
@@ -30,6 +31,9 @@ const ALLOCATE_ROUNDS_SLEEP: usize = 64;
 /// After this round a request that can be asked again is refused, to be asked again: other threads have had the core
 /// some times by then, on a busy machine for milliseconds each time.
 const ALLOCATE_ROUNDS_LATER: usize = 16;
+/// An allocation takes back what came free of large values so many times more, 1,024 pieces each, before it goes on: some 100 µs
+/// each. Four pieces are a span, but those beside a piece may be another value's.
+const ALLOCATE_PASSES_MAX: usize = 8;
 /// Rounds without success in the class itself before a span is taken from another.
 const ALLOCATE_ROUNDS_OWN: usize = 3;
 /// Rounds in which a class to which another gives evicts of its own only what is overdue.
@@ -125,7 +129,7 @@ impl Local {
     fn make_chunk(&mut self, store: &Store, class: ClassId) -> Option<u64> {
         let (mut expiring, mut spared, mut evicted, mut cleaned, mut apart) = (0, 0, 0, 0, 0);
         // Rounds, and those of them in which it looked for more than what was on its way.
-        let (mut round, mut tries) = (0, 0);
+        let (mut round, mut tries, mut passes) = (0, 0, 0);
         let mut wants = None;
         let moved = self.spans_moved;
         let mut wait = Wait::for_memory();
@@ -139,7 +143,9 @@ impl Local {
         self.comes = false;
         let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
         while round < rounds_max {
-            // What the epochs have set free since comes first: it is in this core's cache.
+            // What the epochs have set free since comes first: it is in this core's cache. Some pieces are taken back however
+            // many the batch has taken: else what is alive would be evicted for them.
+            self.may_take_pieces(RECLAIM_CHUNKS);
             self.reclaim(store, RECLAIM_CHUNKS);
             if let Some(chunk) = self.take_free(store, class, Share::Items) {
                 return Some(chunk);
@@ -148,6 +154,10 @@ impl Local {
                 self.pass_epochs(store);
                 if let Some(chunk) = self.take_free(store, class, Share::Items) {
                     return Some(chunk);
+                }
+                if passes < ALLOCATE_PASSES_MAX && self.limbo.large_is_next() {
+                    passes += 1;
+                    continue;
                 }
             }
             // The first span that was drained for a class is its, though what is lent of the index's would have none of it:
@@ -233,6 +243,7 @@ impl Local {
                     break;
                 }
                 self.wait(store, &mut wait);
+                self.may_take_pieces(PASS_CHUNKS);
                 round += 1;
                 continue;
             }
@@ -280,6 +291,7 @@ impl Local {
                     }
                 }
                 self.wait(store, &mut wait);
+                self.may_take_pieces(PASS_CHUNKS);
             }
             round += 1;
             // Another's batch holds back what went already: more would wait for it, too. A batch that was

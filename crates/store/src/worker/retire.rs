@@ -19,12 +19,18 @@ use crate::sync::atomic::Ordering;
 /// no more bytes than the magazines may.
 const LIMBO_CHUNKS_MAX: usize = 256;
 
-/// Chunks taken back in one step, after another worker was kept in its batch: some 100 µs. (17,000 took 4 ms.)
-const PASS_CHUNKS: usize = 1024;
+/// Chunks taken back in one step, after another worker was kept in its batch: some 100 µs. (17,000 took 4 ms.) Each piece of a
+/// large value is one of them: 1,024 values of 1 MiB are 66,000, by reckoning 7 to 15 ms.
+pub(super) const PASS_CHUNKS: usize = 1024;
 /// And in a step of upkeep in all, pieces of large values counted: some 50 µs. A value that has more pieces than are left loses
 /// its last ones, and waits in front of all others for the next step. (With two or three looks a step it was 3,000 chunks, and of
 /// large values as many with all their pieces: one of 512 MiB has 32,800, by reckoning 2 to 3 ms.)
 pub(crate) const STEP_CHUNKS: usize = 512;
+/// Pieces of large values that one batch takes back in all, beside steps of upkeep: 128 MiB, by reckoning 1 to 2 ms. A
+/// value of 1 GiB has 65,570.
+pub(super) const BATCH_PIECES: usize = 8 * PASS_CHUNKS;
+/// A large draft that is given back has so many pieces at most where they are freed at once: 1 MiB.
+const PIECES_AT_ONCE: usize = 64;
 
 impl Local {
     /// Gives back a chunk that no other thread ever could see.
@@ -51,15 +57,23 @@ impl Local {
     }
 
     /// Gives back a draft that did not become an item's value. It may have been published and found no place in
-    /// the index: a sweep of another worker may have seen it then, and read its key since.
+    /// the index: a sweep of another worker may have seen it then, and read its key since. Of a long value the pieces come free
+    /// some at a time, as if it had been an item.
     #[cold]
     pub(crate) fn give_back(&mut self, store: &Store, chunk: u64) {
         // SAFETY: the chunk is this worker's: no slot names it.
-        if unsafe { RawItem::new(store.arena.at(chunk)) }.header().is_item() {
-            self.retire(store, chunk);
-        } else {
-            self.free_unseen(store, chunk);
+        let item = unsafe { RawItem::new(store.arena.at(chunk)) };
+        if item.header().is_item() {
+            return self.retire(store, chunk);
         }
+        // SAFETY: a large draft has its head.
+        if is_large(item) && unsafe { Large::of(item) }.head().pieces as usize > PIECES_AT_ONCE {
+            // It stays a draft, which sweeps pass over.
+            let (class, requested) = chunk_facts(&store.arena, chunk);
+            self.limbo.push(Outgoing::new(chunk, class, requested, true));
+            return;
+        }
+        self.free_unseen(store, chunk);
     }
 
     /// Takes an unlinked item's chunk; it is used again once no worker can see it.
@@ -164,7 +178,12 @@ impl Local {
             self.limbo.look(&store.epochs);
         }
         if self.limbo.len() > LIMBO_CHUNKS_MAX || self.limbo.bytes() > bytes_max {
-            self.reclaim_in_turn(store, RECLAIM_CHUNKS * 2);
+            if self.step_chunks.is_some() {
+                self.reclaim_in_turn(store, RECLAIM_CHUNKS * 2);
+            } else {
+                // A worker that writes over long values takes back as many pieces as it uses.
+                self.take_back(store, RECLAIM_CHUNKS * 2, true);
+            }
         }
     }
 
@@ -200,14 +219,15 @@ impl Local {
         }
     }
 
-    /// Takes back up to `count` chunks that the epochs have set free, a large value with all its pieces as one of them.
+    /// Takes back up to `count` chunks that the epochs have set free.
     pub(super) fn reclaim(&mut self, store: &Store, count: usize) {
         self.take_back(store, count, false);
     }
 
-    /// The same; how many it might have taken more. `all_count`: a large value is as many chunks as it has pieces, and some of
-    /// them may go before the others.
-    fn take_back(&mut self, store: &Store, count: usize, all_count: bool) -> usize {
+    /// The same; how many it might have taken more. Pieces of large values are chunks like others, or, if they are `beside`
+    /// those, none of them. Outside of a step of upkeep no more of them go than are left to the batch. A value that has more than
+    /// may go loses its last ones, and waits in front of all others.
+    fn take_back(&mut self, store: &Store, count: usize, beside: bool) -> usize {
         self.limbo.look(&store.epochs);
         // Chunks of one class in a row, which most are, are counted once.
         let (mut class, mut chunks, mut bytes) = (ClassId(1), 0, 0);
@@ -232,16 +252,21 @@ impl Local {
                         continue;
                     }
                     let pieces = head.pieces as usize;
-                    if all_count && pieces > left {
+                    let most = if beside { usize::MAX } else { left };
+                    let room = if self.step_chunks.is_some() { most } else { most.min(self.pieces_left) };
+                    if self.step_chunks.is_none() {
+                        self.pieces_left -= pieces.min(room);
+                    }
+                    if pieces > room {
                         // SAFETY: no worker can see the item, and it is dead without pins.
                         unsafe {
-                            large.drop_last(&store.arena, left, &mut |piece| self.recycle(store, piece));
+                            large.drop_last(&store.arena, room, &mut |piece| self.recycle(store, piece));
                         }
                         self.limbo.put_back(chunk);
                         left = 0;
                         break;
                     }
-                    left -= if all_count { pieces } else { 0 };
+                    left -= if beside { 0 } else { pieces };
                     self.free_unseen(store, chunk.location());
                     continue;
                 }
@@ -359,8 +384,9 @@ impl Local {
     pub(crate) fn answer_recall(&mut self, store: &Store) {
         let recall = store.recall.load(Ordering::Relaxed);
         // Another worker waits for this memory, and a step of upkeep may wait for what that one holds: then no bound of the step
-        // keeps memory from it.
+        // keeps memory from it. Nor does that of the batch, which may wait for that worker.
         let step_chunks = self.step_chunks.take();
+        self.may_take_pieces(PASS_CHUNKS);
         self.pass_epochs(store);
         self.step_chunks = step_chunks;
         // What else no thread sees any more is given back at the next batch.
@@ -373,6 +399,11 @@ impl Local {
     /// Chunks waiting for their epoch.
     pub(crate) fn limbo_chunks(&self) -> usize {
         self.limbo.len()
+    }
+
+    /// This batch may take back so many pieces of large values at least: it needs memory, or has waited for other workers.
+    pub(super) fn may_take_pieces(&mut self, pieces: usize) {
+        self.pieces_left = self.pieces_left.max(pieces);
     }
 }
 
@@ -472,14 +503,17 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
-    use super::{RECLAIM_CHUNKS, STEP_CHUNKS, make_free};
+    use super::{BATCH_PIECES, PASS_CHUNKS, PIECES_AT_ONCE, RECLAIM_CHUNKS, STEP_CHUNKS, make_free};
     use crate::arena::Arena;
     use crate::class::ClassId;
     use crate::drain::Purpose;
     use crate::large::PIECE_BYTES;
-    use crate::{Attributes, Config, Expect, Store};
+    use crate::{Attributes, Config, Expect, Guard, Refusal, Store};
+    use std::sync::Arc;
 
     const NOW: u64 = 1_700_000_000_000;
+    /// Pieces that do not fit the table in the head.
+    const PIECES: usize = 2_500;
 
     /// What one worker deletes while another is kept in its epoch waits, and what names it is charged.
     #[test]
@@ -553,13 +587,11 @@ mod tests {
         }
     }
 
-    /// A value of more pieces than a step may take back loses some of them at each, the last first. An allocation takes back all
-    /// that is left, and so does a worker that ends.
+    /// A value of more pieces than a step may take back loses some of them at each, the last first. A worker that ends takes back
+    /// all that is left.
     #[test]
     fn a_large_value_comes_free_in_steps_of_upkeep() {
-        // They do not fit the table in the head.
-        const PIECES: usize = 2_500;
-        for way in ["steps", "need", "end"] {
+        for way in ["steps", "end"] {
             let config = Config { memory_bytes: 128 << 20, workers_max: 2, ..Config::default() };
             let store = Store::new(config).unwrap();
             let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
@@ -583,21 +615,155 @@ mod tests {
             };
             // One of the 512 is the head, each time that it is looked at.
             assert_eq!([step(), step()], [(511, Some(0), 1); 2]);
-            match way {
-                "steps" => {
-                    assert_eq!([step(), step()], [(511, Some(0), 1); 2]);
-                    let rest = PIECES - 4 * 511;
-                    assert_eq!(step(), (rest as u64 + 2, Some(511 - rest), 0));
-                }
-                "need" => {
-                    guard.local.reclaim(&store, 1);
-                    assert_eq!((used(), guard.local.limbo_chunks()), (0, 0));
-                }
-                _ => {}
+            if way == "steps" {
+                assert_eq!([step(), step()], [(511, Some(0), 1); 2]);
+                let rest = PIECES - 4 * 511;
+                assert_eq!(step(), (rest as u64 + 2, Some(511 - rest), 0));
             }
             drop(guard);
             drop((worker, stuck));
             assert_eq!(used(), 0, "{way}");
+            store.check();
+        }
+    }
+
+    /// Chunks of all classes that are in use.
+    fn used(store: &Store) -> usize {
+        let used_of = |class| store.sum(|c| c.class(class).used_chunks.value());
+        ClassId::all().map(used_of).sum::<u64>() as usize
+    }
+
+    /// Stores values of so many pieces, and deletes them; no worker can see them any more.
+    fn delete_large(store: &Store, guard: &mut Guard<'_>, values: usize, pieces: usize) {
+        let value = vec![1; pieces * PIECE_BYTES];
+        let names: Vec<[u8; 8]> = (0..values as u64).map(u64::to_be_bytes).collect();
+        for name in &names {
+            let key = guard.key(name);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).unwrap();
+        }
+        // Nothing is taken back while they are deleted.
+        guard.local.pieces_left = 0;
+        for name in &names {
+            let key = guard.key(name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        let local = &mut *guard.local;
+        local.limbo.seal(&store.epochs);
+        for _ in 0..2 {
+            store.epochs.enter(local.id);
+            assert!(store.epochs.advance());
+        }
+        store.epochs.enter(local.id);
+        assert!(local.limbo.look(&store.epochs));
+        assert_eq!(local.limbo_chunks(), values);
+    }
+
+    fn store_of_one() -> Arc<Store> {
+        Store::new(Config { memory_bytes: 128 << 20, workers_max: 1, ..Config::default() }).unwrap()
+    }
+
+    /// Between two requests of a batch pieces come free as far as those of the batch are not spent, however long the value is;
+    /// the next batch goes on.
+    #[test]
+    fn a_batch_takes_back_so_many_pieces_between_its_requests() {
+        let store = store_of_one();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        assert_eq!(guard.local.pieces_left, BATCH_PIECES);
+        delete_large(&store, &mut guard, 1, PIECES);
+        // With the head and a table.
+        assert_eq!(used(&store), PIECES + 2);
+        guard.local.pieces_left = 1_000;
+        for taken in [1_000, 1_000] {
+            guard.local.let_go(&store);
+            assert_eq!((used(&store), guard.local.limbo_chunks()), (PIECES + 2 - taken, 1));
+            assert_eq!(guard.local.pieces_left, 0);
+        }
+        // Nor does anything else take more of them.
+        guard.local.reclaim(&store, RECLAIM_CHUNKS);
+        guard.local.pass_epochs(&store);
+        assert_eq!((used(&store), guard.local.limbo_chunks()), (PIECES + 2 - 1_000, 1));
+        // One that has waited may.
+        guard.local.may_take_pieces(PASS_CHUNKS);
+        guard.local.let_go(&store);
+        assert_eq!(used(&store), PIECES + 2 - 1_000 - PASS_CHUNKS);
+        drop(guard);
+        let mut guard = worker.enter(NOW);
+        assert_eq!(guard.local.pieces_left, BATCH_PIECES);
+        guard.local.let_go(&store);
+        assert_eq!((used(&store), guard.local.limbo_chunks()), (0, 0));
+        assert_eq!(guard.local.pieces_left, BATCH_PIECES - (PIECES - 1_000 - PASS_CHUNKS));
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
+    /// What is taken back behind another worker's batch is so many chunks, of which pieces of large values are some.
+    #[test]
+    fn a_pass_takes_back_so_many_chunks_pieces_of_large_values_among_them() {
+        let store = store_of_one();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        delete_large(&store, &mut guard, 3, 400);
+        assert_eq!(used(&store), 3 * 401);
+        guard.local.pieces_left = BATCH_PIECES;
+        guard.local.pass_epochs(&store);
+        // Two values, and of the third the head is looked at.
+        let left = 401 - (PASS_CHUNKS - 2 * 401 - 1);
+        assert_eq!((used(&store), guard.local.limbo_chunks()), (left, 1));
+        assert_eq!(guard.local.pieces_left, BATCH_PIECES - (PASS_CHUNKS - 3));
+        guard.local.pass_epochs(&store);
+        assert_eq!((used(&store), guard.local.limbo_chunks()), (0, 0));
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
+    /// An allocation takes back so many chunks as it takes to find one, whether in a step of upkeep or not, and whether that
+    /// step, or the batch, may take back any more.
+    #[test]
+    fn an_allocation_takes_back_some_pieces_of_a_large_value() {
+        for step_chunks in [None, Some(0), Some(STEP_CHUNKS)] {
+            let store = store_of_one();
+            let mut worker = store.worker().unwrap();
+            let mut guard = worker.enter(NOW);
+            delete_large(&store, &mut guard, 1, PIECES);
+            assert_eq!(guard.local.pieces_left, 0);
+            guard.local.step_chunks = step_chunks;
+            let chunk = guard.local.allocate(&store, ClassId::of(700), 700).expect("there is memory");
+            assert_eq!(guard.local.step_chunks.take(), step_chunks);
+            // The head is looked at.
+            let taken = RECLAIM_CHUNKS - 1;
+            assert_eq!((used(&store), guard.local.limbo_chunks()), (PIECES + 2 - taken + 1, 1));
+            guard.write_piece_header(chunk, chunk, 700 - 8);
+            guard.local.free_unseen(&store, chunk);
+            assert_eq!(used(&store), PIECES + 2 - taken);
+            drop(guard);
+            drop(worker);
+            assert_eq!(used(&store), 0);
+            store.check();
+        }
+    }
+
+    /// A long value that is not stored after all comes free as one that was; a shorter one goes at once.
+    #[test]
+    fn a_long_draft_that_is_given_back_comes_free_some_pieces_at_a_time() {
+        for (pieces, waits) in [(PIECES_AT_ONCE - 1, 0), (PIECES_AT_ONCE, 0), (PIECES_AT_ONCE + 1, 1)] {
+            let store = store_of_one();
+            let mut worker = store.worker().unwrap();
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            guard.store_value(&key, b"short", &Attributes::default(), Expect::Any).unwrap();
+            let value = vec![1; pieces * PIECE_BYTES];
+            let mut upload = guard.compose(&key, value.len() as u64, &Attributes::default()).unwrap();
+            guard.upload_fill(&mut upload, &value).unwrap();
+            assert_eq!(guard.publish(upload, Expect::Absent), Err(Refusal::Present));
+            let left = if waits == 0 { 0 } else { pieces + 1 };
+            assert_eq!((used(&store), guard.local.limbo_chunks()), (1 + left, waits));
+            while guard.maintain() {}
+            assert_eq!((used(&store), guard.local.limbo_chunks()), (1, 0));
+            drop(guard);
+            drop(worker);
             store.check();
         }
     }

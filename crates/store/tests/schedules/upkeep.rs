@@ -117,6 +117,35 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
     }
 }
 
+/// A step that needs memory itself, for what is left of a hash, takes back some pieces of what has come free, and not all.
+#[test]
+fn a_step_of_upkeep_that_needs_memory_takes_back_some_pieces_of_a_long_value() {
+    let config = Config { memory_bytes: 128 << 20, workers_max: 1, evict: false, ..Config::default() };
+    let store = Store::new(config).expect("there is memory");
+    let mut worker = store.worker().expect("a worker");
+    {
+        let mut guard = worker.enter(NOW);
+        let hash = guard.key(b"hash");
+        for n in 0..500_u64 {
+            let name = n.to_be_bytes();
+            let (pair, until) = ([(&name[..], &[7; 20][..])], Lasting::Until(EXPIRES_AT));
+            assert_eq!(guard.hash_set_lasting(&hash, pair.into_iter(), Fields::Any, until), Ok(true));
+        }
+        let key = guard.key(b"key");
+        let value = vec![7; 48 << 20];
+        guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is room");
+        guard.delete(&key, Expect::Present).expect("it was stored");
+    }
+    let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
+    println!("{most} accesses in the longest of {steps} steps");
+    // 3,074 pieces are 100,000 alone.
+    assert!((1_000..=FIELDS_STEP_MAX).contains(&most), "{most}");
+    let totals = store.totals();
+    assert_eq!((totals.items, totals.fields_expired), (0, 500));
+    drop(worker);
+    store.check();
+}
+
 /// However many fields of a hash are due, and however long their values are, a step takes so many of them out.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_many_fields_are_due() {
