@@ -114,6 +114,10 @@ impl Store {
             assert!(reached.insert(chunk, facts).is_none(), "what is taken back is somebody's");
         });
         assert_eq!(self.trees.count(), trees, "numbers of trees");
+        self.dropped.each(&self.arena, &mut |chunk| {
+            let facts = chunk_facts(&self.arena, chunk);
+            assert!(reached.insert(chunk, facts).is_none(), "what was dropped is somebody's");
+        });
         self.check_types(&types);
         // 2. What the classes have free, and how it adds up with what is reached.
         for class in ClassId::all() {

@@ -19,7 +19,7 @@
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (publish, draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! elements   collection (change, hash, set, sorted, list, stream) of collections, as one item each
-//! memory     worker (allocate, retire), limbo, slab, leftover, evict, expire, drain, owner, compact
+//! memory     worker (allocate, retire), limbo, dropped, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, types, event, check
 //! ```
@@ -63,6 +63,7 @@ mod config;
 mod counters;
 mod database;
 mod drain;
+mod dropped;
 mod due;
 mod edit;
 mod epoch;
@@ -206,6 +207,7 @@ pub struct Store {
     key_bytes: AtomicU64,
     trees: collection::Trees,
     leftovers: leftover::Leftovers,
+    dropped: dropped::Dropped,
     /// Bytes held by requests on their way in.
     input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
@@ -273,6 +275,7 @@ impl Store {
             key_bytes: AtomicU64::new(0),
             trees: collection::Trees::default(),
             leftovers: leftover::Leftovers::default(),
+            dropped: dropped::Dropped::default(),
             input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),

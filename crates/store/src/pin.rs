@@ -1,7 +1,7 @@
 //! Pins: a value that is being sent stays in place although its key is gone.
 //!
 //! ```text
-//! | 63 … 3 number of pins, or the new location | 2 moved | 1 moving | 0 dead |
+//! | 63 … 3 number of pins, or a location | 2 moved | 1 moving | 0 dead |
 //! ```
 //!
 //! A pin is taken only inside an epoch in which the item was reachable, so it comes before the item
@@ -10,6 +10,9 @@
 //!
 //! What has no pins may be moved: the worker that sets "moving" keeps new pins waiting for some
 //! microseconds, and a reader that finds "moved" afterwards pins the copy instead.
+//!
+//! What is dead and is freed later has "dead" and "moved" both, and names what is behind it in the list of those
+//! (`dropped.rs`). No thread looks for a pin there any more.
 
 use crate::sync::{AtomicU64, Backoff, Ordering};
 
@@ -64,6 +67,16 @@ impl Pins {
     pub(crate) fn is_dead(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DEAD != 0
     }
+    /// What is dead, without pins, and the caller's alone, is put into a list, in front of what is at `location`; 0: of nothing.
+    pub(crate) fn put_before(&self, location: u64) {
+        debug_assert!(self.is_dead() || !self.any(), "it has pins");
+        // The lock of the list orders it.
+        self.0.store((location * ONE) | MOVED | DEAD, Ordering::Relaxed);
+    }
+    /// What it was put in front of.
+    pub(crate) fn behind(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / ONE
+    }
     /// Keeps pins away if there are none; the caller holds the lock of the item's home.
     pub(crate) fn begin_move(&self) -> bool {
         // Acquire: a thread that pinned before has read before.
@@ -104,6 +117,16 @@ mod tests {
         assert!(!pins.is_dead() && !pins.kill() && pins.is_dead());
         assert_eq!(pins.remove(), (true, true));
         assert!(Pins::new().kill());
+    }
+
+    #[test]
+    fn what_is_dead_says_what_is_behind_it_in_a_list() {
+        let pins = Pins::new();
+        for location in [(1 << 35) - 1, 0, 1] {
+            pins.put_before(location);
+            assert_eq!((pins.behind(), pins.is_dead(), pins.any()), (location, true, false));
+            assert!(!pins.begin_move());
+        }
     }
 
     #[test]

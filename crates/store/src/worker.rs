@@ -12,7 +12,7 @@
 mod allocate;
 mod retire;
 
-pub(crate) use retire::{STEP_CHUNKS, chunk_facts, class_of, free_alone};
+pub(crate) use retire::{STEP_CHUNKS, chunk_facts, class_of, free_alone, give_alone};
 
 use crate::class::{CLASSES, ClassId};
 use crate::collection::{Builder, Edit, Timed};

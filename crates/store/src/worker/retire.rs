@@ -9,10 +9,12 @@ use crate::Store;
 use crate::arena::Arena;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::is_let_go;
+use crate::dropped::PIECES_AT_ONCE;
 use crate::item::{DRAFT_LARGE, Header, Kind, RawItem};
 use crate::large::Large;
 use crate::limbo::Outgoing;
-use crate::slab::poison_chunk;
+use crate::slab::{Class, poison_chunk};
+use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 
 /// Chunks that may wait although their epoch has passed: they are the next to be used again. They have
@@ -29,8 +31,6 @@ pub(crate) const STEP_CHUNKS: usize = 512;
 /// Pieces of large values that one batch takes back in all, beside steps of upkeep: 128 MiB, by reckoning 1 to 2 ms. A
 /// value of 1 GiB has 65,570.
 pub(super) const BATCH_PIECES: usize = 8 * PASS_CHUNKS;
-/// A large draft that is given back has so many pieces at most where they are freed at once: 1 MiB.
-const PIECES_AT_ONCE: usize = 64;
 
 impl Local {
     /// Gives back a chunk that no other thread ever could see.
@@ -477,27 +477,50 @@ impl Store {
     }
 }
 
-/// Frees a chunk without a worker, after its last pin or with an abandoned upload: straight to its
-/// span, under the class's lock.
+/// Frees an item or a draft without a worker, after its last pin or with an abandoned upload: straight to its spans, under locks
+/// of classes. A long one is left to workers, which take back its pieces some at a time.
 pub(crate) fn free_alone(store: &Store, chunk: u64) {
     // SAFETY: no other thread can see the chunk.
     let item = unsafe { RawItem::new(store.arena.at(chunk)) };
-    let mut chunks = vec![chunk];
-    if is_large(item) {
-        // SAFETY: a large item or draft has its head.
-        unsafe { Large::of(item) }.chunks(&store.arena, &mut |piece| chunks.push(piece));
-    }
     if has_key(item.header()) {
         store.free_key(item);
     }
     // The head last: it says where the pieces are.
-    for chunk in chunks.into_iter().rev() {
-        let (class, requested) = chunk_facts(&store.arena, chunk);
-        let count = store.loose.class(class);
-        count.used_chunks.add_shared(-1);
-        count.requested_bytes.add_shared(-(requested as i64));
-        poison_chunk(&store.arena, class, chunk);
-        store.slabs.class(class).give(&store.arena, chunk);
+    let mut chunks = Vec::new();
+    if is_large(item) {
+        // SAFETY: a large item or draft has its head.
+        let large = unsafe { Large::of(item) };
+        if large.head().pieces as usize > PIECES_AT_ONCE {
+            // SAFETY: a large item or draft that is the caller's alone; its key was freed above.
+            return unsafe { store.dropped.put(&store.arena, chunk) };
+        }
+        large.chunks(&store.arena, &mut |piece| chunks.push(piece));
+    }
+    chunks.push(chunk);
+    give_alone(store, &chunks);
+}
+
+/// Gives chunks that no other thread can see to their spans, some of one class under one lock.
+pub(crate) fn give_alone(store: &Store, chunks: &[u64]) {
+    for row in chunks.chunks(RECLAIM_CHUNKS) {
+        let mut locked: Option<(ClassId, MutexGuard<'_, Class>)> = None;
+        for &chunk in row {
+            let (class, requested) = chunk_facts(&store.arena, chunk);
+            let count = store.loose.class(class);
+            count.used_chunks.add_shared(-1);
+            count.requested_bytes.add_shared(-(requested as i64));
+            poison_chunk(&store.arena, class, chunk);
+            let mut slab = match locked.take() {
+                Some((of, slab)) if of == class => slab,
+                // The lock of the other class is let go of first.
+                other => {
+                    drop(other);
+                    store.slabs.class(class)
+                }
+            };
+            slab.give(&store.arena, chunk);
+            locked = Some((class, slab));
+        }
     }
 }
 

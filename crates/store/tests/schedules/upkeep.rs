@@ -13,6 +13,8 @@ const STEP_MAX: u64 = 50_000;
 /// Where nodes of a tree have five children, and not 62 as in a server: with 256 parts that are taken out fifty of them are made
 /// anew, each with those above it.
 const FIELDS_STEP_MAX: u64 = 100_000;
+/// The last pin of a long value: its head, the list, and what connections hold.
+const PIN_MAX: u64 = 64;
 /// Upkeep passes the whole index twice within this.
 const PASSES_MS: u64 = 220_000;
 /// The pause between two ticks of upkeep. The next is how many steps a tick has at most.
@@ -112,6 +114,36 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
         println!("{mebibytes} MiB: {most} accesses in the longest of {steps} steps");
         // 3,074 pieces are 100,000 in one step.
         assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
+        drop(worker);
+        store.check();
+    }
+}
+
+/// However many pieces a value has whose key is gone, its last pin leaves them to upkeep, a step of which takes back so many.
+#[test]
+fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
+    for mebibytes in [2_usize, 48] {
+        let config = Config { memory_bytes: 128 << 20, workers_max: 1, evict: false, ..Config::default() };
+        let store = Store::new(config).expect("there is memory");
+        let mut worker = store.worker().expect("a worker");
+        let pinned = {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let value = vec![7; mebibytes << 20];
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is room");
+            let pinned = guard.get(&key).hit().expect("it was stored").pin();
+            guard.delete(&key, Expect::Present).expect("it was stored");
+            pinned
+        };
+        upkeep(&mut worker, NOW);
+        assert!(store.totals().item_bytes > (mebibytes as u64) << 20);
+        let ((), accesses) = counted(|| drop(pinned));
+        let (most, steps) = upkeep(&mut worker, NOW + PASSES_MS);
+        println!("{mebibytes} MiB: {accesses} accesses, and {most} in the longest of {steps} steps");
+        // A piece takes a dozen.
+        assert!(accesses < PIN_MAX, "{mebibytes} MiB: {accesses}");
+        assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
+        assert_eq!(store.totals().item_bytes, 0);
         drop(worker);
         store.check();
     }

@@ -202,8 +202,12 @@ impl Local {
         store.trees.first_felled.store(location, Ordering::Relaxed);
     }
 
-    /// Takes some chunks of felled trees back; true if there may be more. Costs some microseconds.
+    /// Takes back some pieces of a large value that was dropped, or some chunks of felled trees; true if there may be more. Costs
+    /// some microseconds.
     pub(crate) fn take_apart(&mut self, store: &Store) -> bool {
+        if self.take_dropped(store) {
+            return true;
+        }
         if !store.trees.any_felled() {
             return false;
         }

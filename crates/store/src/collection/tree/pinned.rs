@@ -26,7 +26,7 @@ use crate::item::RawItem;
 use crate::pin::Pins;
 use crate::read::Pinned;
 use crate::sync::atomic::Ordering;
-use crate::worker::free_alone;
+use crate::worker::give_alone;
 use std::sync::Arc;
 
 /// Bytes of the pins of a part.
@@ -119,7 +119,7 @@ impl PinnedParts {
 
     /// Drops the pins. Done once, when the parts are not read any more.
     pub(crate) fn unpin(&self, store: &Store) {
-        let mut last_bytes = 0;
+        let (mut last_bytes, mut gone) = (0, Vec::new());
         for (i, &location) in self.locations.iter().enumerate() {
             // SAFETY: the pin has kept the part where it is.
             let (last, dead) = unsafe { part_pins(&store.arena, location) }.remove();
@@ -127,9 +127,10 @@ impl PinnedParts {
                 last_bytes += part_bytes(self.bytes as usize, i);
             }
             if dead {
-                free_alone(store, location);
+                gone.push(location);
             }
         }
+        give_alone(store, &gone);
         store.held.pinned(-(last_bytes as i64));
         store.hold(-self.list_bytes());
     }
