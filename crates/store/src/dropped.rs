@@ -1,5 +1,5 @@
-//! Large values that were let go of outside of a batch: with the last pin of one whose key is gone, or with an upload that was not
-//! published. A long one is put here, and workers take back its pieces some at a time, as they take collections apart
+//! Large values that were let go of outside of a batch: with the last pin of one whose key is gone, or with an upload that was
+//! not published. A long one is put here, and workers take back its pieces some at a time, as they take collections apart
 //! (`collection/tree/fell.rs`): by upkeep, and where memory is needed.
 //!
 //! ```text

@@ -58,6 +58,8 @@ pub(crate) struct Held {
     aside: AtomicU64,
     /// Bytes of values with a pin, each once, however many pins it has.
     pinned: AtomicU64,
+    /// Bytes of those whose pins are dropped later.
+    leaving: AtomicU64,
     /// A value was not pinned since it was last asked.
     refused: AtomicBool,
 }
@@ -66,6 +68,16 @@ impl Held {
     /// A value got its first pin, or (negative) lost its last.
     pub(crate) fn pinned(&self, bytes: i64) {
         self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Pins of values of so many bytes are dropped later, or (negative) were dropped.
+    pub(crate) fn leave(&self, bytes: i64) {
+        self.leaving.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes of values with a pin, but for those that are on their way out.
+    fn pinned_bytes(&self) -> u64 {
+        self.pinned.load(Ordering::Relaxed).saturating_sub(self.leaving.load(Ordering::Relaxed))
     }
 
     /// What buffers are charged.
@@ -172,7 +184,7 @@ impl Store {
 
     /// Bytes that connections hold: buffers and pinned values.
     pub fn held_bytes(&self) -> u64 {
-        self.held.buffers.load(Ordering::Relaxed) + self.held.pinned.load(Ordering::Relaxed)
+        self.held.buffers.load(Ordering::Relaxed) + self.held.pinned_bytes()
     }
 
     /// Bytes of the limit that are charged for memory outside the store.
@@ -243,7 +255,7 @@ impl Store {
     pub fn may_pin(&self, bytes: u64) -> bool {
         let max = self.held_bytes_max();
         let buffers = self.held.buffers.load(Ordering::Relaxed);
-        let pinned = self.held.pinned.load(Ordering::Relaxed);
+        let pinned = self.held.pinned_bytes();
         let may = buffers + pinned + bytes <= max || pinned == 0 && buffers <= max / 2;
         if !may {
             self.held.refused.store(true, Ordering::Relaxed);

@@ -19,7 +19,7 @@
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (publish, draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! elements   collection (change, hash, set, sorted, list, stream) of collections, as one item each
-//! memory     worker (allocate, retire), limbo, dropped, slab, leftover, evict, expire, drain, owner, compact
+//! memory     worker (allocate, retire), limbo, dropped, unpin, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, types, event, check
 //! ```
@@ -105,6 +105,7 @@ mod sync;
 mod totals;
 mod transaction;
 mod types;
+mod unpin;
 mod upload;
 mod view;
 mod wait;
@@ -208,6 +209,7 @@ pub struct Store {
     trees: collection::Trees,
     leftovers: leftover::Leftovers,
     dropped: dropped::Dropped,
+    unpinned: unpin::Unpinned,
     /// Bytes held by requests on their way in.
     input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
@@ -276,6 +278,7 @@ impl Store {
             trees: collection::Trees::default(),
             leftovers: leftover::Leftovers::default(),
             dropped: dropped::Dropped::default(),
+            unpinned: unpin::Unpinned::default(),
             input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),
@@ -302,9 +305,13 @@ impl Store {
         self.counters.len()
     }
 
-    fn leave_worker(&self, id: usize) {
-        self.workers_free.lock().expect("no panic under the lock").push(id);
+    /// Takes a worker's number back; true if there is no worker any more.
+    fn leave_worker(&self, id: usize) -> bool {
+        let mut free = self.workers_free.lock().expect("no panic under the lock");
+        free.push(id);
+        free.len() == self.counters.len()
     }
+
     /// This moment, given its time.
     fn moment(&self, at: Millis) -> slab::Moment {
         slab::Moment { at, clock: self.clock_bytes.load(Ordering::Relaxed) }

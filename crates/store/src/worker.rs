@@ -347,7 +347,9 @@ impl Drop for Worker {
         for class in ClassId::all() {
             local.empty_magazine(store, class);
         }
-        store.leave_worker(local.id);
+        if store.leave_worker(local.id) {
+            store.unpin_rest();
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use larder_store::{FREED_BLOCK_BYTES, Pinned, Store};
@@ -44,6 +44,38 @@ impl Splice {
     }
 }
 
+/// Values that go out between bytes of a buffer, in order. Dropped with many of them, it leaves their pins to upkeep: a client
+/// that goes may have had gigabytes on their way, and others wait for its worker.
+#[derive(Debug, Default)]
+struct Splices(VecDeque<Splice>);
+
+impl Deref for Splices {
+    type Target = VecDeque<Splice>;
+    #[inline]
+    fn deref(&self) -> &VecDeque<Splice> {
+        &self.0
+    }
+}
+
+impl DerefMut for Splices {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut VecDeque<Splice> {
+        &mut self.0
+    }
+}
+
+impl Drop for Splices {
+    fn drop(&mut self) {
+        if self.0.len() <= SPLICES_AT_ONCE {
+            return;
+        }
+        let splices = std::mem::take(&mut self.0);
+        let store = Arc::clone(splices[0].pinned.store());
+        let bytes = splices.iter().map(|splice| splice.to).sum();
+        store.unpin_later(bytes, splices.into_iter().map(|splice| splice.pinned));
+    }
+}
+
 /// Replies on their way out.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -53,7 +85,7 @@ pub struct Output {
     end: usize,
     /// How long the buffer may become without being charged for it again: it is charged already.
     reserved: usize,
-    splices: VecDeque<Splice>,
+    splices: Splices,
     /// Bytes of the splices not sent.
     pinned_bytes: u64,
     /// Bytes (buffered and pinned) at which a session stops and asks for a send; 0 when its turn has ended.
@@ -97,6 +129,9 @@ pub struct Mark {
     splices: usize,
     pinned_bytes: u64,
 }
+
+/// So many values are let go of at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
+const SPLICES_AT_ONCE: usize = 16;
 
 /// Room that a fresh buffer takes when the first byte is written.
 const ROOM_MIN: usize = 4096;
@@ -222,7 +257,7 @@ impl Output {
         self.start = 0;
         self.end = 0;
         if !self.splices.is_empty() {
-            self.splices.clear();
+            self.splices = Splices::default();
         }
         self.pinned_bytes = 0;
     }
@@ -376,7 +411,9 @@ impl Output {
     pub fn rewind(&mut self, mark: Mark) {
         assert!(mark.end <= self.end && mark.splices <= self.splices.len(), "a mark lies behind");
         self.end = mark.end;
-        self.splices.truncate(mark.splices);
+        if self.splices.len() > mark.splices {
+            drop(Splices(self.splices.split_off(mark.splices)));
+        }
         self.pinned_bytes = mark.pinned_bytes;
     }
 
@@ -384,7 +421,7 @@ impl Output {
     pub fn slices<'s>(&'s self, into: &mut [IoSlice<'s>]) -> usize {
         let mut used = 0;
         let mut from = self.start;
-        for splice in &self.splices {
+        for splice in self.splices.iter() {
             if splice.at > from {
                 if used == into.len() {
                     return used;
@@ -474,7 +511,7 @@ impl Output {
     #[cold]
     fn close_up(&mut self) {
         self.buf.copy_within(self.start..self.end, 0);
-        for splice in &mut self.splices {
+        for splice in self.splices.iter_mut() {
             splice.at -= self.start;
         }
         self.end -= self.start;
@@ -528,7 +565,7 @@ impl Output {
         let mut rest = self.beside(&self.buf[from..self.end]);
         rest.splices = std::mem::take(&mut self.splices);
         rest.pinned_bytes = std::mem::take(&mut self.pinned_bytes);
-        for splice in &mut rest.splices {
+        for splice in rest.splices.iter_mut() {
             splice.at -= from;
         }
         self.end = from;
@@ -539,7 +576,7 @@ impl Output {
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len() as usize);
         let mut from = self.start;
-        for splice in &self.splices {
+        for splice in self.splices.iter() {
             all.extend_from_slice(&self.buf[from..splice.at]);
             from = splice.at;
             for piece in splice.pieces() {
@@ -672,6 +709,43 @@ mod tests {
         out.rewind(mark);
         assert_eq!(out.len(), 4 + 100_000);
         assert_eq!(out.to_vec().len(), 4 + 100_000);
+    }
+
+    /// Of many values that are not sent upkeep drops the pins, some at a time; of fewer they are dropped at once.
+    #[test]
+    fn pins_of_many_values_that_are_not_sent_are_left_to_upkeep() {
+        for count in [SPLICES_AT_ONCE - 1, SPLICES_AT_ONCE, SPLICES_AT_ONCE + 1] {
+            for way in ["dropped", "cleared", "rewound"] {
+                let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+                let mut worker = store.worker().unwrap();
+                let mut guard = worker.enter(1_700_000_000_000);
+                let mut out = Output::new(u64::MAX);
+                out.put(b"keep");
+                let mark = out.mark();
+                for n in 0..count as u8 {
+                    let name = [n];
+                    let key = guard.key(&name);
+                    guard.store_value(&key, &[b'x'; 100_000], &Attributes::default(), Expect::Any).unwrap();
+                    let Lookup::Hit(item) = guard.get(&key) else { panic!("it is there") };
+                    let Value::Pieces(value) = item.value() else { panic!("it is large") };
+                    out.splice(value.pin());
+                    guard.delete(&key, Expect::Present).unwrap();
+                }
+                while guard.maintain() {}
+                let before = store.totals().item_bytes;
+                assert!(before > count as u64 * 100_000);
+                match way {
+                    "dropped" => drop(out),
+                    "cleared" => out.clear(),
+                    _ => out.rewind(mark),
+                }
+                let left = if count > SPLICES_AT_ONCE { before } else { 0 };
+                let there = (store.held_bytes(), store.totals().item_bytes);
+                assert_eq!(there, (0, left), "{count} are {way}");
+                while guard.maintain() {}
+                assert_eq!(store.totals().item_bytes, 0);
+            }
+        }
     }
 
     #[test]

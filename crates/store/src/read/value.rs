@@ -6,6 +6,7 @@
 use super::view::Item;
 use crate::arena::Arena;
 use crate::collection::{Collection, PinnedParts, Type};
+use crate::dropped::PIECES_AT_ONCE;
 use crate::item::RawItem;
 use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
@@ -161,6 +162,19 @@ impl Pinned {
             What::Item(location) => self.large(*location).head().value_bytes,
             What::Parts(parts) => parts.bytes(),
         }
+    }
+
+    /// Chunks that are looked at, or freed, at most, when this is dropped.
+    pub(crate) fn chunks_at_once(&self) -> usize {
+        match &self.what {
+            What::Item(location) => 1 + (self.large(*location).head().pieces as usize).min(PIECES_AT_ONCE),
+            What::Parts(parts) => parts.count(),
+        }
+    }
+
+    /// The store that has the value.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// The pieces from byte `offset` on, in order.

@@ -140,6 +140,11 @@ impl PinnedParts {
         self.bytes
     }
 
+    /// How many parts it has.
+    pub(crate) fn count(&self) -> usize {
+        self.locations.len()
+    }
+
     /// Which part has the byte at an offset, and how many bytes of the part are in front of it.
     pub(crate) fn place(offset: u64) -> (usize, usize) {
         let part = PART_BYTES as u64;
