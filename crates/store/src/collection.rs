@@ -49,6 +49,7 @@ pub use change::Declined;
 pub use element::{DIGITS_MAX, Element, LongText, Run};
 pub(crate) use fields::UPKEEP_STEPS;
 pub use fields::{Due, Fields, Lasting, Timed};
+pub use hash::TakenOut;
 pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes, leaf_entries};
 pub use list::Trimmed;

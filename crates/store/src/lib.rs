@@ -121,7 +121,7 @@ pub use collection::{
     Copied, DIGITS_MAX, Declined, Delivered, Due, Element, Entries, EntriesBack, Entry, Fields, Group,
     GroupLoad, Lasting, LongText, Made, NewFields, NewId, Parts, PendingEntry, Removal, Removed, Run,
     ScoreRule, Scored, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields, StreamId,
-    StreamLoad, StreamRefusal, StreamTrimmed, Timed, Trim, TrimTo, Trimmed, Type,
+    StreamLoad, StreamRefusal, StreamTrimmed, TakenOut, Timed, Trim, TrimTo, Trimmed, Type,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};

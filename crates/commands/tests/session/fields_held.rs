@@ -1,11 +1,12 @@
 //! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: in steps, beside others, and one moment for all of them.
 
-use crate::full::{exhaust, pressed};
+use crate::full::{exhaust, full_beside, pressed};
 use crate::moments::{HELD_MAX, heard, of, refused_amid, said, written};
 use crate::pairs::{begun, ended, turn, waits};
 use crate::users::with_user;
 use crate::{Bench, START, bench, watch};
 use larder_commands::{Next, Session, Settings};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// More than are one step, so many that it takes some to ask for them and some to set them.
@@ -402,6 +403,22 @@ fn fields_that_find_no_memory_are_answered_so() {
         let timed = FIELDS - times.matches(":-1\r\n").count();
         assert_eq!((there, timed == FIELDS, timed > 0), (FIELDS, comes, true), "{timed} have their time");
     }
+}
+
+/// Where memory ends amid a step of SPOP its reply has those that are gone, and no other is.
+#[test]
+fn members_that_are_gone_when_memory_ends_are_replied() {
+    const MEMBERS: usize = 40_000;
+    let (mut bench, mut stuck) = full_beside(MEMBERS);
+    // Its key is held by then: that waits for the other worker.
+    let mut session = written(&mut bench, &of("SPOP set 20000"));
+    let batch = stuck.enter(START);
+    let reply = String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
+    let popped: BTreeSet<&str> = reply.lines().filter(|line| line.starts_with('m')).collect();
+    assert!(reply.starts_with(&format!("*{}\r\n", popped.len())), "{reply:.20}");
+    assert!((1..20_000).contains(&popped.len()), "{}", popped.len());
+    assert_eq!(said(&mut bench, "SCARD set"), format!(":{}\r\n", MEMBERS - popped.len()));
+    drop(batch);
 }
 
 /// What only replies values looks for no memory before its key is held.

@@ -107,7 +107,7 @@ impl Bench {
     }
 }
 
-const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+pub(crate) const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
 /// A full store that evicts, and a worker for which others wait; another worker may hold memory back.
 pub(crate) fn pressed() -> (Bench, Worker) {
@@ -116,6 +116,27 @@ pub(crate) fn pressed() -> (Bench, Worker) {
     fill(&mut worker.enter(START), true, false);
     worker.set_patient(false);
     worker.set_asked_again(true);
+    (Bench::over(worker, Settings::default()), other)
+}
+
+/// A store that evicts nothing and is full to the last chunk, with a hash of many fields, whose values are their names, and a
+/// set of as many members. A batch of the other worker holds back what removals give back.
+pub(crate) fn full_beside(elements: usize) -> (Bench, Worker) {
+    let config = Config { memory_bytes: 16 << 20, workers_max: 2, evict: false, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let (mut worker, other) = (store.worker().unwrap(), store.worker().unwrap());
+    let mut guard = worker.enter(START);
+    let names: Vec<String> = (0..elements).map(|n| format!("m{n:05}")).collect();
+    for some in names.chunks(100) {
+        let names = some.iter().map(String::as_bytes);
+        let (hash, set) = (guard.key(b"hash"), guard.key(b"set"));
+        guard.hash_set(&hash, names.clone().map(|name| (name, name))).unwrap();
+        guard.set_add(&set, names).unwrap();
+    }
+    drop(guard);
+    fill(&mut worker.enter(START), false, true);
+    worker.enter(START).take_beside_ns();
+    worker.set_patient(false);
     (Bench::over(worker, Settings::default()), other)
 }
 

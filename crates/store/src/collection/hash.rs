@@ -6,6 +6,16 @@ use super::{Lasting, Type};
 use crate::Key;
 use crate::worker::Guard;
 
+/// What came of taking elements out by their names ([`Guard::remove_some_named`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenOut {
+    /// How many elements were there, and are gone.
+    pub count: usize,
+    /// Where there was no memory for all of them: how many names were looked for, from the first on, and why no more were.
+    /// Elements with the other names are as they were.
+    pub stopped: Option<(usize, Declined)>,
+}
+
 impl Guard<'_> {
     /// Sets fields, in order, which do not expire then; how many were not there. The hash is written even if all have these values already.
     ///
@@ -68,27 +78,41 @@ impl Guard<'_> {
         kind: Type,
         names: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Result<usize, Declined> {
+        let gone = self.remove_some_named(key, kind, names)?;
+        gone.stopped.map_or(Ok(gone.count), |(_, declined)| Err(declined))
+    }
+
+    /// The same for a caller that has to know which of them are gone, since it replies what they had.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn remove_some_named<'p>(
+        &mut self,
+        key: &Key<'_>,
+        kind: Type,
+        names: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<TakenOut, Declined> {
         debug_assert!(kind.has_tags(), "elements of a list have no names");
+        let all = |count| TakenOut { count, stopped: None };
         if names.clone().nth(1).is_none() {
-            return self.making_way(|guard| guard.remove_at_once(key, kind, names));
+            return self.making_way(|guard| guard.remove_at_once(key, kind, names)).map(all);
         }
         // In a tree each may need nodes of its own: what is kept for leftovers would not do for all of them.
         match self.remove_at_once(key, kind, names.clone()) {
             Err(Declined::NoMemory) if !self.memory_comes() => {}
-            done => return done,
+            done => return done.map(all),
         }
         let own = !self.in_transaction();
         if own {
             self.begin([*key]);
         }
-        let mut gone = 0;
-        let mut done = Ok(());
-        for name in names {
+        let (mut count, mut stopped) = (0, None);
+        for (looked, name) in names.enumerate() {
             let one = std::iter::once(name);
             match self.making_way(|guard| guard.remove_at_once(key, kind, one)) {
-                Ok(one) => gone += one,
+                Ok(one) => count += one,
                 Err(declined) => {
-                    done = Err(declined);
+                    stopped = Some((looked, declined));
                     break;
                 }
             }
@@ -96,7 +120,10 @@ impl Guard<'_> {
         if own {
             self.finish();
         }
-        done.map(|()| gone)
+        match stopped {
+            Some((_, declined)) if count == 0 => Err(declined),
+            stopped => Ok(TakenOut { count, stopped }),
+        }
     }
 
     fn remove_at_once<'p>(

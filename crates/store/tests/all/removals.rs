@@ -2,7 +2,7 @@
 
 use larder_store::{
     Adding, Attributes, Collection, Config, DIGITS_MAX, Declined, End, Eviction, Expect, Guard, Key,
-    NewFields, NewId, ScoreRule, Start, Store, StreamId, Trim, TrimTo, Type, Value,
+    NewFields, NewId, ScoreRule, Start, Store, StreamId, TakenOut, Trim, TrimTo, Type, Value,
 };
 use std::sync::Arc;
 
@@ -177,6 +177,58 @@ fn every_removal_is_done_in_a_full_store() {
     store.check();
 }
 
+/// Another worker's batch holds back what each removal gives back, until no more is taken beyond the limit: those that are
+/// gone are told, and all others stay.
+#[test]
+fn members_that_are_gone_when_memory_ends_are_told() {
+    const MEMBERS: u32 = 100_000;
+    let config = Config { memory_bytes: 8 << 20, workers_max: 2, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    store.set_eviction(Eviction::Off);
+    let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"set");
+    let members = members(MEMBERS);
+    for some in members.chunks(100) {
+        guard.set_add(&key, some.iter().map(|member| &member[..])).unwrap();
+    }
+    drop(guard);
+    fill_up(&mut worker.enter(NOW), &mut 0);
+    worker.set_patient(false);
+    let batch = stuck.enter(NOW);
+    let mut guard = worker.enter(NOW);
+    let some = &members[..8_000];
+    let gone = guard.remove_some_named(&key, Type::Set, some.iter().map(|member| &member[..])).unwrap();
+    let (looked, declined) = gone.stopped.expect("no memory for so many");
+    assert_eq!((gone.count, declined), (looked, Declined::NoMemory));
+    assert!((1..some.len()).contains(&looked), "{looked}");
+    assert!(!guard.in_transaction());
+    let there = guard.collection(&key, Type::Set).unwrap().unwrap();
+    assert_eq!(there.len(), members.len() - looked);
+    assert!(!some[..looked].iter().any(|member| there.has(member)));
+    assert!(some[looked..].iter().all(|member| there.has(member)));
+    // Of those that are gone nothing is left to be taken out, which needs no memory.
+    let again = some[..looked].iter().map(|member| &member[..]);
+    assert_eq!(guard.remove_some_named(&key, Type::Set, again), Ok(TakenOut { count: 0, stopped: None }));
+    guard.delete(&key, Expect::Present).unwrap();
+    drop(guard);
+    drop(batch);
+    drop(stuck);
+    worker.rest();
+    drop(worker);
+    store.check();
+}
+
+/// So many members, which go to any part of a tree.
+fn members(count: u32) -> Vec<[u8; 12]> {
+    let member = |n: u32| {
+        let mut member = [b'm'; 12];
+        member[..4].copy_from_slice(&n.wrapping_mul(2_654_435_761).to_be_bytes());
+        member
+    };
+    (0..count).map(member).collect()
+}
+
 /// Many members of a tree that are taken out at once need a node each beside those that are there: so they are taken out one
 /// after the other.
 #[test]
@@ -186,13 +238,7 @@ fn many_members_are_taken_out_of_a_full_store_at_once() {
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"set");
-    let members: Vec<[u8; 12]> = (0..MEMBERS)
-        .map(|n| {
-            let mut member = [b'm'; 12];
-            member[..4].copy_from_slice(&n.wrapping_mul(2_654_435_761).to_be_bytes());
-            member
-        })
-        .collect();
+    let members = members(MEMBERS);
     for some in members.chunks(100) {
         guard.set_add(&key, some.iter().map(|member| &member[..])).unwrap();
     }

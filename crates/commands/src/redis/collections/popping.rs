@@ -201,24 +201,37 @@ fn take(
     if let Some(resp3) = head {
         put_set(out, resp3, taken);
     }
+    let first = out.end();
     // Where their names end among the replies, in front of a line end, and how long they are.
-    let mut names = SmallVec::<[(usize, usize); 8]>::new();
+    let mut ends = SmallVec::<[(usize, usize); 8]>::new();
     if let Some(set) = &set {
         picked.each(set, &mut |entry| {
             Shown::Names.put(out, false, (set, entry));
             if taken < there {
-                names.push((out.end() - 2, entry.name.len()));
+                ends.push((out.end() - 2, entry.name.len()));
             }
         });
     }
-    let names = names.iter().map(|&(end, bytes)| out.between(end - bytes, end));
+    let names = ends.iter().map(|&(end, bytes)| out.between(end - bytes, end));
     let done = match taken {
-        0 => Ok(()),
-        _ if taken == there => guard.delete(key, Expect::Present).map_err(|_| Fail::OUT_OF_MEMORY),
-        _ => guard.remove_named(key, Type::Set, names).map(drop).map_err(Fail::from),
+        0 => Ok(None),
+        _ if taken == there => {
+            guard.delete(key, Expect::Present).map(|()| None).map_err(|_| Fail::OUT_OF_MEMORY)
+        }
+        _ => guard.remove_some_named(key, Type::Set, names).map(|gone| gone.stopped).map_err(Fail::from),
     };
     match done {
-        Ok(()) => Ok(Taken::Members(taken, bytes)),
+        Ok(None) => Ok(Taken::Members(taken, bytes)),
+        // There was no memory for all: those that are gone are replied, and no others.
+        Ok(Some((gone, _))) => {
+            let replies = out.between(first, ends[gone - 1].0 + 2).to_vec();
+            out.rewind(mark);
+            if let Some(resp3) = head {
+                put_set(out, resp3, gone);
+            }
+            out.put(&replies);
+            Ok(Taken::Members(gone, bytes))
+        }
         Err(fail) => {
             out.rewind(mark);
             Err(fail)

@@ -119,12 +119,26 @@ pub(super) fn begin(
         return begin_in_steps(call, name, key, (fields, at_once), deed);
     }
     put_array(call.out, fields.len());
+    let mut begun = false;
     while !fields.is_empty() {
         let some = first(&mut fields, WRITES_AT_ONCE);
-        do_some(call, key.bytes(), some, deed).inspect_err(|_| call.out.rewind(mark))?;
+        match do_some(call, key.bytes(), some, deed) {
+            Ok(()) => {}
+            Err(fail) if begun => refuse(call.out, some, &fail),
+            Err(fail) => {
+                call.out.rewind(mark);
+                return Err(fail);
+            }
+        }
+        begun = true;
         call.spend_on_writes(some.len());
     }
     Ok(())
+}
+
+/// Fields that are as they were: their answers say why.
+fn refuse(out: &mut Output, fields: Args<'_>, fail: &Fail) {
+    fields.for_each(|_| put_fail(out, fail));
 }
 
 /// Begins what is done in several steps, in the first of them with so many fields at most.
@@ -264,8 +278,10 @@ fn tell_values(
         Deed::Get(Lasting::Until(at)) => at <= now,
         Deed::Get(_) | Deed::Expire(..) | Deed::Persist => false,
     };
-    let mark = call.out.mark();
+    let (mark, from) = (call.out.mark(), call.out.end());
     let mut taken = SmallVec::<[usize; FIELDS_HERE]>::new();
+    // Where the answer of each ends that is taken out.
+    let mut ends = SmallVec::<[usize; FIELDS_HERE]>::new();
     for field in fields {
         let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
         // What is taken twice is there once.
@@ -278,16 +294,31 @@ fn tell_values(
             }
             None => put_null(call.out, call.client.resp3),
         }
+        if takes {
+            ends.push(call.out.end());
+        }
     }
     let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
     let guard = &mut call.cx.guard;
-    let gone = match deed {
-        _ if takes => guard.remove_named(&key, Type::Hash, fields).map(|gone| become_.reduced |= gone > 0),
-        Deed::Get(Lasting::Until(at)) => guard.hash_expire(&key, fields, at, |_| true, &mut done),
-        Deed::Get(Lasting::Never) => guard.hash_persist(&key, fields, &mut done),
-        Deed::Take | Deed::Get(Lasting::Keep) | Deed::Expire(..) | Deed::Persist => Ok(()),
+    let stopped = match deed {
+        _ if takes => guard.remove_some_named(&key, Type::Hash, fields).map(|gone| {
+            become_.reduced |= gone.count > 0;
+            gone.stopped
+        }),
+        Deed::Get(Lasting::Until(at)) => {
+            guard.hash_expire(&key, fields, at, |_| true, &mut done).map(|()| None)
+        }
+        Deed::Get(Lasting::Never) => guard.hash_persist(&key, fields, &mut done).map(|()| None),
+        Deed::Take | Deed::Get(Lasting::Keep) | Deed::Expire(..) | Deed::Persist => Ok(None),
     };
-    gone.inspect_err(|_| call.out.rewind(mark))?;
+    if let Some((gone, declined)) = stopped.inspect_err(|_| call.out.rewind(mark))? {
+        // What is gone is nowhere but in its answers.
+        let (mut left, answers) = (fields, call.out.between(from, ends[gone - 1]).to_vec());
+        call.out.rewind(mark);
+        call.out.put(&answers);
+        first(&mut left, gone);
+        refuse(call.out, left, &Fail::from(declined));
+    }
     call.spend_on_bytes(bytes);
     let set = done.contains(&Timed::Set);
     become_.timed |= set && matches!(deed, Deed::Get(Lasting::Until(_)));
@@ -498,8 +529,7 @@ impl Doing {
         }
         let most = self.at_once(call);
         let Doing { kept, replies, .. } = self;
-        // They are as they were: said in place of each.
-        kept.take(|words| first(words, most).for_each(|_| put_fail(replies, &fail)));
+        kept.take(|words| refuse(replies, first(words, most), &fail));
         Ok(Did::Some)
     }
 
@@ -530,9 +560,8 @@ impl Doing {
             let fields = first(words, most);
             let mark = call.out.mark();
             if let Err(fail) = do_some(call, name.bytes(), fields, *deed) {
-                // They are as they were: said in place of each.
                 call.out.rewind(mark);
-                fields.for_each(|_| put_fail(call.out, &fail));
+                refuse(call.out, fields, &fail);
             }
             call.spend_on_writes(fields.len());
         });
