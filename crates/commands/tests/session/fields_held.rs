@@ -1,6 +1,6 @@
 //! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: in steps, beside others, and one moment for all of them.
 
-use crate::full::{exhaust, full_beside, pressed};
+use crate::full::{NO_MEMORY, exhaust, full_beside, pressed};
 use crate::moments::{HELD_MAX, heard, of, refused_amid, said, written};
 use crate::pairs::{begun, ended, turn, waits};
 use crate::users::with_user;
@@ -293,20 +293,69 @@ fn what_is_done_with_each_of_many_fields_is_one_moment() {
         let left = if time == -2 { 7 } else { MANY + 7 };
         assert_eq!(said(&mut bench, "HLEN k"), format!(":{left}\r\n"), "{head}");
     }
-    // A few are one step, and one more is not; what is named twice is there once.
+}
+
+/// As many as HSETEX sets in one step; what is named twice is there once.
+#[test]
+fn something_is_done_with_some_fields_in_one_step() {
+    for (head, answer) in [
+        ("HGETEX k", "$1\r\nv\r\n"),
+        ("HGETEX k EX 9", "$1\r\nv\r\n"),
+        ("HEXPIRE k 9", ":1\r\n"),
+        ("HPERSIST k", ":-1\r\n"),
+        ("HPEXPIRE k 0", ":2\r\n"),
+        ("HGETDEL k", "$1\r\nv\r\n"),
+    ] {
+        for count in [2_047, 2_048, 2_049] {
+            let mut bench = bench();
+            fill(&mut bench, 0..MANY);
+            let mut session = Session::new();
+            let (_, reply, _) = bench.call(&mut session, &on(head, 0..count));
+            assert_eq!(reply.is_empty(), count == 2_049, "{head} {count}");
+            let reply = [reply, bench.turns(&mut session, b"").0].concat();
+            let expected = format!("*{count}\r\n{}", answer.repeat(count));
+            assert!(reply == expected.as_bytes(), "{head} {count}: {} bytes", reply.len());
+        }
+    }
+    for pairs in [1_000, 2_000] {
+        let mut bench = bench();
+        fill(&mut bench, 0..MANY);
+        let twice = format!("HGETDEL k FIELDS {}{}", 2 * pairs, " m1000 m2000".repeat(pairs));
+        let reply = bench.turns(&mut Session::new(), &of(&twice)).0;
+        let (values, nulls) = ("$1\r\nv\r\n".repeat(2), "$-1\r\n".repeat(2 * pairs - 2));
+        assert!(reply == format!("*{}\r\n{values}{nulls}", 2 * pairs).as_bytes(), "{pairs}");
+    }
+    // The same of each of many, the first time in the first half of them.
     let mut bench = bench();
     fill(&mut bench, 0..MANY);
-    for count in [511, 512] {
-        let (_, reply, _) = bench.call(&mut Session::new(), &on("HGETEX k EX 9", 0..count));
-        assert!(reply.starts_with(format!("*{count}\r\n").as_bytes()), "{count}");
+    let names: String = (0..2_000).map(|n| format!(" m{}", n % 1_000)).collect();
+    let reply = bench.turns(&mut Session::new(), &of(&format!("HGETDEL k FIELDS 2000{names}"))).0;
+    let (values, nulls) = ("$1\r\nv\r\n".repeat(1_000), "$-1\r\n".repeat(1_000));
+    assert!(reply == format!("*2000\r\n{values}{nulls}").as_bytes(), "{} bytes", reply.len());
+}
+
+#[test]
+fn values_of_some_fields_are_replied_in_one_step_up_to_512_kib() {
+    const FIELDS: usize = 1_024;
+    for (bytes, is_one_step) in [(511, true), (512, true), (513, false)] {
+        let mut bench = bench();
+        for from in (0..FIELDS).step_by(32) {
+            let pairs: String = (from..from + 32).map(|n| format!(" m{n} {n:x<512}")).collect();
+            assert_eq!(said(&mut bench, &format!("HSET k{pairs}")), ":32\r\n");
+        }
+        assert_eq!(said(&mut bench, &format!("HSET k m7 {}", "x".repeat(bytes))), ":0\r\n");
+        // Others' answers are short, however long their values are.
+        let (_, reply, _) = bench.call(&mut Session::new(), &on("HEXPIRE k 100", 0..FIELDS));
+        assert!(reply == format!("*{FIELDS}\r\n{}", ":1\r\n".repeat(FIELDS)).as_bytes(), "{bytes}");
+        for head in ["HGETEX k PERSIST", "HGETDEL k"] {
+            let mut session = Session::new();
+            let (_, reply, _) = bench.call(&mut session, &on(head, 0..FIELDS));
+            assert_eq!(!reply.is_empty(), is_one_step, "{head} {bytes}");
+            let reply = [reply, bench.turns(&mut session, b"").0].concat();
+            assert_eq!(reply.len(), 7 + 1_023 * 520 + 8 + bytes, "{head} {bytes}");
+        }
+        assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
     }
-    let mut session = begun(&mut bench, &on("HGETDEL k", 0..513));
-    assert!(answers(&mut bench, &mut session).starts_with("*513\r\n"));
-    let twice = format!("HGETDEL k FIELDS 2000{}", " m1000 m2000".repeat(1_000));
-    let mut session = begun(&mut bench, &of(&twice));
-    let reply = answers(&mut bench, &mut session);
-    let expected = format!("*2000\r\n{}{}", "$1\r\nv\r\n".repeat(2), "$-1\r\n".repeat(1_998));
-    assert!(reply == expected, "{reply:.40}");
 }
 
 #[test]
@@ -405,6 +454,34 @@ fn fields_that_find_no_memory_are_answered_so() {
     }
 }
 
+/// Where memory ends amid a step those that are gone by then have their values for answers. The others say why not, and stay.
+#[test]
+fn fields_that_are_gone_when_memory_ends_are_replied() {
+    const FIELDS: usize = 40_000;
+    const NAMED: usize = 2_000;
+    for head in ["HGETDEL hash", "HGETEX hash PXAT 1"] {
+        let (mut bench, mut stuck) = full_beside(FIELDS);
+        let batch = stuck.enter(START);
+        // From all parts of the tree.
+        let names: Vec<String> = (0..NAMED).map(|n| format!("m{:05}", 20 * n)).collect();
+        let named = format!("FIELDS {NAMED} {}", names.join(" "));
+        let (_, reply, _) = bench.call(&mut Session::new(), &of(&format!("{head} {named}")));
+        let reply = String::from_utf8(reply).expect("text");
+        let gone = reply.matches("$6\r\n").count();
+        assert!((1..NAMED).contains(&gone), "{head}: {gone}");
+        let bulk = |name: &String| format!("$6\r\n{name}\r\n");
+        let (values, refused) = (names[..gone].iter().map(bulk).collect::<String>(), NO_MEMORY);
+        let expected = format!("*{NAMED}\r\n{values}{}", refused.repeat(NAMED - gone));
+        assert!(reply == expected, "{head}: {gone} are gone");
+        assert_eq!(said(&mut bench, "HLEN hash"), format!(":{}\r\n", FIELDS - gone), "{head}");
+        let left = bench.turns(&mut Session::new(), &of(&format!("HMGET hash {}", names.join(" ")))).0;
+        let values = names[gone..].iter().map(bulk).collect::<String>();
+        let expected = format!("*{NAMED}\r\n{}{values}", "$-1\r\n".repeat(gone));
+        assert!(left == expected.as_bytes(), "{head}: others are gone");
+        drop(batch);
+    }
+}
+
 /// Where memory ends amid a step of SPOP its reply has those that are gone, and no other is.
 #[test]
 fn members_that_are_gone_when_memory_ends_are_replied() {
@@ -427,10 +504,10 @@ fn values_are_replied_while_memory_is_on_its_way() {
     for (head, waits) in [("HGETEX k", false), ("HGETEX k EX 100", true), ("HEXPIRE k 100", true)] {
         let (mut bench, mut stuck) = pressed();
         bench.worker.set_patient(true);
-        fill(&mut bench, 0..1_000);
+        fill(&mut bench, 0..2_048);
         bench.worker.set_patient(false);
         let mut session = Session::new();
-        let (next, reply, _) = bench.call(&mut session, &on(head, 0..600));
+        let (next, reply, _) = bench.call(&mut session, &on(head, 0..2_500));
         assert_eq!((next, reply.len()), (Next::Yield, 0), "{head}");
         let batch = stuck.enter(START);
         exhaust(&mut bench, "x");

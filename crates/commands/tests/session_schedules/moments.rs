@@ -151,7 +151,7 @@ fn many_members_that_are_popped_in_steps_are_of_one_moment() {
 /// HSETEX of more fields than are set in one step, and HGETDEL of more than are taken in one.
 fn fields_in_steps(seed: u64) {
     const SET: usize = 2_100;
-    const TAKEN: usize = 600;
+    const TAKEN: usize = 2_060;
     let pairs: String = (0..SET).map(|n| format!(" m{n} v")).collect();
     let names: String = (0..TAKEN).map(|n| format!(" m{n}")).collect();
     let set = format!("HSETEX k FNX FIELDS {SET}{pairs}");

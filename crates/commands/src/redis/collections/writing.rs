@@ -46,7 +46,7 @@ use crate::redis::steps::patience::Patience;
 /// as long as its bytes take.
 pub(super) const ELEMENTS_HELD_MAX: usize = 64 << 10;
 /// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
-const SHORT_BYTES_MAX: usize = 512 << 10;
+pub(super) const SHORT_BYTES_MAX: usize = 512 << 10;
 /// What is allocated first for an element, about: a leaf.
 pub(super) const LEAF_BYTES: usize = 1 << 10;
 /// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.

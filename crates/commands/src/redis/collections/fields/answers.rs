@@ -1,7 +1,7 @@
 //! Fields that words name, of each of which something is done and replied: HGETDEL, HGETEX, HEXPIRE and its kin, HPERSIST.
 //!
 //! ```text
-//! few               one step
+//! few, or short     one step
 //! up to 65,536      Wants ─► Takes ─► Does: some │ some │ … ─► Sends          one moment for others
 //!                              └──── the key is held ────┘
 //! more              Steps: some, and their answers │ some, and theirs │ …     each step is one moment
@@ -15,8 +15,10 @@
 //! room for more answers, it frees the key, sends those that it has, and goes on as with more than 65,536 fields. Where no memory is
 //! on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
 
+use std::collections::HashSet;
+
 use larder_protocol::resp::Args;
-use larder_store::{Key, Lasting, Millis, Timed, Type};
+use larder_store::{Collection, Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
 use super::look;
@@ -29,8 +31,10 @@ use crate::core::progress::Next;
 use crate::redis::call::has_room;
 use crate::redis::clock::When;
 use crate::redis::collections::listing::send;
-use crate::redis::collections::words::{FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, first, values_at_once};
-use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES};
+use crate::redis::collections::words::{
+    FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, Write, first, values_at_once,
+};
+use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES, SHORT_BYTES_MAX};
 use crate::redis::collections::{Call, ELEMENT_ROOM, peek_as, put_element_of};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
@@ -67,6 +71,29 @@ impl Deed {
             Deed::Get(lasting) => !matches!(lasting, Lasting::Keep),
             Deed::Take | Deed::Expire(..) | Deed::Persist => true,
         }
+    }
+}
+
+/// Places of the fields that a step takes out.
+#[derive(Debug, Default)]
+struct Places {
+    /// Some of them, without memory of their own, …
+    few: SmallVec<[usize; FIELDS_HERE]>,
+    /// … and those behind.
+    more: HashSet<usize>,
+}
+
+impl Places {
+    /// Notes a place; false if it was noted before.
+    fn note(&mut self, place: usize) -> bool {
+        if self.few.contains(&place) {
+            return false;
+        }
+        if self.few.len() < FIELDS_HERE {
+            self.few.push(place);
+            return true;
+        }
+        self.more.insert(place)
     }
 }
 
@@ -115,13 +142,14 @@ pub(super) fn begin(
 ) -> Done {
     let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
     let at_once = if whole { usize::MAX } else { told_at_once(call, key, deed, fields)? };
-    if fields.len() > at_once {
+    if fields.len() > at_once && !are_short(call, key, deed, fields) {
         return begin_in_steps(call, name, key, (fields, at_once), deed);
     }
     put_array(call.out, fields.len());
+    let most = if whole { WRITES_AT_ONCE } else { fields.len() };
     let mut begun = false;
     while !fields.is_empty() {
-        let some = first(&mut fields, WRITES_AT_ONCE);
+        let some = first(&mut fields, most);
         match do_some(call, key.bytes(), some, deed) {
             Ok(()) => {}
             Err(fail) if begun => refuse(call.out, some, &fail),
@@ -134,6 +162,27 @@ pub(super) fn begin(
         call.spend_on_writes(some.len());
     }
     Ok(())
+}
+
+/// All of these fields are gone through in one step, though they are more than in one of several: they are short, nothing in their
+/// hash lies apart, and the values that are replied have few bytes together.
+fn are_short(call: &mut Call<'_, '_, '_>, key: &Key<'_>, deed: Deed, fields: Args<'_>) -> bool {
+    if !call.are_one_step(Write::Drop, key, fields) {
+        return false;
+    }
+    match deed {
+        Deed::Take | Deed::Get(_) => {
+            call.spend_on_looks(fields.len());
+            let hash = peek_as(&mut call.cx.guard, key, Type::Hash).unwrap_or(None);
+            fields.map(|field| bytes_of(hash.as_ref(), field)).sum::<usize>() <= SHORT_BYTES_MAX
+        }
+        Deed::Expire(..) | Deed::Persist => true,
+    }
+}
+
+/// Bytes of a field's value; none if it is not there.
+fn bytes_of(hash: Option<&Collection<'_>>, field: &[u8]) -> usize {
+    hash.and_then(|hash| hash.field(field)).map_or(0, |value| value.len())
 }
 
 /// Fields that are as they were: their answers say why.
@@ -198,7 +247,7 @@ fn told_at_once(
     Ok(told.min(beside))
 }
 
-/// Does something with fields, no more than [`WRITES_AT_ONCE`], as one moment: an answer for each, and events of the key.
+/// Does something with fields that are one step as one moment: an answer for each, and events of the key.
 fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
     let (was, mut become_) = (look(call, name), Become::default());
     answer(call, name, (fields, deed), false, &mut become_)?;
@@ -268,8 +317,7 @@ fn tell_values(
 ) -> Result<Option<usize>, Fail> {
     let (key, now) = (call.key(name), call.cx.now());
     let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
-    let bytes = |field| hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len());
-    let bytes: usize = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
+    let bytes: usize = fields.map(|field| bytes_of(hash.as_ref(), field) + ELEMENT_ROOM).sum();
     if !has_room(call.out, bytes) {
         return Ok(Some(bytes));
     }
@@ -279,19 +327,14 @@ fn tell_values(
         Deed::Get(_) | Deed::Expire(..) | Deed::Persist => false,
     };
     let (mark, from) = (call.out.mark(), call.out.end());
-    let mut taken = SmallVec::<[usize; FIELDS_HERE]>::new();
+    let mut taken = Places::default();
     // Where the answer of each ends that is taken out.
     let mut ends = SmallVec::<[usize; FIELDS_HERE]>::new();
     for field in fields {
         let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
         // What is taken twice is there once.
-        match there.filter(|(_, i)| !(takes && taken.contains(i))) {
-            Some((hash, i)) => {
-                if takes {
-                    taken.push(i);
-                }
-                put_element_of(call.out, hash, &hash.entry(i).value);
-            }
+        match there.filter(|&(_, i)| !takes || taken.note(i)) {
+            Some((hash, i)) => put_element_of(call.out, hash, &hash.entry(i).value),
             None => put_null(call.out, call.client.resp3),
         }
         if takes {
