@@ -269,6 +269,27 @@ impl Call<'_, '_, '_> {
     }
 }
 
+impl<'c, 'w> Call<'_, 'c, 'w> {
+    /// Runs `f` with another output for what it replies, which is kept to be sent later.
+    pub fn replying_to<R>(&mut self, kept: &mut Output, f: impl FnOnce(&mut Call<'_, 'c, 'w>) -> R) -> R {
+        let mut within = Call {
+            cx: self.cx,
+            shared: self.shared,
+            out: &mut *kept,
+            client: self.client,
+            tally: self.tally,
+            flow: self.flow,
+            row: self.row,
+            admitted: self.admitted,
+            later: self.later,
+        };
+        let done = f(&mut within);
+        // What was spent has ended the turn of these replies, which are not sent yet.
+        kept.take_end();
+        done
+    }
+}
+
 /// A reply of so many bytes more needs no room to be made.
 pub(crate) fn has_room(out: &Output, bytes: usize) -> bool {
     bytes <= free_room(out)

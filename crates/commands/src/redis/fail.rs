@@ -99,6 +99,13 @@ impl Fail {
         ))
     }
 
+    /// The rules of its client's user have changed before a command in steps has done anything. `undone`: what it would have.
+    #[cold]
+    pub fn overtaken(undone: &str) -> Fail {
+        let text = format!("NOPERM The user's ACL rules changed before any of the {undone}: none of them is");
+        Fail::with(text)
+    }
+
     /// Too few arguments or too many.
     #[cold]
     pub fn arity(name: &str) -> Fail {

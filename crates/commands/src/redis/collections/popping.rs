@@ -28,7 +28,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{self, Taking};
+use crate::redis::steps::held::{TakenOne, Taking};
 use crate::redis::steps::job::{Job, Step};
 
 /// Members that are taken at a time.
@@ -38,8 +38,8 @@ const POPPED_BYTES: usize = 4 << 20;
 /// What it takes to pick a member, measure it, reply it, and take it out.
 const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
 
-const OVERTAKEN: Fail =
-    Fail::of("NOPERM The user's ACL rules changed before any of the members was popped: none of them is");
+/// What is not done where others' rules come first ([`Fail::overtaken`]).
+const UNDONE: &str = "members was popped";
 
 /// SPOP
 pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
@@ -280,14 +280,9 @@ impl Popping {
         taking: Taking,
         mut user: Snapshot,
     ) -> Result<(Stage, Step), Fail> {
-        if taking.holds() && !call.rules_hold(&mut user) {
-            return Err(OVERTAKEN);
-        }
-        Ok(match taking.go_on(call) {
-            held::Taken::NotYet(taking, step) => (Stage::Takes(taking, user), step),
-            // The name means another key.
-            held::Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name), user), Step::More),
-            held::Taken::Held(hold) => (Stage::Holds(hold, user), Step::More),
+        Ok(match taking.go_on_for(call, &self.name, &mut user, UNDONE)? {
+            TakenOne::NotYet(taking, step) => (Stage::Takes(taking, user), step),
+            TakenOne::Held(hold) => (Stage::Holds(hold, user), Step::More),
         })
     }
 
@@ -386,7 +381,7 @@ impl Job for Popping {
             }
             Stage::Holds(hold, mut user) => {
                 if !call.rules_hold(&mut user) {
-                    return Err(OVERTAKEN);
+                    return Err(Fail::overtaken(UNDONE));
                 }
                 let before = call.look_before(self.name.bytes());
                 self.pop_held(call, hold, before)

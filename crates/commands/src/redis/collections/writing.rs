@@ -37,7 +37,7 @@ use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{Taken, Taking};
+use crate::redis::steps::held::{TakenOne, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
@@ -52,8 +52,8 @@ pub(super) const LEAF_BYTES: usize = 1 << 10;
 /// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.
 const RESTARTS_MAX: u8 = 3;
 
-const OVERTAKEN: Fail =
-    Fail::of("NOPERM The user's ACL rules changed before any of the elements was written: none of them is");
+/// What is not done where others' rules come first ([`Fail::overtaken`]).
+const UNDONE: &str = "elements was written";
 
 impl Call<'_, '_, '_> {
     /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
@@ -310,16 +310,11 @@ impl Writing {
     /// # Errors
     /// Others wait for it, and the client may not write to it any more.
     fn take(&mut self, call: &mut Call<'_, '_, '_>, taking: Taking) -> Result<(Stage, Step), Fail> {
-        if let (true, Some(whole)) = (taking.holds(), &mut self.whole)
-            && !call.rules_hold(&mut whole.user)
-        {
-            return Err(OVERTAKEN);
-        }
-        Ok(match taking.go_on(call) {
-            Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
-            // The name means another key.
-            Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name)), Step::More),
-            Taken::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
+        // What is not one moment takes no key.
+        let Some(whole) = &mut self.whole else { return Ok((Stage::Writes(None), Step::More)) };
+        Ok(match taking.go_on_for(call, &self.name, &mut whole.user, UNDONE)? {
+            TakenOne::NotYet(taking, step) => (Stage::Takes(taking), step),
+            TakenOne::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
         })
     }
 
@@ -405,7 +400,7 @@ impl Writing {
     fn look(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         let Some(whole) = &mut self.whole else { return Ok(()) };
         if !whole.begun && !call.rules_hold(&mut whole.user) {
-            return Err(OVERTAKEN);
+            return Err(Fail::overtaken(UNDONE));
         }
         let key = self.name.key(call);
         let is_there = call.is_there(&key);

@@ -182,9 +182,6 @@ struct Pairs {
     _held: Heap,
 }
 
-const OVERTAKEN: Fail =
-    Fail::of("NOPERM The user's ACL rules changed before any of the keys was written: none of them is");
-
 #[derive(Debug)]
 enum Stage {
     /// Notes the keys from a place on, of the database that had this mark; none: from the first, while nothing is noted.
@@ -311,7 +308,7 @@ impl Pairs {
     /// # Errors
     /// It has others, or is gone: the connection is closed behind that, as with any command in steps.
     fn still_may(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        if call.rules_hold(&mut self.user) { Ok(()) } else { Err(OVERTAKEN) }
+        if call.rules_hold(&mut self.user) { Ok(()) } else { Err(Fail::overtaken("keys was written")) }
     }
 
     /// Pairs that are not written.

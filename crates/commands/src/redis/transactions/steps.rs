@@ -194,25 +194,17 @@ impl Executing {
         call: &mut Call<'_, 'c, 'w>,
         f: impl FnOnce(&mut Call<'_, 'c, 'w>, &Queue) -> R,
     ) -> R {
-        let mut within = Call {
-            cx: call.cx,
-            shared: call.shared,
-            out: &mut self.kept,
-            client: call.client,
-            tally: call.tally,
-            flow: self.flow,
-            row: call.row,
-            admitted: true,
-            later: false,
-        };
-        within.client.executes = true;
-        let done = f(&mut within, &self.queue);
-        within.client.executes = false;
-        if within.flow != Flow::Job {
-            self.flow = within.flow;
-        }
-        self.kept.take_end();
-        done
+        let Executing { queue, kept, flow, .. } = self;
+        call.replying_to(kept, |within| {
+            (within.flow, within.admitted, within.later) = (*flow, true, false);
+            within.client.executes = true;
+            let done = f(within, queue);
+            within.client.executes = false;
+            if within.flow != Flow::Job {
+                *flow = within.flow;
+            }
+            done
+        })
     }
 
     /// Does a part of the stage: what comes then, and whether it comes at once.

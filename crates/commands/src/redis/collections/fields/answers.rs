@@ -40,7 +40,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{Taken, Taking};
+use crate::redis::steps::held::{TakenOne, Taking};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::patience::Patience;
@@ -48,8 +48,8 @@ use crate::redis::steps::patience::Patience;
 /// Fields of a hash of which something is noted without memory of its own.
 const FIELDS_HERE: usize = 64;
 
-const OVERTAKEN: Fail =
-    Fail::of("NOPERM The user's ACL rules changed before any of the fields was changed: none of them is");
+/// What is not done where others' rules come first ([`Fail::overtaken`]).
+const UNDONE: &str = "fields was changed";
 
 /// What is done with the fields that words name.
 #[derive(Clone, Copy, Debug)]
@@ -444,7 +444,7 @@ impl Moment {
     /// The client may not write to it any more, and nothing is done yet.
     fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) -> Done {
         if !self.begun && !call.rules_hold(&mut self.user) {
-            return Err(OVERTAKEN);
+            return Err(Fail::overtaken(UNDONE));
         }
         let key = name.key(call);
         let is_there = call.is_there(&key);
@@ -465,29 +465,6 @@ impl Moment {
         (self.begun, self.is_there) = (true, is_there);
         self.patience.found();
     }
-}
-
-/// Calls `f` with another output for its replies.
-fn with_replies<'c, 'w, R>(
-    call: &mut Call<'_, 'c, 'w>,
-    replies: &mut Output,
-    f: impl FnOnce(&mut Call<'_, 'c, 'w>) -> R,
-) -> R {
-    let mut within = Call {
-        cx: call.cx,
-        shared: call.shared,
-        out: &mut *replies,
-        client: call.client,
-        tally: call.tally,
-        flow: call.flow,
-        row: call.row,
-        admitted: call.admitted,
-        later: call.later,
-    };
-    let done = f(&mut within);
-    // What was spent has ended the turn of these replies, which are not sent yet.
-    replies.take_end();
-    done
 }
 
 impl Doing {
@@ -533,14 +510,9 @@ impl Doing {
         taking: Taking,
         mut user: Snapshot,
     ) -> Result<(Stage, Step), Fail> {
-        if taking.holds() && !call.rules_hold(&mut user) {
-            return Err(OVERTAKEN);
-        }
-        Ok(match taking.go_on(call) {
-            Taken::NotYet(taking, step) => (Stage::Takes(taking, user), step),
-            // The name means another key.
-            Taken::Swapped => (Stage::Takes(Taking::of_key(call, &self.name), user), Step::More),
-            Taken::Held(hold) => (Stage::Does(hold, Moment::of(user)), Step::More),
+        Ok(match taking.go_on_for(call, &self.name, &mut user, UNDONE)? {
+            TakenOne::NotYet(taking, step) => (Stage::Takes(taking, user), step),
+            TakenOne::Held(hold) => (Stage::Does(hold, Moment::of(user)), Step::More),
         })
     }
 
@@ -584,7 +556,7 @@ impl Doing {
         let place = kept.place();
         let done = kept.take(|words| {
             let fields = first(words, most);
-            let done = with_replies(call, replies, |call| {
+            let done = call.replying_to(replies, |call| {
                 let mark = call.out.mark();
                 let done = answer(call, name.bytes(), (fields, *deed), true, become_);
                 done.inspect_err(|_| call.out.rewind(mark))
