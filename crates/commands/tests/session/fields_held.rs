@@ -385,9 +385,10 @@ fn more_fields_than_others_wait_for_are_answered_in_some_moments() {
     }
 }
 
-/// What is kept of the reply is bounded: beyond, the command holds its key no more, and goes on as its client reads.
+/// While the key is held a connection's share is kept of the reply: the command frees the key then, and goes on as its client
+/// reads.
 #[test]
-fn answers_for_which_there_is_no_room_come_when_others_are_sent() {
+fn answers_beyond_a_connections_share_come_when_others_are_sent() {
     const FIELDS: usize = 1_500;
     let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 16 << 20);
     let value = "v".repeat(4_000);
@@ -402,12 +403,62 @@ fn answers_for_which_there_is_no_room_come_when_others_are_sent() {
         reply.extend(bench.call(&mut session, b"").1);
     }
     let left: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
-    assert!((1..FIELDS).contains(&left), "{left}");
+    // For each that is taken room is looked for, some more than it takes: behind the last there is too little for one.
+    let (head, each, room) = (7, 4_009, 4_032);
+    let share = bench.worker.store().held_bytes_max() as usize / 4;
+    assert_eq!(FIELDS - left, (share - head - room) / each + 1);
     reply.extend(bench.turns(&mut session, b"").0);
     let expected = format!("*{FIELDS}\r\n{}", format!("$4000\r\n{value}\r\n").repeat(FIELDS));
     assert!(reply == expected.as_bytes(), "{} bytes", reply.len());
     assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
     assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+/// Where other connections hold what all may, the key is freed with what is kept of the reply by then.
+#[test]
+fn answers_for_which_there_is_no_room_come_when_others_hold_less() {
+    const FIELDS: usize = 1_000;
+    let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 16 << 20);
+    let value = |n: usize| "v".repeat(if n < FIELDS / 2 { 1 } else { 4_000 });
+    for from in (0..FIELDS).step_by(100) {
+        let pairs: String = (from..from + 100).map(|n| format!(" m{n} {}", value(n))).collect();
+        assert_eq!(said(&mut bench, &format!("HSET k{pairs}")), ":100\r\n");
+    }
+    let store = std::sync::Arc::clone(bench.worker.store());
+    let mut session = begun(&mut bench, &on("HGETDEL k", 0..FIELDS));
+    let others = (store.held_bytes_max() - store.held_bytes() - 300_000) as i64;
+    store.hold(others);
+    let mut reply = Vec::new();
+    while session.must_end() {
+        reply.extend(bench.call(&mut session, b"").1);
+    }
+    // Those with short values were taken in a step, and none of the next.
+    let left: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
+    assert!((FIELDS / 2..FIELDS).contains(&left), "{left}");
+    store.hold(-others);
+    reply.extend(bench.turns(&mut session, b"").0);
+    let values: String = (0..FIELDS).map(value).map(|v| format!("${}\r\n{v}\r\n", v.len())).collect();
+    assert!(reply == format!("*{FIELDS}\r\n{values}").as_bytes(), "{} bytes", reply.len());
+}
+
+/// SPOP keeps all of its reply, which begins with how many there are: with a share of it the key is free.
+#[test]
+fn members_beyond_a_connections_share_are_popped_while_others_are_at_the_key() {
+    let mut bench = Bench::of(Settings::default(), 16 << 20);
+    bench.add("k", (0..1_500).map(|n| format!("m{n:0>3999}")));
+    let share = bench.worker.store().held_bytes_max() as usize / 4;
+    let mut session = begun(&mut bench, &of("SPOP k 700"));
+    while session.must_end() {
+        assert_eq!(bench.call(&mut session, b"").1, b"");
+    }
+    let left: usize = said(&mut bench, "SCARD k")[1..].trim_end().parse().expect("a number");
+    let popped = 1_500 - left;
+    // No more than 256 are taken in a step.
+    assert!(popped * 4_009 >= share && (popped - 256) * 4_009 < share, "{popped} of {share} bytes");
+    let reply = String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
+    let popped: BTreeSet<&str> = reply.lines().filter(|line| line.starts_with('m')).collect();
+    assert!(reply.starts_with("*700\r\n") && popped.len() == 700, "{reply:.20} {}", popped.len());
+    assert_eq!(said(&mut bench, "SCARD k"), ":800\r\n");
 }
 
 /// Memory for times of fields that is on its way is waited for while others are served. Where none comes the fields of a step are

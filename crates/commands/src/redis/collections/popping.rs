@@ -7,7 +7,8 @@
 //! more                       ─▶ some │ some │ … ─▶ the reply: each step is one moment
 //! ```
 //!
-//! The reply has as many as there were. What has begun to hold its key is done to its end, also where its client has gone. Where
+//! The reply has as many as there were. What has begun to hold its key is done to its end, also where its client has gone. When
+//! it has a connection's share of the replies, or 256 MiB of them, it frees the key, and goes on as with more than 65,536. Where
 //! there is no memory for the reply, or for what is left of the set, it ends with those that were taken. A key that goes amid it
 //! (it is evicted, or expires) has gone behind them.
 
@@ -306,7 +307,9 @@ impl Popping {
         if !call.is_there(&key) {
             self.left = 0;
         }
-        if self.left > 0 {
+        // Its reply begins with how many there are: so it keeps more, but not while others wait for the key.
+        let lets_go = self.left > 0 && self.kept.own_bytes() >= call.kept_bytes_max();
+        if self.left > 0 && !lets_go {
             self.stage = Stage::Pops(hold, before);
             return Ok(Step::More);
         }
@@ -318,6 +321,10 @@ impl Popping {
             }
         } else if let Some(before) = before {
             call.tell_key_since(self.row, key.bytes(), &before, true);
+        }
+        if lets_go {
+            self.stage = Stage::Steps;
+            return Ok(Step::More);
         }
         Ok(self.reply(call))
     }

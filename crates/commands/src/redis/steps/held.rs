@@ -25,6 +25,9 @@ use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 
+/// Bytes of replies that a command keeps while it holds its key, at most: some 0.2 s of copying, in which others wait for it.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+
 /// What it takes to note a key.
 pub(crate) const NOTE_NS: u64 = 100;
 
@@ -144,6 +147,17 @@ impl Call<'_, '_, '_> {
         self.client.facts.turn_out(&self.cx.shared.access.log);
         false
     }
+
+    /// Bytes of replies that a command keeps while it holds its key, at most: a connection's share of what all may hold, and no
+    /// more than others should wait for.
+    pub(crate) fn kept_bytes_max(&self) -> u64 {
+        kept_bytes_of(self.reply_bytes_max())
+    }
+}
+
+/// The same of a share of so many bytes.
+fn kept_bytes_of(share_bytes: u64) -> u64 {
+    share_bytes.min(KEPT_BYTES_MAX)
 }
 
 /// How often a job that begins anew by itself has found changed what it copies.
@@ -446,5 +460,18 @@ impl Job for Held {
             Stage::Waits(again) | Stage::Takes(What::Begins(again, _), _) => Some(again),
             _ => self.job().and_then(Job::again),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_kept_while_a_key_is_held_than_a_share_and_256_mib() {
+        for share in [0, KEPT_BYTES_MAX - 1, KEPT_BYTES_MAX] {
+            assert_eq!(kept_bytes_of(share), share);
+        }
+        assert_eq!(kept_bytes_of(KEPT_BYTES_MAX + 1), KEPT_BYTES_MAX);
     }
 }

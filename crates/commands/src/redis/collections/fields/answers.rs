@@ -11,9 +11,9 @@
 //! key is done to its end, also where its client has gone. A key that goes amid it (it is evicted, or expires) has gone behind what
 //! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it.
 //!
-//! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or there is no
-//! room for more answers, it frees the key, sends those that it has, and goes on as with more than 65,536 fields. Where no memory is
-//! on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
+//! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or keeps as
+//! many bytes of answers as it may, it frees the key, sends what it has, and goes on as with more than 65,536 fields. Where no
+//! memory is on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ use crate::core::hold::Hold;
 use crate::core::input::Asked;
 use crate::core::output::Output;
 use crate::core::progress::Next;
-use crate::redis::call::has_room;
+use crate::redis::call::{ELEMENT_BYTES, has_room};
 use crate::redis::clock::When;
 use crate::redis::collections::listing::send;
 use crate::redis::collections::words::{
@@ -164,8 +164,8 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// All of these fields are gone through in one step, though they are more than in one of several: they are short, nothing in their
-/// hash lies apart, and the values that are replied have few bytes together.
+/// All of these fields are gone through in one step, though they are more than in one of several: they are short, nothing in
+/// their hash lies apart, and the values that are replied have few bytes together.
 fn are_short(call: &mut Call<'_, '_, '_>, key: &Key<'_>, deed: Deed, fields: Args<'_>) -> bool {
     if !call.are_one_step(Write::Drop, key, fields) {
         return false;
@@ -403,7 +403,7 @@ enum Did {
     Some,
     /// None, for so many milliseconds: memory is on its way.
     Nothing(Millis),
-    /// None, and others have waited for the key for long enough.
+    /// None, and others have waited for the key for long enough, or enough is kept.
     Enough,
 }
 
@@ -522,9 +522,14 @@ impl Doing {
     /// Nothing is done yet, and nothing can be.
     fn do_held(&mut self, call: &mut Call<'_, '_, '_>, moment: &mut Moment) -> Result<Did, Fail> {
         moment.look(call, &self.name)?;
+        // The first is answered in any case.
+        let most = self.fitting(call).max(usize::from(!moment.begun));
+        if most == 0 {
+            return Ok(Did::Enough);
+        }
         let again = call.cx.guard.ask_again(true);
         let mut become_ = Become::default();
-        let done = self.do_kept(call, &mut become_);
+        let done = self.do_kept(call, most, &mut become_);
         call.cx.guard.ask_again(again);
         let Err(fail) = done else {
             let key = self.name.key(call);
@@ -538,20 +543,18 @@ impl Doing {
         if !moment.begun {
             return Err(fail);
         }
-        // Room for more answers comes when the client has taken some.
+        // Room for more answers comes when the client has read some.
         if moment.patience.is_over() || fail == Fail::HELD {
             return Ok(Did::Enough);
         }
-        let most = self.at_once(call);
         let Doing { kept, replies, .. } = self;
         kept.take(|words| refuse(replies, first(words, most), &fail));
         Ok(Did::Some)
     }
 
-    /// Does it with some more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them are
-    /// left.
-    fn do_kept(&mut self, call: &mut Call<'_, '_, '_>, become_: &mut Become) -> Done {
-        let most = self.at_once(call);
+    /// Does it with so many more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them
+    /// are left.
+    fn do_kept(&mut self, call: &mut Call<'_, '_, '_>, most: usize, become_: &mut Become) -> Done {
         let Doing { deed, name, kept, replies, .. } = self;
         let place = kept.place();
         let done = kept.take(|words| {
@@ -593,6 +596,32 @@ impl Doing {
         let (key, some) = (self.name.key(call), first(&mut self.kept.words(), timely));
         // What is of another type by now says so when it is done.
         timely.min(told_at_once(call, &key, self.deed, some).unwrap_or(WRITES_AT_ONCE))
+    }
+
+    /// With how many of them it is done in one step while the key is held: none, if as much is kept of the reply as may be.
+    fn fitting(&self, call: &mut Call<'_, '_, '_>) -> usize {
+        let most = self.at_once(call).min(self.kept.left());
+        match self.deed {
+            Deed::Take | Deed::Get(_) => {}
+            Deed::Expire(..) | Deed::Persist => return most,
+        }
+        let left = call.kept_bytes_max().saturating_sub(self.replies.own_bytes()) as usize;
+        let key = self.name.key(call);
+        // What is of another type by now says so when it is done.
+        let hash = peek_as(&mut call.cx.guard, &key, Type::Hash).unwrap_or(None);
+        let longest = hash.as_ref().map_or(0, |hash| hash.longest_apart().max(ELEMENT_BYTES));
+        if most.saturating_mul(longest + ELEMENT_ROOM) <= left {
+            return most;
+        }
+        // Fewer are looked at and done than are only done.
+        let most = most - most / 4;
+        let mut bytes = 0;
+        let beyond = self.kept.words().take(most).position(|field| {
+            bytes += bytes_of(hash.as_ref(), field) + ELEMENT_ROOM;
+            bytes > left
+        });
+        call.spend_on_looks(most);
+        beyond.unwrap_or(most)
     }
 
     /// Publishes what one moment has done to the key.
