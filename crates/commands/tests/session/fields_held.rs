@@ -385,6 +385,36 @@ fn more_fields_than_others_wait_for_are_answered_in_some_moments() {
     }
 }
 
+/// A time that comes amid it counts as when it was given to the first of them: all are answered alike, and are gone.
+#[test]
+fn a_time_that_comes_amid_it_is_given_to_all_fields() {
+    for (head, answer, comes) in [
+        ("HPEXPIRE k 100", ":1\r\n", true),
+        ("HGETEX k PX 100", "$1\r\nv\r\n", true),
+        // It had passed when they began.
+        ("HPEXPIRE k 0", ":2\r\n", false),
+        ("HGETEX k PXAT 1", "$1\r\nv\r\n", false),
+    ] {
+        for others in [0, 7] {
+            let mut bench = bench();
+            fill(&mut bench, 0..MANY + others);
+            bench.reply("CONFIG SET notify-keyspace-events EAn");
+            let mut listens = Session::new();
+            bench.turns(&mut listens, &of("PSUBSCRIBE __keyevent@0__:*"));
+            let mut session = written(&mut bench, &on(head, 0..MANY));
+            bench.system += 200;
+            let reply = answers(&mut bench, &mut session);
+            assert!(reply == format!("*{MANY}\r\n{}", answer.repeat(MANY)), "{head}: {reply:.40}");
+            assert_eq!(said(&mut bench, "HLEN k"), format!(":{others}\r\n"), "{head}");
+            let heard: BTreeSet<String> = heard(&mut bench, &mut listens).into_iter().collect();
+            let given = if comes { &["hexpire", "hexpired"][..] } else { &["hdel"] };
+            let gone = if others == 0 { &["del"][..] } else { &[] };
+            let expected = given.iter().chain(gone).map(|event| (*event).to_owned());
+            assert_eq!(heard, expected.collect::<BTreeSet<String>>(), "{head} {others}");
+        }
+    }
+}
+
 /// While the key is held a connection's share is kept of the reply: the command frees the key then, and goes on as its client
 /// reads.
 #[test]

@@ -9,7 +9,8 @@
 //!
 //! Answers are kept until all is done, so that a client that does not read keeps no other from the key. What has begun to hold its
 //! key is done to its end, also where its client has gone. A key that goes amid it (it is evicted, or expires) has gone behind what
-//! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it.
+//! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it. A
+//! time that the command gives, and that comes amid it, counts as when the first field was given it: all are answered alike.
 //!
 //! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or keeps as
 //! many bytes of answers as it may, it frees the key, sends what it has, and goes on as with more than 65,536 fields. Where no
@@ -72,6 +73,23 @@ impl Deed {
             Deed::Take | Deed::Expire(..) | Deed::Persist => true,
         }
     }
+
+    /// The time that fields get has passed.
+    fn has_passed(self, now: Millis) -> bool {
+        match self {
+            Deed::Get(Lasting::Until(at)) | Deed::Expire(at, _) => at <= now,
+            Deed::Take | Deed::Get(Lasting::Never | Lasting::Keep) | Deed::Persist => false,
+        }
+    }
+}
+
+/// What a step is of a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// No other client is at the key.
+    is_held: bool,
+    /// Fields were given a time before this step which had not passed: these are given it, too, though it has.
+    sets: bool,
 }
 
 /// Places of the fields that a step takes out.
@@ -103,6 +121,8 @@ struct Become {
     timed: bool,
     persistent: bool,
     reduced: bool,
+    /// Fields are gone since the time that they were given has come amid the command.
+    expired: bool,
 }
 
 impl Become {
@@ -117,17 +137,30 @@ impl Become {
         self.timed |= more.timed;
         self.persistent |= more.persistent;
         self.reduced |= more.reduced;
+        self.expired |= more.expired;
+    }
+
+    /// Fields were given a time, which has come already: they are gone.
+    fn expire(&mut self) {
+        (self.timed, self.expired) = (true, true);
     }
 
     /// A key that was there and is not behind this has gone by itself: only where fields are taken out nothing may be left of it.
     fn loses_key(self, was_there: bool, is_there: bool) -> bool {
-        was_there && !is_there && !self.reduced
+        was_there && !is_there && !self.reduced && !self.expired
     }
 
     /// Publishes it, by what the key was like before and is now.
     fn tell(self, call: &mut Call<'_, '_, '_>, name: &[u8], was: Seen, is: Seen) {
-        if let (true, Some(event)) = (was != is, self.event()) {
-            call.cx.tell_change(&Change::of(Class::Hash, event), call.client.db, name, was, is);
+        let (true, Some(event), db) = (was != is, self.event(), call.client.db) else { return };
+        if !self.expired {
+            call.cx.tell_change(&Change::of(Class::Hash, event), db, name, was, is);
+            return;
+        }
+        call.cx.tell(Class::Hash, event, db, name);
+        call.cx.tell(Class::Hash, "hexpired", db, name);
+        if is.is_none() {
+            call.cx.tell(Class::Generic, "del", db, name);
         }
     }
 }
@@ -250,7 +283,7 @@ fn told_at_once(
 /// Does something with fields that are one step as one moment: an answer for each, and events of the key.
 fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
     let (was, mut become_) = (look(call, name), Become::default());
-    answer(call, name, (fields, deed), false, &mut become_)?;
+    answer(call, name, (fields, deed), Part::default(), &mut become_)?;
     if let Some(was) = was {
         let is = seen(&mut call.cx.guard, call.client.db, name);
         become_.tell(call, name, was, is);
@@ -258,23 +291,23 @@ fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Dee
     Ok(())
 }
 
-/// The same without the events, of which it notes what they are. `is_held`: no other client is at the key.
+/// The same without the events, of which it notes what they are.
 fn answer(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
     (fields, deed): (Args<'_>, Deed),
-    is_held: bool,
+    part: Part,
     become_: &mut Become,
 ) -> Done {
     match deed {
         // A transaction would wait for memory in its place.
-        Deed::Take | Deed::Get(_) if is_held => {
-            while let Some(bytes) = tell_values(call, name, fields, deed, become_)? {
+        Deed::Take | Deed::Get(_) if part.is_held => {
+            while let Some(bytes) = tell_values(call, name, (fields, deed), part, become_)? {
                 call.make_room(bytes)?;
             }
         }
         Deed::Take | Deed::Get(_) => {
-            call.as_one_with_room([name], |call| tell_values(call, name, fields, deed, become_))?;
+            call.as_one_with_room([name], |call| tell_values(call, name, (fields, deed), part, become_))?;
         }
         Deed::Expire(..) | Deed::Persist => {
             let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
@@ -286,8 +319,12 @@ fn answer(
                 }
                 Deed::Take | Deed::Get(_) | Deed::Persist => guard.hash_persist(&key, fields, &mut done)?,
             }
-            for timed in done {
+            for mut timed in done {
                 let persists = matches!(deed, Deed::Persist);
+                if timed == Timed::Removed && part.sets {
+                    become_.expire();
+                    timed = Timed::Set;
+                }
                 become_.timed |= timed == Timed::Set && !persists;
                 become_.persistent |= timed == Timed::Set && persists;
                 become_.reduced |= timed == Timed::Removed;
@@ -311,8 +348,8 @@ fn answer(
 fn tell_values(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
-    fields: Args<'_>,
-    deed: Deed,
+    (fields, deed): (Args<'_>, Deed),
+    part: Part,
     become_: &mut Become,
 ) -> Result<Option<usize>, Fail> {
     let (key, now) = (call.key(name), call.cx.now());
@@ -321,11 +358,8 @@ fn tell_values(
     if !has_room(call.out, bytes) {
         return Ok(Some(bytes));
     }
-    let takes = match deed {
-        Deed::Take => true,
-        Deed::Get(Lasting::Until(at)) => at <= now,
-        Deed::Get(_) | Deed::Expire(..) | Deed::Persist => false,
-    };
+    let has_passed = deed.has_passed(now);
+    let (takes, is_late) = (matches!(deed, Deed::Take) || has_passed, has_passed && part.sets);
     let (mark, from) = (call.out.mark(), call.out.end());
     let mut taken = Places::default();
     // Where the answer of each ends that is taken out.
@@ -333,7 +367,7 @@ fn tell_values(
     for field in fields {
         let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
         // What is taken twice is there once.
-        match there.filter(|&(_, i)| !takes || taken.note(i)) {
+        match there.filter(|&(_, i)| !takes || is_late || taken.note(i)) {
             Some((hash, i)) => put_element_of(call.out, hash, &hash.entry(i).value),
             None => put_null(call.out, call.client.resp3),
         }
@@ -345,7 +379,10 @@ fn tell_values(
     let guard = &mut call.cx.guard;
     let stopped = match deed {
         _ if takes => guard.remove_some_named(&key, Type::Hash, fields).map(|gone| {
-            become_.reduced |= gone.count > 0;
+            if gone.count > 0 && is_late {
+                become_.expire();
+            }
+            become_.reduced |= gone.count > 0 && !is_late;
             gone.stopped
         }),
         Deed::Get(Lasting::Until(at)) => {
@@ -415,6 +452,8 @@ struct Moment {
     patience: Patience,
     /// Some fields are answered.
     begun: bool,
+    /// The time that fields get had passed when the first was given it.
+    passed: bool,
     /// What the key was like before, if events are wanted.
     before: Option<Before>,
     /// What has become of it.
@@ -431,6 +470,7 @@ impl Moment {
             user,
             patience: Patience::default(),
             begun: false,
+            passed: false,
             before: None,
             become_: Become::default(),
             is_there: false,
@@ -527,9 +567,13 @@ impl Doing {
         if most == 0 {
             return Ok(Did::Enough);
         }
+        if !moment.begun {
+            moment.passed = self.deed.has_passed(call.cx.now());
+        }
+        let part = Part { is_held: true, sets: moment.begun && !moment.passed };
         let again = call.cx.guard.ask_again(true);
         let mut become_ = Become::default();
-        let done = self.do_kept(call, most, &mut become_);
+        let done = self.do_kept(call, (most, part), &mut become_);
         call.cx.guard.ask_again(again);
         let Err(fail) = done else {
             let key = self.name.key(call);
@@ -554,14 +598,19 @@ impl Doing {
 
     /// Does it with so many more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them
     /// are left.
-    fn do_kept(&mut self, call: &mut Call<'_, '_, '_>, most: usize, become_: &mut Become) -> Done {
+    fn do_kept(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        (most, part): (usize, Part),
+        become_: &mut Become,
+    ) -> Done {
         let Doing { deed, name, kept, replies, .. } = self;
         let place = kept.place();
         let done = kept.take(|words| {
             let fields = first(words, most);
             let done = call.replying_to(replies, |call| {
                 let mark = call.out.mark();
-                let done = answer(call, name.bytes(), (fields, *deed), true, become_);
+                let done = answer(call, name.bytes(), (fields, *deed), part, become_);
                 done.inspect_err(|_| call.out.rewind(mark))
             });
             call.spend_on_writes(fields.len());
@@ -712,6 +761,9 @@ mod tests {
         }
         // The last of its fields may have been among them.
         assert!(!reduced.loses_key(true, false));
+        let mut expired = nothing;
+        expired.expire();
+        assert!(!expired.loses_key(true, false) && expired.event() == Some("hexpire"));
         // What earlier steps have taken out says nothing of this one.
         let mut all = reduced;
         all.add(persistent);
