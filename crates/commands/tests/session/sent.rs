@@ -14,7 +14,13 @@ const HELD: &str = "-OOM connections hold as much memory as they may\r\n";
 
 /// Has a session answer a request. The reply waits in `out`.
 fn answer(bench: &mut Bench, session: &mut Session, words: &str, out: &mut Output) {
-    let (sent, mut at) = (bench.asked(words), 0);
+    let sent = bench.asked(words);
+    go_on(bench, session, &sent, out);
+}
+
+/// The same of what was sent, or of nothing, if the session goes on with what it has.
+fn go_on(bench: &mut Bench, session: &mut Session, sent: &[u8], out: &mut Output) {
+    let mut at = 0;
     loop {
         bench.room.work().begin_slice();
         let guard = bench.worker.enter(bench.shared.now(bench.system));
@@ -88,7 +94,11 @@ fn an_element_of_more_than_16_kib_is_sent_from_where_it_lies() {
         waits(&list, "LINDEX k -1", true, &bulk(&text), held);
         waits(&hash, "HGET k f", false, &bulk(&text), held);
         waits(&list, "RPOP k", false, &bulk(&text), held);
-        waits(&format!("LPUSH k a {text}"), "LPOP k", true, &bulk(&text), held);
+        let front = format!("RPUSH k {text} a");
+        waits(&front, "LPOP k", true, &bulk(&text), held);
+        let named = array(&["k", &text]);
+        waits(&front, "BLPOP none k 0", false, &named, held);
+        waits(&list, "BRPOP k none 0", true, &named, held);
         // Its parts count once, and its list each time.
         let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
         let values = format!("*4\r\n{}$-1\r\n{}{}", bulk(&text), bulk("b"), bulk(&text));
@@ -113,6 +123,85 @@ fn long_elements_of_lists_are_sent_from_where_they_lie() {
     waits(&scored, "ZRANGE k 0 -1", false, &array(&[&one]), alone);
     waits(&scored, "ZRANGE k 0 -1 WITHSCORES", false, &array(&[&one, "7"]), alone);
     waits(&scored, "ZRANGE k 0 -1 WITHSCORES", true, &format!("*1\r\n*2\r\n{},7\r\n", bulk(&one)), alone);
+}
+
+/// In the order in which they are replied, among short ones; what stays in the key is not pinned.
+#[test]
+fn long_elements_that_are_popped_together_are_sent_from_where_they_lie() {
+    let (one, other) = (job(200_000), job(70_000));
+    let alone = 200_000 + list_bytes(200_000);
+    let both = alone + 70_000 + list_bytes(70_000);
+    let list = format!("RPUSH k a {one} b {other} c");
+    let named = |elements: &[&str]| format!("*2\r\n{}{}", bulk("k"), array(elements));
+    for (words, reply, held) in [
+        ("LMPOP 1 k LEFT COUNT 4", named(&["a", &one, "b", &other]), both),
+        ("LMPOP 1 k RIGHT COUNT 4", named(&["c", &other, "b", &one]), both),
+        ("LMPOP 2 none k LEFT COUNT 3", named(&["a", &one, "b"]), alone),
+        ("BLMPOP 0 1 k LEFT COUNT 4", named(&["a", &one, "b", &other]), both),
+        ("BLMPOP 0 1 k RIGHT COUNT 4", named(&["c", &other, "b", &one]), both),
+    ] {
+        waits(&list, words, false, &reply, held);
+        waits(&list, words, true, &reply, held);
+    }
+    let scored = format!("ZADD k 7 {one} 8 a 9 {other} 10 b");
+    let pair = |member: &str, score: &str| array(&[member, score]);
+    let (first, last) = (pair(&one, "7") + &pair("a", "8"), pair("b", "10") + &pair(&other, "9"));
+    for (words, pairs, held) in [
+        ("ZMPOP 1 k MIN COUNT 2", &first, alone),
+        ("BZMPOP 0 1 k MIN COUNT 2", &first, alone),
+        ("ZMPOP 1 k MAX COUNT 2", &last, 70_000 + list_bytes(70_000)),
+        ("BZMPOP 0 1 k MAX COUNT 2", &last, 70_000 + list_bytes(70_000)),
+    ] {
+        waits(&scored, words, false, &format!("*2\r\n{}*2\r\n{pairs}", bulk("k")), held);
+    }
+    waits(&scored, "BZPOPMIN k 0", false, &array(&["k", &one, "7"]), alone);
+    let reply = format!("*3\r\n{}{},7\r\n", bulk("k"), bulk(&one));
+    waits(&scored, "BZPOPMIN k 0", true, &reply, alone);
+}
+
+/// What a client was given that waited: it is pinned until the client has it, and nothing is copied.
+#[test]
+fn a_client_that_waited_is_sent_a_long_element_from_where_it_lies() {
+    let bytes = 300_000;
+    let text = job(bytes);
+    let held = bytes as u64 + list_bytes(bytes);
+    let (push, add) = (format!("RPUSH k {text}"), format!("ZADD k 7 {text}"));
+    let named = format!("*2\r\n{}{}", bulk("k"), array(&[&text]));
+    let scored = format!("*2\r\n{}*1\r\n{}", bulk("k"), array(&[&text, "7"]));
+    for (words, put, reply) in [
+        ("BLPOP k 0", &push, array(&["k", &text])),
+        ("BRPOP k 0", &push, array(&["k", &text])),
+        ("BLMPOP 0 1 k LEFT COUNT 3", &push, named),
+        ("BZPOPMIN k 0", &add, array(&["k", &text, "7"])),
+        ("BZMPOP 0 1 k MAX", &add, scored),
+    ] {
+        let mut bench = bench();
+        let store = Arc::clone(bench.worker.store());
+        let mut waiter = Session::new();
+        let sent = bench.asked(words);
+        assert_eq!(bench.turn(&mut waiter, &sent), (Next::Await(None), Vec::new()));
+        let before = store.held_bytes();
+        assert_eq!(bench.reply(put), b":1\r\n");
+        assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
+        // Its parts once, and two lists of them: of what is to be sent, and of what is put back if the client goes.
+        let given = store.held_bytes() - before;
+        assert!((held..held + 10_000).contains(&given), "{words}: {given}");
+        let mut out = output();
+        go_on(&mut bench, &mut waiter, b"", &mut out);
+        assert_eq!(out.len(), reply.len() as u64, "{words}");
+        assert!(!out.is_plain() && out.own_bytes() <= OWN_BYTES_MAX, "{words}");
+        let sent = store.held_bytes() - before;
+        assert!((held..held + 1_000).contains(&sent), "{words}: {sent}");
+        let other = "x".repeat(100_000);
+        for n in 0..20 {
+            assert_eq!(bench.reply(&format!("RPUSH other{n} {other}")), b":1\r\n");
+        }
+        assert!(out.to_vec() == reply.as_bytes(), "{words}");
+        drop(out);
+        assert!(store.held_bytes() < before + 1_000, "{words}");
+        drop((bench, waiter));
+        store.check();
+    }
 }
 
 /// Where the elements of a reply have more than is pinned in one step.
@@ -170,17 +259,22 @@ fn a_client_that_stands_amid_such_a_reply_holds_what_is_pinned() {
 fn in_a_transaction_long_elements_are_copied() {
     let text = job(100_000);
     let mut bench = bench();
-    bench.reply(&format!("RPUSH l {text}"));
+    for key in ["l", "m", "n"] {
+        bench.reply(&format!("RPUSH {key} {text}"));
+    }
     bench.reply(&format!("HSET h f {text}"));
     let store = Arc::clone(bench.worker.store());
     let held = store.held_bytes();
     let (mut session, mut out) = (Session::new(), output());
-    for words in ["MULTI", "LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1", "LPOP l", "EXEC"] {
+    let reads = ["LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1"];
+    let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT"];
+    for words in ["MULTI"].iter().chain(&reads).chain(&pops).chain(&["EXEC"]) {
         out.clear();
         answer(&mut bench, &mut session, words, &mut out);
     }
-    let one = array(&[&text]);
-    let expected = format!("*5\r\n{}{one}{one}{}", bulk(&text).repeat(2), bulk(&text));
+    let (one, text) = (array(&[&text]), bulk(&text));
+    let read = format!("{text}{text}{one}{one}");
+    let expected = format!("*7\r\n{read}{text}*2\r\n$1\r\nm\r\n{text}*2\r\n$1\r\nn\r\n{one}");
     assert!(out.to_vec() == expected.as_bytes());
     assert!(out.is_plain());
     drop(session);
@@ -217,6 +311,19 @@ fn a_long_element_is_refused_where_connections_hold_their_share() {
         assert!(bench.reply("LPOP l") == reply.as_bytes(), "{left}");
         assert_eq!(bench.reply("EXISTS l"), if may { b":0\r\n" } else { b":1\r\n" });
         store.hold(-taken);
+    }
+    // Of what is named the reply has the name, too.
+    let all = format!("*2\r\n{}{}", bulk("l"), array(&[&text]));
+    for (words, named) in [("BLPOP l 0", array(&["l", &text])), ("LMPOP 1 l LEFT", all)] {
+        bench.reply(&format!("RPUSH l {text}"));
+        for (left, may) in [(bytes as u64 - 1, false), (bytes as u64, true)] {
+            let taken = (free - left) as i64;
+            store.hold(taken);
+            let reply = if may { &named[..] } else { HELD };
+            assert!(bench.reply(words) == reply.as_bytes(), "{words} {left}");
+            assert_eq!(bench.reply("EXISTS l"), if may { b":0\r\n" } else { b":1\r\n" });
+            store.hold(-taken);
+        }
     }
     let held = store.held_bytes();
     assert_eq!(store.held_bytes_max() - held, free);

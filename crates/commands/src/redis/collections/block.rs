@@ -38,6 +38,7 @@ use larder_store::End;
 
 use super::list::{self, end};
 use super::mpop::{self, Asked};
+use super::sending::{ToSend, is_sent};
 use super::sorted::{self, which};
 use super::taking::{Form, take_first};
 use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
@@ -277,13 +278,20 @@ fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool
                 continue;
             }
             let portion = want.portion(&there, until_ns);
-            let bytes = portion.bytes + name.len() + 3 * ELEMENT_ROOM;
+            // In a transaction all is copied.
+            let sends = waits && is_sent(there.longest_apart());
+            let mut to_send = ToSend::default();
+            if sends {
+                to_send = want.pin(&mut call.cx.guard, &key, &portion)?;
+            }
+            let bytes = portion.bytes.saturating_sub(to_send.bytes()) + name.len() + 3 * ELEMENT_ROOM;
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }
+            call.spend(to_send.ns());
             let (mark, before) = (call.out.mark(), call.out.own_bytes());
             let (from, out) = ((&key, target.as_ref()), (&mut *call.out, call.client.resp3));
-            let given = want.give(&mut call.cx.guard, from, &portion, out, None);
+            let given = want.give(&mut call.cx.guard, from, (&portion, to_send), out, None);
             taken = given.inspect_err(|_| call.out.rewind(mark))?;
             call.spend_on_bytes((call.out.own_bytes() - before) as usize);
             return Ok(None);

@@ -901,6 +901,12 @@ fn hand_on(call: &mut Call<'_, '_, '_>, kept: &mut Output) -> Step {
     step
 }
 
+/// As [`send`], of replies that values may be spliced into. Once the last value has left `kept`, what is behind it is sent as
+/// any.
+pub(crate) fn send_or_hand_on(call: &mut Call<'_, '_, '_>, kept: &mut Output, sent: &mut u64) -> Step {
+    if kept.is_plain() { send(call, kept, sent) } else { hand_on(call, kept) }
+}
+
 /// As [`send`]; in a transaction, in which the client takes nothing meanwhile, all of it at once.
 ///
 /// # Errors

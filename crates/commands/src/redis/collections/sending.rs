@@ -6,7 +6,9 @@
 //!             in a transaction  ─▶ copied
 //! ```
 //!
-//! What is popped is pinned before anything else is done to the store, so that its parts are still there.
+//! What is popped is pinned before anything else is done to the store, so that its parts are still there: by LPOP and RPOP behind
+//! the pop, and where the key is held (LMPOP, BLPOP and their kin) before it ([`ToSend`]). Nothing is popped that may not be pinned
+//! and has no room.
 //!
 //! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is copied,
 //! if there is room for it. Else one that is alone is refused, and among others an error stands in its place.
@@ -14,10 +16,12 @@
 //! In a transaction all replies are made before the first is sent, and EXEC makes room for them before it takes its keys: a pin
 //! that is refused would come too late there.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_store::{Collection, Element, End, Entry, Key, Pinned, Store, Type};
+use larder_store::{Collection, Element, End, Entry, Guard, Key, LongText, Pinned, Store, Type};
 
+use super::list::end_places;
 use super::{Call, ELEMENT_ROOM, Shown, peek_as, put_element, put_element_of};
 use crate::core::output::Output;
 use crate::redis::call::has_room;
@@ -83,6 +87,85 @@ impl Shown {
             }
         }
     }
+}
+
+/// What is sent from where it lies of elements that are about to be taken out: it is pinned, in the order of the reply.
+#[derive(Debug, Default)]
+pub(crate) struct ToSend {
+    /// The store, if something is pinned.
+    store: Option<Arc<Store>>,
+    pinned: VecDeque<Pinned>,
+    bytes: usize,
+}
+
+impl ToSend {
+    /// Pins the long ones of so many elements at an end of a collection, which is held. Nothing is pinned where connections may
+    /// not hold one of them: all are copied then.
+    ///
+    /// # Errors
+    /// The key has another type of value.
+    #[cold]
+    pub fn of(
+        guard: &mut Guard<'_>,
+        key: &Key<'_>,
+        (kind, end): (Type, End),
+        count: usize,
+    ) -> Result<ToSend, Fail> {
+        let store = Arc::clone(guard.store());
+        let Some(there) = peek_as(guard, key, kind)? else { return Ok(ToSend::default()) };
+        let mut to_send = ToSend::default();
+        let mut pin = |entry: Entry<'_>| {
+            let Some(apart) = long_of(&entry) else { return true };
+            let Some(pinned) = there.pin_for_reply(&store, &apart) else { return false };
+            to_send.bytes += apart.len();
+            to_send.pinned.push_back(pinned);
+            true
+        };
+        let places = end_places(&there, end, count);
+        let all = match end {
+            End::Front => there.entries(places).all(&mut pin),
+            End::Back => there.entries_back(places).all(&mut pin),
+        };
+        if !all {
+            return Ok(ToSend::default());
+        }
+        to_send.store = Some(store);
+        Ok(to_send)
+    }
+
+    /// Bytes of what is pinned.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What it takes to pin that, and to drop the pins.
+    pub fn ns(&self) -> u64 {
+        pinning_ns(self.bytes as u64)
+    }
+
+    /// Writes the next of the elements.
+    pub fn put(
+        &mut self,
+        out: &mut Output,
+        (shown, resp3): (Shown, bool),
+        (there, entry): (&Collection<'_>, &Entry<'_>),
+    ) {
+        match long_of(entry).and_then(|_| self.pinned.pop_front()) {
+            Some(pinned) => shown.put_pinned(out, resp3, entry, pinned),
+            None => shown.put(out, resp3, (there, entry)),
+        }
+    }
+
+    /// A further pin of an element that was taken out, if it is one of those that are sent.
+    pub fn pin_again(&self, there: &Collection<'_>, entry: &Entry<'_>) -> Option<Pinned> {
+        let apart = long_of(entry)?;
+        self.store.as_ref().map(|store| there.pin(store, &apart))
+    }
+}
+
+/// What of an entry lies apart and is long enough to be sent from there.
+fn long_of<'g>(entry: &Entry<'g>) -> Option<LongText<'g>> {
+    entry.apart().filter(|apart| is_sent(apart.len()))
 }
 
 impl Call<'_, '_, '_> {

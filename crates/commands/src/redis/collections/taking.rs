@@ -11,6 +11,7 @@ use larder_store::{Collection, Database, End, Entry, Guard, Key, Removed, Type};
 
 use super::list::{self, end_places};
 use super::listing::send;
+use super::sending::{ToSend, is_sent};
 use super::sorted;
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, MANY_BYTES, PRESENT_NS, SCORE_NS, SCORED_NS, Shown, entry_bytes_max,
@@ -61,8 +62,8 @@ impl Form {
         put_array(out, elements);
     }
 
-    /// Those that were taken, that which was there first.
-    pub fn put_all(self, out: &mut Output, popped: &Removed<'_>) {
+    /// Those that were taken, that which was there first; what is to be sent of them from where it lies.
+    pub fn put_all(self, out: &mut Output, popped: &Removed<'_>, to_send: &mut ToSend) {
         let (shown, list) = (self.shown(), popped.collection());
         // In RESP3 pairs are nested in any case.
         let apart = self.named && self.kind == Type::SortedSet && !self.resp3;
@@ -70,7 +71,8 @@ impl Form {
             if apart {
                 put_array(out, 2);
             }
-            shown.put_one(out, self.resp3, (list, &entry));
+            shown.begin_one(out, self.resp3);
+            to_send.put(out, (shown, self.resp3), (list, &entry));
         };
         match self.end {
             End::Front => popped.entries().for_each(&mut put),
@@ -152,16 +154,23 @@ pub(super) fn take_first(
             } else {
                 Portion::of_step(&there, end, count, (free, until_ns))
             };
-            let bytes = portion.bytes + name.len() + 3 * ELEMENT_ROOM;
+            // What is kept behind the first of several moments is copied.
+            let sends = !whole && portion.left == 0 && is_sent(there.longest_apart());
+            let mut to_send = ToSend::default();
+            if sends {
+                to_send = ToSend::of(&mut call.cx.guard, &key, (kind, end), portion.count)?;
+            }
+            let bytes = portion.bytes.saturating_sub(to_send.bytes()) + name.len() + 3 * ELEMENT_ROOM;
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }
+            call.spend(to_send.ns());
             let (mark, from) = (call.out.mark(), call.out.end());
             let Some(popped) = pop(&mut call.cx.guard, &key, (kind, end), portion.count)? else { continue };
             if portion.left == 0 {
                 form.put_head(call.out, name, popped.len());
             }
-            form.put_all(call.out, &popped);
+            form.put_all(call.out, &popped, &mut to_send);
             found = true;
             if !whole {
                 call.spend_on(portion.count, moment(kind).1);
@@ -263,7 +272,7 @@ fn take_some(
         return Ok(Taken::Needs(bytes));
     }
     let Some(popped) = pop(guard, key, (kind, end), count)? else { return Ok(Taken::Elements(0, 0)) };
-    form.put_all(out, &popped);
+    form.put_all(out, &popped, &mut ToSend::default());
     Ok(Taken::Elements(popped.len(), bytes as u64))
 }
 

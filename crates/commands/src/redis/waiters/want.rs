@@ -1,6 +1,6 @@
 //! What a client waits for, and what it was given. How that is taken, replied and put back is in `collections/block/want.rs`.
 
-use larder_store::{End, StreamId, Type};
+use larder_store::{End, Pinned, StreamId, Type};
 
 use crate::core::held::Held;
 use crate::redis::copied::Copied;
@@ -84,7 +84,10 @@ pub(crate) struct Portion {
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub whence: Whence,
+    /// Copied; of what is in `pinned` there is nothing here but its place.
     pub names: Copied,
+    /// What is sent from where it lies, each with its place among the names: it stays there until it is sent or put back.
+    pub pinned: Vec<(usize, Pinned)>,
     pub scores: Vec<f64>,
     /// What it takes, for as long as it may have to be put back.
     pub _held: Option<Held>,

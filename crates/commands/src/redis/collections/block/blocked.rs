@@ -7,7 +7,7 @@ use larder_store::Store;
 use super::serve::{SERVE_NS, Serving};
 use crate::core::output::Output;
 use crate::redis::call::Call;
-use crate::redis::collections::listing::send;
+use crate::redis::collections::listing::send_or_hand_on;
 use crate::redis::collections::taking;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
@@ -118,8 +118,8 @@ impl Blocked {
 
 impl Job for Blocked {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if let Some(reply) = &self.reply {
-            return Ok(send(call, reply, &mut self.sent));
+        if let Some(reply) = &mut self.reply {
+            return Ok(send_or_hand_on(call, reply, &mut self.sent));
         }
         if !self.joined {
             self.join(call)?;
@@ -175,7 +175,7 @@ impl Job for Blocked {
             return Ok(Step::Done);
         }
         let reply = self.reply.insert(served.reply);
-        Ok(send(call, reply, &mut self.sent))
+        Ok(send_or_hand_on(call, reply, &mut self.sent))
     }
 
     fn waits(&self) -> bool {
@@ -184,6 +184,10 @@ impl Job for Blocked {
 
     fn asks_itself(&self) -> bool {
         true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.reply.as_ref().map_or(0, |reply| reply.capacity_bytes() as u64 + reply.pinned_bytes())
     }
 }
 

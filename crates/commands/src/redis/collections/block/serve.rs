@@ -12,6 +12,7 @@ use crate::core::output::Output;
 use crate::core::shared::Shared;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
+use crate::redis::collections::sending::{ToSend, is_sent};
 use crate::redis::collections::stream::trimming;
 use crate::redis::collections::{ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
@@ -367,15 +368,24 @@ impl Serving<'_, '_> {
     fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter, moment: Moment) -> First {
         let Ok(Some(there)) = peek_as(self.guard, key, waiter.want.kind()) else { return First::Nothing };
         let portion = waiter.want.portion(&there, SERVED_AT_ONCE as u64 * SERVE_NS);
-        let bytes = (portion.bytes + key.bytes().len() + 3 * ELEMENT_ROOM) as u64;
+        let is_long = is_sent(there.longest_apart());
         if !waiter.claim() {
             return First::Gone;
         }
+        // What is pinned may be more than connections may hold, if it is alone.
+        let held_bytes = self.guard.store().held_bytes();
+        let mut to_send = ToSend::default();
+        if is_long {
+            to_send = waiter.want.pin(self.guard, key, &portion).unwrap_or_default();
+        }
+        let pinning_ns = to_send.ns();
+        let unpinned_bytes = portion.bytes.saturating_sub(to_send.bytes());
+        let bytes = (unpinned_bytes + key.bytes().len() + 3 * ELEMENT_ROOM) as u64;
         let store = self.guard.store();
         let copied = bytes.saturating_mul(waiter.want.copies());
         let most = store.held_bytes_max();
         let mut held = Held::new(&self.waiters.taken_bytes, store);
-        let has_room = store.held_bytes().saturating_add(copied.saturating_add(bytes)) <= most
+        let has_room = held_bytes.saturating_add(copied.saturating_add(bytes)) <= most
             && held.raise(copied, most);
         let mut reply = Output::charged(u64::MAX, store, 0);
         let mut taken = Taken::within(held);
@@ -385,7 +395,7 @@ impl Serving<'_, '_> {
                 reply.room(bytes as usize);
             }
             let out = (&mut reply, waiter.resp3);
-            waiter.want.give(self.guard, (key, target), &portion, out, Some(&mut taken))
+            waiter.want.give(self.guard, (key, target), (&portion, to_send), out, Some(&mut taken))
         } else {
             Err(Fail::HELD)
         };
@@ -399,11 +409,14 @@ impl Serving<'_, '_> {
             }
             Err(fail) => Err(fail),
         };
-        let beside_ns = portion.ns(waiter.want.kind()).saturating_sub(SERVE_NS);
+        // Each part has a second pin, for as long as it may have to be put back.
+        let beside_ns = portion.ns(waiter.want.kind()).saturating_sub(SERVE_NS) + 2 * pinning_ns;
         let given = as_served(reply.own_bytes(), beside_ns);
         match waiter.serve(Served { reply, done, begun, taken, key: key.bytes().into(), moment }) {
             None => First::Served(given),
-            Some(Served { taken, key: name, .. }) => {
+            Some(Served { reply, mut taken, key: name, .. }) => {
+                // With the pins of what was to be sent.
+                drop(reply);
                 // No client has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {
                     self.waiters.leave_behind(Left::Taken {
@@ -428,7 +441,7 @@ impl Serving<'_, '_> {
 
     /// Puts back what was popped for a client that has gone, unless it was flushed since; returns what is to be tried again.
     fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u16), now_us: u64) -> Option<Left> {
-        let (moment, name, taken, tries) = left;
+        let (moment, name, mut taken, tries) = left;
         // If the two names were swapped it is in the other database.
         let db = self.guard.name_since(moment)?;
         if self.is_held(db, &name) {

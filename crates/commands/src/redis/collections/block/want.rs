@@ -1,17 +1,21 @@
 //! How what is wanted of a key is given, and how it is put back: elements of a list, an element for another list, members of a
 //! sorted set, or entries of a stream.
 
-use larder_store::{Collection, End, Guard, Key, Removed, ScoreRule, Type};
+use std::sync::Arc;
+
+use larder_store::{Collection, End, Entry, Guard, Key, Removed, ScoreRule, Store, Type};
 
 use crate::core::events::Change;
 use crate::core::held::Held;
 use crate::core::output::Output;
 use crate::redis::call::REPLY_BYTES_FREE;
+use crate::redis::collections::sending::ToSend;
 use crate::redis::collections::sorted;
 use crate::redis::collections::stream;
 use crate::redis::collections::stream::reading;
 use crate::redis::collections::taking::Form;
-use crate::redis::collections::{Shown, list, put_element_of};
+use crate::redis::collections::{Shown, list};
+use crate::redis::copied::Copied;
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
 use crate::redis::waiters::{Portion, Taken, Want, Whence};
@@ -82,22 +86,45 @@ impl Want {
         Some((Form { kind, end, resp3, named: true }, count))
     }
 
-    /// How much of a collection, which is no stream, it is given at once, in so much time.
-    pub fn portion(&self, there: &Collection<'_>, until_ns: u64) -> Portion {
-        let free = REPLY_BYTES_FREE as usize;
-        let end = match self {
+    /// From which end of a collection it takes.
+    fn end(&self) -> End {
+        match self {
             Want::Elements { end, .. } | Want::Move { from: end, .. } => *end,
             Want::Members { which, .. } => which.end(),
             Want::Entries { .. } | Want::Delivery { .. } => End::Front,
-        };
+        }
+    }
+
+    /// How much of a collection, which is no stream, it is given at once, in so much time.
+    pub fn portion(&self, there: &Collection<'_>, until_ns: u64) -> Portion {
+        let (free, end) = (REPLY_BYTES_FREE as usize, self.end());
         match self.counted(false) {
             Some((_, count)) => Portion::of_step(there, end, count, (free, until_ns)),
             None => Portion::whole(there, end, 1, free),
         }
     }
 
-    /// How many bytes are held for each byte that is taken, beside the reply, until the client has that: elements are copied, and
-    /// where each ends is kept, in tables that grow. One alone is copied to where there is room for it.
+    /// Pins what is to be sent from where it lies of a portion of a key, which is held. Of several portions, and of what is
+    /// moved, nothing is.
+    ///
+    /// # Errors
+    /// The key has another type of value.
+    #[cold]
+    pub fn pin(&self, guard: &mut Guard<'_>, key: &Key<'_>, portion: &Portion) -> Result<ToSend, Fail> {
+        match self {
+            Want::Elements { .. } | Want::Members { .. } if portion.left == 0 => {
+                ToSend::of(guard, key, (self.kind(), self.end()), portion.count)
+            }
+            Want::Elements { .. }
+            | Want::Members { .. }
+            | Want::Move { .. }
+            | Want::Entries { .. }
+            | Want::Delivery { .. } => Ok(ToSend::default()),
+        }
+    }
+
+    /// How many bytes are held for each byte that is taken and not pinned, beside the reply, until the client has that:
+    /// elements are copied, and where each ends is kept, in tables that grow. One alone is copied to where there is room for it.
     pub fn copies(&self) -> u64 {
         match self {
             Want::Elements { count: None, .. } | Want::Move { .. } => 1,
@@ -106,8 +133,8 @@ impl Want {
     }
 
     /// Takes the portion out of the key, which is no stream and is held with the target, and writes the reply, or what comes
-    /// behind its head if there is more to be taken; false if there is nothing. What was taken is noted in `taken`, too, unless
-    /// it has gone to the target.
+    /// behind its head if there is more to be taken; false if there is nothing. What was pinned before is sent from where it
+    /// lies. What was taken is noted in `taken`, too, unless it has gone to the target.
     ///
     /// # Errors
     /// Nothing is taken then, nor replied.
@@ -115,7 +142,7 @@ impl Want {
         &self,
         guard: &mut Guard<'_>,
         (key, target): (&Key<'_>, Option<&Key<'_>>),
-        portion: &Portion,
+        (portion, mut to_send): (&Portion, ToSend),
         (out, resp3): (&mut Output, bool),
         taken: Option<&mut Taken>,
     ) -> Result<bool, Fail> {
@@ -127,15 +154,15 @@ impl Want {
                     None => {
                         put_array(out, 2);
                         put_bulk(out, key.bytes());
-                        let list = popped.collection();
-                        popped.entries().for_each(|entry| put_element_of(out, list, &entry.name));
+                        let (list, shown) = (popped.collection(), (Shown::Names, resp3));
+                        popped.entries().for_each(|entry| to_send.put(out, shown, (list, &entry)));
                     }
-                    Some((form, _)) => put_portion(out, form, key, portion, &popped),
+                    Some((form, _)) => put_portion(out, form, key, portion, (&popped, &mut to_send)),
                 }
                 if let Some(taken) = taken {
                     taken.whence = Whence::List(*end);
                     let list = popped.collection();
-                    popped.entries().for_each(|entry| taken.names.push_element_of(list, &entry.name));
+                    popped.entries().for_each(|entry| taken.note(list, &entry, &to_send));
                 }
             }
             Want::Members { which, .. } => {
@@ -146,15 +173,15 @@ impl Want {
                         put_array(out, 3);
                         put_bulk(out, key.bytes());
                         sorted::each_popped(Some(&popped), *which, &mut |entry| {
-                            Shown::Scores.put(out, resp3, entry);
+                            to_send.put(out, (Shown::Scores, resp3), entry);
                         });
                     }
-                    Some((form, _)) => put_portion(out, form, key, portion, &popped),
+                    Some((form, _)) => put_portion(out, form, key, portion, (&popped, &mut to_send)),
                 }
                 if let Some(taken) = taken {
                     taken.whence = Whence::SortedSet;
                     for entry in popped.entries() {
-                        taken.names.push_element_of(popped.collection(), &entry.name);
+                        taken.note(popped.collection(), &entry, &to_send);
                         taken.scores.push(entry.score);
                     }
                 }
@@ -176,11 +203,17 @@ impl Want {
 }
 
 /// Replies what was taken of a key; without a head, if there is more to be taken.
-fn put_portion(out: &mut Output, form: Form, key: &Key<'_>, portion: &Portion, popped: &Removed<'_>) {
+fn put_portion(
+    out: &mut Output,
+    form: Form,
+    key: &Key<'_>,
+    portion: &Portion,
+    (popped, to_send): (&Removed<'_>, &mut ToSend),
+) {
     if portion.left == 0 {
         form.put_head(out, key.bytes(), popped.len());
     }
-    form.put_all(out, popped);
+    form.put_all(out, popped, to_send);
 }
 
 impl Taken {
@@ -189,9 +222,44 @@ impl Taken {
         Taken { _held: Some(held), ..Taken::default() }
     }
 
+    /// Notes an entry that was taken. What is sent of it from where it lies is not copied.
+    fn note(&mut self, there: &Collection<'_>, entry: &Entry<'_>, to_send: &ToSend) {
+        match to_send.pin_again(there, entry) {
+            Some(pinned) => {
+                self.pinned.push((self.names.len(), pinned));
+                self.names.push(&[]);
+            }
+            None => self.names.push_element_of(there, &entry.name),
+        }
+    }
+
+    /// Copies what is pinned, so that what it has goes: where it is put back there may be no other memory.
+    fn unpin(&mut self, store: &Arc<Store>) {
+        if self.pinned.is_empty() {
+            return;
+        }
+        let pinned_bytes: u64 = self.pinned.iter().map(|(_, pinned)| pinned.value_bytes()).sum();
+        let mut held = Held::new(&Arc::default(), store);
+        // It was held already, by its pins.
+        held.raise(self.names.bytes() as u64 + pinned_bytes, u64::MAX);
+        let (mut copied, mut all) = (Copied::default(), self.pinned.iter().peekable());
+        for (i, name) in self.names.iter().enumerate() {
+            match all.next_if(|(place, _)| *place == i) {
+                Some((_, pinned)) => copied.push_made(|bytes| {
+                    bytes.reserve_exact(pinned.value_bytes() as usize);
+                    pinned.pieces(0).for_each(|piece| bytes.extend_from_slice(piece));
+                }),
+                None => copied.push(name),
+            }
+        }
+        self.pinned.clear();
+        (self.names, self._held) = (copied, Some(held));
+    }
+
     /// Bytes of the longest.
     pub fn longest(&self) -> usize {
-        self.names.iter().map(<[u8]>::len).max().unwrap_or(0)
+        let pinned = self.pinned.iter().map(|(_, pinned)| pinned.value_bytes() as usize);
+        self.names.iter().map(<[u8]>::len).chain(pinned).max().unwrap_or(0)
     }
 
     /// There is nothing to put back.
@@ -211,19 +279,21 @@ impl Taken {
     ///
     /// # Errors
     /// Nothing is put back then.
-    pub fn put_back(&self, guard: &mut Guard<'_>, key: &Key<'_>) -> Result<(), Fail> {
+    pub fn put_back(&mut self, guard: &mut Guard<'_>, key: &Key<'_>) -> Result<(), Fail> {
+        self.unpin(guard.store());
+        let all = &self.names;
         match self.whence {
             Whence::Nowhere => {}
             Whence::List(end) => {
-                let last = self.names.len().saturating_sub(1);
+                let last = all.len().saturating_sub(1);
                 // The first of them is the last to come to the front.
                 let place = |i| if end == End::Front { last - i } else { i };
-                let names = (0..self.names.len()).map(|i| self.names.at(place(i)));
+                let names = (0..all.len()).map(|i| all.at(place(i)));
                 guard.list_push(key, end, names, false)?;
             }
             Whence::SortedSet => {
                 let rule = ScoreRule { absent: true, ..ScoreRule::default() };
-                guard.sorted_add(key, rule, self.scores.iter().copied().zip(self.names.iter()))?;
+                guard.sorted_add(key, rule, self.scores.iter().copied().zip(all.iter()))?;
             }
         }
         Ok(())
