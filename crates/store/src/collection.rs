@@ -26,6 +26,7 @@
 //! `tree.rs` is the tree. A stream is of rows, and what is said of entries here is not said of it.
 
 mod build;
+mod carried;
 mod change;
 mod element;
 mod fields;

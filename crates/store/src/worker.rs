@@ -127,6 +127,9 @@ pub(crate) struct Local {
     /// How many more chunks a test lets this worker have.
     #[cfg(test)]
     pub(crate) refuse_after: Option<u32>,
+    /// How many are refused then; the next one is not.
+    #[cfg(test)]
+    pub(crate) refusals: u32,
 }
 
 /// The part of one thread: `Send`, not shared.
@@ -205,6 +208,8 @@ impl Worker {
             leaving: [0; 2],
             #[cfg(test)]
             refuse_after: None,
+            #[cfg(test)]
+            refusals: u32::MAX,
         };
         Worker { store, local }
     }

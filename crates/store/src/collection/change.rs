@@ -8,6 +8,7 @@
 //!    and came too late twice holds the key for its third attempt: else it might never be in time.
 
 use super::build::{Builder, Full, LEAF_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, lies_apart};
+use super::carried::Carried;
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
@@ -406,6 +407,27 @@ impl<'c> Workpiece<'c> {
         self.edit.push_received(&mut self.hand, end, received)
     }
 
+    /// Puts an element that has left its list to an end of this one.
+    pub(super) fn push_carried(&mut self, end: End, carried: &Carried) -> Result<(), Declined> {
+        if !self.is_tree() {
+            self.edit.growth = end.into();
+            self.write();
+            self.plant()?;
+        }
+        self.written = true;
+        self.edit.push_carried(&mut self.hand, end, carried)
+    }
+
+    /// The parts of the element of a list at a place do not go with it when it is taken out; none if it does not lie apart.
+    pub(super) fn spare_parts(&mut self, place: usize) -> Option<Carried> {
+        if self.is_tree() { self.edit.spare_parts(self.hand.store, place) } else { None }
+    }
+
+    /// A tree that is so little that it lies in its item again is published as that.
+    pub(super) fn settle(&mut self) {
+        self.written |= self.is_tree() && self.edit.last_leaf(self.hand.store).is_some();
+    }
+
     /// Puts an element in front of the one at a place of a list, or behind all.
     pub(super) fn insert_at(&mut self, place: usize, element: &[u8]) -> Result<(), Declined> {
         if !self.is_tree() {
@@ -737,7 +759,8 @@ impl Guard<'_> {
         // As it was with no node moved, if it was a tree.
         let seen = edit.base().or(seen);
         let expect = seen.map_or(Expect::Absent, Expect::Unchanged);
-        if edit.elements > 0 && !edit.load_last(self.store, &*self.local, builder) {
+        // A root that gave way to a leaf would take the parts with it that leave the tree.
+        if edit.elements > 0 && (edit.spares() || !edit.load_last(self.store, &*self.local, builder)) {
             return Ok(self.publish_tree(key, kind, edit, attributes, expect).map(drop));
         }
         // A root that is taken out takes its nodes with it, and they are all those that this edit did not make.

@@ -36,6 +36,8 @@
 mod apart;
 #[cfg(all(test, not(feature = "loom")))]
 mod apart_tests;
+#[cfg(all(test, not(feature = "loom")))]
+mod carried_tests;
 mod copy;
 mod edit;
 mod fell;

@@ -64,7 +64,11 @@ impl Local {
     pub(crate) fn allocate(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         #[cfg(test)]
         match &mut self.refuse_after {
-            Some(0) => return None,
+            Some(0) if self.refusals == 0 => {}
+            Some(0) => {
+                self.refusals -= 1;
+                return None;
+            }
             Some(left) => *left -= 1,
             None => {}
         }

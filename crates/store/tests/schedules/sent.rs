@@ -7,6 +7,8 @@ use larder_store::{Declined, End, Expect, Guard, Key, Pinned, Type, Upload};
 use std::time::Duration;
 
 const LIST: &[u8] = b"sent-list";
+/// Elements of the list are carried there, and back.
+const OTHER: &[u8] = b"sent-other";
 const HASH: &[u8] = b"sent-hash";
 /// Pins that a thread has from one batch to the next, at most.
 const PINS_MAX: usize = 3;
@@ -42,9 +44,10 @@ fn step(actor: &mut Actor, pins: &mut Vec<Pinned>) {
         0..=3 => push(actor),
         4..=6 => set(actor),
         7..=9 => pins.extend(pop(actor)),
-        10..=13 => pins.extend(look(actor)),
+        10..=12 => pins.extend(look(actor)),
+        13 => carry(actor),
         14 => actor.batch(|guard, _, random| {
-            let key = guard.key([LIST, HASH][random.below(2) as usize]);
+            let key = guard.key([LIST, OTHER, HASH][random.below(3) as usize]);
             let _ = guard.delete(&key, Expect::Present);
         }),
         _ => sleep(Duration::from_nanos(actor.random.below(50_000))),
@@ -91,10 +94,23 @@ fn set(actor: &mut Actor) {
     });
 }
 
-/// Takes an element out of the list, and pins it.
+/// Carries an element to an end of the other list, or of its own.
+fn carry(actor: &mut Actor) {
+    actor.batch(|guard, _, random| {
+        let keys = [guard.key(LIST), guard.key(OTHER)];
+        let [from, to, from_end, to_end] = [(); 4].map(|()| random.below(2) as usize);
+        let ends = [End::Front, End::Back];
+        guard.begin(keys);
+        let carried = guard.list_carry((&keys[from], ends[from_end]), (&keys[to], ends[to_end]));
+        guard.finish();
+        assert!(matches!(carried, Ok(_) | Err(Declined::NoMemory)), "{carried:?}");
+    });
+}
+
+/// Takes an element out of a list, and pins it.
 fn pop(actor: &mut Actor) -> Option<Pinned> {
     actor.batch(|guard, stage, random| {
-        let key = guard.key(LIST);
+        let key = guard.key([LIST, OTHER][random.below(2) as usize]);
         let end = if random.below(2) == 0 { End::Front } else { End::Back };
         let popped = guard.list_pop(&key, end, 1).ok()??;
         let apart = popped.entries().next()?.apart().expect("it is long");
@@ -102,10 +118,11 @@ fn pop(actor: &mut Actor) -> Option<Pinned> {
     })
 }
 
-/// Pins an element of the list or a value of the hash, where connections may hold it.
+/// Pins an element of a list or a value of the hash, where connections may hold it.
 fn look(actor: &mut Actor) -> Option<Pinned> {
     actor.batch(|guard, stage, random| {
-        let (name, kind) = [(LIST, Type::List), (HASH, Type::Hash)][random.below(2) as usize];
+        let names = [(LIST, Type::List), (OTHER, Type::List), (HASH, Type::Hash)];
+        let (name, kind) = names[random.below(3) as usize];
         let key = guard.key(name);
         let there = guard.collection(&key, kind).expect("it has its type")?;
         let nth = random.below(there.len() as u64) as usize;

@@ -24,6 +24,7 @@ use super::edit::Child;
 use super::labels::Labels;
 use super::pinned::{PINS_BYTES, begin_part, part_node_bytes};
 use super::places::{Growth, Place};
+use super::strings::parts_of;
 use super::{
     ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, header_of, location_of,
     node_word, word,
@@ -31,6 +32,7 @@ use super::{
 use crate::Store;
 use crate::arena::Arena;
 use crate::class::CHUNK_BYTES_MAX;
+use crate::collection::carried::Carried;
 use crate::collection::{Collection, Received, Type};
 use crate::sync::atomic::Ordering;
 use std::ops::Range;
@@ -46,8 +48,8 @@ pub(crate) const fn part_chunk_bytes(bytes: usize) -> usize {
     part_node_bytes(HEAD_BYTES + bytes)
 }
 
-/// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
-/// it three times, takes some 6 ms where none of that memory was touched before.
+/// What an element may have, if memory is large enough: each is written and replied in one go where it is neither received into
+/// its parts nor sent from them.
 pub(super) const ELEMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// How many elements of a list lie apart, and what the longest of them has, at most: a word that lies beside its tree.
@@ -87,6 +89,8 @@ pub(super) enum NewElement<'p> {
     Text(&'p [u8]),
     /// One that lies apart, whose parts lie where they will be.
     Received(Received),
+    /// One that has left another tree, or another place of this one, whose parts stay where they lie.
+    Carried(&'p Carried),
 }
 
 impl NewElement<'_> {
@@ -94,13 +98,14 @@ impl NewElement<'_> {
         match self {
             NewElement::Text(text) => text.len(),
             NewElement::Received(received) => received.bytes(),
+            NewElement::Carried(carried) => carried.bytes,
         }
     }
 
     fn is_apart(&self) -> bool {
         match self {
             NewElement::Text(text) => is_apart(text),
-            NewElement::Received(_) => true,
+            NewElement::Received(_) | NewElement::Carried(_) => true,
         }
     }
 }
@@ -121,7 +126,9 @@ fn runs_for(store: &Store, element: NewElement<'_>) -> Result<(usize, usize), De
     if !element.is_apart() {
         return Ok((1, 1));
     }
-    if element.len() > store.element_bytes_max() {
+    // What is there already goes on being there, however little memory there may be by now.
+    let is_there = matches!(element, NewElement::Carried(_));
+    if element.len() > store.element_bytes_max() && !is_there {
         Err(Declined::TooLarge)
     } else {
         Ok((2, leaves_of(element.len()) - 1))
@@ -186,8 +193,22 @@ impl Edit {
                     self.adopt_part(hand.store, (kind, key), piece);
                 }
             }
+            NewElement::Carried(carried) => {
+                for (key, &part) in keys.zip(&carried.parts) {
+                    self.adopt_carried(hand.store, key, part);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Makes a part that is of no tree a leaf of this one, where it lies: one more of [`Edit::news`]. Readers of the tree that
+    /// had it and threads that have it pinned may be at it: nothing but its header and its key changes.
+    fn adopt_carried(&mut self, store: &Store, key: u64, part: u64) {
+        self.adopt(store, part);
+        // SAFETY: a part, which this edit was given: no other thread writes to it but to its pins.
+        unsafe { node_word(&store.arena, part, 8) }.store(key, Ordering::Relaxed);
+        self.news.push(Child::without_times(key, word(0, part)));
     }
 
     /// Makes a leaf of a part that was received, with so many bytes, in the piece where it lies: one more of [`Edit::news`].
@@ -399,6 +420,22 @@ impl Edit {
         }
         let leaf = self.leaf(store, &self.place_of(store, place).path);
         leaf.is_apart().then(|| leaf.entry(0).name.len())
+    }
+
+    /// The parts of the element at a place do not go with it when this edit takes it out: another edit gets them. None if it does
+    /// not lie apart.
+    pub(in crate::collection) fn spare_parts(&mut self, store: &Store, place: usize) -> Option<Carried> {
+        let bytes = self.apart_bytes(store, place)?;
+        let mut path = self.place_of(store, place).path;
+        let parts: Vec<u64> = (0..parts_of(bytes))
+            .map(|_| {
+                let word = path.go_on(&store.arena, self.height - 1);
+                location_of(word.expect("its parts lie behind it"))
+            })
+            .collect();
+        self.spared.clone_from(&parts);
+        self.spared.sort_unstable();
+        Some(Carried { parts, bytes })
     }
 
     /// Takes an element out that lies apart, given the way to its leaf.

@@ -132,7 +132,8 @@ pub(crate) struct Edit {
     pub(in crate::collection) overtaken: bool,
     /// Nodes of this edit.
     pub(super) fresh: Vec<u64>,
-    /// Those among them that are pieces of an upload: it has them again where the edit comes to nothing.
+    /// Those among them that are pieces of an upload, or parts that were of another tree: they are that again where the edit
+    /// comes to nothing.
     adopted: Vec<u64>,
     /// What is held of the vectors of nodes; none: the owner of the edit counts them.
     held: Option<i64>,
@@ -140,6 +141,8 @@ pub(crate) struct Edit {
     shown: usize,
     /// Nodes that its tree does not have any more.
     pub(super) gone: Vec<u64>,
+    /// Those among them that are not retired, in order: parts that another edit gets.
+    pub(super) spared: Vec<u64>,
     /// Leaves of a list that get another label where they lie, when the new root is published.
     pub(super) relabeled: Vec<(u64, u64)>,
     /// What takes the place of some children of the next node.
@@ -186,6 +189,7 @@ impl Edit {
         self.shown = 0;
         self.adopted.clear();
         self.gone.clear();
+        self.spared.clear();
         self.relabeled.clear();
         self.row.clear();
     }
@@ -302,6 +306,7 @@ impl Edit {
         // They are still the tree's.
         self.gone.clear();
         self.gone.shrink_to(NODES_KEPT);
+        self.spared.clear();
         self.relabeled = Vec::new();
         if std::mem::take(&mut self.numbered) {
             store.trees.give(self.number);
@@ -358,13 +363,14 @@ impl Edit {
         Ok(chunk)
     }
 
-    /// Makes a piece of an upload a node of this edit, a leaf, where it lies.
+    /// Makes a piece of an upload, or a part that is of no tree, a node of this edit, a part, where it lies.
     pub(super) fn adopt(&mut self, store: &Store, piece: u64) {
         debug_assert!(!self.in_members);
-        // SAFETY: a piece of an upload that this edit was given: no other thread has it.
+        // SAFETY: a piece or a part that this edit was given: no other thread writes its header.
         let node = unsafe { RawItem::new(store.arena.at(piece)) };
         let bytes = node.header().piece_bytes();
-        let header = Header::node(self.fresh.len() as u64, 0, bytes);
+        // In one store: a thread that still reads a part, or has it pinned, sees that it is one, and its bytes.
+        let header = Header::node(self.fresh.len() as u64, 0, bytes).of_part();
         node.header_word().store(header.moved_piece().0, Ordering::Relaxed);
         if self.fresh.len() == self.fresh.capacity() {
             self.hold_more(store);
@@ -1034,6 +1040,26 @@ impl Edit {
         self.shown > 0
     }
 
+    /// Some parts that the tree has had are another edit's when this one is published.
+    pub(in crate::collection) fn spares(&self) -> bool {
+        !self.spared.is_empty()
+    }
+
+    /// What another edit gets is none of the nodes that go. Sweeps find that it is no node, before the number of the tree may be
+    /// another's.
+    fn leave_spared(&mut self, store: &Store) {
+        if !self.spares() {
+            return;
+        }
+        let spared = std::mem::take(&mut self.spared);
+        for part in &spared {
+            // SAFETY: a node that was the tree's until now.
+            let node = unsafe { RawItem::new(store.arena.at(*part)) };
+            node.header_word().store(node.header().moved_piece().0, Ordering::Release);
+        }
+        self.gone.retain(|node| spared.binary_search(node).is_err());
+    }
+
     /// Retires nodes that sweeps may have seen.
     fn retire(store: &Store, local: &mut Local, chunks: &mut Vec<u64>) {
         if chunks.len() > CHUNKS_UNCOUNTED {
@@ -1119,6 +1145,7 @@ impl Guard<'_> {
                 edit.fresh.shrink_to(NODES_KEPT);
                 edit.adopted = Vec::new();
                 (edit.numbered, edit.shown) = (false, 0);
+                edit.leave_spared(store);
                 Edit::retire(store, self.local, &mut edit.gone);
                 Ok(stored)
             }

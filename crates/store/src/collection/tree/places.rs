@@ -15,6 +15,7 @@ use super::{
     ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, leaf_at, location_of,
 };
 use crate::arena::Arena;
+use crate::collection::carried::Carried;
 use crate::collection::{Received, Type};
 use crate::{End, Store};
 use std::iter::Peekable;
@@ -296,8 +297,22 @@ impl Edit {
         end: End,
         received: Received,
     ) -> Result<(), Declined> {
+        self.push_new(hand, end, NewElement::Received(received))
+    }
+
+    /// Puts an element that has left its list to an end of this one.
+    pub(in crate::collection) fn push_carried(
+        &mut self,
+        hand: &mut Hand<'_>,
+        end: End,
+        carried: &Carried,
+    ) -> Result<(), Declined> {
+        self.push_new(hand, end, NewElement::Carried(carried))
+    }
+
+    /// Puts an element that lies apart to an end of a list.
+    fn push_new(&mut self, hand: &mut Hand<'_>, end: End, element: NewElement<'_>) -> Result<(), Declined> {
         self.growth = end.into();
-        let element = NewElement::Received(received);
         let Some(last) = (self.elements as usize).checked_sub(1) else {
             return self.insert_first(hand, element);
         };
