@@ -99,6 +99,9 @@ fn an_element_of_more_than_16_kib_is_sent_from_where_it_lies() {
         let named = array(&["k", &text]);
         waits(&front, "BLPOP none k 0", false, &named, held);
         waits(&list, "BRPOP k none 0", true, &named, held);
+        waits(&front, "LMOVE k other LEFT RIGHT", false, &bulk(&text), held);
+        waits(&front, "BLMOVE k k LEFT RIGHT 0", true, &bulk(&text), held);
+        waits(&list, "RPOPLPUSH k k", false, &bulk(&text), held);
         // Its parts count once, and its list each time.
         let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
         let values = format!("*4\r\n{}$-1\r\n{}{}", bulk(&text), bulk("b"), bulk(&text));
@@ -172,6 +175,8 @@ fn a_client_that_waited_is_sent_a_long_element_from_where_it_lies() {
         ("BLPOP k 0", &push, array(&["k", &text])),
         ("BRPOP k 0", &push, array(&["k", &text])),
         ("BLMPOP 0 1 k LEFT COUNT 3", &push, named),
+        ("BLMOVE k moved LEFT RIGHT 0", &push, bulk(&text)),
+        ("BRPOPLPUSH k moved 0", &push, bulk(&text)),
         ("BZPOPMIN k 0", &add, array(&["k", &text, "7"])),
         ("BZMPOP 0 1 k MAX", &add, scored),
     ] {
@@ -183,7 +188,8 @@ fn a_client_that_waited_is_sent_a_long_element_from_where_it_lies() {
         let before = store.held_bytes();
         assert_eq!(bench.reply(put), b":1\r\n");
         assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
-        // Its parts once, and two lists of them: of what is to be sent, and of what is put back if the client goes.
+        // Its parts once, and two lists of them: of what is to be sent, and of what is put back if the client goes, unless it was
+        // moved.
         let given = store.held_bytes() - before;
         assert!((held..held + 10_000).contains(&given), "{words}: {given}");
         let mut out = output();
@@ -259,7 +265,7 @@ fn a_client_that_stands_amid_such_a_reply_holds_what_is_pinned() {
 fn in_a_transaction_long_elements_are_copied() {
     let text = job(100_000);
     let mut bench = bench();
-    for key in ["l", "m", "n"] {
+    for key in ["l", "m", "n", "o"] {
         bench.reply(&format!("RPUSH {key} {text}"));
     }
     bench.reply(&format!("HSET h f {text}"));
@@ -267,18 +273,39 @@ fn in_a_transaction_long_elements_are_copied() {
     let held = store.held_bytes();
     let (mut session, mut out) = (Session::new(), output());
     let reads = ["LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1"];
-    let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT"];
+    let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT", "LMOVE o p LEFT LEFT"];
     for words in ["MULTI"].iter().chain(&reads).chain(&pops).chain(&["EXEC"]) {
         out.clear();
         answer(&mut bench, &mut session, words, &mut out);
     }
     let (one, text) = (array(&[&text]), bulk(&text));
     let read = format!("{text}{text}{one}{one}");
-    let expected = format!("*7\r\n{read}{text}*2\r\n$1\r\nm\r\n{text}*2\r\n$1\r\nn\r\n{one}");
+    let named = format!("*2\r\n$1\r\nm\r\n{text}*2\r\n$1\r\nn\r\n{one}");
+    let expected = format!("*8\r\n{read}{text}{named}{text}");
     assert!(out.to_vec() == expected.as_bytes());
     assert!(out.is_plain());
     drop(session);
     assert_eq!(store.held_bytes(), held);
+}
+
+/// Nothing is moved nor pinned, and the reply is the error alone.
+#[test]
+fn a_long_element_is_not_moved_to_a_key_of_another_type() {
+    let text = job(100_000);
+    let mut bench = bench();
+    assert_eq!(bench.reply("SET s x"), b"+OK\r\n");
+    put(&mut bench, &format!("RPUSH l {text}\nRPUSH m a {text}"));
+    let store = Arc::clone(bench.worker.store());
+    let held = store.held_bytes();
+    let wrong = b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    for words in ["LMOVE l s LEFT RIGHT", "RPOPLPUSH m s", "BLMOVE l s LEFT RIGHT 0"] {
+        assert_eq!(bench.reply(words), wrong, "{words}");
+        assert_eq!(store.held_bytes(), held, "{words}");
+    }
+    assert!(bench.reply("LRANGE l 0 -1") == array(&[&text]).as_bytes());
+    assert!(bench.reply("LRANGE m 0 -1") == array(&["a", &text]).as_bytes());
+    drop(bench);
+    store.check();
 }
 
 /// At the share of the memory that connections may hold, and one byte beyond it: of an element for which a reply has no room then.
@@ -314,7 +341,12 @@ fn a_long_element_is_refused_where_connections_hold_their_share() {
     }
     // Of what is named the reply has the name, too.
     let all = format!("*2\r\n{}{}", bulk("l"), array(&[&text]));
-    for (words, named) in [("BLPOP l 0", array(&["l", &text])), ("LMPOP 1 l LEFT", all)] {
+    for (words, named) in [
+        ("BLPOP l 0", array(&["l", &text])),
+        ("LMPOP 1 l LEFT", all),
+        ("LMOVE l m LEFT LEFT", bulk(&text)),
+        ("BRPOPLPUSH l m 0", bulk(&text)),
+    ] {
         bench.reply(&format!("RPUSH l {text}"));
         for (left, may) in [(bytes as u64 - 1, false), (bytes as u64, true)] {
             let taken = (free - left) as i64;

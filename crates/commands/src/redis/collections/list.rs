@@ -7,7 +7,7 @@ use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, T
 
 use super::listing::{Form, Listed, Which};
 use super::seeking::{insert, position};
-use super::sending::is_sent;
+use super::sending::{ToSend, is_sent, pinning_ns};
 use super::sifting::{remove, trim};
 use super::taking::{TAKEN_AT_ONCE, TAKEN_BYTES, take};
 use super::words::Write;
@@ -19,7 +19,6 @@ use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::heap::Heap;
 use crate::redis::reply::{COPIED_BYTES_MAX, put_array, put_bulk, put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Uploads, Weighs};
@@ -341,14 +340,23 @@ fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
 /// LMOVE, RPOPLPUSH
 fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -> Done {
     let (from, to) = (args.at(0).unwrap_or_default(), args.at(1).unwrap_or_default());
+    let sends = !call.cx.guard.in_transaction();
     call.as_one_with_room([from, to], |call| {
         let (from, to) = (call.key(from), call.key(to));
         let bytes = end_bytes(&mut call.cx.guard, &from, from_end)?;
-        // It is there twice, until it is in its new place.
-        let _held = Heap::take(call, if bytes > ELEMENT_BYTES { bytes } else { 0 })?;
-        match carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end))? {
+        let mut to_send = ToSend::default();
+        if sends && is_sent(bytes) {
+            to_send = ToSend::of(&mut call.cx.guard, &from, (Type::List, from_end), 1)?;
+        }
+        let (ns, before) = (to_send.ns(), call.out.own_bytes());
+        match carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end), &mut to_send)? {
             Carried::Needs(bytes) => return Ok(Some(bytes)),
             Carried::Nothing => call.null()?,
+            Carried::Element if bytes > ELEMENT_BYTES => {
+                // Its parts get other keys and another number.
+                call.spend(ns + pinning_ns(bytes as u64));
+                call.spend_on_bytes((call.out.own_bytes() - before) as usize);
+            }
             // From its place, to its new one, and into the reply.
             Carried::Element => call.spend_on_bytes(3 * bytes),
         }
@@ -372,31 +380,38 @@ pub(super) enum Carried {
     Needs(usize),
 }
 
-/// Moves an element from one list to another, both of which are held, and replies it. It is put to its new place first, so
-/// that without memory it is in both and not in none.
+/// Moves an element from one list to another, both of which are held, and replies it. One that lies apart stays where it lies,
+/// and is sent from there if it is pinned already. A short one is put to its new place first, so that without memory it is in
+/// both and not in none.
 pub(super) fn carry(
     guard: &mut Guard<'_>,
     out: &mut Output,
     (from, from_end): (&Key<'_>, End),
     (to, to_end): (&Key<'_>, End),
+    to_send: &mut ToSend,
 ) -> Result<Carried, Fail> {
     let Some(list) = peek_as(guard, from, Type::List)? else { return Ok(Carried::Nothing) };
     let len = list.len();
     let place = if from_end == End::Front { 0 } else { len - 1 };
-    let there = list.entry(place).name;
-    let needed = there.len() + ELEMENT_ROOM;
+    let there = list.entry(place);
+    let needed = there.name.len().saturating_sub(to_send.bytes()) + ELEMENT_ROOM;
     if needed > ELEMENT_BYTES && !has_room(out, needed) {
         return Ok(Carried::Needs(needed));
     }
-    let mut element = Copied::default();
-    element.push_element_of(&list, &there);
-    let element = element.at(0);
-    let turns = from.bytes() == to.bytes();
-    if turns && len == 1 {
-        // The key, which goes with its last element, stays, and its expiry.
-        put_bulk(out, element);
+    // The key, which goes with its last element, stays, and its expiry.
+    let stays = len == 1 && from.bytes() == to.bytes();
+    if stays || matches!(there.name, Element::Apart(_)) {
+        let mark = out.mark();
+        to_send.put(out, (Shown::Names, false), (&list, &there));
+        if !stays {
+            let carried = carry_apart(guard, (from, from_end), (to, to_end));
+            carried.inspect_err(|_| out.rewind(mark))?;
+        }
         return Ok(Carried::Element);
     }
+    let mut element = Copied::default();
+    element.push_element(&there.name);
+    let element = element.at(0);
     guard.list_push(to, to_end, std::iter::once(element), false)?;
     if let Err(declined) = guard.list_pop(from, from_end, 1) {
         guard.list_pop(to, to_end, 1)?;
@@ -404,4 +419,11 @@ pub(super) fn carry(
     }
     put_bulk(out, element);
     Ok(Carried::Element)
+}
+
+/// Moves an element that lies apart from one list to another, or to the other end of it, unless that is no list.
+fn carry_apart(guard: &mut Guard<'_>, from: (&Key<'_>, End), to: (&Key<'_>, End)) -> Done {
+    peek_as(guard, to.0, Type::List)?;
+    guard.list_carry(from, to)?;
+    Ok(())
 }

@@ -104,15 +104,15 @@ impl Want {
         }
     }
 
-    /// Pins what is to be sent from where it lies of a portion of a key, which is held. Of several portions, and of what is
-    /// moved, nothing is.
+    /// Pins what is to be sent from where it lies of a portion of a key, which is held. Of the first of several portions nothing
+    /// is.
     ///
     /// # Errors
     /// The key has another type of value.
     #[cold]
     pub fn pin(&self, guard: &mut Guard<'_>, key: &Key<'_>, portion: &Portion) -> Result<ToSend, Fail> {
         match self {
-            Want::Elements { .. } | Want::Members { .. } if portion.left == 0 => {
+            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } if portion.left == 0 => {
                 ToSend::of(guard, key, (self.kind(), self.end()), portion.count)
             }
             Want::Elements { .. }
@@ -188,7 +188,7 @@ impl Want {
             }
             Want::Move { from, to, .. } => {
                 let target = target.unwrap_or(key);
-                return match list::carry(guard, out, (key, *from), (target, *to))? {
+                return match list::carry(guard, out, (key, *from), (target, *to), &mut to_send)? {
                     list::Carried::Element => Ok(true),
                     list::Carried::Nothing => Ok(false),
                     // Room was made for what is there.
