@@ -22,8 +22,8 @@
 //!   refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
-//! `list.rs`, `received.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common;
-//! `tree.rs` is the tree. A stream is of rows, and what is said of entries here is not said of it.
+//! `list.rs`, `carried.rs`, `received.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write
+//! have in common; `tree.rs` is the tree. A stream is of rows, and what is said of entries here is not said of it.
 
 mod build;
 mod carried;
