@@ -102,6 +102,8 @@ fn an_element_of_more_than_16_kib_is_sent_from_where_it_lies() {
         waits(&front, "LMOVE k other LEFT RIGHT", false, &bulk(&text), held);
         waits(&front, "BLMOVE k k LEFT RIGHT 0", true, &bulk(&text), held);
         waits(&list, "RPOPLPUSH k k", false, &bulk(&text), held);
+        waits(&hash, "HGETDEL k FIELDS 1 f", false, &array(&[&text]), held);
+        waits(&hash, "HGETEX k EX 100 FIELDS 1 f", true, &array(&[&text]), held);
         // Its parts count once, and its list each time.
         let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
         let values = format!("*4\r\n{}$-1\r\n{}{}", bulk(&text), bulk("b"), bulk(&text));
@@ -273,7 +275,7 @@ fn in_a_transaction_long_elements_are_copied() {
     let held = store.held_bytes();
     let (mut session, mut out) = (Session::new(), output());
     let reads = ["LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1"];
-    let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT", "LMOVE o p LEFT LEFT"];
+    let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT", "LMOVE o p LEFT LEFT", "HGETDEL h FIELDS 1 f"];
     for words in ["MULTI"].iter().chain(&reads).chain(&pops).chain(&["EXEC"]) {
         out.clear();
         answer(&mut bench, &mut session, words, &mut out);
@@ -281,7 +283,7 @@ fn in_a_transaction_long_elements_are_copied() {
     let (one, text) = (array(&[&text]), bulk(&text));
     let read = format!("{text}{text}{one}{one}");
     let named = format!("*2\r\n$1\r\nm\r\n{text}*2\r\n$1\r\nn\r\n{one}");
-    let expected = format!("*8\r\n{read}{text}{named}{text}");
+    let expected = format!("*9\r\n{read}{text}{named}{text}{one}");
     assert!(out.to_vec() == expected.as_bytes());
     assert!(out.is_plain());
     drop(session);
@@ -337,6 +339,14 @@ fn a_long_element_is_refused_where_connections_hold_their_share() {
         let reply = if may { bulk(&text) } else { HELD.to_owned() };
         assert!(bench.reply("LPOP l") == reply.as_bytes(), "{left}");
         assert_eq!(bench.reply("EXISTS l"), if may { b":0\r\n" } else { b":1\r\n" });
+        store.hold(-taken);
+    }
+    for (left, may) in [(bytes as u64 - 1, false), (bytes as u64, true)] {
+        let taken = (free - left) as i64;
+        store.hold(taken);
+        let reply = if may { array(&[&text]) } else { HELD.to_owned() };
+        assert!(bench.reply("HGETDEL h FIELDS 1 f") == reply.as_bytes(), "{left}");
+        assert_eq!(bench.reply("EXISTS h"), if may { b":0\r\n" } else { b":1\r\n" });
         store.hold(-taken);
     }
     // Of what is named the reply has the name, too.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What is popped is pinned before anything else is done to the store, so that its parts are still there: by LPOP and RPOP behind
-//! the pop, and where the key is held (LMPOP, BLPOP and their kin) before it ([`ToSend`]). Nothing is popped that may not be pinned
-//! and has no room.
+//! the pop, and where the key is held (LMPOP, BLPOP, HGETDEL and others) before it ([`ToSend`]). Nothing is popped that may not
+//! be pinned and has no room.
 //!
 //! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is copied,
 //! if there is room for it. Else one that is alone is refused, and among others an error stands in its place.
@@ -89,7 +89,8 @@ impl Shown {
     }
 }
 
-/// What is sent from where it lies of elements that are about to be taken out: it is pinned, in the order of the reply.
+/// What is sent from where it lies of elements that are about to be taken out or changed: it is pinned, in the order of the
+/// reply.
 #[derive(Debug, Default)]
 pub(crate) struct ToSend {
     /// The store, if something is pinned.
@@ -113,24 +114,39 @@ impl ToSend {
     ) -> Result<ToSend, Fail> {
         let store = Arc::clone(guard.store());
         let Some(there) = peek_as(guard, key, kind)? else { return Ok(ToSend::default()) };
+        let places = end_places(&there, end, count);
+        Ok(match end {
+            End::Front => ToSend::of_entries(store, &there, there.entries(places)),
+            End::Back => ToSend::of_entries(store, &there, there.entries_back(places)),
+        })
+    }
+
+    /// The same of the value of a field.
+    ///
+    /// # Errors
+    /// As there.
+    #[cold]
+    pub fn of_field(guard: &mut Guard<'_>, key: &Key<'_>, field: &[u8]) -> Result<ToSend, Fail> {
+        let store = Arc::clone(guard.store());
+        let Some(hash) = peek_as(guard, key, Type::Hash)? else { return Ok(ToSend::default()) };
+        let entry = hash.find(field).map(|i| hash.entry(i));
+        Ok(ToSend::of_entries(store, &hash, entry.into_iter()))
+    }
+
+    fn of_entries<'g>(
+        store: Arc<Store>,
+        there: &Collection<'g>,
+        entries: impl Iterator<Item = Entry<'g>>,
+    ) -> ToSend {
         let mut to_send = ToSend::default();
-        let mut pin = |entry: Entry<'_>| {
-            let Some(apart) = long_of(&entry) else { return true };
-            let Some(pinned) = there.pin_for_reply(&store, &apart) else { return false };
+        for entry in entries {
+            let Some(apart) = long_of(&entry) else { continue };
+            let Some(pinned) = there.pin_for_reply(&store, &apart) else { return ToSend::default() };
             to_send.bytes += apart.len();
             to_send.pinned.push_back(pinned);
-            true
-        };
-        let places = end_places(&there, end, count);
-        let all = match end {
-            End::Front => there.entries(places).all(&mut pin),
-            End::Back => there.entries_back(places).all(&mut pin),
-        };
-        if !all {
-            return Ok(ToSend::default());
         }
         to_send.store = Some(store);
-        Ok(to_send)
+        to_send
     }
 
     /// Bytes of what is pinned.

@@ -32,11 +32,12 @@ use crate::core::progress::Next;
 use crate::redis::call::{ELEMENT_BYTES, has_room};
 use crate::redis::clock::When;
 use crate::redis::collections::listing::send;
+use crate::redis::collections::sending::{ToSend, is_sent};
 use crate::redis::collections::words::{
     FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, Write, first, values_at_once,
 };
 use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES, SHORT_BYTES_MAX};
-use crate::redis::collections::{Call, ELEMENT_ROOM, peek_as, put_element_of};
+use crate::redis::collections::{Call, ELEMENT_ROOM, Shown, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
 use crate::redis::row::Command;
@@ -90,6 +91,8 @@ struct Part {
     is_held: bool,
     /// Fields were given a time before this step which had not passed: these are given it, too, though it has.
     sets: bool,
+    /// It is of one field, whose value is sent from where it lies if it is long; other values are copied.
+    sends: bool,
 }
 
 /// Places of the fields that a step takes out.
@@ -178,12 +181,13 @@ pub(super) fn begin(
     if fields.len() > at_once && !are_short(call, key, deed, fields) {
         return begin_in_steps(call, name, key, (fields, at_once), deed);
     }
+    let part = Part { sends: !whole && fields.len() == 1, ..Part::default() };
     put_array(call.out, fields.len());
     let most = if whole { WRITES_AT_ONCE } else { fields.len() };
     let mut begun = false;
     while !fields.is_empty() {
         let some = first(&mut fields, most);
-        match do_some(call, key.bytes(), some, deed) {
+        match do_some(call, key.bytes(), some, (deed, part)) {
             Ok(()) => {}
             Err(fail) if begun => refuse(call.out, some, &fail),
             Err(fail) => {
@@ -244,7 +248,7 @@ fn begin_in_steps(
         Stage::Wants(Asked::default(), call.client.standing.snapshot())
     } else {
         put_array(call.out, count);
-        do_some(call, name.bytes(), some, deed).inspect_err(|_| call.out.rewind(mark))?;
+        do_some(call, name.bytes(), some, (deed, Part::default())).inspect_err(|_| call.out.rewind(mark))?;
         call.spend_on_writes(some.len());
         Stage::Steps
     };
@@ -281,9 +285,9 @@ fn told_at_once(
 }
 
 /// Does something with fields that are one step as one moment: an answer for each, and events of the key.
-fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
+fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, (deed, part): (Deed, Part)) -> Done {
     let (was, mut become_) = (look(call, name), Become::default());
-    answer(call, name, (fields, deed), Part::default(), &mut become_)?;
+    answer(call, name, (fields, deed), part, &mut become_)?;
     if let Some(was) = was {
         let is = seen(&mut call.cx.guard, call.client.db, name);
         become_.tell(call, name, was, is);
@@ -352,15 +356,21 @@ fn tell_values(
     part: Part,
     become_: &mut Become,
 ) -> Result<Option<usize>, Fail> {
-    let (key, now) = (call.key(name), call.cx.now());
-    let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+    let (key, now, resp3) = (call.key(name), call.cx.now(), call.client.resp3);
+    let mut hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+    let mut to_send = ToSend::default();
+    if part.sends && hash.is_some_and(|hash| is_sent(hash.longest_apart())) {
+        to_send = ToSend::of_field(&mut call.cx.guard, &key, fields.at(0).unwrap_or_default())?;
+        hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+    }
     let bytes: usize = fields.map(|field| bytes_of(hash.as_ref(), field) + ELEMENT_ROOM).sum();
+    let bytes = bytes.saturating_sub(to_send.bytes());
     if !has_room(call.out, bytes) {
         return Ok(Some(bytes));
     }
     let has_passed = deed.has_passed(now);
     let (takes, is_late) = (matches!(deed, Deed::Take) || has_passed, has_passed && part.sets);
-    let (mark, from) = (call.out.mark(), call.out.end());
+    let (mark, from, sending_ns) = (call.out.mark(), call.out.end(), to_send.ns());
     let mut taken = Places::default();
     // Where the answer of each ends that is taken out.
     let mut ends = SmallVec::<[usize; FIELDS_HERE]>::new();
@@ -368,8 +378,8 @@ fn tell_values(
         let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
         // What is taken twice is there once.
         match there.filter(|&(_, i)| !takes || is_late || taken.note(i)) {
-            Some((hash, i)) => put_element_of(call.out, hash, &hash.entry(i).value),
-            None => put_null(call.out, call.client.resp3),
+            Some((hash, i)) => to_send.put(call.out, (Shown::Values, resp3), (hash, &hash.entry(i))),
+            None => put_null(call.out, resp3),
         }
         if takes {
             ends.push(call.out.end());
@@ -399,6 +409,7 @@ fn tell_values(
         first(&mut left, gone);
         refuse(call.out, left, &Fail::from(declined));
     }
+    call.spend(sending_ns);
     call.spend_on_bytes(bytes);
     let set = done.contains(&Timed::Set);
     become_.timed |= set && matches!(deed, Deed::Get(Lasting::Until(_)));
@@ -570,7 +581,7 @@ impl Doing {
         if !moment.begun {
             moment.passed = self.deed.has_passed(call.cx.now());
         }
-        let part = Part { is_held: true, sets: moment.begun && !moment.passed };
+        let part = Part { is_held: true, sets: moment.begun && !moment.passed, sends: false };
         let again = call.cx.guard.ask_again(true);
         let mut become_ = Become::default();
         let done = self.do_kept(call, (most, part), &mut become_);
@@ -626,7 +637,7 @@ impl Doing {
         kept.take(|words| {
             let fields = first(words, most);
             let mark = call.out.mark();
-            if let Err(fail) = do_some(call, name.bytes(), fields, *deed) {
+            if let Err(fail) = do_some(call, name.bytes(), fields, (*deed, Part::default())) {
                 call.out.rewind(mark);
                 refuse(call.out, fields, &fail);
             }
