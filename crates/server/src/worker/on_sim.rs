@@ -393,6 +393,39 @@ fn a_long_element_is_held_once_while_clients_wait_for_it() {
     assert_eq!(store.held_bytes(), before);
 }
 
+/// So is one that a client has waited for, and it is given back when the client goes in the midst of it.
+#[test]
+fn a_long_element_that_was_waited_for_is_held_once() {
+    const BYTES: usize = 100_000;
+    let mut world = World::new(1, Weather::FAIR);
+    let store = Arc::clone(&world.service.hub.store);
+    let pusher = world.connect();
+    let element = "e".repeat(BYTES);
+    for goes in [false, true] {
+        let waiter = world.connect();
+        waiter.narrow(5_000);
+        waiter.send(&bytes_of(&resp(&["BLPOP", "l", "0"])));
+        world.settle();
+        let before = store.held_bytes();
+        world.exchange(&pusher, &resp(&["RPUSH", "l", &element]), ":1\r\n");
+        world.settle();
+        world.exchange(&pusher, &resp(&["EXISTS", "l"]), ":0\r\n");
+        // It waits for its client where it lies, and was copied nowhere.
+        let held = before + BYTES as u64..before + BYTES as u64 + 10_000;
+        assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
+        if goes {
+            waiter.reset();
+            world.settle();
+        } else {
+            waiter.narrow(usize::MAX);
+            assert_eq!(world.read_all(&waiter), format!("*2\r\n{}{}", bulk("l"), bulk(&element)));
+        }
+        assert!(store.held_bytes() < before + 10_000, "{}", store.held_bytes());
+        // Some of it was sent: it does not come back.
+        world.exchange(&pusher, &resp(&["EXISTS", "l"]), ":0\r\n");
+    }
+}
+
 /// A machine that is busy while a server starts has it know the time all the same.
 #[test]
 fn a_worker_that_begins_late_is_not_ahead_of_the_system() {

@@ -24,6 +24,7 @@ use larder_store::{Collection, Element, End, Entry, Guard, Key, LongText, Pinned
 use super::list::end_places;
 use super::{Call, ELEMENT_ROOM, Shown, peek_as, put_element, put_element_of};
 use crate::core::output::Output;
+use crate::core::work::copying_ns;
 use crate::redis::call::has_room;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{COPIED_BYTES_MAX, put_double, put_fail, put_head, put_null};
@@ -97,6 +98,8 @@ pub(crate) struct ToSend {
     store: Option<Arc<Store>>,
     pinned: VecDeque<Pinned>,
     bytes: usize,
+    /// So many of them are read all the same: members of sorted sets are hashed and compared when they are taken out.
+    read_bytes: usize,
 }
 
 impl ToSend {
@@ -115,10 +118,12 @@ impl ToSend {
         let store = Arc::clone(guard.store());
         let Some(there) = peek_as(guard, key, kind)? else { return Ok(ToSend::default()) };
         let places = end_places(&there, end, count);
-        Ok(match end {
+        let to_send = match end {
             End::Front => ToSend::of_entries(store, &there, there.entries(places)),
             End::Back => ToSend::of_entries(store, &there, there.entries_back(places)),
-        })
+        };
+        let read_bytes = if kind == Type::SortedSet { to_send.bytes } else { 0 };
+        Ok(ToSend { read_bytes, ..to_send })
     }
 
     /// The same of the value of a field.
@@ -154,9 +159,9 @@ impl ToSend {
         self.bytes
     }
 
-    /// What it takes to pin that, and to drop the pins.
+    /// What it takes to pin that, to drop the pins, and to read what has to be read.
     pub fn ns(&self) -> u64 {
-        pinning_ns(self.bytes as u64)
+        pinning_ns(self.bytes as u64) + copying_ns(self.read_bytes as u64)
     }
 
     /// Writes the next of the elements.
