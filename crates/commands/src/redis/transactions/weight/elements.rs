@@ -317,7 +317,7 @@ impl Scale {
             }
             Elements::MoveEnd => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
-                // It is copied to its new place, and replied.
+                // It is copied to its new place, unless it is long, and replied.
                 let some = there.some(1);
                 (there.list_ns() + to.list_ns() + 2 * some.told_ns(), some)
             }
