@@ -1399,6 +1399,58 @@ fn texts_of_scripts_have_a_bound() {
     );
 }
 
+/// Half a MiB takes some tens of milliseconds, and seconds where functions lie deep in one another.
+#[test]
+fn a_script_goes_on_in_later_turns_while_it_compiles_a_long_chunk() {
+    let mut bench = bench();
+    // Each look at a script is a turn.
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    let reads = "local read = false return load(function() if not read then read = true return s end end)()";
+    for compiles in ["return loadstring(s)()", reads] {
+        let script = format!("local s = 'return 42 --' .. string.rep('x', 65536) {compiles}");
+        let mut client = Session::new();
+        let mut input = encode(&[b"EVAL", script.as_bytes(), b"0"]);
+        let mut turns = 0;
+        loop {
+            let (reply, next) = bench.once(&mut client, &input);
+            if !reply.is_empty() {
+                assert_eq!(reply, ":42\r\n", "{compiles}");
+                break;
+            }
+            assert_eq!(next, Next::Yield);
+            input.clear();
+            turns += 1;
+            assert_eq!(bench.words(&["SET", "k", "v"]), "+OK\r\n");
+        }
+        // One for each piece of 256 bytes, and some where the script itself is looked at.
+        assert!((257..400).contains(&turns), "{compiles}: {turns}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_long_chunk_is_told_as_of_a_short_one() {
+    let mut bench = bench();
+    let told = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    for (script, text) in [
+        ("string.rep('\\n', 9000) .. 'x x'", "user_script:9001: '=' expected near 'x'"),
+        ("'\\27' .. string.rep('x', 9000)", "attempt to load chunk with wrong mode"),
+        ("string.rep(' ', 524289)", "chunk is too long"),
+    ] {
+        let script = format!("return select(2, loadstring({script}))");
+        assert_eq!(bench.eval(&script), told(text), "{script}");
+    }
+    for (levels, is_compiled) in [(150, true), (300, false)] {
+        let script = format!(
+            "local s = string.rep('do ', {levels}) .. string.rep(' ', 9000) .. string.rep('end ', {levels}) \
+             return loadstring(s) and 1 or 0"
+        );
+        assert_eq!(bench.eval(&script), format!(":{}\r\n", u8::from(is_compiled)), "{levels}");
+    }
+    // One that ends meanwhile does not catch it.
+    let text = "while true do pcall(loadstring, 'return 1 --' .. string.rep('x', 9000)) end";
+    bench.lets_others_in_until_killed(text);
+}
+
 #[test]
 fn functions_are_found_in_either_case_and_libraries_are_not() {
     let mut bench = bench();
