@@ -39,6 +39,10 @@ const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, fo
 const TOLD_BYTES: i64 = 64 << 10;
 /// What is kept of the room for the words of a command.
 const WORDS_BYTES: usize = 64 << 10;
+/// A text of no more bytes is compiled in one step, of some milliseconds at most.
+pub(crate) const WHOLE_BYTES_MAX: usize = 8 << 10;
+/// What compiled code begins with, which nothing loads.
+const BYTECODE: u8 = 27;
 /// Where the state has what collects it.
 pub(crate) const COLLECT: &str = "collect";
 /// Values that Rust may hold without the state growing for it.
@@ -81,6 +85,8 @@ pub(crate) struct Shared {
     pub collector: Collector,
     /// Bytes of a reply that waits for that.
     parked_bytes: Cell<usize>,
+    /// What runs of [`Kind::Text`] and [`Kind::LibraryText`] compile.
+    text: RefCell<Vec<u8>>,
     /// Looks in a row that there was no room for.
     missed: Cell<u32>,
     /// When the script was looked at, or went on, later by what was done for it since, and what it had worked by then and was
@@ -139,7 +145,8 @@ fn own_time() -> Duration {
 impl Shared {
     /// Tells the account what the state takes.
     fn charge(&self, lua: &Lua) {
-        let used = with_heads(lua.used_memory()) + self.written_bytes.get() + self.parked_bytes.get();
+        let beside = self.written_bytes.get() + self.parked_bytes.get() + self.text.borrow().len();
+        let used = with_heads(lua.used_memory()) + beside;
         self.running.set_used(used);
         self.tell((used as i64 + TOLD_BYTES - 1) / TOLD_BYTES * TOLD_BYTES);
     }
@@ -172,6 +179,17 @@ impl Shared {
         let made = self.idle.call::<()>((LuaValue::Nil, LuaValue::Nil)).map(|()| make(budget));
         let _ = lua.set_memory_limit(limit);
         made
+    }
+
+    /// A piece of the text that is compiled, from one of its bytes up to another, counted from 1.
+    ///
+    /// # Errors
+    /// Calls are so deep that there is room for no other.
+    pub fn piece(&self, lua: &Lua, from: usize, to: usize) -> LuaResult<LuaString> {
+        let text = self.text.borrow();
+        let to = to.min(text.len());
+        let piece = text.get(from.saturating_sub(1)..to).unwrap_or_default();
+        self.made(lua, |_| lua.create_string(piece)).and_then(|piece| piece)
     }
 
     /// What was out of use in the state has gone.
@@ -314,6 +332,16 @@ pub enum Kind {
     Function = 2,
     /// A library.
     Library = 3,
+    /// A text of a script, which is compiled ([`Engine::set_text`]).
+    Text = 4,
+    /// The same of a library.
+    LibraryText = 5,
+}
+
+/// A text that is not compiled in one step, but by a run ([`Engine::set_text`]).
+pub fn is_long_text(source: &[u8]) -> bool {
+    // What is no text fails in one step.
+    source.len() > WHOLE_BYTES_MAX && source.first() != Some(&BYTECODE)
 }
 
 /// A function that a library has registered.
@@ -458,6 +486,7 @@ impl Engine {
                 told_bytes: Cell::new(0),
                 collector: Collector::default(),
                 parked_bytes: Cell::default(),
+                text: RefCell::default(),
                 missed: Cell::new(0),
                 looked: Cell::new(Instant::now()),
                 worked: Cell::default(),
@@ -507,6 +536,28 @@ impl Engine {
         }
         self.shared.charge(&self.lua);
         compiled.map(Compiled).map_err(|error| text_of(&error))
+    }
+
+    /// Sets the text that runs of [`Kind::Text`] or [`Kind::LibraryText`] compile, of `nothing` ([`Engine::nothing`]), until it
+    /// is forgotten. They look between two pieces of it, so that they can be left and gone on with as others can. It has to be
+    /// a long one ([`is_long_text`]).
+    pub fn set_text(&self, source: &[u8]) {
+        debug_assert!(is_long_text(source));
+        self.shared.text.replace(crate::tail::untailed(source).into_owned());
+    }
+
+    /// No run compiles that text any more.
+    pub fn forget_text(&self) {
+        drop(self.shared.text.take());
+        self.shared.charge(&self.lua);
+    }
+
+    /// What a run has compiled that came to a value.
+    pub fn compiled(&self, outcome: Outcome) -> Option<Compiled> {
+        match outcome.value {
+            LuaValue::Function(function) => Some(Compiled(function)),
+            _ => None,
+        }
     }
 
     /// The next run collects the state before it does anything.
@@ -673,7 +724,7 @@ impl Engine {
         self.shared.running.end();
         self.park(None);
         self.shared.forget_reply();
-        self.shared.charge(&self.lua);
+        self.forget_text();
         has_ended
     }
 

@@ -37,5 +37,7 @@ mod tail;
 mod variables;
 
 pub use berth::Berth;
-pub use engine::{Compiled, End, Engine, Functions, Given, Kind, Outcome, Pace, Registered, sha1_hex};
+pub use engine::{
+    Compiled, End, Engine, Functions, Given, Kind, Outcome, Pace, Registered, is_long_text, sha1_hex,
+};
 pub use running::{Account, Caller, Kill, Level, Running, Shown, Sink, Stop, Tick};

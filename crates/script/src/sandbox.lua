@@ -24,7 +24,7 @@ local INTEGER_MAX = 2147483647
 local FUNCTIONS_MAX = 1000
 local READONLY = 'Attempt to modify a readonly table'
 -- Chunks have no name of a script's choice: what is not held by anybody else might be collected while it is compiled.
-local CHUNK = '@user_script'
+local CHUNK, LIBRARY_CHUNK = '@user_script', '@user_function'
 -- What ends a script, as an error.
 local STOP = {}
 local NO_MEMORY = 'not enough memory'
@@ -217,7 +217,7 @@ end
 -- Chunks ------------------------------------------------------------------------------------------------------------
 
 -- Bytes of a chunk that a script compiles, and of one that is compiled in one step.
-local CHUNK_BYTES_MAX, WHOLE_BYTES_MAX = 512 * 1024, 8 * 1024
+local CHUNK_BYTES_MAX, WHOLE_BYTES_MAX = 512 * 1024, constants.whole_bytes_max
 -- Bytes that are compiled between two looks: a name takes up to 40 us where functions lie in one another 190 deep, each with
 -- 200 variables.
 local PIECE_BYTES = 256
@@ -1095,7 +1095,7 @@ local strings = getmetatable('')
 strings.__index = text
 strings.__metatable = seal({ __index = base.string })
 
-local SCRIPT, FUNCTION = 1, 2
+local SCRIPT, FUNCTION, LIBRARY, TEXT = 1, 2, 3, 4
 
 local explain = rust.explain
 
@@ -1103,9 +1103,19 @@ local function unload()
   globals.__index, loads = base, nil
 end
 
--- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, or a
--- library, which registers functions; and who answers what it asks. Without keys it begins by collecting what others have left, and
--- then asks what it is given.
+-- Compiles the text that Rust has: the code, or what is wrong.
+local function compiled(name)
+  if byte(rust.piece(1, 1), 1) == 27 then return false, 'attempt to load chunk with wrong mode' end
+  local made, err = in_pieces(rust.piece, name)
+  if made then return true, made end
+  -- Where there was no room for a call the reason is none of Lua's.
+  if type(err) ~= 'string' and not stops(err) then err = 'chunk has too many syntax levels' end
+  return false, err
+end
+
+-- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, a
+-- library, which registers functions, or a text that is compiled; and who answers what it asks. Without keys it begins by
+-- collecting what others have left, and then asks what it is given.
 local function run(script, server, keys, argv, kind)
   local ok, result
   -- What the last one has left, if it was ended before it could put it back itself.
@@ -1128,12 +1138,14 @@ local function run(script, server, keys, argv, kind)
   elseif kind == FUNCTION then
     host, base.KEYS, base.ARGV = server, nil, nil
     ok, result = xpcall(function() return (script(keys, argv)) end, explain)
-  else
+  elseif kind == LIBRARY then
     loads, registered, base.KEYS, base.ARGV = server, {}, nil, nil
     globals.__index = loading
     ok, result = xpcall(script, explain)
     if ok then result = registered end
     unload()
+  else
+    ok, result = compiled(kind == TEXT and CHUNK or LIBRARY_CHUNK)
   end
   host, registered = nil, nil
   return ok, result

@@ -9,7 +9,7 @@ use mlua::prelude::{
 use sha1::{Digest, Sha1};
 
 use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, line_at, text_of};
-use crate::engine::{COLLECT, Shared, hex};
+use crate::engine::{COLLECT, Shared, WHOLE_BYTES_MAX, hex};
 use crate::pattern::Looks;
 use crate::reply::Budget;
 use crate::{bits, json, msgpack, pack, pattern};
@@ -264,6 +264,12 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
             Ok(bytes > own.budget(lua).0 as f64 && bytes < own.running.limit() as f64)
         })?,
     )?;
+    // Where there is no room for a call this raises an error: `load` catches it.
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "piece",
+        lua.create_function(move |lua, (from, to): (usize, usize)| own.piece(lua, from, to))?,
+    )?;
     // A table, for which there is room at all times: a state that libraries fill is collected, too.
     let own = Rc::clone(shared);
     rust.raw_set(
@@ -323,6 +329,7 @@ pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
     let constants = lua.create_table()?;
     constants.raw_set("null", LuaValue::NULL)?;
     constants.raw_set("version", VERSION)?;
+    constants.raw_set("whole_bytes_max", WHOLE_BYTES_MAX)?;
     constants.raw_set("version_number", VERSION_NUMBER)?;
     let chunk = lua.load(SOURCE).set_name("=sandbox").into_function()?;
     let (run, shown, collect): (LuaFunction, LuaTable, LuaFunction) =

@@ -6,9 +6,11 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`; how libraries are loaded, in `library` and `restoring`; what a worker keeps for them, in `worker`; what
-//! others see of those at work, in `kill`. Which scripts and libraries are known is in `redis/lua.rs`.
+//! what it logs, in `logged`; how long texts are compiled, in `compiling`; how libraries are loaded, in `library` and `restoring`;
+//! what a worker keeps for them, in `worker`; what others see of those at work, in `kill`. Which scripts and libraries are known is
+//! in `redis/lua.rs`.
 
+mod compiling;
 pub(crate) mod functions;
 mod kill;
 mod later;
@@ -19,17 +21,19 @@ mod run;
 mod worker;
 
 use larder_protocol::resp::Args;
-use larder_script::sha1_hex;
+use larder_script::{Compiled, is_long_text, sha1_hex};
 
 use super::call::{Call, integer, is, next};
 use super::fail::{Done, Fail};
 use super::lua::cache::{self, Id, Script, id_of};
+use super::lua::libraries::Library;
 use super::reply::{put_bulk, put_integer};
 use super::row::flag::{
     ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, REPLIES_A_WORD,
     SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
 use super::row::{Access, Command, Keys, NO_KEYS};
+use compiling::Compiles;
 pub(crate) use later::Collecting;
 use run::{Asked, Run, Then};
 use std::sync::Arc;
@@ -216,6 +220,35 @@ impl How {
 
     /// Runs a script: `words` are those behind the command's name. `is_collected`: the worker's state was collected for it.
     fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>, is_collected: bool) -> Done {
+        let (source, asked) = self.asked(call, words)?;
+        let mut state = State::of(call)?;
+        let run = self.prepared(call, &mut state, source, asked, is_collected);
+        self.run(call, state, run, (source, asked), is_collected)
+    }
+
+    /// Runs what was prepared for it, if it could be.
+    fn run(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        state: Box<State>,
+        run: Result<Run, Fail>,
+        (source, asked): (&[u8], Asked<'_>),
+        is_collected: bool,
+    ) -> Done {
+        match run {
+            Ok(run) => later::run(call, state, run, asked),
+            Err(_) if state.engine.wants_room() && !is_collected => {
+                later::collect(call, state, self.name(source), asked.words, Then::Run(self))
+            }
+            Err(fail) => {
+                state.give_back(call);
+                Err(fail)
+            }
+        }
+    }
+
+    /// What its words ask for: the script, and what it is given.
+    fn asked<'a>(self, call: &Call<'_, '_, '_>, words: Args<'a>) -> Result<(&'a [u8], Asked<'a>), Fail> {
         let mut args = words;
         let source = next(&mut args)?;
         match self.by {
@@ -232,13 +265,38 @@ impl How {
             }
             split => split?,
         };
-        let asked = Asked { words, keys, args };
-        let mut state = State::of(call)?;
-        match self.prepared(call, &mut state, source, asked, is_collected) {
-            Ok(run) => later::run(call, state, run, asked),
-            Err(_) if state.engine.wants_room() && !is_collected => {
-                later::collect(call, state, self.name(source), words, Then::Run(self))
+        Ok((source, Asked { words, keys, args }))
+    }
+
+    /// Runs a script whose text was compiled for it in later turns.
+    fn begin_compiled(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        mut state: Box<State>,
+        words: Args<'_>,
+        compiled: &Compiled,
+    ) -> Done {
+        let asked = self.asked(call, words).and_then(|(source, asked)| {
+            let id = self.id(source)?;
+            let found = self.found(call, &id, source)?;
+            let script = found.known(call)?;
+            state.keep(&script, compiled);
+            Ok((script, asked))
+        });
+        let (script, asked) = match asked {
+            Ok(asked) => asked,
+            Err(fail) => {
+                state.give_back(call);
+                return Err(fail);
             }
+        };
+        if later::is_paused(call) {
+            state.give_back(call);
+            return later::begin_later(call, self, words);
+        }
+        let run = Run::new(call, Arc::clone(&script.nature), compiled.clone(), asked.args, self.reads);
+        match run {
+            Ok(run) => later::run(call, state, run, asked),
             Err(fail) => {
                 state.give_back(call);
                 Err(fail)
@@ -246,7 +304,46 @@ impl How {
         }
     }
 
-    /// What is to run, ready to run in this state. `is_collected`: the state was collected for it.
+    /// Calls a function of a library whose text was compiled for it in later turns. `is_collected`: the state was collected for
+    /// it.
+    fn call_compiled(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        mut state: Box<State>,
+        words: Args<'_>,
+        (compiled, library): (Compiled, &Arc<Library>),
+        is_collected: bool,
+    ) -> Done {
+        let (source, asked) = match self.asked(call, words) {
+            Ok(asked) => asked,
+            Err(fail) => {
+                state.give_back(call);
+                return Err(fail);
+            }
+        };
+        let found = std::str::from_utf8(source).ok().and_then(|name| call.shared.libraries.find(name));
+        let Some((found, at)) = found.filter(|(found, _)| Arc::ptr_eq(found, library)) else {
+            // Another has its place meanwhile.
+            state.give_back(call);
+            return self.begin(call, words, is_collected);
+        };
+        if later::is_paused(call) {
+            state.give_back(call);
+            return later::begin_later(call, self, words);
+        }
+        let nature = Arc::clone(&found.functions[at].nature);
+        let loaded = state.function(call, &found, &nature.name, is_collected, Some(compiled));
+        let run = loaded.and_then(|compiled| Run::new(call, nature, compiled, asked.args, self.reads));
+        self.run(call, state, run, (source, asked), is_collected)
+    }
+
+    /// The digest of a script.
+    fn id(self, source: &[u8]) -> Result<Id, Fail> {
+        if self.by == By::Digest { id_of(source).ok_or(NO_SCRIPT) } else { Ok(digest(source)) }
+    }
+
+    /// What is to run, ready to run in this state, or else the run that compiles it. `is_collected`: the state was collected for
+    /// it.
     fn prepared(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -255,48 +352,70 @@ impl How {
         asked: Asked<'_>,
         is_collected: bool,
     ) -> Result<Run, Fail> {
-        let id = match self.by {
-            By::Text => digest(source),
-            By::Digest => id_of(source).ok_or(NO_SCRIPT)?,
-            By::Name => {
-                let name = std::str::from_utf8(source).map_err(|_| functions::NOT_FOUND)?;
-                let (library, at) = call.shared.libraries.find(name).ok_or(functions::NOT_FOUND)?;
-                let nature = Arc::clone(&library.functions[at].nature);
-                let compiled = state.function(call, &library, &nature.name, is_collected)?;
-                return Run::new(call, nature, compiled, asked.args, self.reads);
+        if self.by == By::Name {
+            let name = std::str::from_utf8(source).map_err(|_| functions::NOT_FOUND)?;
+            let (library, at) = call.shared.libraries.find(name).ok_or(functions::NOT_FOUND)?;
+            if !state.has(&library) && is_long_text(library.text()) {
+                let compiles = Compiles::Function { how: self, library: Arc::clone(&library), is_collected };
+                return Ok(compiles.run(call, state, library.text(), self.name(source)));
             }
-        };
+            let nature = Arc::clone(&library.functions[at].nature);
+            let compiled = state.function(call, &library, &nature.name, is_collected, None)?;
+            return Run::new(call, nature, compiled, asked.args, self.reads);
+        }
+        let id = self.id(source)?;
         let (script, compiled) = match state.ready(&id) {
             Some(ready) => ready,
             None => {
-                let script = self.script(call, state, &id, source)?;
-                let compiled = state.compiled(&script)?;
+                let found = self.found(call, &id, source)?;
+                let text = found.script().code();
+                if is_long_text(text) {
+                    return Ok(Compiles::Script(self).run(call, state, text, self.name(source)));
+                }
+                // Only what can be compiled is known.
+                let compiled = state.compile(found.script())?;
+                let script = found.known(call)?;
+                state.keep(&script, &compiled);
                 (script, compiled)
             }
         };
         Run::new(call, Arc::clone(&script.nature), compiled, asked.args, self.reads)
     }
 
-    /// A script by what it is known by, or, if it is not known yet, by its text, which is known then.
-    fn script(
-        self,
-        call: &mut Call<'_, '_, '_>,
-        state: &State,
-        id: &Id,
-        source: &[u8],
-    ) -> Result<Arc<Script>, Fail> {
-        if let Some(script) = call.shared.scripts.find(id) {
-            return Ok(script);
+    /// A script by what it is known by, or, if it is not known yet, by its text.
+    fn found(self, call: &Call<'_, '_, '_>, id: &Id, source: &[u8]) -> Result<Found, Fail> {
+        match call.shared.scripts.find(id) {
+            Some(script) => Ok(Found::Known(script)),
+            None if self.by == By::Digest => Err(NO_SCRIPT),
+            None => Ok(Found::New(Script::read(*id, source)?)),
         }
-        if self.by == By::Digest {
-            return Err(NO_SCRIPT);
+    }
+}
+
+/// A script that is asked for.
+enum Found {
+    Known(Arc<Script>),
+    New(Script),
+}
+
+impl Found {
+    fn script(&self) -> &Script {
+        match self {
+            Found::Known(script) => script,
+            Found::New(script) => script,
         }
-        let script = Script::read(*id, source)?;
-        // Only what can be compiled is known.
-        state.compile(&script)?;
-        let script = call.shared.scripts.add(call.cx.guard.store(), script, false)?;
-        call.give_way();
-        Ok(script)
+    }
+
+    /// It is known from now on.
+    fn known(self, call: &mut Call<'_, '_, '_>) -> Result<Arc<Script>, Fail> {
+        match self {
+            Found::Known(script) => Ok(script),
+            Found::New(script) => {
+                let script = call.shared.scripts.add(call.cx.guard.store(), script, false)?;
+                call.give_way();
+                Ok(script)
+            }
+        }
     }
 }
 
@@ -316,13 +435,31 @@ fn load_in(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, is_collected: bool) 
     let id = digest(source);
     let state = State::of(call)?;
     let script = Script::read(id, source);
+    if let Ok(script) = &script
+        && is_long_text(script.code())
+    {
+        let run = Compiles::ScriptLoad.run(call, &state, script.code(), EVAL.name(source));
+        return later::run(call, state, run, Asked { words, keys: Args::EMPTY, args: Args::EMPTY });
+    }
     let compiled = script.and_then(|script| state.compile(&script).map(|_| script));
     if state.engine.wants_room() && compiled.is_err() && !is_collected {
         let again = Then::Carry(|call, args| load_in(call, args, true));
         return later::collect(call, state, EVAL.name(source), words, again);
     }
     state.give_back(call);
-    call.shared.scripts.add(call.cx.guard.store(), compiled?, true)?;
+    add(call, compiled?)
+}
+
+/// SCRIPT LOAD of a text that was compiled in later turns.
+fn add_loaded(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let source = next(&mut args)?;
+    add(call, Script::read(digest(source), source)?)
+}
+
+/// Makes a script known that was compiled, and replies its digest.
+fn add(call: &mut Call<'_, '_, '_>, script: Script) -> Done {
+    let id = script.id;
+    call.shared.scripts.add(call.cx.guard.store(), script, true)?;
     call.give_way();
     call.bulk(&id)
 }

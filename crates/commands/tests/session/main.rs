@@ -8,6 +8,7 @@ mod certified;
 mod closed;
 mod collections;
 mod commandlog;
+mod compiled;
 mod dear;
 mod ends;
 mod exec;

@@ -48,6 +48,12 @@ pub(crate) struct Function {
 }
 
 impl Library {
+    /// What is compiled of it: its lines keep their numbers.
+    pub fn text(&self) -> &[u8] {
+        let head = memchr::memchr(b'\n', &self.code).unwrap_or(0);
+        &self.code[head..]
+    }
+
     /// What it takes.
     pub fn bytes(&self) -> u64 {
         let function = |function: &Function| {

@@ -1,8 +1,10 @@
 //! FUNCTION: libraries of functions, which FCALL calls.
 
 use larder_protocol::resp::Args;
+use larder_script::{Compiled, is_long_text};
 
 use super::kill;
+use super::later::is_paused;
 use super::library::{self, Libraries, Library, Policy, Reading, head};
 use super::restoring::restore;
 use super::worker::State;
@@ -14,6 +16,8 @@ use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, p
 use crate::redis::row::flag::{ALLOW_BUSY, DENYOOM, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Command, NO_KEYS, Tells};
 use crate::redis::serialize::dump_functions;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
 
 /// FUNCTION LIST compares names for no longer.
 const LIST_NS_MAX: u64 = 10_000_000;
@@ -98,7 +102,22 @@ fn libraries<'c>(call: &Call<'_, 'c, '_>) -> &'c Libraries {
     &call.shared.libraries
 }
 
-fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+/// What FUNCTION LOAD is said whose library has the name of another that stays.
+fn taken(name: &str) -> String {
+    format!("ERR Library '{name}' already exists")
+}
+
+/// A library that is to become known.
+struct Loads<'a> {
+    policy: Policy,
+    code: &'a [u8],
+    /// What its first line says, and where that ends.
+    name: Box<str>,
+    end: usize,
+}
+
+/// What FUNCTION LOAD asks for.
+fn loads<'a>(call: &Call<'_, '_, '_>, mut args: Args<'a>) -> Result<Loads<'a>, Fail> {
     let mut policy = Policy::Append;
     let mut code = next(&mut args)?;
     for word in args {
@@ -108,17 +127,70 @@ fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         (policy, code) = (Policy::Replace, word);
     }
-    let taken = |name: &str| format!("ERR Library '{name}' already exists");
     library::bounded(code)?;
     // Before it is compiled, and again when it is added: another may have come meanwhile.
     let (name, end) = head(code)?;
     if policy == Policy::Append && libraries(call).has(&name) {
         return Err(Fail::with(taken(&name)));
     }
+    Ok(Loads { policy, code, name, end })
+}
+
+fn load(call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
+    let Loads { policy, code, name, end } = loads(call, words)?;
     let mut reading = Reading::begin(call)?;
+    if is_long_text(&code[end..]) {
+        return reading.compile(call, &code[end..], name, words);
+    }
     let library = reading.read(call, code, (name, end), &mut 0);
     reading.end(call);
-    let library = library?;
+    add(call, library?, policy)
+}
+
+/// FUNCTION LOAD of a text that was compiled in later turns.
+pub(super) fn load_compiled(
+    call: &mut Call<'_, '_, '_>,
+    mut reading: Reading,
+    compiled: &Compiled,
+    words: Args<'_>,
+) -> Done {
+    if is_paused(call) {
+        reading.end(call);
+        let kept = Kept::new(call, words)?;
+        call.go_on_with(LoadsLater { kept });
+        return Ok(());
+    }
+    let library = loads(call, words).and_then(|Loads { policy, code, name, .. }| {
+        let library = reading.read_compiled(call, code, name, compiled)?;
+        Ok((library, policy))
+    });
+    reading.end(call);
+    let (library, policy) = library?;
+    add(call, library, policy)
+}
+
+/// FUNCTION LOAD that waits for the end of a pause, and begins anew behind it.
+#[derive(Debug)]
+struct LoadsLater {
+    kept: Kept,
+}
+
+impl Job for LoadsLater {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(ms) = call.paused_ms(|_| true) {
+            return Ok(Step::Sleep(ms));
+        }
+        load(call, self.kept.words())?;
+        Ok(Step::Done)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// Makes a library known that was loaded, and replies its name.
+fn add(call: &mut Call<'_, '_, '_>, library: Library, policy: Policy) -> Done {
     let name = library.name.clone();
     libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;
     call.give_way();

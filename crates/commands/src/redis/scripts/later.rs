@@ -8,6 +8,7 @@ use larder_protocol::resp::Args;
 use larder_script::{Berth, End};
 use larder_store::Millis;
 
+use super::compiling::Compiles;
 use super::functions;
 use super::run::{Asked, Pauses, Run, Then};
 use super::worker::{Long, State, begin_long, end_long, long};
@@ -58,8 +59,9 @@ struct Left {
 }
 
 impl Left {
-    fn new(call: &Call<'_, '_, '_>, state: Box<State>, run: Run, collects: bool) -> Left {
-        Left { long: begin_long(call, collects), at: Berth::new(Box::new((state, run))) }
+    fn new(call: &Call<'_, '_, '_>, state: Box<State>, run: Run, prepares: bool) -> Left {
+        let is_apart = run.compiles.as_ref().is_some_and(Compiles::is_apart);
+        Left { long: begin_long(call, prepares, is_apart), at: Berth::new(Box::new((state, run))) }
     }
 }
 
@@ -79,8 +81,8 @@ struct Paused {
     kept: Kept,
     keys: Span,
     args: Span,
-    /// It asks for each of its commands whether its client may say it. A collection does not: what comes behind it was asked for
-    /// before.
+    /// It asks for each of its commands whether its client may say it. What prepares for one does not: what comes behind that was
+    /// asked for before.
     asks: bool,
 }
 
@@ -112,6 +114,11 @@ fn paused_ms(call: &Call<'_, '_, '_>) -> Option<Millis> {
     call.paused_ms(|call| call.row.and_then(|id| call.shared.rows.row(id)).is_some_and(Command::changes))
 }
 
+/// A script, or a library, that was to begin now waits: clients are paused.
+pub(crate) fn is_paused(call: &Call<'_, '_, '_>) -> bool {
+    !call.cx.guard.in_transaction() && paused_ms(call).is_some()
+}
+
 /// Whether a run that begins may go on in later turns.
 pub(crate) fn pauses(call: &Call<'_, '_, '_>) -> Pauses {
     if call.cx.guard.in_transaction() {
@@ -131,9 +138,9 @@ pub(crate) fn run(
     let pauses = pauses(call);
     let end = run.go_on(call, &mut state, asked, pauses, Some(&mut kept));
     match (end, kept) {
-        (Some(end), _) => ended(call, state, &run, asked.words, end),
+        (Some(end), _) => ended(call, state, run, asked.words, end),
         (None, Some(kept)) => {
-            let (keys, args, asks) = (Span::of(asked.keys), Span::of(asked.args), run.then.is_none());
+            let (keys, args, asks) = (Span::of(asked.keys), Span::of(asked.args), !run.prepares());
             let left = Left::new(call, state, run, !asks);
             call.go_on_with(Paused { left, kept, keys, args, asks });
             Ok(())
@@ -143,13 +150,14 @@ pub(crate) fn run(
 }
 
 /// A run has ended: it replies what it has come to, or what was to come behind it begins.
-fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, run: &Run, words: Args<'_>, end: End) -> Done {
+fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, mut run: Run, words: Args<'_>, end: End) -> Done {
+    if let Some(compiles) = run.compiles.take() {
+        return compiles.end(call, state, &run, words, end);
+    }
     if let (Some(then), End::Value(_)) = (run.then, &end) {
         state.give_back(call);
         return match then {
-            Then::Run(how) if !call.cx.guard.in_transaction() && paused_ms(call).is_some() => {
-                begin_later(call, how, words)
-            }
+            Then::Run(how) if is_paused(call) => begin_later(call, how, words),
             Then::Run(_) | Then::Carry(_) => then.begin(call, words),
         };
     }
@@ -183,7 +191,7 @@ impl Job for Paused {
             Some(end) => {
                 let (state, run) = *at;
                 end_long(call);
-                ended(call, state, &run, words, end).map(|()| Step::Done)
+                ended(call, state, run, words, end).map(|()| Step::Done)
             }
             None => {
                 self.left.at.put(at);
@@ -254,9 +262,10 @@ impl Collecting {
 /// may begin behind it.
 const COLLECTS_US_MAX: u64 = 1_000_000;
 
-/// What goes on in later turns only collects, and neither that nor the wait of EXEC, which began at `since_us`, has taken long.
+/// What goes on in later turns only prepares for a script, and neither that nor the wait of EXEC, which began at `since_us`, has
+/// taken long.
 fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long, since_us: u64) -> bool {
-    long.collects && call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us)) < COLLECTS_US_MAX
+    long.prepares && call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us)) < COLLECTS_US_MAX
 }
 
 /// A worker's state that is collected in several turns.
@@ -291,7 +300,8 @@ fn waits(call: &Call<'_, '_, '_>, how: How, words: Args<'_>, since_us: u64) -> R
     if how.by != By::Name || call.cx.guard.in_transaction() {
         return Ok(false);
     }
-    let Some(long) = long(call).filter(|_| functions::keeps(call, words)) else { return Ok(false) };
+    let long = long(call).filter(|long| !long.is_apart && functions::keeps(call, words));
+    let Some(long) = long else { return Ok(false) };
     let waited_us = call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us));
     match call.shared.scripts.limit() {
         Some(limit) if u128::from(waited_us) >= limit.as_micros() => Err(Fail::BUSY),

@@ -19,11 +19,13 @@ use larder_protocol::resp::{Args, split};
 use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Registered, Stop, Tick};
 
 use super::cache::Nature;
+use super::compiling::{Compiles, wrong_library};
+use super::later;
 use super::logged::Logged;
-use super::run::ticks_of;
+use super::run::{Asked, ticks_of};
 use super::worker::State;
 use crate::redis::call::Call;
-use crate::redis::fail::{Fail, shown};
+use crate::redis::fail::{Done, Fail, shown};
 pub(super) use crate::redis::lua::bounded;
 use crate::redis::lua::libraries::Function;
 pub(super) use crate::redis::lua::libraries::{Libraries, Library, Policy};
@@ -144,15 +146,7 @@ fn load(
     waits: bool,
     (ticks, logged): (&mut u32, &mut Logged),
 ) -> Result<Contents, Fail> {
-    let none = Args::decode(&[], 0);
-    let given = Given {
-        keys: none,
-        args: none,
-        kind: Kind::Library,
-        resp3: false,
-        reply_bytes_max: 0,
-        is_timed: true,
-    };
+    let given = given();
     let mut compiled = state.engine.compile(code, Kind::Library);
     // What runs have left does not count. It is not collected here where other libraries are: what these keep may be more than is
     // looked through in the time that there is.
@@ -166,14 +160,36 @@ fn load(
         }
         compiled = state.engine.compile(code, Kind::Library);
     }
-    let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
+    let compiled = compiled.map_err(|error| wrong_library(&error))?;
+    load_compiled(call, state, &compiled, waits, (ticks, logged))
+}
+
+/// What a library is given while it is loaded.
+fn given() -> Given<'static> {
+    let (keys, args, kind) = (Args::EMPTY, Args::EMPTY, Kind::Library);
+    Given { keys, args, kind, resp3: false, reply_bytes_max: 0, is_timed: true }
+}
+
+/// Loads a library that is compiled, as [`load`] does.
+///
+/// # Errors
+/// What Lua says of it, or it registers nothing.
+fn load_compiled(
+    call: &mut Call<'_, '_, '_>,
+    state: &mut State,
+    compiled: &Compiled,
+    waits: bool,
+    (ticks, logged): (&mut u32, &mut Logged),
+) -> Result<Contents, Fail> {
+    let given = given();
+    let collects = !waits && state.libraries.is_empty();
     // Its own code may be what makes a collection due.
     if waits && state.engine.is_due() {
         state.make_room();
         return Err(no_memory());
     }
     let keeps = compiled.keeps();
-    if !state.engine.begin(&compiled, given) {
+    if !state.engine.begin(compiled, given) {
         return Err(no_memory());
     }
     let mut loader = Loader { call: &mut *call, ticks: &mut *ticks, logged: &mut *logged };
@@ -181,7 +197,7 @@ fn load(
     if matches!(end, Some(End::NoMemory)) {
         logged.begin_anew();
         state.make_room();
-        if collects && state.engine.begin(&compiled, given) {
+        if collects && state.engine.begin(compiled, given) {
             let mut loader = Loader { call: &mut *call, ticks, logged: &mut *logged };
             end = state.engine.go_on("", &mut loader);
         }
@@ -231,6 +247,36 @@ impl Reading {
         Ok(Reading { state, is_own: true })
     }
 
+    /// Goes on in this state: `is_own` as it was.
+    pub fn of(state: Box<State>, is_own: bool) -> Reading {
+        Reading { state, is_own }
+    }
+
+    /// Compiles the text of a library in later turns, for FUNCTION LOAD of these words. `name`: what errors call it.
+    pub fn compile(self, call: &mut Call<'_, '_, '_>, text: &[u8], name: Box<str>, words: Args<'_>) -> Done {
+        let Reading { state, is_own } = self;
+        let run = Compiles::FunctionLoad { is_own }.run(call, &state, text, name);
+        later::run(call, state, run, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
+    }
+
+    /// Loads a library that was compiled so.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_compiled(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        code: &[u8],
+        name: Box<str>,
+        compiled: &Compiled,
+    ) -> Result<Library, Fail> {
+        let mut logged = Logged::default();
+        let loaded = load_compiled(call, &mut self.state, compiled, false, (&mut 0, &mut logged));
+        logged.write(call);
+        call.spend(LIBRARY_NS);
+        Ok(made(name, code, loaded?))
+    }
+
     /// Loads a library whose first line says `name` and ends at `end`. `ticks`: what the request has taken for others, to which
     /// this adds.
     ///
@@ -248,9 +294,7 @@ impl Reading {
         let loaded = load(call, &mut self.state, &code[end..], false, (ticks, &mut logged));
         logged.write(call);
         call.spend(reading_ns(code.len()));
-        let Contents { all, keeps, .. } = loaded?;
-        let functions = all.iter().map(|made| function(made, keeps)).collect();
-        Ok(Library { name, code: code.into(), functions })
+        Ok(made(name, code, loaded?))
     }
 
     /// No other is read for this request.
@@ -264,6 +308,12 @@ impl Reading {
 /// What it takes to read a library of so many bytes, beside what its own code works.
 pub(super) fn reading_ns(bytes: usize) -> u64 {
     LIBRARY_NS + bytes as u64 * TEXT_BYTE_NS
+}
+
+/// The library that was loaded.
+fn made(name: Box<str>, code: &[u8], Contents { all, keeps, .. }: Contents) -> Library {
+    let functions = all.iter().map(|made| function(made, keeps)).collect();
+    Library { name, code: code.into(), functions }
 }
 
 /// `keeps`: functions of its library may keep something.
@@ -294,7 +344,14 @@ impl Loaded {
 }
 
 impl State {
-    /// A function of a library, ready to run here. `is_collected`: this was collected for it.
+    /// This has loaded the library.
+    pub fn has(&self, library: &Arc<Library>) -> bool {
+        let there = self.libraries.get(&library.name);
+        there.is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)))
+    }
+
+    /// A function of a library, ready to run here. `is_collected`: this was collected for it. `compiled`: so was the library's
+    /// text compiled, if it was in later turns.
     ///
     /// # Errors
     /// The library cannot be loaded here, or not before this is collected, which it wants then.
@@ -304,20 +361,20 @@ impl State {
         library: &Arc<Library>,
         name: &str,
         is_collected: bool,
+        compiled: Option<Compiled>,
     ) -> Result<Compiled, Fail> {
-        let is_there = self
-            .libraries
-            .get(&library.name)
-            .is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)));
-        if !is_there {
-            // Loading has all of its time for itself: the state is collected before.
-            if self.engine.is_due() && !is_collected {
-                self.engine.make_room();
-                return Err(no_memory());
-            }
-            let (_, end) = head(&library.code)?;
+        if !self.has(library) {
             let mut logged = Logged::default();
-            let loaded = load(call, self, &library.code[end..], !is_collected, (&mut 0, &mut logged));
+            let (waits, counted) = (!is_collected, (&mut 0, &mut logged));
+            let loaded = match compiled {
+                Some(compiled) => load_compiled(call, self, &compiled, waits, counted),
+                // Loading has all of its time for itself: the state is collected before.
+                None if waits && self.engine.is_due() => {
+                    self.engine.make_room();
+                    return Err(no_memory());
+                }
+                None => load(call, self, library.text(), waits, counted),
+            };
             logged.write(call);
             let loaded = Loaded { library: Arc::downgrade(library), functions: loaded?.functions };
             self.libraries.retain(|_, there| there.is_known());

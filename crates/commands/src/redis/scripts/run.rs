@@ -43,6 +43,7 @@ use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, S
 
 use super::How;
 use super::cache::Nature;
+use super::compiling::Compiles;
 use super::logged::Logged;
 use super::worker::State;
 use crate::core::acl::log::Whence;
@@ -138,6 +139,8 @@ pub(crate) struct Run {
     logged: Logged,
     /// What begins behind it, if it has come to its end.
     pub then: Option<Then>,
+    /// What it compiles a text for.
+    pub compiles: Option<Compiles>,
 }
 
 /// What a run holds.
@@ -216,10 +219,44 @@ impl Run {
         Run { has_room: true, then, ..Run::of(call.client.db, nature, nothing, true) }
     }
 
+    /// A run that compiles the text that its state was given: of `nothing`.
+    pub fn compiling(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, compiles: Compiles) -> Run {
+        let nature = Arc::new(Nature::of_collection(name));
+        Run { compiles: Some(compiles), ..Run::of(call.client.db, nature, nothing, true) }
+    }
+
     fn of(db: u8, nature: Arc<Nature>, compiled: Compiled, reads: bool) -> Run {
         let (begins, began_us, lost, has_room) = (true, 0, false, false);
-        let (plan, logged, then) = (Plan::of(&nature), Logged::default(), None);
-        Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, has_room, plan, logged, then }
+        let (plan, logged) = (Plan::of(&nature), Logged::default());
+        Run {
+            nature,
+            compiled,
+            reads,
+            own_db: db,
+            db,
+            begins,
+            began_us,
+            lost,
+            has_room,
+            plan,
+            logged,
+            then: None,
+            compiles: None,
+        }
+    }
+
+    /// Something begins behind it: it only collects its state, or compiles a text.
+    pub fn prepares(&self) -> bool {
+        self.then.is_some() || self.compiles.is_some()
+    }
+
+    /// What it runs.
+    fn kind(&self) -> Kind {
+        match &self.compiles {
+            Some(compiles) => compiles.kind(),
+            None if self.nature.is_function => Kind::Function,
+            None => Kind::Script,
+        }
     }
 
     /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
@@ -237,7 +274,7 @@ impl Run {
             let step_us = call.cx.host.clock_us();
             if std::mem::take(&mut self.begins) {
                 (self.db, self.began_us, self.lost) = (self.own_db, step_us, false);
-                let kind = if self.nature.is_function { Kind::Function } else { Kind::Script };
+                let kind = self.kind();
                 let reply_bytes_max = call.cx.guard.store().held_bytes_max() as usize;
                 let (keys, args, is_timed) = (asked.keys, asked.args, self.nature.keeps);
                 let given = Given { keys, args, kind, resp3, reply_bytes_max, is_timed };

@@ -13,6 +13,7 @@ use larder_script::{Account, Berth, Compiled, Engine, Kind, Running};
 use larder_store::Store;
 
 use super::cache::{Id, Script};
+use super::compiling::wrong_script;
 use super::library::Loaded;
 use crate::core::output::Output;
 use crate::redis::call::Call;
@@ -76,8 +77,10 @@ struct Own {
 pub(crate) struct Long {
     /// Since when, by the clock of its host.
     pub since_us: u64,
-    /// It only collects the state that it has.
-    pub collects: bool,
+    /// It comes before what a client has asked for: it only collects the state that it has, or compiles a text.
+    pub prepares: bool,
+    /// Its state is not the worker's.
+    pub is_apart: bool,
     /// Where the state goes that it has: its worker's place for that.
     place: Arc<Berth<State>>,
 }
@@ -97,11 +100,12 @@ pub(crate) fn long(call: &Call<'_, '_, '_>) -> Option<Arc<Long>> {
     long
 }
 
-/// A script goes on in later turns, or a collection does, as long as the result is held.
-pub(crate) fn begin_long(call: &Call<'_, '_, '_>, collects: bool) -> Arc<Long> {
+/// A script goes on in later turns, or what prepares for one does, as long as the result is held. `is_apart`: its state is not
+/// the worker's.
+pub(crate) fn begin_long(call: &Call<'_, '_, '_>, prepares: bool, is_apart: bool) -> Arc<Long> {
     let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
     let since_us = call.cx.host.clock_us();
-    let long = Arc::new(Long { since_us, collects, place: Arc::clone(&own.place) });
+    let long = Arc::new(Long { since_us, prepares, is_apart, place: Arc::clone(&own.place) });
     own.long = Arc::downgrade(&long);
     call.cx.room.keep(own);
     long
@@ -175,7 +179,7 @@ impl State {
     /// that goes on in later turns, whose variables would go with that script anyway.
     pub fn give_back(self: Box<State>, call: &mut Call<'_, '_, '_>) {
         let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
-        let kept = self.rested(own.long.strong_count() > 0);
+        let kept = self.rested(own.long.upgrade().is_some_and(|long| !long.is_apart));
         let is_kept = kept.is_some();
         // Another that was made meanwhile goes.
         drop(kept.and_then(|state| own.place.replace(state)));
@@ -225,17 +229,12 @@ impl State {
         Some((script, compiled.clone()))
     }
 
-    /// Makes a script ready to run here.
-    ///
-    /// # Errors
-    /// What Lua says of it.
-    pub fn compiled(&mut self, script: &Arc<Script>) -> Result<Compiled, Fail> {
-        let compiled = self.compile(script)?;
+    /// Keeps a script that was compiled here, ready to run here.
+    pub fn keep(&mut self, script: &Arc<Script>, compiled: &Compiled) {
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
         }
         self.compiled.insert(script.id, (Arc::downgrade(script), compiled.clone()));
-        Ok(compiled)
     }
 
     /// Compiles a script.
@@ -244,7 +243,7 @@ impl State {
     /// What Lua says of it.
     pub fn compile(&self, script: &Script) -> Result<Compiled, Fail> {
         let compiled = self.engine.compile(script.code(), Kind::Script);
-        compiled.map_err(|error| Fail::with(format!("ERR Error compiling script (new function): {error}")))
+        compiled.map_err(|error| wrong_script(&error))
     }
 }
 
