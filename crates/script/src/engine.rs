@@ -580,6 +580,11 @@ impl Engine {
         self.is_due() || self.shared.collector.is_half_taken(self.lua.used_memory())
     }
 
+    /// What the state has asked for.
+    pub fn used_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
     /// A script of no statement: a run of it collects the state, where that is due, and does nothing else.
     pub fn nothing(&self) -> Compiled {
         Compiled(self.shared.nothing.clone())

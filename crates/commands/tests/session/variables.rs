@@ -350,6 +350,34 @@ fn what_waited_for_a_collection_or_a_script_waits_for_a_pause_that_begins_meanwh
     assert_eq!(ends(&mut bench, &mut waits), ":3\r\n");
 }
 
+/// To throw away 64 MiB takes up to 45 ms, which no other client waits for.
+#[test]
+fn a_large_state_is_collected_in_turns_and_a_small_one_made_anew() {
+    // An eighth of them is a state's.
+    for (mebibytes, texts, is_large) in [(64, 5, false), (256, 20, true)] {
+        let mut bench = bench(mebibytes);
+        assert_eq!(said(&mut bench, &["EVAL", "return 1", "0"]), ":1\r\n");
+        let before = bench.worker.store().heap_bytes();
+        let most = before + (1 << 20);
+        let leaves = format!(
+            "local t = {{}} for i = 1, {texts} do t[i] = string.rep('x', 1048576 - i) end return #t"
+        );
+        assert_eq!(said(&mut bench, &["EVAL", &leaves, "0"]), format!(":{texts}\r\n"));
+        let left = bench.worker.store().heap_bytes();
+        assert_eq!(left > before + (texts << 20), is_large, "{left} behind {before}");
+        let mut client = Session::new();
+        let (mut next, mut reply) = bench.turn(&mut client, &command(&["EVAL", "return 7", "0"]));
+        assert_eq!(reply.is_empty(), is_large);
+        while reply.is_empty() {
+            assert_eq!(next, Next::Yield);
+            (next, reply) = bench.turn(&mut client, b"");
+        }
+        assert_eq!(reply, b":7\r\n");
+        let left = bench.worker.store().heap_bytes();
+        assert!(left <= most, "{left} behind {before}");
+    }
+}
+
 /// Beside a script that goes on for long EXEC collects nothing either: what is left there goes with its state.
 #[test]
 fn a_second_state_that_is_to_be_collected_is_made_anew() {

@@ -2,9 +2,10 @@
 //! script of its own goes on in later turns.
 //!
 //! Nothing is kept in a state but what libraries have in their variables: globals are read-only. So a state without a library
-//! goes as a whole where it is due to be collected (`collector` of `larder_script`), which gives its memory back at once. One with
-//! libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and functions
-//! fail by that. It stays also where the client of the script goes that has it.
+//! goes as a whole where it is due to be collected (`collector` of `larder_script`), which gives its memory back at once, if it is
+//! not so large that this would take long ([`DROPPED_BYTES_MAX`]). A larger one stays, and the next run collects it, in turns. One
+//! with libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and
+//! functions fail by that. It stays also where the client of the script goes that has it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -25,8 +26,10 @@ const STATES_SHARE: u64 = 4;
 const STATES: u64 = 2;
 /// … and each may take so much in any case: what scripts see takes a third of it …
 const STATE_BYTES_MIN: u64 = 1 << 20;
-/// … and no more than this: what is in a state goes with it, in one step.
+/// … and no more than this.
 const STATE_BYTES_MAX: u64 = 64 << 20;
+/// What is in a state goes with it, in one step: 64 MiB take 30 to 45 ms, this some 5.
+const DROPPED_BYTES_MAX: usize = 8 << 20;
 /// Scripts that a state has compiled at a time: each holds a place of it.
 const COMPILED_MAX: usize = 256;
 /// What is kept for replies of commands that scripts call.
@@ -88,7 +91,9 @@ pub(crate) struct Long {
 impl Long {
     /// The script goes before it has come to its end. `state`: what it has.
     pub fn leave(&self, state: Box<State>) {
-        state.abandoned(&self.place);
+        if !self.is_apart {
+            state.abandoned(&self.place);
+        }
     }
 }
 
@@ -141,11 +146,19 @@ impl State {
         self.libraries.retain(|_, loaded| loaded.is_known());
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
             self.compiled.clear();
-            if self.libraries.is_empty() {
+            if self.is_dropped() {
                 return None;
+            }
+            if self.libraries.is_empty() {
+                self.make_room();
             }
         }
         Some(self)
+    }
+
+    /// Where it is to be collected it goes instead: no library is in it, and it is small.
+    fn is_dropped(&self) -> bool {
+        self.libraries.is_empty() && self.engine.used_bytes() <= DROPPED_BYTES_MAX
     }
 
     /// Forgets what this worker has of scripts or libraries that were forgotten; others do so with their next script.
@@ -175,8 +188,8 @@ impl State {
         Ok(Box::new(State { engine, running, out, compiled, libraries, flushes }))
     }
 
-    /// Keeps it for the next; one that is due to be collected, and has no library, is made anew then. So is one beside a script
-    /// that goes on in later turns, whose variables would go with that script anyway.
+    /// Keeps it for the next; one that is due to be collected, is small and has no library, is made anew then. So is one beside a
+    /// script that goes on in later turns, whose variables would go with that script anyway.
     pub fn give_back(self: Box<State>, call: &mut Call<'_, '_, '_>) {
         let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
         let kept = self.rested(own.long.upgrade().is_some_and(|long| !long.is_apart));
@@ -191,14 +204,18 @@ impl State {
     }
 
     /// Ends the script that is at work in it. One with a library is kept for the next, as by [`State::give_back`]: its variables
-    /// are not that script's alone. `place`: its worker's.
+    /// are not that script's alone; and so is a large one. `place`: its worker's.
     fn abandoned(mut self: Box<State>, place: &Berth<State>) {
-        let keeps = self.libraries.values().any(Loaded::is_known);
-        if keeps
-            && self.engine.abandon()
-            && let Some(state) = self.rested(false)
-        {
-            drop(place.replace(state));
+        self.libraries.retain(|_, loaded| loaded.is_known());
+        let has_libraries = !self.libraries.is_empty();
+        if self.is_dropped() || !self.engine.abandon() {
+            return;
+        }
+        let Some(state) = self.rested(false) else { return };
+        // Variables of libraries may be in another that was made meanwhile.
+        match place.take().filter(|_| !has_libraries) {
+            Some(other) => place.put(other),
+            None => place.put(state),
         }
     }
 
@@ -208,7 +225,7 @@ impl State {
         self.out.shrink(REPLY_BYTES);
         if self.engine.is_due() {
             self.make_room();
-            if self.libraries.is_empty() || is_beside {
+            if self.is_dropped() || is_beside {
                 return None;
             }
         }
