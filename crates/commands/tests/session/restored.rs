@@ -101,6 +101,31 @@ fn none_becomes_known_where_one_is_wrong_or_the_client_goes() {
     assert_eq!(known(&mut bench), 0);
 }
 
+/// A step makes a state, and reads for half a millisecond at least, however much was done in its turn.
+#[test]
+fn one_client_of_a_worker_reads_libraries_at_a_time() {
+    let mut bench = bench();
+    let payload = dumped(&mut bench, 100);
+    let sent = encode(&[b"FUNCTION", b"RESTORE", &payload[..], b"REPLACE"]);
+    let mut clients: Vec<_> = (0..20).map(|_| (Session::new(), 0, false)).collect();
+    // All come in one wake-up of their worker, and go on in the same ones.
+    let mut wakes = 0;
+    while clients.iter().any(|(.., is_done)| !is_done) {
+        bench.room.work().begin_slice();
+        for (client, at, is_done) in clients.iter_mut().filter(|(.., is_done)| !is_done) {
+            let (_, reply, consumed) = bench.call_on(client, &sent[*at..]);
+            *at += consumed;
+            assert!(reply.is_empty() || reply == b"+OK\r\n");
+            *is_done = !reply.is_empty();
+        }
+        let done_ns = bench.room.work().done_ns();
+        assert!(done_ns <= 2 * TURN_NS_MAX, "{done_ns} ns in a wake-up");
+        wakes += 1;
+    }
+    assert!(wakes > 20, "{wakes}");
+    assert_eq!(known(&mut bench), 100);
+}
+
 /// Nor is one amid a pause that has begun since.
 #[test]
 fn none_becomes_known_before_the_end_of_a_pause() {

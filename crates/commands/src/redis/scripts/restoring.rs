@@ -7,12 +7,14 @@
 //!
 //! Each library is loaded to find what it registers ([`Reading`]). That takes some thirty microseconds where it does nothing else,
 //! which nothing looks at, and a payload may have thousands. So they are read in steps, between which others have their turn. What
-//! their own code works has the time of one load in all, however many they are. In a transaction all is one step, and is
+//! their own code works has the time of one load in all, however many they are. One connection of a worker is at that at a time: a
+//! step has some time at least, however much was done in its turn. In a transaction all is one step, and is
 //! refused where it takes longer than a load may.
 
 use larder_protocol::resp::Args;
 
 use super::library::{READ_NS_MAX, Reading, TIMEOUT, head, reading_ns};
+use crate::core::work::Lane;
 use crate::redis::call::{Call, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
@@ -20,7 +22,7 @@ use crate::redis::lua::libraries::{
     FUNCTIONS_MAX, LIBRARIES_MAX, Library, Policy, SHARE, TOO_MANY, TOO_MUCH,
 };
 use crate::redis::serialize::{Reader, WRONG, checking_ns, crc64_on, footer, restored_function};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 
 /// Bytes whose checksum is made between two looks at how much a step has done.
@@ -157,12 +159,23 @@ struct Restoring {
     /// The payload and the policy.
     kept: Kept,
     restored: Restored,
+    /// One connection of a worker reads libraries at a time: each step makes a state, and reads some, however much was done in this
+    /// turn.
+    lane: Option<Lane>,
 }
 
 impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         if let Some(ms) = call.paused_ms(|_| true) {
+            self.lane = None;
             return Ok(Step::Sleep(ms));
+        }
+        if self.lane.is_none() {
+            self.lane = call.cx.room.work().take_lane();
+            if self.lane.is_none() {
+                call.spend(STEP_NS_MIN);
+                return Ok(call.await_lane());
+            }
         }
         let payload = self.kept.words().next().unwrap_or_default();
         let until_ns = call.step_ns();
@@ -170,12 +183,16 @@ impl Job for Restoring {
         Ok(if is_done { Step::Done } else { Step::More })
     }
 
+    fn lane(&self) -> Option<&Lane> {
+        self.lane.as_ref()
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }
 }
 
-/// FUNCTION RESTORE: its first step, and all of it if there is no more, or in a transaction.
+/// FUNCTION RESTORE: its first step, unless much was done in this turn, and all of it if there is no more, or in a transaction.
 pub(super) fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let words = args;
     let payload = next(&mut args)?;
@@ -195,10 +212,12 @@ pub(super) fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(TOO_MUCH);
     }
     let mut restored = Restored::new(call, policy);
-    let until_ns = if call.cx.guard.in_transaction() { u64::MAX } else { call.step_ns() };
-    if !restored.go_on(call, payload, until_ns)? {
+    let in_transaction = call.cx.guard.in_transaction();
+    let until_ns = if in_transaction { u64::MAX } else { call.step_ns() };
+    let is_put_off = !in_transaction && call.cx.room.work().is_used_up();
+    if is_put_off || !restored.go_on(call, payload, until_ns)? {
         let kept = Kept::new(call, words)?;
-        call.go_on_with(Restoring { kept, restored });
+        call.go_on_with(Restoring { kept, restored, lane: None });
     }
     Ok(())
 }
