@@ -6,11 +6,12 @@
 //! ```
 //!
 //! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`; how long texts are compiled, in `compiling`; how libraries are loaded, in `library` and `restoring`;
-//! what a worker keeps for them, in `worker`; what others see of those at work, in `kill`. Which scripts and libraries are known is
-//! in `redis/lua.rs`.
+//! what it logs, in `logged`; how long texts are compiled, in `compiling`; how libraries are loaded, in `library`, and dumped and
+//! restored, in `dumping` and `restoring`; what a worker keeps for them, in `worker`; what others see of those at work, in `kill`.
+//! Which scripts and libraries are known is in `redis/lua.rs`.
 
 mod compiling;
+mod dumping;
 pub(crate) mod functions;
 mod kill;
 mod later;

@@ -118,18 +118,12 @@ pub(crate) fn packed(n: i64) -> Option<ArrayVec<u8, PACKED_BYTES_MAX>> {
 /// A library of functions.
 const LIBRARY: u8 = 245;
 
-/// The payload of libraries of functions.
-pub(crate) fn dump_functions<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut payload = Vec::new();
-    for code in codes {
-        payload.push(LIBRARY);
-        payload.extend_from_slice(&length(code.len() as u64));
-        payload.extend_from_slice(code);
-    }
-    payload.extend_from_slice(&VERSION.to_le_bytes());
-    let crc = crc64(&payload);
-    payload.extend_from_slice(&crc.to_le_bytes());
-    payload
+/// What is before a library of so many bytes in the payload of libraries of functions.
+pub(crate) fn library_head(bytes: usize) -> ArrayVec<u8, { LENGTH_BYTES_MAX + 1 }> {
+    let mut head = ArrayVec::new();
+    head.push(LIBRARY);
+    head.extend(length(bytes as u64));
+    head
 }
 
 /// The next library's code of a payload without its end; `room` is asked as by [`Reader::string`].

@@ -17,6 +17,10 @@ fn said(bench: &mut Bench, words: &[&str]) -> String {
     String::from_utf8(reply).expect("text")
 }
 
+fn said_by(bench: &mut Bench, client: &mut Session, words: &[&str]) -> Vec<u8> {
+    bench.run(client, &command(words), usize::MAX).0
+}
+
 /// The payload of so many libraries, none of which is known any more.
 fn dumped(bench: &mut Bench, count: usize) -> Vec<u8> {
     for n in 0..count {
@@ -99,6 +103,42 @@ fn none_becomes_known_where_one_is_wrong_or_the_client_goes() {
     let reply = String::from_utf8_lossy(&reply);
     assert!(reply.starts_with("-ERR Error compiling function: "), "{reply}");
     assert_eq!(known(&mut bench), 0);
+}
+
+/// A GiB of memory may have 16 MiB of them.
+#[test]
+fn many_libraries_are_dumped_in_steps_as_they_were_when_that_began() {
+    let mut bench = Bench::of(Settings::default(), 256 << 20);
+    let code = |n: usize, text: &str| {
+        let text = text.repeat(256 << 10);
+        format!("#!lua name=l{n}\nredis.register_function('f{n}', function() return {n} end) --{text}")
+    };
+    for n in 0..12 {
+        assert!(said(&mut bench, &["FUNCTION", "LOAD", &code(n, "x")]).starts_with('$'));
+    }
+    let mut client = Session::new();
+    assert_eq!(said_by(&mut bench, &mut client, &["MULTI"]), b"+OK\r\n");
+    assert_eq!(said_by(&mut bench, &mut client, &["FUNCTION", "DUMP"]), b"+QUEUED\r\n");
+    let of_exec = said_by(&mut bench, &mut client, &["EXEC"]);
+    let (mut next, mut reply) = bench.turn(&mut client, &command(&["FUNCTION", "DUMP"]));
+    // What takes the place of one of them is not in it.
+    assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", "REPLACE", &code(11, "y")]), "$3\r\nl11\r\n");
+    let mut turns = 0;
+    while next != Next::Receive {
+        let (then, more) = bench.turn(&mut client, b"");
+        let done_ns = bench.room.work().done_ns();
+        assert!(done_ns <= 600_000, "{done_ns} ns in a turn");
+        next = then;
+        reply.extend(more);
+        turns += 1;
+    }
+    assert!(turns >= 5, "{turns}");
+    assert!([&b"*1\r\n"[..], &reply[..]].concat() == of_exec, "{} bytes of {}", reply.len(), of_exec.len());
+    let at = reply.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
+    let restores = encode(&[b"FUNCTION", b"RESTORE", &reply[at..reply.len() - 2], b"FLUSH"]);
+    assert_eq!(bench.run(&mut Session::new(), &restores, usize::MAX).0, b"+OK\r\n");
+    assert_eq!(known(&mut bench), 12);
+    assert!(!said(&mut bench, &["FUNCTION", "LIST", "WITHCODE"]).contains("yyy"));
 }
 
 /// A step makes a state, and reads for half a millisecond at least, however much was done in its turn.

@@ -3,6 +3,7 @@
 use larder_protocol::resp::Args;
 use larder_script::{Compiled, is_long_text};
 
+use super::dumping::dump;
 use super::kill;
 use super::later::is_paused;
 use super::library::{self, Libraries, Library, Policy, Reading, head};
@@ -15,7 +16,6 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::row::flag::{ALLOW_BUSY, DENYOOM, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WRITE};
 use crate::redis::row::{Command, NO_KEYS, Tells};
-use crate::redis::serialize::dump_functions;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
@@ -65,14 +65,11 @@ pub(crate) const FUNCTION: &[Command] = &[
     Command::args("function|load", -3, WRITE | DENYOOM | NOSCRIPT | WEIGHTLESS, NO_KEYS, load)
         .tells(Tells::Nothing)
         .doc("7.0.0", "[REPLACE] function-code", "Makes a library known."),
-    Command::args("function|dump", 2, NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, _| {
-        let all = libraries(call).all();
-        let most = libraries(call).size().2 as usize;
-        let _held = Heap::take(call, most)?;
-        call.make_room(most)?;
-        call.bulk(&dump_functions(all.iter().map(|library| &*library.code)))
-    })
-    .doc("7.0.0", "", "All libraries in a form that FUNCTION RESTORE reads."),
+    Command::args("function|dump", 2, NOSCRIPT | WEIGHTLESS, NO_KEYS, dump).doc(
+        "7.0.0",
+        "",
+        "All libraries in a form that FUNCTION RESTORE reads.",
+    ),
     Command::args("function|restore", -3, WRITE | DENYOOM | NOSCRIPT | WEIGHTLESS, NO_KEYS, restore)
         .tells(Tells::Nothing)
         .doc(
