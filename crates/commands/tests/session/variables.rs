@@ -350,6 +350,46 @@ fn what_waited_for_a_collection_or_a_script_waits_for_a_pause_that_begins_meanwh
     assert_eq!(ends(&mut bench, &mut waits), ":3\r\n");
 }
 
+/// It has read nothing that is so no more: it is as if it had just begun, and so it is where it only worked.
+#[test]
+fn a_script_that_was_left_before_a_pause_writes_nothing_amid_it() {
+    let mut bench = bench(64);
+    let works = "for i = 1, 10000 do end redis.call('INCR', KEYS[1]) return redis.call('GET', KEYS[1])";
+    let reads = format!("redis.call('GET', KEYS[1]) {works}");
+    for (n, script) in (1..).zip([works, &*reads]) {
+        let mut client = Session::new();
+        goes_on(&mut bench, &mut client, &["EVAL", script, "1", "n"]);
+        assert_eq!(said(&mut bench, &["CLIENT", "PAUSE", "100000", "WRITE"]), "+OK\r\n");
+        let mut next = Next::Yield;
+        while next == Next::Yield {
+            let (then, reply) = bench.turn(&mut client, b"");
+            assert_eq!(reply, b"", "{script}");
+            next = then;
+        }
+        assert_eq!(next, Next::Sleep(100));
+        for _ in 0..3 {
+            assert_eq!(bench.turn(&mut client, b""), (Next::Sleep(100), Vec::new()));
+        }
+        let before = if n == 1 { "$-1\r\n".to_owned() } else { format!("$1\r\n{}\r\n", n - 1) };
+        assert_eq!(said(&mut bench, &["GET", "n"]), before);
+        assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+        let mut reply = String::new();
+        while reply.is_empty() {
+            reply = ends(&mut bench, &mut client);
+        }
+        assert_eq!(reply, format!("$1\r\n{n}\r\n"));
+    }
+    // One whose client goes meanwhile never does.
+    let mut client = Session::new();
+    goes_on(&mut bench, &mut client, &["EVAL", works, "1", "n"]);
+    assert_eq!(said(&mut bench, &["CLIENT", "PAUSE", "100000", "WRITE"]), "+OK\r\n");
+    while bench.turn(&mut client, b"").0 == Next::Yield {}
+    drop(client);
+    assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
+    assert_eq!(said(&mut bench, &["GET", "n"]), "$1\r\n2\r\n");
+    counts(&mut bench, 1);
+}
+
 /// To throw away 64 MiB takes up to 45 ms, which no other client waits for.
 #[test]
 fn a_large_state_is_collected_in_turns_and_a_small_one_made_anew() {

@@ -184,6 +184,12 @@ impl Job for Paused {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         // It stays on the thread of its worker.
         let Some(mut at) = self.left.at.take() else { return Err(Fail::BUSY) };
+        if at.1.begins_anew()
+            && let Some(ms) = paused_ms(call)
+        {
+            self.left.at.put(at);
+            return Ok(Step::Sleep(ms));
+        }
         let (state, run) = &mut *at;
         let words = self.kept.words();
         let asked = Asked { words, keys: self.keys.words(words), args: self.args.words(words) };

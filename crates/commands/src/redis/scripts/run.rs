@@ -22,7 +22,9 @@
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
 //! 7. A run that finds no memory before its first write is begun anew, once, on a state from which all has gone that is out of
 //!    use: what earlier runs have left is not what it fails by. Where a script is compiled the same is done by a run of nothing.
-//! 8. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
+//! 8. A run that was left, and is about to write for the first time amid a pause of clients (CLIENT PAUSE) that has begun since, is
+//!    begun anew behind that.
+//! 9. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
 //!    later turns if it takes long, also where it has written, and then has the same time.
 //!
 //! In EXEC the store is held anyway, and every run to its end.
@@ -250,6 +252,11 @@ impl Run {
         self.then.is_some() || self.compiles.is_some()
     }
 
+    /// It was left, and begins anew: it was about to write amid a pause.
+    pub fn begins_anew(&self) -> bool {
+        self.begins
+    }
+
     /// What it runs.
     fn kind(&self) -> Kind {
         match &self.compiles {
@@ -308,10 +315,11 @@ impl Run {
                 beside_us: 0,
                 pauses,
                 kept: kept.as_deref_mut(),
+                waits: false,
                 call: &mut *call,
             };
             let end = state.engine.go_on(&self.nature.name, &mut runner);
-            let holds = runner.holds && !held_before;
+            let (holds, waits) = (runner.holds && !held_before, runner.waits);
             if holds {
                 runner.let_go(matches!(end, Some(End::Value(_) | End::TooLarge)));
             }
@@ -320,6 +328,9 @@ impl Run {
                 Some(End::Stopped { stop: Stop::Again, .. }) => {
                     self.begins = true;
                     self.logged.begin_anew();
+                    if waits {
+                        break None;
+                    }
                 }
                 Some(End::NoMemory) if !self.has_room && !state.running.has_written() => {
                     (self.begins, self.has_room) = (true, true);
@@ -438,7 +449,10 @@ struct Runner<'r, 'x, 'c, 'w> {
     /// What was done for it that is not its work, since this was asked: commands that are not done fast, waiting for its keys.
     beside_us: u64,
     pauses: Pauses,
+    /// None where they are kept already: the run was left.
     kept: Option<&'r mut Option<Kept>>,
+    /// It was about to write amid a pause that has begun since it was left: it begins anew behind that.
+    waits: bool,
 }
 
 /// Why a command of a script was not carried out.
@@ -622,6 +636,11 @@ impl Runner<'_, '_, '_, '_> {
         }
         let mut args = words;
         args.nth(name - 1);
+        let may_wait = writes && !wrote && self.kept.is_none() && !self.held_before;
+        if may_wait && self.call.paused_ms(|_| true).is_some() {
+            self.waits = true;
+            return Err(Trouble::Stop(Stop::Again));
+        }
         self.hold(row, args, writes, wrote)?;
         if writes {
             self.running.write().map_err(Trouble::Stop)?;
