@@ -22,9 +22,14 @@ const REFUSALS: [&[u8]; 4] = [
     b"-ERR there are as many users as there may be, or their rules hold as much",
 ];
 
+/// Keys of one request, as many as are compared with prefixes at once, of seven, eight and more bytes: see [`ASKED`].
+const KEYS: [&str; 5] = ["session", "session:", "session:1", "app:12345678", "a"];
+
 /// What a user may be allowed: commands, subcommands, keys that are read and written, channels.
-const ASKED: [&[&str]; 9] = [
+const ASKED: [&[&str]; 11] = [
     &["get", "k"],
+    &["get", "session:"],
+    &["mget", KEYS[0], KEYS[1], KEYS[2], KEYS[3], KEYS[4]],
     &["set", "a", "v"],
     &["mget", "a", "ab"],
     &["copy", "a", "b"],
@@ -51,6 +56,12 @@ fuzz_target!(|input: &[u8]| {
             assert!(reply.ends_with(b"\r\n") && !reply[..reply.len() - 2].iter().any(|byte| b"\r\n".contains(byte)));
             assert_eq!(after, before);
             continue;
+        }
+        // What is allowed for all keys at once is allowed for each: these are compared in another way.
+        if !has_first_arguments && server.may("app", &[&["mget"][..], &KEYS[..]].concat()) {
+            for key in KEYS {
+                assert!(server.may("app", &["mget", key]), "{key}");
+            }
         }
         let rules_before = std::mem::replace(&mut rules, server.rules("app"));
         if is_short(&rules) {

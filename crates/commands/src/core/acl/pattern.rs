@@ -57,8 +57,12 @@ enum Kind {
     Any { ns: u32, byte_ns: u32 },
 }
 
-/// What it takes to compare a name with another, or with a prefix.
+/// What it takes to compare a name with another, or with a prefix, …
 pub(crate) const COMPARE_NS: u64 = 5;
+/// … where no more than so many bytes are alike; …
+const SHORT_BYTES: usize = 64;
+/// … and how many of more bytes take a nanosecond.
+const BYTES_A_NS: usize = 32;
 
 /// Bytes that are compared at once.
 const HEAD_BYTES: usize = size_of::<u64>();
@@ -211,10 +215,18 @@ impl Glob {
         Some(Names { head, bytes_max, rest, glob: self })
     }
 
+    /// A name or a prefix so long that [`COMPARE_NS`] may not be all that it takes to compare it.
+    pub fn is_long(&self) -> bool {
+        self.text.len() > SHORT_BYTES
+    }
+
     /// What it takes to compare a name of so many bytes, at most.
     #[inline]
     pub fn cost_ns(&self, bytes: usize) -> u64 {
         match self.kind {
+            Kind::Exact(_) | Kind::Prefix(_) if self.is_long() && bytes > SHORT_BYTES => {
+                COMPARE_NS + (self.text.len().min(bytes) / BYTES_A_NS) as u64
+            }
             Kind::Exact(_) | Kind::Prefix(_) => COMPARE_NS,
             Kind::Any { ns, byte_ns } => u64::from(ns) + u64::from(byte_ns) * bytes as u64,
         }
@@ -305,6 +317,29 @@ mod tests {
                 other[at] ^= 1;
                 assert_eq!(both(&prefix, &other), at >= bytes, "{bytes} {at}");
                 assert_eq!(both(&exact, &other[..bytes]), at >= bytes, "{bytes} {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_and_prefixes_cost_more_where_a_key_is_long_too() {
+        for (text_bytes, key_bytes, ns) in [
+            (1, 8000, 5),
+            (64, 8000, 5),
+            (65, 64, 5),
+            (65, 65, 7),
+            (8000, 63, 5),
+            (8000, 96, 8),
+            (8000, 8000, 255),
+            (64 << 10, 8000, 255),
+        ] {
+            let exact = Glob::new(&vec![b'a'; text_bytes]).expect("short");
+            let mut text = vec![b'a'; text_bytes];
+            text[text_bytes - 1] = b'*';
+            let prefix = Glob::new(&text).expect("short");
+            for glob in [exact, prefix] {
+                assert_eq!(glob.cost_ns(key_bytes), ns, "{text_bytes} {key_bytes}");
+                assert_eq!(glob.is_long(), text_bytes > 64);
             }
         }
     }

@@ -22,10 +22,13 @@ pub(super) const WORDS_MIN: usize = 4;
 pub(super) struct Sieve<'r>(ArrayVec<Names<'r>, GLOBS_MAX>);
 
 impl<'r> Sieve<'r> {
-    /// Gathers patterns; none if they are more than [`GLOBS_MAX`], or one is neither a name nor a prefix.
+    /// Gathers patterns; none if they are more than [`GLOBS_MAX`], or one is neither a name nor a prefix, or a long one.
     pub fn of(globs: impl Iterator<Item = &'r Glob>) -> Option<Sieve<'r>> {
         let mut all = ArrayVec::new();
         for glob in globs {
+            if glob.is_long() {
+                return None;
+            }
             all.try_push(glob.names(KEY_BYTES_MAX)?).ok()?;
         }
         Some(Sieve(all))
@@ -137,6 +140,11 @@ mod tests {
         }
         for (words, is_one) in [("%R~a* ~b", true), ("%R~a* ~b?", false), ("%R~a* %W~b?", true)] {
             assert_eq!(rules(words.split(' ')).sieve(Need::READ, 100, 0).is_some(), is_one, "{words}");
+        }
+        for (bytes, is_one) in [(63, true), (64, true), (65, false)] {
+            let words = format!("~{}*", "a".repeat(bytes - 1));
+            let rules = rules(std::iter::once(&*words));
+            assert_eq!(rules.sieve(Need::READ, 100, 0).is_some(), is_one, "{bytes}");
         }
     }
 }
