@@ -6,7 +6,7 @@ pub(crate) mod libraries;
 
 use super::fail::Fail;
 
-/// No text of a script or a library is longer: in EXEC and in FUNCTION RESTORE compiling it is one step.
+/// No text of a script or a library is longer: in EXEC compiling it is one step.
 pub(crate) const TEXT_BYTES_MAX: usize = 512 << 10;
 
 /// A script or a library is not too long to be compiled.

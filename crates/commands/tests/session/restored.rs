@@ -2,7 +2,7 @@
 
 use crate::Bench;
 use crate::survey::command;
-use larder_commands::{Next, Session, Settings};
+use larder_commands::{Next, Pace, Session, Settings};
 use larder_testkit::talk::encode;
 
 /// No turn of a client works longer: a slice, a state that has to be made, and a library.
@@ -139,6 +139,46 @@ fn many_libraries_are_dumped_in_steps_as_they_were_when_that_began() {
     assert_eq!(bench.run(&mut Session::new(), &restores, usize::MAX).0, b"+OK\r\n");
     assert_eq!(known(&mut bench), 12);
     assert!(!said(&mut bench, &["FUNCTION", "LIST", "WITHCODE"]).contains("yyy"));
+}
+
+#[test]
+fn long_texts_of_libraries_are_compiled_between_two_steps() {
+    let mut bench = bench();
+    // Each look at what goes on is a turn.
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    for n in 0..6 {
+        let text = "x".repeat(if n % 2 == 0 { 64 << 10 } else { 0 });
+        let code =
+            format!("#!lua name=l{n}\nredis.register_function('f{n}', function() return {n} end) --{text}");
+        assert!(said(&mut bench, &["FUNCTION", "LOAD", &code]).starts_with('$'));
+    }
+    let payload = dumped_and_flushed(&mut bench);
+    let (mut client, mut turns) = (Session::new(), 0);
+    let (mut next, mut reply) = bench.turn(&mut client, &restoring(&payload));
+    while reply.is_empty() {
+        assert_eq!(next, Next::Yield);
+        assert_eq!(known(&mut bench), 0);
+        (next, reply) = bench.turn(&mut client, b"");
+        turns += 1;
+    }
+    assert_eq!(reply, b"+OK\r\n");
+    // One for each piece of 256 bytes, and some for what goes on in Lua between them.
+    assert!((3 * 256..3 * 400).contains(&turns), "{turns}");
+    assert_eq!(known(&mut bench), 6);
+    for n in 0..6 {
+        assert_eq!(said(&mut bench, &["FCALL", &format!("f{n}"), "0"]), format!(":{n}\r\n"));
+    }
+    // A broken one is told, and none becomes known.
+    assert_eq!(said(&mut bench, &["FUNCTION", "FLUSH"]), "+OK\r\n");
+    let mut broken = payload.clone();
+    let at = broken.windows(8).position(|bytes| bytes == b"return 4").expect("it is there");
+    broken[at..at + 8].copy_from_slice(b"return )");
+    let end = broken.len();
+    broken[end - 8..].fill(0);
+    let (reply, _) = bench.run(&mut Session::new(), &restoring(&broken), usize::MAX);
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with("-ERR Error compiling function: user_function:2: "), "{reply}");
+    assert_eq!(known(&mut bench), 0);
 }
 
 /// A step makes a state, and reads for half a millisecond at least, however much was done in its turn.

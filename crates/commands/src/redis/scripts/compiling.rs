@@ -8,8 +8,9 @@
 //! FUNCTION LOAD ──┘   and again                             └──► the library is loaded, and known
 //! ```
 //!
-//! Short texts are compiled where they are wanted, in one step, and so are all that FUNCTION RESTORE brings. Like any other run
-//! these begin by collecting their state where that is due, and begin anew, once, where they find no memory.
+//! FUNCTION RESTORE has its texts compiled so between its steps (`restoring`). Short texts are compiled where they are wanted, in
+//! one step. Like any other run these begin by collecting their state where that is due, and begin anew, once, where they find no
+//! memory.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ pub(crate) enum Compiles {
     Function { how: How, library: Arc<Library>, is_collected: bool },
     /// A script that is known then: SCRIPT LOAD.
     ScriptLoad,
-    /// A library that is known then: FUNCTION LOAD. `is_own`: its state was made for it ([`Reading`]).
+    /// A library that is known then: FUNCTION LOAD, or FUNCTION RESTORE with others. `is_own`: its state was made for it
+    /// ([`Reading`]).
     FunctionLoad { is_own: bool },
 }
 
@@ -76,6 +78,26 @@ impl Compiles {
         words: Args<'_>,
         end: End,
     ) -> Done {
+        match self.compiled(call, &state, run, end) {
+            Ok(compiled) => self.go_on(call, state, words, compiled),
+            Err(fail) => {
+                self.leave(call, state);
+                Err(fail)
+            }
+        }
+    }
+
+    /// What its run has come to.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or why the run was ended.
+    pub fn compiled(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        state: &State,
+        run: &Run,
+        end: End,
+    ) -> Result<Compiled, Fail> {
         const NO_MEMORY: &str = "not enough memory";
         state.engine.forget_text();
         let compiled = match end {
@@ -85,22 +107,15 @@ impl Compiles {
                 Err(String::from_utf8_lossy(text.strip_prefix(b"ERR ").unwrap_or(&text)).into_owned())
             }
             end @ (End::Stopped { .. } | End::TooLarge) => {
-                let done = run.reply(call, &state, end);
-                self.leave(call, state);
-                return done;
+                // These are errors.
+                run.reply(call, state, end)?;
+                Err(NO_MEMORY.to_owned())
             }
         };
-        match compiled {
-            Ok(compiled) => self.go_on(call, state, words, compiled),
-            Err(error) => {
-                let fail = match self.kind() {
-                    Kind::LibraryText => wrong_library(&error),
-                    Kind::Script | Kind::Function | Kind::Library | Kind::Text => wrong_script(&error),
-                };
-                self.leave(call, state);
-                Err(fail)
-            }
-        }
+        compiled.map_err(|error| match self.kind() {
+            Kind::LibraryText => wrong_library(&error),
+            Kind::Script | Kind::Function | Kind::Library | Kind::Text => wrong_script(&error),
+        })
     }
 
     /// What it was for is not to come: its state is the worker's again, or goes.

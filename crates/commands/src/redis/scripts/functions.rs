@@ -158,7 +158,7 @@ pub(super) fn load_compiled(
         return Ok(());
     }
     let library = loads(call, words).and_then(|Loads { policy, code, name, .. }| {
-        let library = reading.read_compiled(call, code, name, compiled)?;
+        let library = reading.read_compiled(call, code, name, compiled, &mut 0)?;
         Ok((library, policy))
     });
     reading.end(call);

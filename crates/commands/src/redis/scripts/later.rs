@@ -248,7 +248,7 @@ impl Collecting {
         // What is compiled stays: there is room for it.
         state.engine.make_room();
         let run = Run::collecting(call, state.engine.nothing(), "EXEC".into(), None);
-        Some(Collecting::Itself(Collection(Left::new(call, state, run, true))))
+        Some(Collecting::Itself(Collection(Preparing::new(call, state, run))))
     }
 
     /// Does a part of it. What comes then; none if EXEC waits no longer.
@@ -276,24 +276,53 @@ fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long, since_us: u64) -> bool {
 
 /// A worker's state that is collected in several turns.
 #[derive(Debug)]
-pub(crate) struct Collection(Left);
+pub(crate) struct Collection(Preparing);
 
 impl Collection {
     /// Does a turn's part of it: true if it is over. One that was ended by SCRIPT KILL is over, too.
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
-        // It stays on the thread of its worker.
-        let Some(mut at) = self.0.at.take() else { return true };
+        match self.0.step(call) {
+            Ok(None) => false,
+            Ok(Some((state, ..))) => {
+                state.give_back(call);
+                true
+            }
+            Err(_) => true,
+        }
+    }
+}
+
+/// A run that prepares for what another job does, in several turns of that: it collects a state, or compiles a text.
+#[derive(Debug)]
+pub(crate) struct Preparing(Left);
+
+impl Preparing {
+    /// Begins; no other script of the worker goes on in later turns ([`is_alone`]).
+    pub fn new(call: &Call<'_, '_, '_>, state: Box<State>, run: Run) -> Preparing {
+        Preparing(Left::new(call, state, run, true))
+    }
+
+    /// Does a turn's part of it: the state, the run and what it has come to, if it is over.
+    ///
+    /// # Errors
+    /// It is on the thread of another worker.
+    pub fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<(Box<State>, Run, End)>, Fail> {
+        let Some(mut at) = self.0.at.take() else { return Err(Fail::BUSY) };
         let (state, run) = &mut *at;
         let asked = Asked { words: Args::EMPTY, keys: Args::EMPTY, args: Args::EMPTY };
-        if run.go_on(call, state, asked, Pauses::Allowed, None).is_none() {
+        let Some(end) = run.go_on(call, state, asked, Pauses::Allowed, None) else {
             self.0.at.put(at);
-            return false;
-        }
-        let (state, _run) = *at;
+            return Ok(None);
+        };
+        let (state, run) = *at;
         end_long(call);
-        state.give_back(call);
-        true
+        Ok(Some((state, run, end)))
     }
+}
+
+/// No script of the worker goes on in later turns, and one may.
+pub(crate) fn is_alone(call: &Call<'_, '_, '_>) -> bool {
+    matches!(pauses(call), Pauses::Allowed)
 }
 
 /// Whether a script has to wait: what a function keeps in variables is in the state that another script of its worker has, which

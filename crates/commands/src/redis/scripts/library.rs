@@ -20,9 +20,9 @@ use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Regist
 
 use super::cache::Nature;
 use super::compiling::{Compiles, wrong_library};
-use super::later;
+use super::later::{self, Preparing};
 use super::logged::Logged;
-use super::run::{Asked, ticks_of};
+use super::run::{Asked, Run, ticks_of};
 use super::worker::State;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail, shown};
@@ -259,6 +259,30 @@ impl Reading {
         later::run(call, state, run, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
     }
 
+    /// The same between steps of another job.
+    pub fn compile_beside(self, call: &Call<'_, '_, '_>, text: &[u8], name: Box<str>) -> Preparing {
+        let Reading { state, is_own } = self;
+        let run = Compiles::FunctionLoad { is_own }.run(call, &state, text, name);
+        Preparing::new(call, state, run)
+    }
+
+    /// Goes on in the state in which a text was compiled so: `run` has come to this.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or why the run was ended.
+    pub fn behind(
+        call: &mut Call<'_, '_, '_>,
+        (state, mut run, end): (Box<State>, Run, End),
+    ) -> (Reading, Result<Compiled, Fail>) {
+        let compiles = run.compiles.take();
+        let is_own = compiles.as_ref().is_some_and(Compiles::is_apart);
+        let compiled = match &compiles {
+            Some(compiles) => compiles.compiled(call, &state, &run, end),
+            None => Err(no_memory()),
+        };
+        (Reading { state, is_own }, compiled)
+    }
+
     /// Loads a library that was compiled so.
     ///
     /// # Errors
@@ -269,9 +293,10 @@ impl Reading {
         code: &[u8],
         name: Box<str>,
         compiled: &Compiled,
+        ticks: &mut u32,
     ) -> Result<Library, Fail> {
         let mut logged = Logged::default();
-        let loaded = load_compiled(call, &mut self.state, compiled, false, (&mut 0, &mut logged));
+        let loaded = load_compiled(call, &mut self.state, compiled, false, (ticks, &mut logged));
         logged.write(call);
         call.spend(LIBRARY_NS);
         Ok(made(name, code, loaded?))

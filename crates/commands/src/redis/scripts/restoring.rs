@@ -8,12 +8,14 @@
 //! Each library is loaded to find what it registers ([`Reading`]). That takes some thirty microseconds where it does nothing else,
 //! which nothing looks at, and a payload may have thousands. So they are read in steps, between which others have their turn. What
 //! their own code works has the time of one load in all, however many they are. One connection of a worker is at that at a time: a
-//! step has some time at least, however much was done in its turn. In a transaction all is one step, and is
-//! refused where it takes longer than a load may.
+//! step has some time at least, however much was done in its turn. A long text is compiled between two steps, in later turns
+//! (`compiling`). In a transaction all is one step, and is refused where it takes longer than a load may.
 
 use larder_protocol::resp::Args;
+use larder_script::{Compiled, is_long_text};
 
-use super::library::{READ_NS_MAX, Reading, TIMEOUT, head, reading_ns};
+use super::later::{Preparing, is_alone};
+use super::library::{READ_NS_MAX, Reading, TIMEOUT, bounded, head, reading_ns};
 use crate::core::work::Lane;
 use crate::redis::call::{Call, is, next};
 use crate::redis::fail::{Done, Fail};
@@ -48,6 +50,18 @@ struct Restored {
     /// What they have worked, in ticks, and what it takes to read them.
     ticks: u32,
     ns: u64,
+    /// The text of the next one is long, and is being compiled.
+    compiling: Option<Preparing>,
+}
+
+/// How far libraries were read.
+enum Read {
+    /// All of them.
+    All,
+    /// Some of them.
+    Part,
+    /// Up to one of this name, whose text is long and not compiled yet.
+    Long(Box<str>, Vec<u8>),
 }
 
 /// Most bytes of a payload, and of the libraries that come of it.
@@ -59,7 +73,8 @@ impl Restored {
     fn new(call: &Call<'_, '_, '_>, policy: Policy) -> Restored {
         let (checked, crc, read, functions, bytes, ticks, ns) = (0, 0, 0, 0, 0, 0, 0);
         let (libraries, held) = (Vec::new(), Heap::none(call));
-        Restored { policy, checked, crc, read, libraries, functions, bytes, held, ticks, ns }
+        let compiling = None;
+        Restored { policy, checked, crc, read, libraries, functions, bytes, held, ticks, ns, compiling }
     }
 
     /// Does so much of it, or a little more: true if all is done.
@@ -77,11 +92,38 @@ impl Restored {
                 return Err(WRONG);
             }
         }
-        let mut reading = Reading::begin(call)?;
-        let is_read = self.read_some(call, &mut reading, &payload[..end], until_ns);
-        reading.end(call);
-        if !is_read? {
-            return Ok(false);
+        let (mut reading, mut compiled) = match self.compiling.take() {
+            None => (Reading::begin(call)?, None),
+            Some(mut compiling) => {
+                let Some(over) = compiling.step(call)? else {
+                    self.compiling = Some(compiling);
+                    return Ok(false);
+                };
+                match Reading::behind(call, over) {
+                    (reading, Ok(compiled)) => (reading, Some(compiled)),
+                    (reading, Err(fail)) => {
+                        reading.end(call);
+                        return Err(fail);
+                    }
+                }
+            }
+        };
+        // Clients may be paused since it began to be compiled: nothing becomes known in this step.
+        let is_last = compiled.is_none();
+        match self.read_some(call, (&mut reading, &mut compiled), &payload[..end], until_ns) {
+            Ok(Read::All) if is_last => reading.end(call),
+            Ok(Read::All | Read::Part) => {
+                reading.end(call);
+                return Ok(false);
+            }
+            Ok(Read::Long(name, text)) => {
+                self.compiling = Some(reading.compile_beside(call, &text, name));
+                return Ok(false);
+            }
+            Err(fail) => {
+                reading.end(call);
+                return Err(fail);
+            }
         }
         // From now on they are aside.
         self.held = Heap::none(call);
@@ -106,19 +148,19 @@ impl Restored {
         self.checked == bytes.len()
     }
 
-    /// Reads libraries for so long, one at least; true if all are read.
+    /// Reads libraries for so long, one at least that is not long. `compiled`: the text of the next one, if it was.
     fn read_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
-        reading: &mut Reading,
+        (reading, compiled): (&mut Reading, &mut Option<Compiled>),
         body: &[u8],
         until_ns: u64,
-    ) -> Result<bool, Fail> {
+    ) -> Result<Read, Fail> {
         let (most, in_transaction) = (bytes_max(call), call.cx.guard.in_transaction());
         let (until_ns, began_ns) = (until_ns.max(STEP_READ_NS_MIN), call.cx.room.work().done_ns());
         while self.read < body.len() {
             if call.cx.room.work().done_ns().saturating_sub(began_ns) >= until_ns {
-                return Ok(false);
+                return Ok(Read::Part);
             }
             if in_transaction && self.ns > READ_NS_MAX {
                 return Err(TIMEOUT);
@@ -133,8 +175,17 @@ impl Restored {
                 if bytes > most { Err(TOO_MUCH) } else { held.set(call, bytes) }
             };
             let mut rest = Reader(&body[self.read..]);
-            let Some(code) = restored_function(&mut rest, &mut room)? else { return Ok(true) };
-            let library = reading.read(call, &code, head(&code)?, &mut self.ticks)?;
+            let Some(code) = restored_function(&mut rest, &mut room)? else { return Ok(Read::All) };
+            let (name, end) = head(&code)?;
+            bounded(&code)?;
+            let library = match compiled.take() {
+                Some(compiled) => reading.read_compiled(call, &code, name, &compiled, &mut self.ticks)?,
+                // Where another script of the worker goes on in later turns, and in a transaction, it is one step.
+                None if is_long_text(&code[end..]) && is_alone(call) => {
+                    return Ok(Read::Long(name, code[end..].to_vec()));
+                }
+                None => reading.read(call, &code, (name, end), &mut self.ticks)?,
+            };
             self.read = body.len() - rest.0.len();
             self.ns += reading_ns(code.len());
             self.functions += library.functions.len();
@@ -149,7 +200,7 @@ impl Restored {
             self.held.set(call, self.bytes)?;
             self.libraries.push(library);
         }
-        Ok(true)
+        Ok(Read::All)
     }
 }
 
@@ -159,18 +210,24 @@ struct Restoring {
     /// The payload and the policy.
     kept: Kept,
     restored: Restored,
-    /// One connection of a worker reads libraries at a time: each step makes a state, and reads some, however much was done in this
-    /// turn.
+    /// One connection of a worker reads libraries at a time: each step makes a state, and reads some, however much was done in
+    /// this turn.
     lane: Option<Lane>,
 }
 
 impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if let Some(ms) = call.paused_ms(|_| true) {
+        // What is compiled goes on as any run does, and waits for nothing.
+        let reads = self.restored.compiling.is_none();
+        if reads
+            && let Some(ms) = call.paused_ms(|_| true)
+        {
             self.lane = None;
             return Ok(Step::Sleep(ms));
         }
-        if self.lane.is_none() {
+        if !reads {
+            self.lane = None;
+        } else if self.lane.is_none() {
             self.lane = call.cx.room.work().take_lane();
             if self.lane.is_none() {
                 call.spend(STEP_NS_MIN);
