@@ -10,6 +10,8 @@
 //! compared by the CPU time of a call, and by counts of allocations, system calls and connections. Beside them stands a loop by
 //! hand, the least that a program can do, with ratios to it in the same round.
 //!
+//! A target may be behind a Unix socket or TLS. A client that does not make such connections is not asked, and a note says why.
+//!
 //! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server's counts equal the calls'
 //! results; threads got their cores. With a fault the outcomes have to add up, too, and a client's wrong results are the
 //! finding.
@@ -29,6 +31,7 @@ use crate::contender::Target;
 use crate::control::Control;
 use crate::counted::Tracer;
 use crate::driver::build::Language;
+use crate::driver::reach::{Reach, Transport};
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat};
 use crate::named::named;
@@ -130,7 +133,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if !CLIENTS.iter().any(|client| options.wants(client, asked)) {
         return Err(none());
     }
-    options.common.targets.iter().try_for_each(|target| target.control().ip_address().map(drop))?;
+    options.common.targets.iter().try_for_each(|target| Reach::of(&target.control()).map(drop))?;
     let (languages, absent) = options.languages()?;
     let mut clients: Vec<Client> =
         CLIENTS.iter().filter(|client| options.wants(client, &languages)).copied().collect();
@@ -139,8 +142,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     for target in options.common.targets.iter().map(Target::control) {
         if !clients.iter().any(|client| client.can_ask(&target)) {
-            let can = if target.login.is_some() { "its protocol and logs in" } else { "its protocol" };
-            let why = format!("{}: no client that is asked for speaks {can}", target.name);
+            let by = match Transport::of(&target) {
+                Transport::Tcp => String::new(),
+                other @ (Transport::Unix | Transport::Tls) => format!(" by {other}"),
+            };
+            let login = if target.login.is_some() { " and logs in" } else { "" };
+            let why = format!("{}: no client that is asked for speaks its protocol{by}{login}", target.name);
             return Err(Error::Usage(why));
         }
     }
@@ -182,7 +189,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         experiment.run.set(&format!("clients, {}", language.name()), all);
     }
     for contender in 0..experiment.contenders.len() {
-        experiment.run.notes.extend(without_login(&clients, &experiment.contenders[contender].control));
+        let control = &experiment.contenders[contender].control;
+        let notes = [without_transport(&clients, control), without_login(&clients, control)];
+        experiment.run.notes.extend(notes.into_iter().flatten());
         bench.fill(&experiment, contender)?;
     }
     let (mut cells, mut floors) = (Vec::new(), Vec::new());
@@ -198,21 +207,25 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// A note about clients that are left out because they cannot send the server's password.
+/// A note about clients that are left out because they make no connections of the server's kind, and why they do not.
+fn without_transport(clients: &[Client], control: &Control) -> Option<String> {
+    let transport = Transport::of(control);
+    let of = clients.iter().filter(|client| client.is_understood_by(control.family));
+    let words = |client: &Client| Some(format!("{} ({})", client.full_name(), client.why_not(transport)?));
+    let left_out: Vec<String> = of.filter_map(words).collect();
+    let line = || format!("{} is reached by {transport}, but not by {}", control.name, left_out.join(", "));
+    (!left_out.is_empty()).then(line)
+}
+
+/// A note about clients that are left out because they cannot send the server's password, though they reach it.
 fn without_login(clients: &[Client], control: &Control) -> Option<String> {
     let is_left_out = |client: &&Client| {
-        client.is_understood_by(control.family) && control.login.is_some() && !client.logs_in()
+        let reaches = client.why_not(Transport::of(control)).is_none();
+        client.is_understood_by(control.family) && reaches && control.login.is_some() && !client.logs_in()
     };
     let names: Vec<String> = clients.iter().filter(is_left_out).map(Client::full_name).collect();
     let line = || format!("{} wants a password, which is not said by {}", control.name, names.join(", "));
     (!names.is_empty()).then(line)
-}
-
-impl Client {
-    /// Whether the client speaks the server's protocol, and can log in if the server requires it.
-    fn can_ask(&self, control: &Control) -> bool {
-        self.is_understood_by(control.family) && (control.login.is_none() || self.logs_in())
-    }
 }
 
 impl Options {
@@ -368,6 +381,12 @@ fn all_floors(
     visit: Duration,
 ) -> Result<Vec<Floor>, Error> {
     let mut all: Vec<Floor> = Vec::new();
+    let first = &experiment.contenders[0];
+    if Transport::of(&first.control) == Transport::Tls {
+        let note = format!("{} speaks TLS: its loops by hand are held against no null server", first.name);
+        experiment.run.notes.push(note);
+        return Ok(all);
+    }
     for cell in cells {
         let Setting { client, op, value_bytes, callers } = cell.setting;
         let is_wanted = client.name == BY_HAND

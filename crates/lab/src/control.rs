@@ -1,7 +1,6 @@
 //! Questions to a server about itself, on another connection than the load's: version, settings, counters.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,23 +59,6 @@ impl Control {
     /// The endpoint to connect to.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.address.clone(), login: self.login.clone(), tls: self.tls.clone() }
-    }
-
-    /// Its address, for a driver: some clients of drivers support neither Unix sockets nor TLS.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when it has no IP address, or requires TLS.
-    pub fn ip_address(&self) -> Result<SocketAddr, Error> {
-        let why = match &self.address {
-            _ if self.tls.is_some() => "drivers speak no TLS".to_owned(),
-            // The job that is sent to a driver has no room for the number of an interface.
-            Address::Tcp(SocketAddr::V6(address)) if address.scope_id() != 0 => {
-                format!("drivers reach no addresses of an interface, as {address} is")
-            }
-            Address::Tcp(address) => return Ok(*address),
-            other @ Address::Unix(_) => format!("drivers reach IP addresses, not {other}"),
-        };
-        Err(Error::Usage(format!("{}: {why}", self.name)))
     }
 
     /// Whether it accepts connections.
@@ -391,7 +373,7 @@ impl Counters {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{Ipv6Addr, SocketAddrV6, TcpListener};
+    use std::net::TcpListener;
 
     #[test]
     fn an_answer_without_end_is_an_error_before_it_takes_all_memory() {
@@ -405,29 +387,6 @@ mod tests {
             Control { name: "a".to_owned(), family: Family::Memcached, address, login: None, tls: None };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
-    }
-
-    #[test]
-    fn drivers_reach_ip_addresses_without_tls() {
-        let control = |address| Control {
-            name: "a".to_owned(),
-            family: Family::Memcached,
-            address,
-            login: None,
-            tls: None,
-        };
-        for text in ["127.0.0.1:11211", "[::1]:11211", "[2001:db8::7]:1"] {
-            let address: SocketAddr = text.parse().unwrap();
-            assert_eq!(control(Address::Tcp(address)).ip_address().unwrap(), address);
-        }
-        let zone = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 1, 0, 3));
-        for (address, why) in [
-            (Address::Unix("/run/m".into()), "a: drivers reach IP addresses, not unix:/run/m"),
-            (Address::Tcp(zone), "a: drivers reach no addresses of an interface, as [::1%3]:1 is"),
-        ] {
-            let error = control(address).ip_address().unwrap_err();
-            assert!(matches!(error, Error::Usage(_)) && error.to_string() == why, "{error}");
-        }
     }
 
     /// A server with fixed answers to each question: those of `says` that belong to it, in their order.

@@ -13,6 +13,7 @@
 
 pub mod build;
 pub mod own;
+pub mod reach;
 mod sources;
 
 use std::io::{BufRead, BufReader, Write};
@@ -32,6 +33,7 @@ use crate::error::Error;
 use crate::tally::Latencies;
 use crate::value;
 use own::Way;
+use reach::{Reach, Secured};
 
 /// The longest silence of a driver: longer than any timeout of a library times the calls of a visit that time out.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -69,6 +71,18 @@ pub struct Job {
     pub host: String,
     /// The server's port.
     pub port: u16,
+    /// The path of the server's Unix socket, in place of both; empty if it has none.
+    pub socket: String,
+    /// Connections are by TLS; the fields below are for that.
+    pub tls: bool,
+    /// The name in the server's certificate.
+    pub tls_name: String,
+    /// The PEM file of the authorities that sign servers' certificates; empty for those of the system.
+    pub tls_authorities: String,
+    /// The PEM file of the client's own certificates; empty if it shows none.
+    pub tls_chain: String,
+    /// The PEM file of their key.
+    pub tls_key: String,
     /// Number of the first key.
     pub first: u32,
     /// How many keys there are; calls go through them again and again.
@@ -108,15 +122,37 @@ pub struct Job {
 }
 
 impl Job {
-    /// The job, for this server.
+    /// The job, for the server at this address.
     pub fn at(self, server: SocketAddr) -> Job {
         Job { host: server.ip().to_string(), port: server.port(), ..self }
     }
 
-    /// The server's address and port, as clients take them; an IPv6 address is in brackets.
+    /// The job, for this server.
+    pub fn on(self, server: Reach) -> Job {
+        match server {
+            Reach::Tcp(address) => self.at(address),
+            Reach::Unix(socket) => Job { socket, ..self },
+            Reach::Tls(address, Secured { name, authorities, chain, key }) => Job {
+                tls: true,
+                tls_name: name,
+                tls_authorities: authorities,
+                tls_chain: chain,
+                tls_key: key,
+                ..self.at(address)
+            },
+        }
+    }
+
+    /// The server's address and port, as clients take them, or the path of its socket; an IPv6 address is in brackets.
     pub fn address(&self) -> String {
-        let Job { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        let Job { host, port, socket, .. } = self;
+        if !socket.is_empty() {
+            socket.clone()
+        } else if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
     }
 }
 
@@ -571,6 +607,21 @@ mod tests {
             let job = Job { port: 9, ..Job::default() }.at(server.parse().unwrap());
             assert_eq!((job.host.as_str(), job.port, job.address().as_str()), (host, 7, server));
         }
+    }
+
+    #[test]
+    fn a_job_is_on_a_server_behind_a_unix_socket_or_tls() {
+        let job = Job::default().on(Reach::Unix("/run/m".to_owned()));
+        assert_eq!((job.address().as_str(), job.host.as_str(), job.tls), ("/run/m", "", false));
+        let of = |word: &str| word.to_owned();
+        let secured = Secured { name: of("n"), authorities: of("a"), chain: of("c"), key: of("k") };
+        let job = Job::default().on(Reach::Tls("[::1]:7".parse().unwrap(), secured));
+        assert_eq!((job.address().as_str(), job.socket.as_str(), job.tls), ("[::1]:7", "", true));
+        let texts = [&job.tls_name, &job.tls_authorities, &job.tls_chain, &job.tls_key];
+        assert_eq!(texts, ["n", "a", "c", "k"]);
+        // Names of fields are unlike each other for a driver that looks for `"NAME":`.
+        let line = serde_json::to_string(&job).unwrap();
+        assert_eq!(line.matches(r#""tls":"#).count(), 1);
     }
 
     #[test]

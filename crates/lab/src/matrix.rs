@@ -17,6 +17,8 @@
 //! that was set is read back over another connection, and every value read is verified; a handle opened the connections that it
 //! should; a call returned "queued" exactly where it was queued; threads got their cores.
 //!
+//! A target may be behind a Unix socket, where there is no relay; one with TLS is refused, as libmemcached has none.
+//!
 //! A driver that its library aborts is a result: the row says how it ended.
 
 mod effects;
@@ -35,6 +37,7 @@ use crate::control::{Control, Family};
 use crate::counted::Tracer;
 use crate::driver::Ended;
 use crate::driver::build::Language;
+use crate::driver::reach::{Reach, Transport};
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat};
 use crate::generator::{Load, Stop};
@@ -136,10 +139,10 @@ pub struct Faulted {
 /// When the driver cannot be built, a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     options.only_memcached()?;
-    options.common.targets.iter().try_for_each(|target| is_reached(&target.control()))?;
+    let grid = options.grid();
+    options.common.targets.iter().try_for_each(|target| is_reached(&target.control(), &grid.links))?;
     // This error comes before any server is started.
     Language::C.build()?;
-    let grid = options.grid();
     let title = "Client options: what they cost, and what they hide";
     let mut experiment = Experiment::start("matrix", title, &options.common, AMPLE_MB)?;
     let visit = options.common.visit(options.visit_ms, 50, 50);
@@ -161,15 +164,19 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// Checks that libmemcached can reach a server: by its IP address, without a login. It has one in its binary protocol alone,
-/// which the matrix does not measure.
-fn is_reached(control: &Control) -> Result<(), Error> {
-    control.ip_address()?;
-    if control.login.is_some() {
-        let why = "libmemcached says no password in the text protocol";
-        return Err(Error::Usage(format!("{}: {why}", control.name)));
-    }
-    Ok(())
+/// Checks that libmemcached can reach a server over these links: by its IP address or the path of its socket, without a login.
+/// It has one in its binary protocol alone, which the matrix does not measure.
+fn is_reached(control: &Control, links: &[Link]) -> Result<(), Error> {
+    let is_relayed = links.iter().any(|link| matches!(link, Link::Relay(_)));
+    let why = match Transport::of(control) {
+        Transport::Tls => "libmemcached has no TLS",
+        Transport::Unix if is_relayed => "a relay leads to no Unix socket: --link loopback",
+        Transport::Tcp | Transport::Unix if control.login.is_some() => {
+            "libmemcached says no password in the text protocol"
+        }
+        Transport::Tcp | Transport::Unix => return Reach::of(control).map(drop),
+    };
+    Err(Error::Usage(format!("{}: {why}", control.name)))
 }
 
 impl Options {

@@ -137,6 +137,18 @@ impl Null {
         Null::background(answers, core, socket, Null::serve)
     }
 
+    /// The same with one reply to every request.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it cannot listen.
+    pub fn answering_in_background(
+        canned: Canned,
+        core: Option<usize>,
+        socket: SocketKind,
+    ) -> Result<Running, Error> {
+        Null::background(canned.into(), core, socket, Null::serve)
+    }
+
     /// The same for clients that ask in `turns`.
     ///
     /// # Errors

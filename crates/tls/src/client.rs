@@ -80,6 +80,16 @@ impl Connector {
         Ok(Connector(Arc::new(Loaded { config: Arc::new(config), name, options })))
     }
 
+    /// The name that the server's certificate must have, without the brackets of an IPv6 address.
+    pub fn name(&self) -> String {
+        self.0.name.to_str().into_owned()
+    }
+
+    /// The options that were loaded: with them and the name another program connects alike.
+    pub fn options(&self) -> &ClientOptions {
+        &self.0.options
+    }
+
     /// Wraps a connection. Its handshake begins with the first send or receive.
     ///
     /// # Errors

@@ -35,10 +35,12 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { KEY_BYTES = 16, MGET_KEYS = 100, SETS_KEYS = 64, BUCKETS = 4096, LINE_BYTES = 128 * 1024, PATIENCE_S = 5 };
+enum { SOCKET_BYTES = sizeof((struct sockaddr_un *)0)->sun_path, PATH_BYTES = 4096 };
 enum op { SET, GET, DELETE, MGET, SETS };
 
 /* What is to be done. */
@@ -48,6 +50,9 @@ static struct job {
   enum op op;
   char host[64]; /* an IP address, as it is written */
   uint16_t port;
+  char socket[SOCKET_BYTES]; /* the path of a Unix socket, in place of both; empty where there is none */
+  int tls;
+  char tls_name[256], tls_authorities[PATH_BYTES], tls_chain[PATH_BYTES], tls_key[PATH_BYTES]; /* empty: none */
   uint32_t first, keys;
   uint64_t version;
   size_t value_bytes, large_bytes;
@@ -61,6 +66,7 @@ static union {
   struct sockaddr any;
   struct sockaddr_in four;
   struct sockaddr_in6 six;
+  struct sockaddr_un path;
 } server;
 static socklen_t server_bytes;
 
@@ -261,7 +267,8 @@ static long segments_of(int fd) {
 }
 
 int connect(int fd, const struct sockaddr *to, socklen_t bytes) {
-  if (to->sa_family == AF_INET || to->sa_family == AF_INET6) {
+  int family = to->sa_family;
+  if (job.socket[0] ? family == AF_UNIX : family == AF_INET || family == AF_INET6) {
     result.connections++;
     connected = fd;
     segments_before = 0;
@@ -335,7 +342,10 @@ static void library_open(void) {
     memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, (uint64_t)job.timeout_ms);
     memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, (uint64_t)job.timeout_ms);
   }
-  if (memcached_server_add(handle, job.host, job.port) != MEMCACHED_SUCCESS) fail("memcached_server_add");
+  if (job.tls) fail("libmemcached has no TLS");
+  memcached_return_t added = job.socket[0] ? memcached_server_add_unix_socket(handle, job.socket)
+                                           : memcached_server_add(handle, job.host, job.port);
+  if (added != MEMCACHED_SUCCESS) fail("memcached_server_add");
 }
 
 static void library_close(void) {
@@ -437,9 +447,10 @@ static void hand_open(void) {
   if (job.timeout_ms) patience = (struct timeval){job.timeout_ms / 1000, job.timeout_ms % 1000 * 1000};
   int on = 1;
   in_from = in_to = 0;
+  if (job.tls) fail("the loop by hand has no TLS");
   hand = socket(server.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (hand < 0) fail("socket");
-  setsockopt(hand, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (!job.socket[0]) setsockopt(hand, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(hand, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   setsockopt(hand, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (connect(hand, &server.any, server_bytes)) {
@@ -700,7 +711,11 @@ static void buffers(void) {
 
 static void find_server(void) {
   memset(&server, 0, sizeof server);
-  if (inet_pton(AF_INET, job.host, &server.four.sin_addr) == 1) {
+  if (job.socket[0]) {
+    server.path.sun_family = AF_UNIX;
+    memcpy(server.path.sun_path, job.socket, sizeof job.socket);
+    server_bytes = sizeof server.path;
+  } else if (inet_pton(AF_INET, job.host, &server.four.sin_addr) == 1) {
     server.four.sin_family = AF_INET;
     server.four.sin_port = htons(job.port);
     server_bytes = sizeof server.four;
@@ -731,6 +746,12 @@ static void prepare(void) {
   text("user", job.user, sizeof job.user);
   text("password", job.password, sizeof job.password);
   job.port = (uint16_t)number("port");
+  text("socket", job.socket, sizeof job.socket);
+  job.tls = (int)number("tls");
+  text("tls_name", job.tls_name, sizeof job.tls_name);
+  text("tls_authorities", job.tls_authorities, sizeof job.tls_authorities);
+  text("tls_chain", job.tls_chain, sizeof job.tls_chain);
+  text("tls_key", job.tls_key, sizeof job.tls_key);
   find_server();
   job.first = (uint32_t)number("first");
   job.keys = (uint32_t)number("keys");
@@ -791,7 +812,9 @@ static void run(void) {
   }
   int seen_nodelay = 0;
   struct linger seen_linger = {0, 0};
-  if (connected >= 0) {
+  /* A Unix socket has none of the options of TCP. */
+  int has_options = connected >= 0 && !job.socket[0];
+  if (has_options) {
     socklen_t bytes = sizeof seen_nodelay;
     getsockopt(connected, IPPROTO_TCP, TCP_NODELAY, &seen_nodelay, &bytes);
     bytes = sizeof seen_linger;
@@ -813,7 +836,7 @@ static void run(void) {
   say((size_t)snprintf(line, LINE_BYTES,
                        "{\"ready\":1,\"has_no_block\":%d,\"has_nodelay\":%d,\"has_buffer\":%d,\"has_noreply\":%d,"
                        "\"socket\":%d,\"socket_nodelay\":%d,\"socket_linger\":%d,\"warm_told\":%ld,\"warm_error\":\"%s\"}\n",
-                       had_options[0], had_options[1], had_options[2], had_options[3], connected >= 0,
+                       had_options[0], had_options[1], had_options[2], had_options[3], has_options,
                        seen_nodelay, seen_linger.l_onoff, warm.told + warm.late, warm.error));
   if (!hear()) _exit(0);
 

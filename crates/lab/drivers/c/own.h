@@ -11,8 +11,17 @@ static void own_open(void) {
   if (own_callers++ == 0) {
     char address[sizeof job.host + 16];
     snprintf(address, sizeof address, strchr(job.host, ':') ? "[%s]:%u" : "%s:%u", job.host, job.port);
-    const char *servers[] = {address};
+    const char *servers[] = {job.socket[0] ? job.socket : address};
     larder_config config = {.size = sizeof config, .servers = servers, .servers_count = 1};
+    if (job.tls) {
+      config.options = LARDER_TLS;
+      config.server_name = job.tls_name;
+      if (job.tls_authorities[0]) config.ca_file = job.tls_authorities;
+      if (job.tls_chain[0]) {
+        config.cert_file = job.tls_chain;
+        config.key_file = job.tls_key;
+      }
+    }
     if (job.password[0]) {
       config.user = job.user;
       config.password = job.password;

@@ -145,6 +145,14 @@ func openLarder(j *job, verify bool) (client, error) {
 	config := larder.Config{
 		Servers: []larder.Server{{Address: j.address()}}, Timeout: j.timeout(), VerifyReplies: verify, Dial: dial,
 	}
+	if j.TLS {
+		// By the client's own option: its Dial makes the connections below.
+		secure, err := j.config()
+		if err != nil {
+			return nil, err
+		}
+		config.TLS = secure
+	}
 	if j.Password != "" {
 		config.Auth = func(context.Context, larder.Server) (string, string, error) { return j.User, j.Password, nil }
 	}
@@ -228,8 +236,12 @@ type facadeClient struct {
 }
 
 func openFacade(j *job) (client, error) {
+	dialer, err := j.dialer()
+	if err != nil {
+		return nil, err
+	}
 	c := facade.New(j.address())
-	c.Timeout, c.DialContext = j.timeout(), dial
+	c.Timeout, c.DialContext = j.timeout(), dialer
 	return facadeClient{c: c}, nil
 }
 
@@ -269,8 +281,12 @@ type gomemcacheClient struct {
 
 // openGomemcache keeps so many idle connections; as shipped with 0.
 func openGomemcache(j *job, idle int) (client, error) {
+	dialer, err := j.dialer()
+	if err != nil {
+		return nil, err
+	}
 	c := memcache.New(j.address())
-	c.Timeout, c.DialContext, c.MaxIdleConns = j.timeout(), dial, idle
+	c.Timeout, c.DialContext, c.MaxIdleConns = j.timeout(), dialer, idle
 	return gomemcacheClient{c: c}, nil
 }
 
@@ -357,11 +373,18 @@ type rueidisClient struct {
 }
 
 func openRueidis(j *job) (client, error) {
+	dialer, err := j.dialer()
+	if err != nil {
+		return nil, err
+	}
 	c, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{j.address()}, Username: j.User, Password: j.Password, DisableCache: true, ConnWriteTimeout: j.timeout(),
-		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		DialCtxFn: func(ctx context.Context, address string, library *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if j.network() != "tcp" || j.TLS {
+				return dialer(ctx, j.network(), address)
+			}
 			connections.Add(1)
-			return dialer.DialContext(ctx, "tcp", address)
+			return library.DialContext(ctx, "tcp", address)
 		},
 	})
 	return rueidisClient{c: c, j: j}, err
@@ -407,9 +430,14 @@ type goRedisClient struct {
 }
 
 func openGoRedis(j *job) (client, error) {
+	dialer, err := j.dialer()
+	if err != nil {
+		return nil, err
+	}
 	c := redis.NewClient(&redis.Options{
-		Addr: j.address(), Username: j.User, Password: j.Password, DialTimeout: j.timeout(), ReadTimeout: j.timeout(), WriteTimeout: j.timeout(),
-		ContextTimeoutEnabled: true, Dialer: dial,
+		Network: j.network(), Addr: j.address(), Username: j.User, Password: j.Password,
+		DialTimeout: j.timeout(), ReadTimeout: j.timeout(), WriteTimeout: j.timeout(),
+		ContextTimeoutEnabled: true, Dialer: dialer,
 	})
 	return goRedisClient{c: c, j: j}, nil
 }

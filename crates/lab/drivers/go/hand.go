@@ -14,16 +14,21 @@ import (
 // counters; the text protocol. It comes back from nothing but a lost connection.
 type handClient struct {
 	uncounted
-	j *job
+	j    *job
+	dial dialer
 }
 
-func openHand(j *job) (client, error) { return handClient{j: j}, nil }
+func openHand(j *job) (client, error) {
+	dialer, err := j.dialer()
+	return handClient{j: j, dial: dialer}, err
+}
 
-func (h handClient) session() session { return &hand{j: h.j} }
+func (h handClient) session() session { return &hand{j: h.j, dial: h.dial} }
 func (h handClient) close()           {}
 
 type hand struct {
 	j    *job
+	dial dialer
 	conn net.Conn
 	in   *bufio.Reader
 	out  []byte
@@ -38,7 +43,7 @@ var (
 // begin connects if need be.
 func (h *hand) begin() error {
 	if h.conn == nil {
-		conn, err := dial(background, "tcp", h.j.address())
+		conn, err := h.dial(background, h.j.network(), h.j.address())
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,8 @@ type job struct {
 	Cold       bool   `json:"cold"`
 	Host       string `json:"host"`
 	Port       uint16 `json:"port"`
+	Socket     string `json:"socket"`
+	TLS        bool   `json:"tls"`
 	First      uint32 `json:"first"`
 	Keys       int    `json:"keys"`
 	Version    uint64 `json:"version"`
@@ -45,6 +47,7 @@ type job struct {
 	TimeoutMS  int64  `json:"timeout_ms"`
 	User       string `json:"user"`
 	Password   string `json:"password"`
+	secured
 }
 
 // Operations, by the lab's numbers.
@@ -55,7 +58,21 @@ const (
 	opSets = 4
 )
 
-func (j *job) address() string { return net.JoinHostPort(j.Host, strconv.Itoa(int(j.Port))) }
+// address is host and port, or the path of the server's Unix socket.
+func (j *job) address() string {
+	if j.Socket != "" {
+		return j.Socket
+	}
+	return net.JoinHostPort(j.Host, strconv.Itoa(int(j.Port)))
+}
+
+// network is that of the address.
+func (j *job) network() string {
+	if j.Socket != "" {
+		return "unix"
+	}
+	return "tcp"
+}
 
 func (j *job) timeout() time.Duration { return time.Duration(j.TimeoutMS) * time.Millisecond }
 

@@ -14,6 +14,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_eventloop::socket::Address;
 use rustix::process::Signal;
 
 use super::roster::{Client, OWN, OWN_VERIFIED};
@@ -164,7 +165,11 @@ pub fn visit(
     let callers = Callers::Steady(callers(client.language));
     let setting = Setting { client, op: Op::Hit, value_bytes: VALUE_BYTES, callers };
     let job = bench.job(experiment, contender, &setting)?;
-    let relay = Trouble::start(experiment.contenders[contender].control.ip_address()?)?;
+    // Only servers that the lab has started are harmed, and they listen at 127.0.0.1.
+    let Address::Tcp(server) = *experiment.contenders[contender].address() else {
+        unreachable!("a server of the lab's has a port");
+    };
+    let relay = Trouble::start(server)?;
     let job = Job {
         time_ns: TIME.as_nanos() as u64,
         pause_ns: PAUSE.as_nanos() as u64,

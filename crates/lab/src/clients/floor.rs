@@ -3,19 +3,18 @@
 //! This is what the client and the kernel cost, and the ceiling of what can be measured. A loop by hand that is not faster here
 //! than with a server was disturbed by something else.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::thread;
 use std::time::Duration;
 
 use larder_eventloop::socket::Address;
 
 use super::visit::{Bench, Sample, Setting, VERSION};
 use crate::driver::Job;
+use crate::driver::reach::Reach;
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::generator::prefer;
 use crate::keys::{Keyspace, Prefix};
-use crate::null::{Canned, Null};
+use crate::null::{Canned, Null, Running};
+use crate::route::SocketKind;
 use crate::value;
 
 /// Bytes of the value.
@@ -41,20 +40,15 @@ fn canned(key: u32, value_bytes: usize) -> Canned {
     Canned { request_bytes: name.len() + b"get \r\n".len(), reply: [&head, &*bytes, b"\r\nEND\r\n"].concat() }
 }
 
-/// Starts a null server that serves until the process ends, and returns its address.
-fn listening(canned: Canned, core: Option<usize>) -> Result<SocketAddr, Error> {
-    let failed = |error| Error::System("the null server", error);
-    let null = Null::bind(&Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()), canned).map_err(failed)?;
-    let Address::Tcp(at) = null.address().map_err(failed)? else { unreachable!("it was bound to TCP") };
-    thread::spawn(move || {
-        // A server that may not be pinned is only slower, which does no harm to a floor.
-        let _ = prefer(core);
-        null.serve()
-    });
-    Ok(at)
+/// Where drivers reach a null server.
+fn reach(null: &Running) -> Reach {
+    match null.address() {
+        Address::Tcp(address) => Reach::Tcp(*address),
+        Address::Unix(path) => Reach::Unix(path.to_string_lossy().into_owned()),
+    }
 }
 
-/// Visits it with a loop by hand, this many times.
+/// Visits one with a loop by hand, this many times. It has the first server's kind of socket, and no TLS.
 ///
 /// # Errors
 /// When it cannot listen, or the driver ends.
@@ -66,9 +60,11 @@ pub fn visit(
     visits: usize,
 ) -> Result<Floor, Error> {
     let job = bench.job(experiment, 0, setting)?;
-    let at = listening(canned(job.first, setting.value_bytes), experiment.server_core)?;
+    let canned = canned(job.first, setting.value_bytes);
+    let socket = SocketKind::of(experiment.contenders[0].address());
+    let null = Null::answering_in_background(canned, experiment.server_core, socket)?;
     let time_ns = time.as_nanos() as u64;
-    let job = Job { keys: 1, time_ns, ..job.at(at) };
+    let job = Job { keys: 1, time_ns, ..job.on(reach(&null)) };
     let mut samples = Vec::new();
     for _ in 0..visits {
         let driver = bench.driver(setting.client.language)?;

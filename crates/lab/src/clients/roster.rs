@@ -1,7 +1,8 @@
 //! The clients of the experiment, one row each.
 
-use crate::control::Family;
+use crate::control::{Control, Family};
 use crate::driver::build::Language;
+use crate::driver::reach::Transport;
 
 /// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +138,31 @@ impl Client {
         own || self.speaks == Speaks::Redis
     }
 
+    /// Why it makes no connections of this kind; `None` if it makes them.
+    pub fn why_not(&self, transport: Transport) -> Option<&'static str> {
+        let own = matches!(self.name, OWN | OWN_VERIFIED | OWN_TOKIO);
+        match (transport, self.language, self.name) {
+            (Transport::Tcp, ..) => None,
+            (Transport::Unix, Language::Java, _) => Some("it connects to hosts and ports"),
+            (Transport::Unix, ..) => None,
+            (Transport::Tls, Language::Go | Language::C | Language::Rust, _) if own => None,
+            (Transport::Tls, Language::Go, "rainycape") => Some("it has no TLS, and dials by itself"),
+            (Transport::Tls, Language::Go, _) => None,
+            (Transport::Tls, _, BY_HAND) => Some("the loop is written over a socket"),
+            (Transport::Tls, _, "memcache") => Some("its TLS is OpenSSL's, without which it is built"),
+            (Transport::Tls, _, "pymemcache") => Some("it looks for the address in the certificate"),
+            (Transport::Tls, Language::Java, _) => Some("its driver gives it no SSLContext"),
+            (Transport::Tls, Language::C | Language::Rust | Language::Python, _) => Some("it has no TLS"),
+        }
+    }
+
+    /// Whether it speaks the server's protocol, makes connections of its kind, and can log in if the server requires it.
+    pub fn can_ask(&self, control: &Control) -> bool {
+        self.is_understood_by(control.family)
+            && self.why_not(Transport::of(control)).is_none()
+            && (control.login.is_none() || self.logs_in())
+    }
+
     /// Whether servers of this family understand it.
     pub fn is_understood_by(&self, family: Family) -> bool {
         self.speaks.family() == family
@@ -191,6 +217,31 @@ mod tests {
             "rust: larder, tokio",
         ];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn all_clients_but_javas_use_unix_sockets_and_those_that_can_use_tls() {
+        let by = |transport| -> Vec<String> {
+            let able = CLIENTS.iter().filter(|client| client.why_not(transport).is_none());
+            able.map(Client::full_name).collect()
+        };
+        let all = CLIENTS.len();
+        assert_eq!((by(Transport::Tcp).len(), by(Transport::Unix).len()), (all, all - 3));
+        assert!(by(Transport::Unix).iter().all(|name| !name.starts_with("java")));
+        let expected = [
+            "go: larder",
+            "go: larder, replies verified",
+            "go: larder façade",
+            "go: gomemcache",
+            "go: gomemcache, pool = callers",
+            "go: by hand",
+            "go: rueidis",
+            "go: go-redis",
+            "c: larder",
+            "rust: larder",
+            "rust: larder, tokio",
+        ];
+        assert_eq!(by(Transport::Tls), expected);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::roster::{Client, Speaks};
 use crate::control::Counters;
 use crate::counted::Tracer;
 use crate::driver::build::Language;
+use crate::driver::reach::Reach;
 use crate::driver::{Done, Driver, Job, Secret};
 use crate::endpoint::Login;
 use crate::error::Error;
@@ -246,10 +247,10 @@ impl Bench {
     /// The driver's job on a server.
     ///
     /// # Errors
-    /// When it has no address that drivers reach.
+    /// When drivers do not reach it.
     pub fn job(&self, experiment: &Experiment, contender: usize, setting: &Setting) -> Result<Job, Error> {
         let control = &experiment.contenders[contender].control;
-        let (server, login) = (control.ip_address()?, control.login.as_ref());
+        let (server, login) = (Reach::of(control)?, control.login.as_ref());
         let (user, password) = login.map(Login::words).unwrap_or_default();
         let space = self.keyspace(setting.value_bytes);
         let (bursts, pause) = match setting.callers {
@@ -276,7 +277,7 @@ impl Bench {
             password: Secret(password.to_owned()),
             ..Job::default()
         };
-        Ok(job.at(server))
+        Ok(job.on(server))
     }
 
     /// Visits a server; returns also how long threads waited for a core.

@@ -350,20 +350,37 @@ mod tests {
         assert!(names.iter().all(|name| !name.ends_with("_test.go")));
     }
 
+    /// One of the sources of a driver.
+    fn source(of: &'static [(&'static str, &'static str)], path: &str) -> &'static str {
+        of.iter().find(|(name, _)| *name == path).expect("a source").1
+    }
+
+    /// The names of a manifest's dependencies.
+    fn dependencies(manifest: &'static str) -> BTreeSet<&'static str> {
+        let section = manifest.split("[dependencies]\n").nth(1).expect("it has dependencies");
+        let section = section.split("\n[").next().unwrap_or_default();
+        let lines = section.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.filter_map(|line| line.split(['.', ' ', '=']).next()).collect()
+    }
+
     #[test]
     fn the_c_client_of_the_driver_has_its_dependencies() {
-        let dependencies = |path: &str| -> BTreeSet<&'static str> {
-            let (_, text) = sources::C.iter().find(|(name, _)| *name == path).expect("a source");
-            let section = text.split("[dependencies]\n").nth(1).expect("it has dependencies");
-            let section = section.split("\n[").next().unwrap_or_default();
-            let lines = section.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-            lines.filter_map(|line| line.split(['.', ' ', '=']).next()).collect()
-        };
-        let own = dependencies("clients/c/Cargo.toml");
+        let own = dependencies(source(sources::C, "clients/c/Cargo.toml"));
         assert!(own.contains("larder-client"), "{own:?}");
-        assert_eq!(dependencies("crates/lab/drivers/c/Cargo.toml"), own);
-        let lock = sources::C.iter().find(|(name, _)| *name == "crates/lab/drivers/c/Cargo.lock");
-        let (_, lock) = lock.expect("a source");
-        assert!(own.iter().all(|name| lock.contains(&format!("name = \"{name}\"\n"))));
+        assert_eq!(dependencies(source(sources::C, "crates/lab/drivers/c/Cargo.toml")), own);
+    }
+
+    #[test]
+    fn lock_files_of_drivers_have_their_dependencies() {
+        for (sources, folder) in
+            [(sources::C, "crates/lab/drivers/c"), (sources::RUST, "crates/lab/drivers/rust")]
+        {
+            let own = dependencies(source(sources, &format!("{folder}/Cargo.toml")));
+            let lock = source(sources, &format!("{folder}/Cargo.lock"));
+            assert!(own.contains("rustls"), "{own:?}");
+            for name in own {
+                assert!(lock.contains(&format!("name = \"{name}\"\n")), "{folder}: {name}");
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::visit::{Bench, check_options};
 use crate::contender::{Contender, Setup};
 use crate::control::Control;
 use crate::driver::own::Way;
+use crate::driver::reach::Reach;
 use crate::driver::{Done, Driver, Ended, Job, Said};
 use crate::error::Error;
 use crate::experiment::Experiment;
@@ -187,7 +188,7 @@ pub fn visit(
         pause_at: if matches!(fault, Fault::None | Fault::Stopped | Fault::Killed) { half } else { 0 },
         large_at: if fault == Fault::TooLarge { half } else { 0 },
         large_bytes: if fault == Fault::TooLarge { LARGE_BYTES } else { 0 },
-        ..setting.job().at(server.control.ip_address()?)
+        ..setting.job().on(Reach::of(&server.control)?)
     };
     let mut driver = bench.another(client)?;
     let name = format!("{}, {}, {}", server.name, mode.name(), fault.name());

@@ -1,7 +1,6 @@
 //! One visit: a driver makes calls on a server for a while, and the counts of both are compared.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::control::{Control, Counters};
 use crate::counted::{self, Tracer};
 use crate::driver::build::Language;
 use crate::driver::own::Way;
+use crate::driver::reach::Reach;
 use crate::driver::{Done, Driver, Ended, Job, Ready, Said};
 use crate::error::Error;
 use crate::experiment::{Checks, Experiment};
@@ -145,17 +145,21 @@ impl Bench {
         Keyspace { first: at as u32 * SIZE_STEP, ..Keyspace::new(keys_of(value_bytes), value_bytes) }
     }
 
-    /// The address of a server, or of a relay before it.
-    fn way(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<SocketAddr, Error> {
-        let server = experiment.contenders[contender].control.ip_address()?;
-        let Link::Relay(ms) = link else { return Ok(server) };
+    /// The way to a server, or to a relay before it.
+    fn way(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<Reach, Error> {
+        let server = Reach::of(&experiment.contenders[contender].control)?;
+        let (ms, server) = match (link, server) {
+            (Link::Relay(ms), Reach::Tcp(address)) => (ms, address),
+            // A relay to a server without a port was refused before the experiment began.
+            (Link::Loopback | Link::Relay(_), server) => return Ok(server),
+        };
         let relay = match self.relays.entry((contender, link)) {
             std::collections::hash_map::Entry::Occupied(relay) => relay.into_mut(),
             std::collections::hash_map::Entry::Vacant(none) => {
                 none.insert(Relay::start(server, one_way(ms))?)
             }
         };
-        Ok(relay.address)
+        Ok(Reach::Tcp(relay.address))
     }
 
     /// The time that a relay adds to a round trip.
@@ -201,7 +205,7 @@ impl Bench {
             time_ns: time.as_nanos() as u64,
             ..setting.job()
         };
-        Ok(job.at(server))
+        Ok(job.on(server))
     }
 
     /// Visits a server; returns also how long threads waited for a core.

@@ -158,26 +158,115 @@ fn a_target_with_a_password_is_asked_by_clients_that_say_one() {
 #[ignore = "peers: go, libmemcached"]
 fn a_target_at_an_ipv6_address_is_asked_as_others() {
     let Some((_server, target)) = Serving::at_ipv6("memcached", &["--redis-port", "0", "-p"]) else { return };
-    let run = clients(&[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
-    let rows = table(&run, "clients").rows.iter().filter(|row| row.target == "a");
-    let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
-    let expected = [
-        "go: larder",
-        "go: larder, replies verified",
-        "go: larder façade",
-        "go: gomemcache",
-        "go: gomemcache, pool = callers",
-        "go: rainycape",
-        "go: by hand",
-        "c: libmemcached",
-        "c: larder",
-        "c: by hand",
-    ];
-    assert_eq!(names, expected);
-    for name in names {
-        let errors = table(&run, "clients").value("a", &[name, "hit", "100 B", "1"], "errors");
-        assert_eq!(errors.expect("counted").median, 0.0, "{name}");
+    asked(&target, &OF_MEMCACHED);
+}
+
+/// Clients of memcached's protocols in Go and C.
+const OF_MEMCACHED: [&str; 10] = [
+    "go: larder",
+    "go: larder, replies verified",
+    "go: larder façade",
+    "go: gomemcache",
+    "go: gomemcache, pool = callers",
+    "go: rainycape",
+    "go: by hand",
+    "c: libmemcached",
+    "c: larder",
+    "c: by hand",
+];
+
+/// Has clients in Go and C ask a target for keys that are there: these do, and none tells an error.
+fn asked(target: &str, names: &[&str]) -> Run {
+    let run = clients(&[&HITS[..], &["--no-larder", "--target", target]].concat());
+    holds(&run, "every value read was the key's");
+    let costs = table(&run, "clients");
+    let rows = costs.rows.iter().filter(|row| row.target == "a");
+    assert_eq!(rows.map(|row| row.labels[0].as_str()).collect::<Vec<_>>(), names);
+    for &name in names {
+        let count = |figure: &str| {
+            costs.value("a", &[name, "hit", "100 B", "1"], figure).unwrap_or_else(|| panic!("{name}")).median
+        };
+        assert_eq!((count("errors"), count("wrong")), (0.0, 0.0), "{name}");
     }
+    run
+}
+
+#[test]
+#[ignore = "peers: go, libmemcached"]
+fn a_target_behind_a_unix_socket_is_asked_as_others() {
+    let folder = Folder::new("socket");
+    let path = folder.at("socket");
+    let target = format!("a=memcached+unix://{path}");
+    let server = Serving::start(&["-s", &path], &target).unwrap();
+    let run = asked(&target, &OF_MEMCACHED);
+    assert!(!run.notes.iter().any(|note| note.contains("a is reached by")), "{:?}", run.notes);
+    drop(server);
+}
+
+#[test]
+#[ignore = "peers: go, libmemcached"]
+fn a_target_with_tls_is_asked_by_clients_that_have_it_and_others_are_told() {
+    let folder = Folder::new("tls");
+    for (scheme, names) in [("memcacheds", &OF_TLS[..]), ("rediss", &["go: rueidis", "go: go-redis"])] {
+        let (server, chain) = with_tls(&folder);
+        let run = asked(&format!("a={scheme}://{}?ssl_ca_certs={chain}", server.address()), names);
+        let told = run.notes.iter().find(|note| note.starts_with("a is reached by TLS, but not by "));
+        let due = [
+            "go: rainycape (it has no TLS, and dials by itself)",
+            "c: libmemcached (it has no TLS)",
+            "c: by hand (the loop is written over a socket)",
+        ];
+        match scheme {
+            "rediss" => assert_eq!(told, None),
+            _ => assert_eq!(told.unwrap(), &format!("a is reached by TLS, but not by {}", due.join(", "))),
+        }
+    }
+}
+
+/// A server with TLS, and the file of its certificate, which has signed itself.
+fn with_tls(folder: &Folder) -> (Server, String) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let chain = folder.write("crt", &made.cert.pem());
+    let key = folder.write("key", &made.signing_key.serialize_pem());
+    let pair = format!("ssl_chain_cert={chain},ssl_key={key}");
+    (Server::start_program(&Program::Larder, &["-Z", "-o", &pair]).unwrap(), chain)
+}
+
+/// Those of them that have TLS.
+const OF_TLS: [&str; 7] = [
+    "go: larder",
+    "go: larder, replies verified",
+    "go: larder façade",
+    "go: gomemcache",
+    "go: gomemcache, pool = callers",
+    "go: by hand",
+    "c: larder",
+];
+
+#[test]
+#[ignore = "network: cargo and its registry"]
+fn the_clients_in_rust_use_unix_sockets_and_ours_tls() {
+    let folder = Folder::new("rust");
+    let path = folder.at("socket");
+    let at_path = format!("a=memcached+unix://{path}");
+    let serving = Serving::start(&["-s", &path], &at_path).unwrap();
+    let (server, chain) = with_tls(&folder);
+    let by_tls = format!("a=memcacheds://{}?ssl_ca_certs={chain}", server.address());
+    let own = ["rust: larder", "rust: larder, tokio"];
+    let all = [&own[..], &["rust: memcache", "rust: async-memcached", "rust: by hand"]].concat();
+    for (target, names) in [(&at_path, &all[..]), (&by_tls, &own[..])] {
+        let part = ["--part", "grid", "--driver", "rust", "--operation", "hit", "--callers", "1"];
+        let run = clients(&[&part[..], &["--visit-ms", "20", "--no-larder", "--target", target]].concat());
+        holds(&run, "every value read was the key's");
+        let costs = table(&run, "clients");
+        let asked: Vec<&str> = costs.rows.iter().map(|row| row.labels[0].as_str()).collect();
+        assert_eq!(asked, names);
+        for &name in names {
+            let errors = costs.value("a", &[name, "hit", "100 B", "1"], "errors");
+            assert_eq!(errors.expect("counted").median, 0.0, "{name}");
+        }
+    }
+    drop(serving);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::process::Command;
 
 use larder_lab::results::{Run, of_time};
+use larder_testkit::folder::Folder;
 use larder_testkit::stand_in::Burners;
 
 use crate::outcome::{had_tracer, held, table};
@@ -161,6 +162,29 @@ fn a_target_at_an_ipv6_address_is_asked_over_every_link() {
     for client in ["none", "by hand", "larder-client"] {
         assert!(of(client, "loopback") > 0.0 && of(client, "relay-1ms") >= 1_000.0, "{client}");
     }
+}
+
+#[test]
+#[ignore = "peers: libmemcached"]
+fn a_target_behind_a_unix_socket_is_asked_as_others() {
+    let folder = Folder::new("socket");
+    let path = folder.at("socket");
+    let target = format!("a=memcached+unix://{path}");
+    let server = Serving::start(&["-s", &path], &target).unwrap();
+    let cells = ["--part", "grid", "--operation", "set,get", "--value-bytes", "8", "--handle", "kept,churn"];
+    let rounds = ["--rounds", "1", "--visit-ms", "1"];
+    let run = matrix(&[&cells[..], &rounds, &["--no-larder", "--target", target.as_str()]].concat());
+    let costs = table(&run, "matrix");
+    let of = |client: &str, handle: &str, figure: &str| {
+        costs.value("a", &["set", "8 B", handle, "awaited", "loopback", client], figure)
+    };
+    for client in ["none", "by hand", "larder-client"] {
+        let call = of(client, "kept", "call").unwrap_or_else(|| panic!("{client}"));
+        assert!(call.median > 0.0, "{client}");
+        assert!(of(client, "kept", "segments").is_none(), "{client}: a Unix socket has no segments");
+    }
+    assert!(of("none", "churn", "call").is_some());
+    drop(server);
 }
 
 #[test]

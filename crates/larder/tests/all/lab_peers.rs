@@ -321,12 +321,15 @@ fn the_clients_say_in_a_line_what_they_lack() {
 #[test]
 fn targets_that_drivers_cannot_ask_are_refused() {
     let (socket, login) = ("a=memcached+unix:///run/m", "a=memcached://me:x@127.0.0.1:1");
-    for (experiment, target, why) in [
-        ("matrix", socket, "a: drivers reach IP addresses, not unix:/run/m"),
-        ("clients", socket, "a: drivers reach IP addresses, not unix:/run/m"),
-        ("matrix", login, "a: libmemcached says no password in the text protocol"),
+    let anyone = "a=memcacheds://127.0.0.1:1?ssl_cert_reqs=none";
+    for (words, target, why) in [
+        (&["matrix", "--link", "relay-1ms"][..], socket, "a: a relay leads to no Unix socket"),
+        (&["matrix"], login, "a: libmemcached says no password in the text protocol"),
+        (&["matrix"], anyone, "a: libmemcached has no TLS"),
+        (&["clients"], anyone, "a: drivers check certificates: ssl_ca_certs names their authority"),
     ] {
-        let output = lab(&[experiment, "--quick", "--no-larder", "--target", target]).output().unwrap();
+        let output =
+            lab(&[words, &["--quick", "--no-larder", "--target", target]].concat()).output().unwrap();
         refused(&output, 64, why);
     }
 }

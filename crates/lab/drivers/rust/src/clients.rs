@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
     let count = job.callers.max(1) as usize;
     match job.client.as_str() {
         "larder" => {
-            let client = job.builder().build();
+            let client = job.builder()?.build();
             let client = Arc::new(client.map_err(|error| error.to_string())?);
             Ok((0..count)
                 .map(|_| {
@@ -72,6 +73,7 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
                 .collect())
         }
         "memcache" => {
+            // A URL without a host is a path.
             let url = format!("memcache://{}?protocol=ascii&tcp_nodelay=true", job.address());
             let client = memcache::Client::builder()
                 .add_server(url)
@@ -88,14 +90,22 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
             .map(|_| {
                 let runtime = Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| error.to_string())?;
-                let (address, timeout) = (format!("tcp://{}", job.address()), job.timeout());
+                let scheme = if job.is_at_path() { "unix" } else { "tcp" };
+                let (address, timeout) = (format!("{scheme}://{}", job.address()), job.timeout());
                 Ok(Box::new(AsyncMemcached { runtime, address, timeout, client: None }) as _)
             })
             .collect(),
         "by hand" => Ok((0..count)
             .map(|_| {
-                let (address, timeout) = (job.address(), job.timeout());
-                Box::new(Hand { address, timeout, stream: None, out: Vec::new(), value: Vec::new() }) as _
+                let (address, is_path, timeout) = (job.address(), job.is_at_path(), job.timeout());
+                Box::new(Hand {
+                    address,
+                    is_path,
+                    timeout,
+                    stream: None,
+                    out: Vec::new(),
+                    value: Vec::new(),
+                }) as _
             })
             .collect()),
         other => Err(format!("there is no client {other:?}")),
@@ -265,11 +275,56 @@ impl Session for AsyncMemcached {
     }
 }
 
+/// A socket of either kind.
+enum Wire {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Wire {
+    fn connect(address: &str, is_path: bool, timeout: Duration) -> io::Result<Wire> {
+        if is_path {
+            let stream = UnixStream::connect(address)?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            return Ok(Wire::Unix(stream));
+        }
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Wire::Tcp(stream))
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Tcp(stream) => stream.read(buffer),
+            Wire::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Tcp(stream) => stream.write(bytes),
+            Wire::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The least that a program can do: a connection for each caller, one write and one read.
 struct Hand {
     address: String,
+    is_path: bool,
     timeout: Duration,
-    stream: Option<BufReader<TcpStream>>,
+    stream: Option<BufReader<Wire>>,
     out: Vec<u8>,
     value: Vec<u8>,
 }
@@ -283,11 +338,8 @@ enum Found {
 impl Hand {
     fn send(&mut self) -> io::Result<()> {
         if self.stream.is_none() {
-            let stream = TcpStream::connect(&self.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(self.timeout))?;
-            stream.set_write_timeout(Some(self.timeout))?;
-            self.stream = Some(BufReader::with_capacity(64 << 10, stream));
+            let wire = Wire::connect(&self.address, self.is_path, self.timeout)?;
+            self.stream = Some(BufReader::with_capacity(64 << 10, wire));
         }
         let stream = self.stream.as_mut().expect("it was just made");
         stream.get_mut().write_all(&self.out)

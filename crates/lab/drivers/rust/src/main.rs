@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod secure;
 mod tasks;
 
 use std::io::{self, BufRead, Write};
@@ -25,6 +26,12 @@ pub struct Job {
     cold: bool,
     host: String,
     port: u16,
+    socket: String,
+    tls: bool,
+    tls_name: String,
+    tls_authorities: String,
+    tls_chain: String,
+    tls_key: String,
     first: u32,
     keys: u32,
     version: u64,
@@ -40,17 +47,34 @@ pub struct Job {
 }
 
 impl Job {
-    /// The server's address and port; an IPv6 address is in brackets.
+    /// The server's address and port, or the path of its Unix socket; an IPv6 address is in brackets.
     pub fn address(&self) -> String {
-        let Job { host, port, .. } = self;
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        let Job { host, port, socket, .. } = self;
+        if !socket.is_empty() {
+            socket.clone()
+        } else if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
     }
 
-    /// A builder of Larder's own client for this server, with user and password if the server needs them.
-    pub fn builder(&self) -> larder_client::Builder {
-        let builder =
+    /// Whether the address is the path of a Unix socket.
+    pub fn is_at_path(&self) -> bool {
+        !self.socket.is_empty()
+    }
+
+    /// A builder of Larder's own client for this server, with TLS, user and password if the server needs them.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn builder(&self) -> Result<larder_client::Builder, String> {
+        let mut builder =
             larder_client::Client::builder().server(self.address().as_str()).timeout(self.timeout());
-        if self.password.is_empty() { builder } else { builder.auth(&*self.user, &*self.password) }
+        if self.tls {
+            builder = builder.tls(secure::tls(self)?);
+        }
+        Ok(if self.password.is_empty() { builder } else { builder.auth(&*self.user, &*self.password) })
     }
 
     /// How long a call may take.

@@ -100,7 +100,7 @@ impl Caller {
 /// Does a job with a caller for each of these counts.
 pub fn run(job: &Job, space: Space, counts: Vec<Counts>, mut hear: impl FnMut() -> bool) -> Outcome {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let client = job.builder().build_tokio();
+    let client = job.builder()?.build_tokio();
     let (client, space) = (client.map_err(|error| error.to_string())?, Arc::new(space));
     let caller = |counts| Caller {
         client: client.clone(),

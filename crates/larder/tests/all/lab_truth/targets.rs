@@ -178,7 +178,7 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
         refused(&at(&target, &LOAD), code, why);
     }
     let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &["matrix", "--quick"]);
-    refused(&output, 64, "drivers speak no TLS");
+    refused(&output, 64, "libmemcached has no TLS");
 }
 
 /// A certificate of 127.0.0.1 that has signed itself: the file of this name, and that of its key. Returns it as PEM.
