@@ -3,7 +3,8 @@
 //! A line has words of the paragraph, and the source: a command that prints such figures, a file that fixes them or tests
 //! them, or `beside it` and a day, where the command stands in the same section of the document. The check complains of figures
 //! without a source, of lines whose words are in no document, of files that do not exist, and of commands with `--quick` or
-//! fewer rounds than an interval takes, unless the line has a reason behind `few rounds:`.
+//! fewer rounds than an interval takes, unless the line has a reason behind `few rounds:`. All documents are checked but those
+//! of [`LEFT_OUT`]. A decision is of its day: a line with `all` in place of words is for each of its figures.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -13,18 +14,13 @@ use std::path::{Path, PathBuf};
 /// The list of figures and sources.
 const LIST: &str = "docs/figures.md";
 /// Documents, and folders of them, whose figures have sources.
-const DOCUMENTS: &[&str] = &[
-    "README.md",
-    "docs/clients.md",
-    "docs/compatibility.md",
-    "docs/frameworks.md",
-    "docs/go.md",
-    "docs/lab.md",
-    "docs/lab",
-    "docs/operating.md",
-    "docs/redis.md",
-    "docs/security.md",
-];
+const DOCUMENTS: &[&str] = &["ARCHITECTURE.md", "README.md", "SECURITY.md", "docs"];
+/// Documents whose figures have none in the list: the list itself, and what one command writes, which it names.
+const LEFT_OUT: &[&str] = &[LIST, crate::attack::DOCUMENT];
+/// The folder of the documents for which one line may stand for all figures.
+const DECISIONS: &str = "docs/decisions";
+/// What such a line has in place of words.
+const ALL: &str = "all";
 /// Units: a number with one of these behind it is a figure.
 const UNITS: &[&str] = &["µs", "ns", "ms", "%", "×", "/s", "times", "B", "KiB", "MiB"];
 /// Beginnings of commands that print figures.
@@ -46,6 +42,14 @@ struct Row<'t> {
     from: &'t str,
 }
 
+impl Row<'_> {
+    /// Whether this line is for this paragraph of a document.
+    fn is_for(&self, document: &str, block: &str) -> bool {
+        let is_all = self.words == ALL && Path::new(document).starts_with(DECISIONS);
+        self.document == document && (is_all || block.contains(self.words))
+    }
+}
+
 /// Compares the list with the documents, both ways.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let read = |path: &Path| {
@@ -57,7 +61,7 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     for file in files.iter().filter(|file| is_document(file)) {
         let (name, text) = (file.display().to_string(), read(file)?);
         for (line, section, block) in blocks(&text) {
-            let of = |row: &Row<'_>| row.document == name && block.contains(row.words);
+            let of = |row: &Row<'_>| row.is_for(&name, &block);
             let mut found = rows.iter().enumerate().filter(|(_, row)| of(row)).peekable();
             if found.peek().is_none() {
                 complaints.push(format!("{name}:{line}: a figure, of which {LIST} has no source"));
@@ -77,7 +81,9 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
 }
 
 fn is_document(file: &Path) -> bool {
-    file.extension().is_some_and(|kind| kind == "md") && DOCUMENTS.iter().any(|of| file.starts_with(of))
+    let is_left_out = LEFT_OUT.iter().any(|name| file == Path::new(name));
+    let is_one = file.extension().is_some_and(|kind| kind == "md");
+    is_one && !is_left_out && DOCUMENTS.iter().any(|of| file.starts_with(of))
 }
 
 /// The lines of the list, each below the name of its document.
@@ -222,6 +228,28 @@ fn is_short(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_documents_are_checked_but_the_list_and_what_a_command_writes() {
+        for name in ["README.md", "docs/metrics.md", "docs/internals/item.md", "docs/lab/cas.md"] {
+            assert!(is_document(Path::new(name)), "{name}");
+        }
+        for name in ["docs/figures.md", "docs/internals/attacks.md", "docs/page.png", "spec/README.md"] {
+            assert!(!is_document(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_line_is_for_all_figures_of_a_decision_and_of_no_other_document() {
+        let is = |document, words, of| {
+            let row = Row { line: 1, document, words, from: "" };
+            row.is_for(of, "takes 3 µs")
+        };
+        let (decision, other) = ("docs/decisions/0001-a.md", "docs/internals/item.md");
+        assert!(is(decision, "all", decision));
+        assert!(!is(decision, "all", other) && !is(other, "all", other));
+        assert!(is(other, "takes 3", other) && !is(other, "takes 4", other));
+    }
 
     #[test]
     fn a_figure_is_a_number_with_a_unit() {
