@@ -21,12 +21,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
+use crate::ceiling::{Alone, TRIES};
 use crate::connection::Check;
 use crate::contender::{Contender, Setup, Target, apart, parse_peer};
 use crate::error::Error;
-use crate::generator::{Load, Stop};
 use crate::keys::Keyspace;
-use crate::null::Null;
 use crate::numbers;
 use crate::peers::Kind;
 use crate::placement::Placement;
@@ -247,8 +246,6 @@ fn no_ratio(base: &[f64], other: &[f64]) -> String {
     }
 }
 
-/// How often a ceiling is measured while the generator waits for its core; the highest counts.
-const CEILING_TRIES: u32 = 3;
 /// How many times as fast as the null server a server may seem before that is an error: both were measured for a part of a second
 /// each.
 const OVER_CEILING_MAX: f64 = 1.1;
@@ -339,11 +336,11 @@ impl Checks {
     }
 }
 
-/// The rate of a null server: the best of as many tries as it takes to be above the fastest server, [`CEILING_TRIES`] at most.
+/// The rate of a null server: the best of as many tries as it takes to be above the fastest server, [`TRIES`] at most.
 /// Other programs only make it slower.
 fn best_ceiling(highest: f64, mut measure: impl FnMut() -> Result<Ceiling, Error>) -> Result<Ceiling, Error> {
     let mut best = measure()?;
-    for _ in 1..CEILING_TRIES {
+    for _ in 1..TRIES {
         if highest <= best.per_s {
             break;
         }
@@ -551,20 +548,10 @@ impl Experiment {
         load: String,
         socket: SocketKind,
     ) -> Result<Ceiling, Error> {
-        let null = Null::in_background(workload, self.server_core, socket)?;
-        let scripts = workload.scripts(1);
-        let mut alone = Load::connect(null.address(), workload, scripts, &self.generator_cores)?;
-        let mut best = Ceiling { load, per_s: 0.0, busy: 0.0 };
-        for _ in 0..CEILING_TRIES {
-            let tally = alone.run(check, Stop::After(Duration::from_millis(200)))?;
-            if tally.rate() > best.per_s {
-                (best.per_s, best.busy) = (tally.rate(), tally.generator_load(alone.threads()));
-            }
-            if 100.0 * tally.waited <= self.options.wait_max {
-                break;
-            }
-        }
-        Ok(best)
+        let (server_core, wait_max) = (self.server_core, self.options.wait_max);
+        let generator_cores = &self.generator_cores;
+        let alone = Alone { workload, check, socket, server_core, generator_cores, wait_max };
+        Ok(alone.measure(load)?.0)
     }
 
     /// The routes of the servers' loads, each once, if memcached's family uses the protocol `wanted`.

@@ -12,7 +12,7 @@
 //! | [`template`] | commands that users write, and the expected replies |
 //! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
-//! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
+//! | [`null`], [`canned`], [`ceiling`] | a server of fixed replies; these replies; how fast the generator is against it |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
 //! | [`endpoint`], [`route`] | where a server listens, and the login to use; by which protocol and socket a load reaches it |
 //! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
@@ -37,6 +37,7 @@ pub mod bench;
 pub mod books;
 pub mod canned;
 pub mod cas;
+pub mod ceiling;
 pub mod cli;
 pub mod clients;
 pub mod connection;

@@ -1,5 +1,6 @@
 //! `larder lab load`: one kind of load against a running server.
 
+mod ceiling;
 mod command;
 mod files;
 mod length;
@@ -28,7 +29,7 @@ use crate::numbers;
 use crate::owner;
 use crate::placement::{Placement, Threads};
 use crate::progress::Progress;
-use crate::results::{Checked, Output, of_time};
+use crate::results::{Ceiling, Checked, Output, of_time};
 use crate::sizes::Sizes;
 use crate::starvation::Waited;
 use crate::tally::{Tally, in_time};
@@ -333,6 +334,8 @@ struct Ran {
     settings: Vec<(String, String)>,
     /// Further remarks.
     remarks: Vec<String>,
+    /// The rate of the generator alone, where it was measured.
+    ceiling: Option<Ceiling>,
 }
 
 /// Runs the load, writes the files, and prints the results.
@@ -360,7 +363,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
     };
 
     let Ran { tally, others, back, placement, started, server, .. } = ran;
-    let Ran { books, checks: kept, pipeline, offered, settings, remarks, .. } = ran;
+    let Ran { books, checks: kept, pipeline, offered, settings, remarks, ceiling, .. } = ran;
     let found = Found {
         args,
         version: control.version().unwrap_or_default(),
@@ -373,6 +376,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
         offered,
         settings,
         remarks,
+        ceiling,
         started,
         server: server.usage,
         tally,

@@ -229,5 +229,6 @@ pub(super) fn run(
         remarks: vec![
             "what the server counted is not compared: only it knows what these commands count".to_owned(),
         ],
+        ceiling: None,
     })
 }

@@ -213,5 +213,6 @@ pub(super) fn latest(
         offered: args.rate.map(|rate| format!("{} requests a second that were offered", number::text(rate))),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks,
+        ceiling: None,
     })
 }

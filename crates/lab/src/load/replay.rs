@@ -99,5 +99,6 @@ pub(super) fn run(
         offered: speed.map(|_| format!("the trace's, at {times} times its speed")),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks: told.remarks(format),
+        ceiling: None,
     })
 }

@@ -9,8 +9,8 @@ use crate::control::Family;
 use crate::error::Error;
 use crate::results::histogram::{Latency, QUANTILES};
 use crate::results::{
-    Axis, Better, Checked, Column, Curve, Dash, Estimate, Kind, Plot, Point, Run, Scale, Table, Target,
-    environment, number,
+    Axis, Better, Ceiling, Checked, Column, Curve, Dash, Estimate, Kind, Plot, Point, Run, Scale, Table,
+    Target, environment, number,
 };
 use crate::tally::{BUSY_MAX, Latencies, Tally, late_at};
 use crate::usage::Usage;
@@ -28,6 +28,8 @@ pub(super) struct Found<'a> {
     pub settings: Vec<(String, String)>,
     /// Further remarks.
     pub remarks: Vec<String>,
+    /// The rate of the generator alone, where it was measured.
+    pub ceiling: Option<Ceiling>,
     /// The server's version.
     pub version: String,
     /// Each thread's core, if it has one, and how many connections it has.
@@ -144,6 +146,9 @@ impl Found<'_> {
             100.0 * self.busy()
         )?;
         writeln!(out, "generator         {}", self.placed())?;
+        if let Some(Ceiling { load, per_s, .. }) = &self.ceiling {
+            writeln!(out, "generator alone   {per_s:>12.0} requests/s, from a null server: {load}")?;
+        }
         for core in &self.shared {
             writeln!(out, "core {core} is the server's, too, if the system gives it that")?;
         }
@@ -204,6 +209,7 @@ impl Found<'_> {
         });
         run.checks.clone_from(&self.checks);
         run.tables.push(self.table());
+        run.ceilings.extend(self.ceiling.clone());
         for (what, clock, latencies) in self.latencies() {
             run.histograms.push(Latency::new(
                 &args.target.name,

@@ -425,6 +425,7 @@ pub(super) fn run(
         offered: args.rate.map(|rate| format!("{} requests a second that were offered", number::text(rate))),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
         remarks,
+        ceiling: None,
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use larder_protocol::client::Protocol;
 
 use super::preset::{self, Preset};
-use super::{Options, Ran};
+use super::{Options, Ran, ceiling};
 use crate::books::{Books, check_kept, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
@@ -94,6 +94,7 @@ pub(super) fn run(
     let (placement, written) = (load.placement(), load.last_writes(fill::READ_BACK_MAX));
     drop(load);
     let back = fill::read_back(endpoint, &workload, written, cores)?;
+    let ceiling = ceiling::measure(args, &workload, check, tally.elapsed, cores);
     let mut checks = Checks::default();
     check_kept(&mut checks, name, &workload, &back, evicted_since(books.as_ref())?);
     others.merge(back.clone());
@@ -110,6 +111,7 @@ pub(super) fn run(
         offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),
         settings: settings(args, &workload),
         remarks: Vec::new(),
+        ceiling,
     })
 }
 

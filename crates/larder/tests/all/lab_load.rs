@@ -140,6 +140,35 @@ fn a_load_that_is_not_valid_says_so_in_each_file() {
 }
 
 #[test]
+#[ignore = "time: loads of a second"]
+fn a_closed_loop_of_a_second_has_the_generator_alone_beside_it() {
+    // A null server has a core of its own.
+    if thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    let folder = Folder::new("alone");
+    let json = folder.at("out.json");
+    let server = Server::start_program(&Program::Larder, &["-t", "1"]).unwrap();
+    let files = ["--keys", "100", "--flush-target", "--force", "--json", &json];
+    let mixed = ["--seconds", "1.1", "--verb", "hit:9,set:1", "--meta"];
+    for (words, alone) in [
+        (&["--seconds", "1.1"][..], Some("hit 16×1, text, verified")),
+        (&mixed, Some("90 % hit, 10 % set 16×1, meta, parsed")),
+        (&["--seconds", "0.5"], None),
+        (&["--seconds", "1.1", "--rate", "100"], None),
+    ] {
+        let output = said(&load(server.address(), &[words, &files].concat()));
+        let run = Run::read_json(Path::new(&json)).unwrap_or_else(|_| panic!("{output}"));
+        let ceilings: Vec<&str> = run.ceilings.iter().map(|ceiling| ceiling.load.as_str()).collect();
+        assert_eq!(ceilings, alone.as_slice(), "{output}");
+        assert!(run.ceilings.iter().all(|ceiling| ceiling.per_s > 0.0), "{output}");
+        let line = alone.map(|load| format!(" requests/s, from a null server: {load}\n"));
+        assert_eq!(output.contains("generator alone "), line.is_some(), "{output}");
+        assert!(line.is_none_or(|line| output.contains(&line)), "{output}");
+    }
+}
+
+#[test]
 fn a_load_ends_after_so_many_requests_over_all_its_threads() {
     ends_after_requests("requests", &[&[], &["--rate", "3000"], &["--warm-up", "0.2"]]);
 }
