@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use larder_commands::{Context, Output, Room, Session, Settings, Shared};
+use larder_commands::{Context, Output, RedisSettings, Room, Session, Settings, Shared};
 use larder_store::{Config, Store};
 use larder_testkit::host::LocalHost;
 
@@ -27,7 +27,7 @@ fn bench(c: &mut Criterion) {
         Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
     let store = Store::new(config).expect("memory for the store");
     let mut worker = store.worker().expect("a worker");
-    let shared = Shared::new(Settings::default());
+    let shared = Shared::new(Settings::default(), RedisSettings::default());
     let (host, room) = (LocalHost::default(), Room::default());
     let mut out = Output::new(1 << 20);
     let mut session = Session::new();

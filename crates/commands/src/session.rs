@@ -103,7 +103,7 @@ enum Begins {
 fn begins(first: u8, cx: &Context<'_, '_>) -> Begins {
     let settings = &cx.common.shared.settings;
     match first {
-        RESP_ARRAY if settings.redis => Begins::Redis,
+        RESP_ARRAY if cx.shared.redis.settings.detected => Begins::Redis,
         BINARY_MAGIC if settings.binary => Begins::Binary,
         BINARY_MAGIC => Begins::Refused,
         TLS_HANDSHAKE => Begins::Tls,

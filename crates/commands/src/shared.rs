@@ -15,6 +15,7 @@ use crate::core::host::{Host, Peer};
 use crate::core::shared::Settings;
 use crate::core::traffic::{Ages, Delimiters, HotKeys, PrefixShares};
 use crate::core::watchers::{Scene, stream};
+use crate::redis::settings::RedisSettings;
 use crate::redis::{LEFT_ROUNDS, Serving};
 use crate::{core, memcached, redis};
 
@@ -44,8 +45,8 @@ pub fn ruled_users(
 }
 
 impl Shared {
-    /// What is shared at the start, with these settings.
-    pub fn new(settings: Settings) -> Shared {
+    /// What is shared at the start, with these settings, and these of RESP's.
+    pub fn new(settings: Settings, redis: RedisSettings) -> Shared {
         let memcached = memcached::shared::Shared::new(&settings, &memcached::table::NAMES);
         let common = core::shared::Shared::new(settings);
         common.access.allow_all_channels(common.settings.all_channels);
@@ -53,7 +54,8 @@ impl Shared {
         // These are as many as were checked, with the same passwords.
         common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));
-        let redis = redis::shared::Shared::new(&redis::table::ROWS, redis::catalog(), redis::table::name_of);
+        let (rows, catalog) = (&redis::table::ROWS, redis::catalog());
+        let redis = redis::shared::Shared::new(redis, rows, catalog, redis::table::name_of);
         Shared { memcached, redis, common }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_commands::{
     Connection, Counters, Delivery, FiledUsers, Followed, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace,
-    Process, Settings, Shared, Speaks, StageTimes, Target, USERS_FILE_BYTES_MAX, UsersFile,
+    Process, RedisSettings, Settings, Shared, Speaks, StageTimes, Target, USERS_FILE_BYTES_MAX, UsersFile,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
@@ -181,7 +181,7 @@ impl Hub {
             })
         };
         let handles = (0..config.threads).map(handle).collect::<std::io::Result<_>>()?;
-        let mut shared = Shared::new(settings(&config));
+        let mut shared = Shared::new(settings(&config), redis_settings(&config));
         shared.memcached.tuning = tuning(&config);
         Ok(Hub {
             shared,
@@ -306,7 +306,6 @@ fn settings(config: &Config) -> Settings {
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
         unauthenticated_max: config.unauthenticated_max(),
-        redis: config.protocol() == Protocol::Auto,
         binary: config.protocol() != Protocol::Ascii,
         text: config.protocol() != Protocol::Binary,
         password: config.password.clone(),
@@ -315,9 +314,13 @@ fn settings(config: &Config) -> Settings {
         all_channels: config.all_channels,
         strict_framing: config.strict_framing,
         text_auth: config.text_auth,
-        debug: config.debug,
         protected: config.protected,
     }
+}
+
+/// What RESP's sessions need to know of it besides.
+fn redis_settings(config: &Config) -> RedisSettings {
+    RedisSettings { detected: config.protocol() == Protocol::Auto, debug: config.debug }
 }
 
 /// `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`, `unix:/path`, as `stats conns` shows them.
@@ -544,7 +547,7 @@ impl Host for Hub {
     fn listeners(&self, visit: &mut dyn FnMut(&str, &dyn Display, u16)) {
         let speaks_resp = |listener: &&Listener| match listener.speaks {
             Speaks::Redis => true,
-            Speaks::Any => self.shared.common.settings.redis,
+            Speaks::Any => self.config.protocol() == Protocol::Auto,
         };
         for listener in self.listeners.iter().filter(speaks_resp) {
             match &listener.address {

@@ -6,8 +6,8 @@
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Context, Counter, DebugCommand, Delivery, Digest, Next, Output, Pace, Room, Session, Settings, Shared,
-    Speaks, Sums,
+    Context, Counter, DebugCommand, Delivery, Digest, Next, Output, Pace, RedisSettings, Room, Session,
+    Settings, Shared, Speaks, Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ impl Local {
     /// # Errors
     /// Names an option that needs a process.
     pub fn new(options: &[String]) -> Result<Local, String> {
-        let mut settings = Settings::default();
+        let (mut settings, mut redis) = (Settings::default(), RedisSettings::default());
         let mut config = CONFIG;
         let mut options = options.iter().map(String::as_str);
         while let Some(option) = options.next() {
@@ -98,15 +98,15 @@ impl Local {
                 "--enable-debug-command" => {
                     let (all, name) = ([DebugCommand::No, DebugCommand::Local, DebugCommand::Yes], value()?);
                     let found = all.into_iter().find(|debug| debug.name() == name);
-                    settings.debug = found.ok_or(format!("{option} {name}"))?;
+                    redis.debug = found.ok_or(format!("{option} {name}"))?;
                 }
                 "-Y" | "--auth-file" => settings.users.extend(users(value()?)?),
                 "-B" => {
                     let name = value()?;
-                    settings.redis = false;
+                    redis.detected = false;
                     (settings.text, settings.binary) = (name != "binary", name != "ascii");
                 }
-                "-S" => (settings.redis, settings.text) = (false, false),
+                "-S" => (redis.detected, settings.text) = (false, false),
                 "--strict-framing" => settings.strict_framing = true,
                 "--text-auth" => settings.text_auth = value()? == "yes",
                 "--requirepass" => settings.password = Some(value()?.into()),
@@ -119,7 +119,7 @@ impl Local {
                 other => return Err(format!("{other} needs a process")),
             }
         }
-        Local::of(config, settings)
+        Local::of(config, settings, redis)
     }
 
     /// A new server whose sessions look for runs of plain requests in input of at least this many bytes; `None`: as a real
@@ -128,15 +128,15 @@ impl Local {
     /// # Errors
     /// There is no memory for it.
     pub fn with_runs_from(run_bytes_min: Option<usize>) -> Result<Local, String> {
-        Local::of(CONFIG, Settings { run_bytes_min, ..Settings::default() })
+        Local::of(CONFIG, Settings { run_bytes_min, ..Settings::default() }, RedisSettings::default())
     }
 
-    fn of(config: Config, settings: Settings) -> Result<Local, String> {
+    fn of(config: Config, settings: Settings, redis: RedisSettings) -> Result<Local, String> {
         let store = Store::new(config).map_err(|error| format!("{error:?}"))?;
         let worker = store.worker().map_err(|error| format!("{error:?}"))?;
         Ok(Local {
             worker,
-            shared: Arc::new(Shared::new(settings)),
+            shared: Arc::new(Shared::new(settings, redis)),
             host: LocalHost::default(),
             room: Room::default(),
             connections: HashMap::new(),

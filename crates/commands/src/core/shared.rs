@@ -31,28 +31,6 @@ use super::watchers::Watchers;
 /// with the versions that brought the commands they want to use.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
-/// Which clients may use DEBUG.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DebugCommand {
-    /// No client.
-    No,
-    /// Clients of this machine.
-    Local,
-    /// Every client.
-    Yes,
-}
-
-impl DebugCommand {
-    /// As the option and CONFIG name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            DebugCommand::No => "no",
-            DebugCommand::Local => "local",
-            DebugCommand::Yes => "yes",
-        }
-    }
-}
-
 /// What was set at start and stays.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -100,13 +78,10 @@ pub struct Settings {
     pub tls_sessions: bool,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
-    /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
-    /// arrives.
+    /// Bytes that one append or prepend, or one request that is gathered until it is whole, may hold while it arrives.
     pub append_bytes_max: u64,
-    /// RESP connections that may be open without having logged in, where they have to.
+    /// Connections that may be open without having logged in, where they have to.
     pub unauthenticated_max: usize,
-    /// Not `-B ascii` or `-B binary`: a connection whose first byte is `*` speaks RESP.
-    pub redis: bool,
     /// Not `-B ascii`: a connection whose first byte is 0x80 speaks the binary protocol.
     pub binary: bool,
     /// Not `-B binary`: a connection of any other first byte speaks memcached's text.
@@ -123,8 +98,6 @@ pub struct Settings {
     pub strict_framing: bool,
     /// Not `--text-auth no`: where clients must log in, memcached's text clients must, too.
     pub text_auth: bool,
-    /// `--enable-debug-command`: which clients may use DEBUG.
-    pub debug: DebugCommand,
     /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
     pub protected: bool,
 }
@@ -163,7 +136,6 @@ impl Default for Settings {
             idle_timeout: false,
             append_bytes_max: 4 << 20,
             unauthenticated_max: 256,
-            redis: true,
             binary: true,
             text: true,
             password: None,
@@ -172,7 +144,6 @@ impl Default for Settings {
             all_channels: false,
             strict_framing: false,
             text_auth: true,
-            debug: DebugCommand::No,
             protected: true,
         }
     }

@@ -19,6 +19,7 @@ use crate::redis::lua::libraries::Libraries;
 use crate::redis::parameters::Parameters;
 use crate::redis::rare::Rare;
 use crate::redis::rows::Rows;
+use crate::redis::settings::RedisSettings;
 use crate::redis::waiters::Waiters;
 
 /// Shared by all RESP clients.
@@ -28,6 +29,8 @@ pub struct Shared {
     pub(crate) rows: &'static Rows,
     /// The same, as rules of users know them.
     pub(crate) catalog: &'static Catalog,
+    /// What was set at start.
+    pub(crate) settings: RedisSettings,
     pub(crate) clients: Arc<Clients>,
     /// Clients that wait for keys.
     pub(crate) waiters: Arc<Waiters>,
@@ -59,12 +62,18 @@ pub struct Shared {
 
 impl Shared {
     /// What is shared at the start; the table of commands lies above this.
-    pub(crate) fn new(rows: &'static Rows, catalog: &'static Catalog, command_name: CommandName) -> Shared {
+    pub(crate) fn new(
+        settings: RedisSettings,
+        rows: &'static Rows,
+        catalog: &'static Catalog,
+        command_name: CommandName,
+    ) -> Shared {
         use std::hash::{BuildHasher, Hasher};
         let random = || std::hash::RandomState::new().build_hasher().finish();
         Shared {
             rows,
             catalog,
+            settings,
             clients: Arc::new(Clients::new(command_name)),
             waiters: Arc::default(),
             limits: Limits::default(),

@@ -1,6 +1,6 @@
 //! The binary protocol: frames in, frames out.
 
-use larder_commands::{Counter, Session, Settings};
+use larder_commands::{Counter, RedisSettings, Session, Settings};
 
 use crate::{Bench, START};
 
@@ -519,11 +519,12 @@ fn a_pipeline_of_more_keys_than_are_read_ahead_is_answered_in_order() {
 #[test]
 fn the_settings_say_what_a_first_byte_may_begin() {
     let noop = get(NOOP, "");
-    let ascii = Settings { binary: false, redis: false, ..Settings::default() };
-    let mut bench = Bench::new(ascii);
+    let undetected = RedisSettings { detected: false, ..RedisSettings::default() };
+    let ascii = Settings { binary: false, ..Settings::default() };
+    let mut bench = Bench::with_redis(ascii, undetected.clone());
     talk(&mut bench, &[&noop], &["closed"]);
     assert_eq!(bench.ask("mn\r\n"), "MN\r\n");
-    let mut bench = Bench::new(Settings { text: false, redis: false, ..Settings::default() });
+    let mut bench = Bench::with_redis(Settings { text: false, ..Settings::default() }, undetected);
     talk(&mut bench, &[&noop], &["0a 0"]);
     for other in [&b"mn\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"\x81"] {
         assert_eq!(bench.run(&mut Session::new(), other, usize::MAX), (Vec::new(), true));

@@ -1,7 +1,7 @@
 //! Frames beside what else happens to a conversation: a pause, memory that does not come, values that are added to in steps,
 //! listeners and watchers, replies that wait.
 
-use larder_commands::{DebugCommand, Next, Session, Settings};
+use larder_commands::{Next, Session, Settings};
 use larder_store::{Config, Store};
 
 use crate::binary::{NOOP, frame, frame_cas, get, guarded, lines, number, plain, replies, set, told};
@@ -196,8 +196,7 @@ fn listeners_and_watchers_are_told_of_frames_as_of_lines() {
 
 /// A bench whose items may be large.
 fn large_items() -> Bench {
-    let mut bench = Bench::new(Settings {
-        debug: DebugCommand::Yes,
+    let mut bench = Bench::with_debug(Settings {
         item_bytes_max: 24 << 20,
         append_bytes_max: 24 << 20,
         ..Settings::default()

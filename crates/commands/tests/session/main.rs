@@ -59,7 +59,9 @@ mod watch;
 mod weight;
 mod written;
 
-use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
+use larder_commands::{
+    Context, Counter, DebugCommand, Next, Output, RedisSettings, Room, Session, Settings, Shared,
+};
 use larder_store::{Config, Store, Worker};
 use larder_testkit::host::LocalHost;
 use std::sync::atomic::Ordering::Relaxed;
@@ -80,6 +82,18 @@ impl Bench {
         Bench::of(settings, 64 << 20)
     }
 
+    /// A bench with settings of RESP's besides.
+    fn with_redis(settings: Settings, redis: RedisSettings) -> Bench {
+        let mut bench = Bench::new(Settings::default());
+        bench.shared = Shared::new(settings, redis);
+        bench
+    }
+
+    /// A bench whose clients may use DEBUG.
+    fn with_debug(settings: Settings) -> Bench {
+        Bench::with_redis(settings, RedisSettings { debug: DebugCommand::Yes, ..RedisSettings::default() })
+    }
+
     fn of(settings: Settings, memory_bytes: u64) -> Bench {
         let config =
             Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
@@ -94,7 +108,7 @@ impl Bench {
     fn over(worker: Worker, settings: Settings) -> Bench {
         Bench {
             worker,
-            shared: Shared::new(settings),
+            shared: Shared::new(settings, RedisSettings::default()),
             host: LocalHost::default(),
             room: Room::default(),
             system: START,
@@ -146,7 +160,7 @@ impl Bench {
 }
 
 fn bench() -> Bench {
-    Bench::new(Settings { debug: DebugCommand::Yes, ..Settings::default() })
+    Bench::with_debug(Settings::default())
 }
 
 /// Each pair: what is sent, what comes back.

@@ -4,7 +4,7 @@
 use crate::slices::{LARGE, STEP_NS, bulk, bytes, get, set, turns};
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{DebugCommand, Next, SLICE_NS, Session, Settings};
+use larder_commands::{Next, SLICE_NS, Session, Settings};
 use larder_protocol::resp::words_read;
 use larder_testkit::talk::encode;
 
@@ -475,8 +475,7 @@ fn who_holds_the_memory_can_be_found_and_closed() {
 
 /// A bench whose items may be large.
 fn large_items() -> Bench {
-    let mut bench = Bench::new(Settings {
-        debug: DebugCommand::Yes,
+    let mut bench = Bench::with_debug(Settings {
         item_bytes_max: 24 << 20,
         append_bytes_max: 24 << 20,
         ..Settings::default()

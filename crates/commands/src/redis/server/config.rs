@@ -82,7 +82,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "protected-mode" => if call.cx.shared.access.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => call.cx.shared.events.letters(),
-        "enable-debug-command" => call.cx.shared.settings.debug.name().into(),
+        "enable-debug-command" => common.settings.debug.name().into(),
         "client-output-buffer-limit" => common.limits.output_text(),
         "client-query-buffer-limit" => common.limits.query_bytes_max().to_string(),
         name if name == "tls-port" || parameter.is_tls() => {

@@ -8,7 +8,6 @@ use larder_protocol::resp::Args;
 use super::turn::Turn;
 use crate::core::calls::RowId;
 use crate::core::progress::Ending;
-use crate::core::shared::DebugCommand;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::client::Client;
@@ -16,6 +15,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::row::{Command, Run, Weighs, flag};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
+use crate::redis::settings::DebugCommand;
 use crate::redis::sizes::ITEM_HEADER_BYTES;
 use crate::redis::steps::job::LEAF;
 use crate::redis::table;
@@ -205,7 +205,7 @@ fn wanted_by_one(row: &Command, args: Args<'_>) -> (usize, usize) {
 impl Call<'_, '_, '_> {
     /// DEBUG is for this client.
     fn may_debug(&self) -> bool {
-        match self.cx.shared.settings.debug {
+        match self.shared.settings.debug {
             DebugCommand::No => false,
             DebugCommand::Local => self.cx.peer.is_local(),
             DebugCommand::Yes => true,
