@@ -314,13 +314,16 @@ fn settings(config: &Config) -> Settings {
         all_channels: config.all_channels,
         strict_framing: config.strict_framing,
         text_auth: config.text_auth,
-        protected: config.protected,
     }
 }
 
 /// What RESP's sessions need to know of it besides.
 fn redis_settings(config: &Config) -> RedisSettings {
-    RedisSettings { detected: config.protocol() == Protocol::Auto, debug: config.debug }
+    RedisSettings {
+        detected: config.protocol() == Protocol::Auto,
+        debug: config.debug,
+        protected: config.protected,
+    }
 }
 
 /// `tcp:127.0.0.1:11211`, `tcp6:[::1]:11211`, `unix:/path`, as `stats conns` shows them.

@@ -207,7 +207,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let found = users(path.to_str().unwrap());
         std::fs::remove_file(&path).unwrap();
-        Ok(Access::new(None, &found?, true).admits(user.as_bytes(), password.as_bytes()))
+        Ok(Access::new(None, &found?).admits(user.as_bytes(), password.as_bytes()))
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             password(path.to_str().unwrap())
         };
         for text in ["a b:#c", "a b:#c\n", "a b:#c\r\n"] {
-            let access = Access::new(Some(&said(text).unwrap()), &[], true);
+            let access = Access::new(Some(&said(text).unwrap()), &[]);
             assert!(access.admits(b"default", b"a b:#c"), "{text:?}");
         }
         for text in ["", "\n", "\nx", "x\ny", "x\n\n"] {

@@ -55,7 +55,6 @@ pub struct Access {
     asks: AtomicBool,
     /// The default user may not do everything.
     restricts: AtomicBool,
-    protected: AtomicBool,
     /// `acl-pubsub-default`: a new user may use all channels.
     all_channels: AtomicBool,
     last_id: AtomicU64,
@@ -143,14 +142,13 @@ impl Users {
 
 impl Default for Access {
     fn default() -> Access {
-        Access::new(None, &[], true)
+        Access::new(None, &[])
     }
 }
 
 impl Access {
-    /// The default user's password, if it has one, and further users with theirs; all of them may do everything. `protected`: as
-    /// long as there is no password, only clients of this machine may send commands.
-    pub fn new(password: Option<&Digest>, named: &[(String, Digest)], protected: bool) -> Access {
+    /// The default user's password, if it has one, and further users with theirs; all of them may do everything.
+    pub fn new(password: Option<&Digest>, named: &[(String, Digest)]) -> Access {
         let mut passwords: BTreeMap<&str, Vec<Digest>> = BTreeMap::new();
         for (user, password) in named {
             passwords.entry(user).or_default().push(password.clone());
@@ -175,7 +173,6 @@ impl Access {
             asks: AtomicBool::new(users.asks()),
             restricts: AtomicBool::new(users.restricts()),
             users: Mutex::new(Arc::new(users)),
-            protected: AtomicBool::new(protected),
             all_channels: AtomicBool::new(false),
             last_id: AtomicU64::new(last_id),
             verbs: OnceLock::new(),
@@ -218,21 +215,6 @@ impl Access {
         let is_bounded = all.is_bounded();
         *self.lock() = Arc::new(all);
         is_bounded
-    }
-
-    /// Protected mode refuses a client that was not asked for a password: it is on another machine.
-    pub(crate) fn turns_away_unasked(&self, local: bool) -> bool {
-        !local && self.protected()
-    }
-
-    /// Protected mode is on.
-    pub(crate) fn protected(&self) -> bool {
-        self.protected.load(Relaxed)
-    }
-
-    /// Turns protected mode on or off; connections that were served before are served further.
-    pub(crate) fn protect(&self, protected: bool) {
-        self.protected.store(protected, Relaxed);
     }
 
     /// A new user may use all channels.
@@ -457,7 +439,7 @@ mod tests {
     fn only_the_right_password_admits() {
         let open = Access::default();
         assert!(!open.asks() && open.admits(b"default", b"anything") && !open.admits(b"app", b""));
-        let closed = Access::new(Some(&"secret".into()), &named(&[("app", "other"), ("app", "next")]), true);
+        let closed = Access::new(Some(&"secret".into()), &named(&[("app", "other"), ("app", "next")]));
         assert!(closed.asks());
         assert!(closed.admits(b"default", b"secret") && closed.admits(b"app", b"other"));
         assert!(closed.admits(b"app", b"next"), "a user may have several");
@@ -465,14 +447,14 @@ mod tests {
             assert!(!closed.admits(b"default", bad));
         }
         assert!(!closed.admits(b"app", b"secret"));
-        let named = Access::new(None, &named(&[("app", "other")]), true);
+        let named = Access::new(None, &named(&[("app", "other")]));
         assert!(named.asks() && !named.admits(b"default", b"") && !named.admits(b"", b"other"));
     }
 
     #[test]
     fn every_look_compares_all_rows_whoever_is_asked_for() {
         let users = named(&[("one", "a"), ("two", "b"), ("three", "c")]);
-        let access = Access::new(Some(&"secret".into()), &users, true);
+        let access = Access::new(Some(&"secret".into()), &users);
         let users = access.users();
         for (user, password, is_right) in [
             (&b"one"[..], &b"a"[..], true),
@@ -493,7 +475,7 @@ mod tests {
         for (bytes, admits) in
             [(SECRET_BYTES_MAX - 1, true), (SECRET_BYTES_MAX, true), (SECRET_BYTES_MAX + 1, false)]
         {
-            let access = Access::new(Some(&text[..bytes].into()), &[], true);
+            let access = Access::new(Some(&text[..bytes].into()), &[]);
             assert_eq!(access.admits(b"default", &text.as_bytes()[..bytes]), admits);
         }
     }
@@ -501,7 +483,7 @@ mod tests {
     /// Names of all users may be 16 MiB, and logins wait for each change.
     #[test]
     fn a_change_of_users_copies_no_names() {
-        let access = Access::new(None, &named(&[("app", "one"), ("other", "two")]), true);
+        let access = Access::new(None, &named(&[("app", "one"), ("other", "two")]));
         let before = access.users();
         access.set_password(Some("secret".into()));
         let (after, default) = (access.users(), access.default_login().expect("one"));
@@ -511,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_password_is_set_and_taken_away_and_nothing_shows_it() {
-        let access = Access::new(None, &named(&[("app", "canary")]), true);
+        let access = Access::new(None, &named(&[("app", "canary")]));
         access.set_password(Some("canary".into()));
         assert!(access.admits(b"default", b"canary") && access.admits(b"app", b"canary"));
         let shown = format!("{access:?}");

@@ -98,8 +98,6 @@ pub struct Settings {
     pub strict_framing: bool,
     /// Not `--text-auth no`: where clients must log in, memcached's text clients must, too.
     pub text_auth: bool,
-    /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
-    pub protected: bool,
 }
 
 impl Settings {
@@ -144,7 +142,6 @@ impl Default for Settings {
             all_channels: false,
             strict_framing: false,
             text_auth: true,
-            protected: true,
         }
     }
 }
@@ -272,7 +269,7 @@ impl Shared {
             last_minute: LastMinute::default(),
             said: Said::default(),
             errors: Errors::default(),
-            access: Access::new(settings.password.as_ref(), &settings.users, settings.protected),
+            access: Access::new(settings.password.as_ref(), &settings.users),
             guesses: Guesses::default(),
             unauthenticated: Arc::default(),
             input_wanted: AtomicBool::new(false),

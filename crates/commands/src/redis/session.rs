@@ -123,7 +123,7 @@ impl Conversation {
         let client = Client::new(&shared.clients, cx);
         // The password counts as it was read once: it may be set at this moment.
         let unasked = client.standing.is_admitted();
-        let state = if unasked && cx.shared.access.turns_away_unasked(cx.peer.is_local()) {
+        let state = if unasked && shared.turns_away_unasked(cx.peer.is_local()) {
             State::TurnedAway(&PROTECTED)
         } else if client.standing.is_one_too_many() {
             State::TurnedAway(&TOO_MANY)

@@ -30,10 +30,13 @@ pub struct RedisSettings {
     pub detected: bool,
     /// `--enable-debug-command`: which clients may use DEBUG.
     pub debug: DebugCommand,
+    /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone, until CONFIG SET says
+    /// otherwise.
+    pub protected: bool,
 }
 
 impl Default for RedisSettings {
     fn default() -> RedisSettings {
-        RedisSettings { detected: true, debug: DebugCommand::No }
+        RedisSettings { detected: true, debug: DebugCommand::No, protected: true }
     }
 }

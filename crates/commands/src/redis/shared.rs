@@ -1,7 +1,7 @@
 //! What the RESP clients of all workers share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::{Millis, Store};
@@ -31,6 +31,8 @@ pub struct Shared {
     pub(crate) catalog: &'static Catalog,
     /// What was set at start.
     pub(crate) settings: RedisSettings,
+    /// Protected mode is on: it may be set while the server runs.
+    protected: AtomicBool,
     pub(crate) clients: Arc<Clients>,
     /// Clients that wait for keys.
     pub(crate) waiters: Arc<Waiters>,
@@ -73,6 +75,7 @@ impl Shared {
         Shared {
             rows,
             catalog,
+            protected: AtomicBool::new(settings.protected),
             settings,
             clients: Arc::new(Clients::new(command_name)),
             waiters: Arc::default(),
@@ -99,6 +102,21 @@ impl Shared {
             0 => store.memory_bytes(),
             bytes => bytes,
         }
+    }
+
+    /// Protected mode refuses a client that was not asked for a password: it is on another machine.
+    pub(crate) fn turns_away_unasked(&self, local: bool) -> bool {
+        !local && self.protected()
+    }
+
+    /// Protected mode is on.
+    pub(crate) fn protected(&self) -> bool {
+        self.protected.load(Relaxed)
+    }
+
+    /// Turns protected mode on or off; connections that were served before are served further.
+    pub(crate) fn protect(&self, protected: bool) {
+        self.protected.store(protected, Relaxed);
     }
 
     /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.

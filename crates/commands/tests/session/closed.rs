@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Context, Counter, Next, Session, Settings, Speaks};
+use larder_commands::{Context, Counter, Next, RedisSettings, Session, Settings, Speaks};
 use larder_testkit::timing::{at_most, timed};
 use std::time::Duration;
 
@@ -900,8 +900,8 @@ fn a_transaction_that_is_to_sleep_replies_as_one() {
 
 #[test]
 fn without_a_password_clients_of_other_machines_are_turned_away() {
-    let denied = |settings: Settings, far: bool| {
-        let mut bench = Bench::new(settings);
+    let denied = |settings: Settings, protected: bool, far: bool| {
+        let mut bench = Bench::with_redis(settings, RedisSettings { protected, ..RedisSettings::default() });
         bench.host.far = far;
         let (next, reply) = bench.turn(&mut Session::new(), &command(&["PING"])[..0]);
         assert!(reply.is_empty() && matches!(next, Next::Receive));
@@ -910,10 +910,10 @@ fn without_a_password_clients_of_other_machines_are_turned_away() {
         assert_eq!(closed, reply.starts_with(b"-DENIED "), "{}", String::from_utf8_lossy(&reply));
         closed
     };
-    assert!(denied(Settings::default(), true));
-    assert!(!denied(Settings::default(), false));
-    assert!(!denied(Settings { protected: false, ..Settings::default() }, true));
-    assert!(!denied(Settings { password: Some("secret".into()), ..Settings::default() }, true));
+    assert!(denied(Settings::default(), true, true));
+    assert!(!denied(Settings::default(), true, false));
+    assert!(!denied(Settings::default(), false, true));
+    assert!(!denied(Settings { password: Some("secret".into()), ..Settings::default() }, true, true));
 }
 
 #[test]

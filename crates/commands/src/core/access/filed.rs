@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn begun(read: &FiledUsers) -> Access {
-        Access::new(read.password.as_ref(), &read.users, true)
+        Access::new(read.password.as_ref(), &read.users)
     }
 
     fn done(added: usize, changed: usize, removed: usize) -> Followed {

@@ -57,7 +57,7 @@ mod tests {
         let open = Access::default();
         assert_eq!((open.unasked(), open.has_passwords()), (Rights::Keys, false));
         assert_eq!(open.reader(b"default", b"anything"), None);
-        let closed = Access::new(Some(&"secret".into()), &[("app".to_owned(), "other".into())], true);
+        let closed = Access::new(Some(&"secret".into()), &[("app".to_owned(), "other".into())]);
         assert_eq!((closed.unasked(), closed.has_passwords()), (Rights::None, true));
         for (user, password, rights) in [
             ("default", "secret", Some(Rights::Keys)),

@@ -25,7 +25,7 @@ impl RuledUsers {
         all_channels: bool,
         catalog: &Catalog,
     ) -> Result<RuledUsers, String> {
-        let access = Access::new(password, users, true);
+        let access = Access::new(password, users);
         access.allow_all_channels(all_channels);
         let users = access
             .read(lines, name, catalog)

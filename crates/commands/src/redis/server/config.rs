@@ -79,7 +79,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "acl-pubsub-default" if call.cx.shared.access.all_channels() => "allchannels".into(),
         "acl-pubsub-default" => "resetchannels".into(),
         "acllog-max-len" => call.cx.shared.access.log.entries_max().to_string(),
-        "protected-mode" => if call.cx.shared.access.protected() { "yes" } else { "no" }.into(),
+        "protected-mode" => if common.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => call.cx.shared.events.letters(),
         "enable-debug-command" => common.settings.debug.name().into(),
@@ -292,7 +292,7 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
         }
         "acl-pubsub-default" => access.allow_all_channels(text == "allchannels"),
         "acllog-max-len" => access.log.keep(number()),
-        "protected-mode" => access.protect(text == "yes"),
+        "protected-mode" => common.protect(text == "yes"),
         "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
             return Err("keys may not be listed (-X)".into());
         }
