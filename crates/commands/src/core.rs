@@ -9,7 +9,7 @@
 //!   `published`, `telling`
 //! - what is asked for, and what is there: `traffic`, `shares`; the clients of `watch`: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `rows`, `errors`; shown: `figures`, `base`,
-//!   `exposition`, `last_minute`, `looks`, `findings`, `shown`, `system`
+//!   `exposition`, `last_minute`, `looks`, `findings`, `system`
 //!
 //! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What one
 //! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`.
@@ -46,7 +46,6 @@ pub(crate) mod published;
 pub(crate) mod rows;
 pub(crate) mod shared;
 pub(crate) mod shares;
-pub(crate) mod shown;
 pub(crate) mod stages;
 pub(crate) mod system;
 pub(crate) mod tally;

@@ -46,7 +46,6 @@ pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
 pub use crate::core::progress::{Ending, Next, Progress};
 pub use crate::core::shared::{Clock, Settings, VERSION};
-pub use crate::core::shown::{Logged, RespClient};
 pub use crate::core::topics::{OUTBOX_BYTES_MAX, Outbox};
 pub use crate::core::traffic::{
     AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
@@ -57,5 +56,6 @@ pub use larder_script::Pace;
 pub use memcached::tuning::{Kept, Tuning};
 pub use redis::limits::OutputLimit;
 pub use redis::settings::{DebugCommand, RedisSettings};
+pub use redis::shown::{Logged, RespClient};
 pub use session::{Context, Session, Speaks};
 pub use shared::{Shared, ruled_users};

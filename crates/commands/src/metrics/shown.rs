@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Scene;
 use crate::core::access::Access;
-use crate::core::shown::{Logged, RespClient};
 use crate::redis::commandlog::Kind;
+use crate::redis::shown::{Logged, RespClient};
 use crate::redis::table::row;
 use crate::shared::Shared;
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use larder_store::Store;
 
 use super::fail::Fail;
-use crate::core::shown::Logged;
+use crate::redis::shown::Logged;
 
 /// Why a command is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
