@@ -6,6 +6,7 @@
 //!
 //! All counts are since the server was started: `stats reset` and CONFIG RESETSTAT are not seen here.
 
+pub(crate) mod series;
 mod shown;
 
 use larder_store::{ClassTotals, Ledger, Millis, Point, Store};
@@ -13,7 +14,6 @@ use larder_store::{ClassTotals, Ledger, Millis, Point, Store};
 use crate::core::calls::{RowSum, measured};
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
-use crate::core::figures::series::{self, Reading};
 use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
 use crate::core::figures::types::OfType;
 use crate::core::figures::{self, Place};
@@ -24,6 +24,7 @@ use crate::memcached;
 use crate::redis;
 use crate::redis::figures::RedisFigure;
 use crate::shared::Shared;
+use series::Reading;
 
 /// Which classes are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 //! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); clients are shown what came since. Scrapers are
 //! shown the whole counts, since to them a count that falls is a server that was started anew.
 
-pub mod series;
 pub mod table;
 pub mod types;
 

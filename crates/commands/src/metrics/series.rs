@@ -2,9 +2,9 @@
 //!
 //! A history knows numbers alone; this table says which, in an order of its own, and what they mean.
 
-use super::Figures;
-use super::table::{Figure, Kind, Unit};
 use crate::core::counters::Counter;
+use crate::core::figures::Figures;
+use crate::core::figures::table::{Figure, Kind, Unit};
 
 /// A figure of a history.
 #[derive(Debug)]
