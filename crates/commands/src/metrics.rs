@@ -22,6 +22,7 @@ use crate::core::host::Host;
 use crate::core::traffic::{AgeShare, Ages, Outlook};
 use crate::memcached;
 use crate::redis;
+use crate::redis::counters::RedisCounter;
 use crate::redis::figures::RedisFigure;
 use crate::shared::Shared;
 use series::Reading;
@@ -282,9 +283,9 @@ const READS: &[([&str; 2], Read)] = &[
     }),
     (["memcached", "expired"], |f| f.sums.of(Counter::GetExpired)),
     (["memcached", "flushed"], |f| f.sums.of(Counter::GetFlushed)),
-    (["redis", "hit"], |f| f.sums.of(Counter::RedisHits)),
-    (["redis", "miss"], |f| f.sums.of(Counter::RedisMisses).saturating_sub(f.sums.of(Counter::RedisExpired))),
-    (["redis", "expired"], |f| f.sums.of(Counter::RedisExpired)),
+    (["redis", "hit"], |f| f.sums.of(RedisCounter::Hits)),
+    (["redis", "miss"], |f| f.sums.of(RedisCounter::Misses).saturating_sub(f.sums.of(RedisCounter::Expired))),
+    (["redis", "expired"], |f| f.sums.of(RedisCounter::Expired)),
 ];
 
 const CLOSED: &[(&str, Read)] = &[
@@ -296,7 +297,7 @@ const CLOSED: &[(&str, Read)] = &[
 ];
 
 const EXPIRED: &[(&str, Read)] = &[
-    ("reader", |f| f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired)),
+    ("reader", |f| f.sums.misses_expired()),
     ("upkeep", |f| f.totals.reclaimed),
 ];
 

@@ -8,8 +8,8 @@
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
 //!   listens; `facts`: what others see of it
 //! - `shared`: what all RESP clients share: `settings`, `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`,
-//!   `latency`), scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `figures`, `metrics`,
-//!   `shown`: what is shown of it
+//!   `latency`), scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `counters`: what a
+//!   worker counts; `figures`, `metrics`, `shown`: what is shown of it
 //! - `call`: what a command works with; `heap`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements
 //!   in a row; `serialize`: payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`,
 //!   `fail`: what it answers
@@ -27,6 +27,7 @@ mod collections;
 pub(crate) mod commandlog;
 mod connection;
 mod copied;
+pub(crate) mod counters;
 mod decimal;
 mod facts;
 mod fail;

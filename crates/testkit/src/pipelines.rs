@@ -10,7 +10,7 @@
 use crate::local::{Local, LocalConnection};
 use crate::pattern::{Captures, Match, Pattern, escaped};
 use crate::talk::encode_text;
-use larder_commands::{ClassCounter, Counter};
+use larder_commands::{ClassCounter, Counter, RedisCounter};
 use larder_store::CLASSES_END;
 
 /// Pipelines that are longer are not cut at every byte, but into pieces of [`PIECE_BYTES`].
@@ -101,6 +101,7 @@ impl Way {
         let sums = self.local.sums();
         let mut counts: Vec<_> =
             Counter::ALL.iter().map(|&counter| (counter.name().to_owned(), sums.of(counter))).collect();
+        counts.extend(RedisCounter::ALL.map(|counter| (format!("RESP: {counter:?}"), sums.of(counter))));
         for class in 0..CLASSES_END as u8 {
             let of_class = ClassCounter::ALL.iter();
             counts.extend(

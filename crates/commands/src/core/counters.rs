@@ -2,6 +2,11 @@
 //!
 //! A load and a store, no locked instruction; the alignment keeps another worker's counters out of
 //! the cache lines (two, because processors fetch lines in pairs).
+//!
+//! ```text
+//! counts of a worker   Counter: the server's and memcached's │ a block for each other protocol, whose module names what is in it
+//! a block              ProtocolCounter, which figures of all protocols add up │ what is the protocol's alone
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -104,16 +109,6 @@ counters! {
     Unfinished = "connections_unfinished",
     /// Connections closed for idleness; the server counts.
     IdleKicks = "connections_idle",
-    /// Keys that RESP commands read and found.
-    RedisHits = "redis_hits",
-    /// And did not find.
-    RedisMisses = "redis_misses",
-    /// Of these, those whose item's time had passed.
-    RedisExpired = "redis_expired",
-    /// RESP commands.
-    RedisCommands = "redis_commands",
-    /// RESP commands that were answered with an error.
-    RedisErrors = "redis_errors",
     /// Receives whose time was taken.
     TimedReceives = "timed_receives",
     /// Keys of memcached's commands, and RESP commands, that came with these.
@@ -124,8 +119,8 @@ counters! {
     Upkeep = "upkeep",
 }
 
-/// What is asked for: keys of memcached's commands, and RESP commands.
-const REQUESTS: [Counter; 10] = [
+/// What memcached's commands ask for: keys.
+const KEYS: [Counter; 9] = [
     Counter::CmdGet,
     Counter::CmdSet,
     Counter::CmdTouch,
@@ -135,8 +130,54 @@ const REQUESTS: [Counter; 10] = [
     Counter::IncrMisses,
     Counter::DecrHits,
     Counter::DecrMisses,
-    Counter::RedisCommands,
 ];
+
+/// What has a count among those of a worker: a [`Counter`], or what a protocol names in its block.
+pub trait Counted: Copy {
+    /// Which of a worker's counts it is.
+    fn index(self) -> usize;
+}
+
+impl Counted for Counter {
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What each protocol but memcached's counts at the beginning of its block. memcached's counters of the same are of several
+/// commands each, as its statistics have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum ProtocolCounter {
+    /// Commands.
+    Commands,
+    /// Keys that commands read and found.
+    Hits,
+    /// And did not find.
+    Misses,
+    /// Of these, those whose item's time had passed.
+    Expired,
+}
+
+/// Protocols that have a block: all but memcached's. One that is added takes the next.
+const BLOCKS: usize = 1;
+/// Most counts of a block.
+const BLOCK_COUNTS: usize = 8;
+/// Counts of a worker that are of no class, and of no command.
+const COUNTS: usize = Counter::ALL.len() + BLOCKS * BLOCK_COUNTS;
+
+/// Which of a worker's counts this one of a block is.
+#[inline]
+pub(crate) const fn in_block(block: usize, at: usize) -> usize {
+    assert!(block < BLOCKS && at < BLOCK_COUNTS, "a block of its own, and no more counts than it has");
+    Counter::ALL.len() + block * BLOCK_COUNTS + at
+}
+
+/// What all blocks count of this.
+fn in_blocks(counter: ProtocolCounter, count: impl Fn(usize) -> u64) -> u64 {
+    (0..BLOCKS).map(|block| count(in_block(block, counter as usize))).sum()
+}
 
 /// What is counted by slab class too: memcached's statistics of the same name, in its order. Over all
 /// classes each is what [`Counter`] of that name is.
@@ -183,7 +224,7 @@ type Classes<T> = [[T; ClassCounter::ALL.len()]; CLASSES_END];
 #[repr(align(128))]
 pub struct Counters {
     classes: Classes<AtomicU64>,
-    values: [AtomicU64; Counter::ALL.len()],
+    values: [AtomicU64; COUNTS],
     /// Counts of each RESP command.
     pub(crate) rows: Rows,
     /// Counts of each of memcached's commands.
@@ -194,7 +235,7 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             classes: [const { [const { AtomicU64::new(0) }; _] }; _],
-            values: [const { AtomicU64::new(0) }; Counter::ALL.len()],
+            values: [const { AtomicU64::new(0) }; COUNTS],
             rows: Rows::new(ROWS_MAX),
             memcached: Rows::new(MEMCACHED_ROWS_MAX),
         }
@@ -204,8 +245,8 @@ impl Default for Counters {
 impl Counters {
     /// Adds `n`. Only the worker that owns the counters may call it.
     #[inline]
-    pub fn add(&self, counter: Counter, n: u64) {
-        let value = &self.values[counter as usize];
+    pub fn add(&self, counter: impl Counted, n: u64) {
+        let value = &self.values[counter.index()];
         value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
@@ -230,26 +271,27 @@ impl Counters {
     }
 
     /// The value; any thread.
-    pub fn value(&self, counter: Counter) -> u64 {
-        self.values[counter as usize].load(Relaxed)
+    pub fn value(&self, counter: impl Counted) -> u64 {
+        self.values[counter.index()].load(Relaxed)
     }
 
-    /// Keys of memcached's commands, and RESP commands; any thread.
+    /// Keys of memcached's commands, and commands of other protocols; any thread.
     pub fn requests(&self) -> u64 {
-        REQUESTS.iter().map(|counter| self.value(*counter)).sum()
+        let keys: u64 = KEYS.iter().map(|counter| self.value(*counter)).sum();
+        keys + in_blocks(ProtocolCounter::Commands, |at| self.values[at].load(Relaxed))
     }
 }
 
 /// Sums over workers, less what they were at the last `stats reset`.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    values: [u64; Counter::ALL.len()],
+    values: [u64; COUNTS],
     classes: Box<Classes<u64>>,
 }
 
 impl Default for Sums {
     fn default() -> Sums {
-        Sums { values: [0; Counter::ALL.len()], classes: Box::new([[0; _]; _]) }
+        Sums { values: [0; COUNTS], classes: Box::new([[0; _]; _]) }
     }
 }
 
@@ -282,13 +324,33 @@ impl Sums {
     }
 
     /// The sum.
-    pub fn of(&self, counter: Counter) -> u64 {
-        self.values[counter as usize]
+    pub fn of(&self, counter: impl Counted) -> u64 {
+        self.values[counter.index()]
     }
 
-    /// Keys of memcached's commands, and RESP commands.
+    /// Keys of memcached's commands, and commands of other protocols.
     pub fn requests(&self) -> u64 {
-        REQUESTS.iter().map(|counter| self.of(*counter)).sum()
+        let keys: u64 = KEYS.iter().map(|counter| self.of(*counter)).sum();
+        keys + self.in_blocks(ProtocolCounter::Commands)
+    }
+
+    /// Keys that were read and found, by any protocol.
+    pub fn hits(&self) -> u64 {
+        self.of(Counter::GetHits) + self.in_blocks(ProtocolCounter::Hits)
+    }
+
+    /// Keys that were read and not found, by any protocol.
+    pub fn misses(&self) -> u64 {
+        self.of(Counter::GetMisses) + self.in_blocks(ProtocolCounter::Misses)
+    }
+
+    /// Of these, those whose item's time had passed.
+    pub fn misses_expired(&self) -> u64 {
+        self.of(Counter::GetExpired) + self.in_blocks(ProtocolCounter::Expired)
+    }
+
+    fn in_blocks(&self, counter: ProtocolCounter) -> u64 {
+        in_blocks(counter, |at| self.values[at])
     }
 }
 
@@ -319,6 +381,60 @@ mod tests {
         assert_eq!(now.in_class(1, ClassCounter::GetHits), 2);
         assert_eq!(now.in_class(127, ClassCounter::TouchHits), 1);
         assert_eq!(now.in_class(2, ClassCounter::GetHits), 0);
+    }
+
+    /// A count of the last block.
+    #[derive(Clone, Copy)]
+    struct InBlock(usize);
+
+    impl Counted for InBlock {
+        fn index(self) -> usize {
+            in_block(BLOCKS - 1, self.0)
+        }
+    }
+
+    #[test]
+    fn figures_of_all_protocols_add_up_their_blocks() {
+        let counters = Counters::default();
+        for (counter, n) in [
+            (Counter::CmdGet, 1),
+            (Counter::DecrMisses, 2),
+            (Counter::GetHits, 10),
+            (Counter::GetMisses, 20),
+            (Counter::GetExpired, 30),
+        ] {
+            counters.add(counter, n);
+        }
+        for (counter, n) in [
+            (ProtocolCounter::Commands, 100),
+            (ProtocolCounter::Hits, 200),
+            (ProtocolCounter::Misses, 300),
+            (ProtocolCounter::Expired, 400),
+        ] {
+            counters.add(InBlock(counter as usize), n);
+        }
+        let mut sums = Sums::default();
+        sums.add(&counters);
+        assert_eq!((counters.requests(), sums.requests()), (103, 103));
+        assert_eq!((sums.hits(), sums.misses(), sums.misses_expired()), (210, 320, 430));
+    }
+
+    #[test]
+    fn a_block_has_as_many_counts_as_it_may() {
+        let counters = Counters::default();
+        for (n, at) in (1..).zip(0..BLOCK_COUNTS) {
+            counters.add(InBlock(at), n);
+        }
+        let values: Vec<u64> = counters.values.iter().map(|value| value.load(Relaxed)).collect();
+        let (first, block) = values.split_at(COUNTS - BLOCK_COUNTS);
+        assert!(first.iter().all(|value| *value == 0));
+        assert_eq!(block, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no more counts than it has")]
+    fn a_block_has_no_count_more() {
+        in_block(0, BLOCK_COUNTS);
     }
 
     #[test]

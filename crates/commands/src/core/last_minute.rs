@@ -18,7 +18,7 @@ macro_rules! events {
 events! {
     Stored: |f| Figure::ItemsStored.of(f),
     Misses: |f| Figure::Misses.of(f),
-    MissesExpired: |f| f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired),
+    MissesExpired: |f| f.sums.misses_expired(),
     Evictions: |f| Figure::Evictions.of(f),
     EvictedUnfetched: |f| Figure::EvictedUnfetched.of(f),
     GhostHits: |f| Figure::GhostHits.of(f),

@@ -39,19 +39,4 @@ impl Tally {
         }
         *self = Tally::default();
     }
-
-    /// Adds what RESP's commands counted: memcached's counters are not theirs.
-    #[inline]
-    pub fn settle_redis(&mut self, counters: &Counters) {
-        for (counter, n) in [
-            (Counter::RedisHits, self.get_hits),
-            (Counter::RedisMisses, self.get_misses),
-            (Counter::RedisCommands, self.commands),
-        ] {
-            if n != 0 {
-                counters.add(counter, u64::from(n));
-            }
-        }
-        *self = Tally::default();
-    }
 }

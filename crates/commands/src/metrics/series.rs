@@ -5,6 +5,7 @@
 use crate::core::counters::Counter;
 use crate::core::figures::Figures;
 use crate::core::figures::table::{Figure, Kind, Unit};
+use crate::redis::counters::RedisCounter;
 
 /// A figure of a history.
 #[derive(Debug)]
@@ -56,15 +57,15 @@ series! {
     /// Keys that they touched, or that were not there.
     "memcached_touches": Counter, Count, |f| f.sums.of(Counter::TouchHits) + f.sums.of(Counter::TouchMisses);
     /// Commands of RESP clients.
-    "redis_commands": Counter, Count, |f| f.sums.of(Counter::RedisCommands);
+    "redis_commands": Counter, Count, |f| f.sums.of(RedisCounter::Commands);
     /// Of these, commands that were answered with an error.
-    "redis_errors": Counter, Count, |f| f.sums.of(Counter::RedisErrors);
+    "redis_errors": Counter, Count, |f| f.sums.of(RedisCounter::Errors);
     /// Keys that RESP clients read and found.
-    "redis_hits": Counter, Count, |f| f.sums.of(Counter::RedisHits);
+    "redis_hits": Counter, Count, |f| f.sums.of(RedisCounter::Hits);
     /// Keys that they read and did not find.
-    "redis_misses": Counter, Count, |f| f.sums.of(Counter::RedisMisses);
+    "redis_misses": Counter, Count, |f| f.sums.of(RedisCounter::Misses);
     /// Misses of either protocol that found an item whose time had passed.
-    "misses_expired": Counter, Count, |f| f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired);
+    "misses_expired": Counter, Count, |f| f.sums.misses_expired();
     /// Compare-and-swaps that found another version.
     "cas_badval": Counter, Count, |f| f.sums.of(Counter::CasBadval);
     /// Items that were stored, by either protocol.

@@ -13,13 +13,13 @@ use super::shared::Shared;
 pub(crate) use super::word::{cursor, integer, is};
 use crate::core::calls::RowId;
 use crate::core::context::Context;
-use crate::core::counters::Counter;
 use crate::core::glob::{PATTERN_BYTES_MAX, is_bounded};
 use crate::core::output::Output;
 use crate::core::progress::Ending;
 use crate::core::tally::Tally;
 use crate::core::work::SLICE_NS;
 use crate::redis::client::Client;
+use crate::redis::counters::RedisCounter;
 
 /// Most bytes of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -344,9 +344,9 @@ pub(crate) fn find<'r>(
             return Some(item);
         }
         Lookup::Miss | Lookup::Flushed => None,
-        Lookup::Expired => Some(Counter::RedisExpired),
+        Lookup::Expired => Some(RedisCounter::Expired),
     };
-    counters.add(Counter::RedisMisses, 1);
+    counters.add(RedisCounter::Misses, 1);
     if let Some(why) = why {
         counters.add(why, 1);
     }

@@ -1,4 +1,4 @@
-//! What INFO and the metrics show beside what every protocol does: clients, waiters, the process's memory.
+//! What INFO and the metrics show beside what every protocol does: commands, clients, waiters, the process's memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,6 +9,7 @@ use crate::core::context::Context;
 use crate::core::figures;
 use crate::core::figures::table::figures;
 use crate::core::work::CLIENT_NS;
+use crate::redis::counters::RedisCounter;
 use crate::redis::facts::ClientFacts;
 
 /// Everything that INFO's numbers are made from.
@@ -91,6 +92,16 @@ impl Figures {
 figures! {
     /// A figure that Redis's clients are shown.
     RedisFigure of Figures {
+        /// Keys that RESP commands read and found.
+        Hits = "redis_hits": Counter, Count, |f| f.common.sums.of(RedisCounter::Hits);
+        /// And did not find.
+        Misses = "redis_misses": Counter, Count, |f| f.common.sums.of(RedisCounter::Misses);
+        /// Of these, those whose item's time had passed.
+        Expired = "redis_expired": Counter, Count, |f| f.common.sums.of(RedisCounter::Expired);
+        /// RESP commands.
+        Commands = "redis_commands": Counter, Count, |f| f.common.sums.of(RedisCounter::Commands);
+        /// RESP commands that were answered with an error.
+        Errors = "redis_errors": Counter, Count, |f| f.common.sums.of(RedisCounter::Errors);
         /// Connections, or RESP clients that have not left yet.
         Clients = "redis_clients": Gauge, Count, |f| f.common.process.connections.max(f.clients.all);
         /// RESP clients that wait: for the end of a pause, or for something to be there.

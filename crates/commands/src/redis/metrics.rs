@@ -182,7 +182,7 @@ const METRICS: &[Metric] = &[
     always("redis_loading_dump_file", "Whether items are being loaded: never.", 0),
     always("redis_master_repl_offset", "Bytes that replicas were sent: none.", 0),
     metric("redis_connections_received_total", Grows, Source::Figure(Figure::ConnectionsOpened)),
-    metric("redis_commands_processed_total", Grows, Source::Counter(Counter::RedisCommands)),
+    metric("redis_commands_processed_total", Grows, Source::Redis(RedisFigure::Commands)),
     metric("redis_rejected_connections_total", Grows, Source::Figure(Figure::ConnectionsRefused)),
     metric("redis_net_input_bytes_total", Grows, Source::Counter(Counter::BytesRead)),
     metric("redis_net_output_bytes_total", Grows, Source::Counter(Counter::BytesWritten)),
@@ -193,7 +193,7 @@ const METRICS: &[Metric] = &[
     metric("redis_keyspace_misses_total", Grows, Source::Figure(Figure::Misses)),
     metric("redis_cpu_sys_seconds_total", Grows, Source::Figure(Figure::CpuSystem)),
     metric("redis_cpu_user_seconds_total", Grows, Source::Figure(Figure::CpuUser)),
-    metric("redis_total_error_replies", Grows, Source::Counter(Counter::RedisErrors)),
+    metric("redis_total_error_replies", Grows, Source::Redis(RedisFigure::Errors)),
     metric(
         "redis_client_output_buffer_limit_disconnections_total",
         Grows,

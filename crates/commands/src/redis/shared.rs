@@ -11,6 +11,7 @@ use crate::core::counters::{Counter, Sums};
 use crate::core::host::Host;
 use crate::redis::census::Census;
 use crate::redis::commandlog::Commandlog;
+use crate::redis::counters::RedisCounter;
 use crate::redis::facts::{Clients, CommandName};
 use crate::redis::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 use crate::redis::limits::Limits;
@@ -123,8 +124,8 @@ impl Shared {
     pub(crate) fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
         let mut sums = Sums::default();
         host.counters(&mut |counters| sums.add(counters));
-        let counts = [Counter::RedisCommands, Counter::BytesRead, Counter::BytesWritten];
-        self.rates.look(now, counts.map(|counter| sums.of(counter)));
+        let commands = sums.of(RedisCounter::Commands);
+        self.rates.look(now, [commands, sums.of(Counter::BytesRead), sums.of(Counter::BytesWritten)]);
         self.used_peak.fetch_max(used_bytes, Relaxed);
     }
 

@@ -195,8 +195,7 @@ figures! {
         /// Of these, items that were never fetched.
         ExpiredUnfetched = "expired_unfetched": Counter, Count, |f| f.totals.expired_unfetched;
         /// Times that an item's time was found to have passed, by a reader or by upkeep.
-        Expired = "expired": Counter, Count,
-            |f| f.totals.reclaimed + f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired);
+        Expired = "expired": Counter, Count, |f| f.totals.reclaimed + f.sums.misses_expired();
         /// Items that upkeep has looked at.
         UpkeepChecked = "upkeep_checked": Counter, Count, |f| f.totals.maintain_checked;
         /// Writes that were refused for want of memory.
@@ -229,9 +228,9 @@ figures! {
         /// Keys that were stored again soon after they were evicted on probation.
         GhostHits = "ghost_hits": Counter, Count, |f| f.totals.ghost_hits;
         /// Keys that were read and found, by either protocol.
-        Hits = "hits": Counter, Count, |f| f.sums.of(Counter::GetHits) + f.sums.of(Counter::RedisHits);
+        Hits = "hits": Counter, Count, |f| f.sums.hits();
         /// Keys that were read and not found, by either protocol.
-        Misses = "misses": Counter, Count, |f| f.sums.of(Counter::GetMisses) + f.sums.of(Counter::RedisMisses);
+        Misses = "misses": Counter, Count, |f| f.sums.misses();
         /// Times that all items, or those of a database, were flushed.
         Flushes = "flushes": Counter, Count, |f| f.totals.flushes;
         /// Keyspace events that were not sent to subscribers, because too many waited.

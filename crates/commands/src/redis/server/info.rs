@@ -348,7 +348,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     let counted = |counter: Counter| common.sums.of(counter);
     page.section("Stats");
     page.line("total_connections_received", of(Figure::ConnectionsOpened));
-    page.line("total_commands_processed", counted(Counter::RedisCommands));
+    page.line("total_commands_processed", RedisFigure::Commands.of(figures));
     let [commands, bytes_in, bytes_out] = call.shared.rates.per_second();
     page.line("instantaneous_ops_per_sec", commands);
     page.line("total_net_input_bytes", counted(Counter::BytesRead));
@@ -390,7 +390,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("active_defrag_running", 0);
     page.line("tracking_total_keys", 0);
     page.line("unexpected_error_replies", 0);
-    page.line("total_error_replies", counted(Counter::RedisErrors));
+    page.line("total_error_replies", RedisFigure::Errors.of(figures));
     for (name, count) in super::acl::refused(call) {
         page.line(name, count);
     }

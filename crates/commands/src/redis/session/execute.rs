@@ -2,9 +2,9 @@
 
 use larder_protocol::resp::Args;
 
-use crate::core::counters::Counter;
 use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, KEY_BYTES_MAX, few_keys};
+use crate::redis::counters::RedisCounter;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::put_fail;
@@ -44,7 +44,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     pub fn count_error(&mut self, fail: &Fail) {
         if !fail.is_counted() {
-            self.cx.counters.add(Counter::RedisErrors, 1);
+            self.cx.counters.add(RedisCounter::Errors, 1);
             self.cx.shared.errors.count(fail.text());
         }
     }
