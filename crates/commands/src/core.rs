@@ -2,8 +2,8 @@
 //! share and count.
 //!
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
-//! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
-//!   `pause`, `hold`
+//! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `pause`,
+//!   `hold`
 //! - which clients may send commands, and what they may do: `access`, `acl`, `arrival`, `digest`, `guesses`, `tries`,
 //!   `origin`, `unauthenticated`; which listen: `topics`, `delivery`, `glob`; events of keys: `events`,
 //!   `published`, `telling`
@@ -31,7 +31,6 @@ pub(crate) mod figures;
 pub(crate) mod findings;
 pub(crate) mod glob;
 pub(crate) mod guesses;
-pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod input;

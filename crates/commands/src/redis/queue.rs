@@ -12,7 +12,7 @@ use super::row::{Command, Weighs};
 use super::sizes::ITEM_HEADER_BYTES;
 use crate::core::access::Snapshot;
 use crate::core::calls::RowId;
-use crate::core::held::Held;
+use crate::redis::held::Held;
 
 /// What a command on a collection allocates first, about: a leaf.
 const LEAF_BYTES: usize = 1 << 10;

@@ -32,11 +32,11 @@ use super::row::flag::{
 use super::row::{ALL_KEYS, Access, Command, NO_KEYS, Weighs};
 use crate::core::access::Snapshot;
 use crate::core::calls::RowId;
-use crate::core::held::Held;
 use crate::core::hold::LOOK_MS;
 use crate::core::output::Mark;
 use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::heap::Heap;
+use crate::redis::held::Held;
 use crate::redis::permissions::Looked;
 use crate::redis::queue::{Queue, Queued, Transaction, Watched, Watches, selected};
 use crate::redis::scripts::{self, Collecting};

@@ -2,8 +2,8 @@
 
 use larder_store::{End, Pinned, StreamId, Type};
 
-use crate::core::held::Held;
 use crate::redis::copied::Copied;
+use crate::redis::held::Held;
 
 /// What is wanted of a key.
 #[derive(Debug)]

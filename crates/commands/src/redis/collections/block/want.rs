@@ -6,7 +6,6 @@ use std::sync::Arc;
 use larder_store::{Collection, End, Entry, Guard, Key, Removed, ScoreRule, Store, Type};
 
 use crate::core::events::Change;
-use crate::core::held::Held;
 use crate::core::output::Output;
 use crate::redis::call::REPLY_BYTES_FREE;
 use crate::redis::collections::sending::ToSend;
@@ -17,6 +16,7 @@ use crate::redis::collections::taking::Form;
 use crate::redis::collections::{Shown, list};
 use crate::redis::copied::Copied;
 use crate::redis::fail::Fail;
+use crate::redis::held::Held;
 use crate::redis::reply::{put_array, put_bulk};
 use crate::redis::waiters::{Portion, Taken, Want, Whence};
 
