@@ -7,7 +7,7 @@
 //! itself.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::{Guard, Millis};
 
@@ -221,10 +221,6 @@ pub struct Shared {
     look_at: AtomicU64,
     /// How often a flush was asked for. Held while `look_at` is derived from what it depends on.
     looking: Mutex<u64>,
-    /// Held while parameters are set: all of one CONFIG SET, or what was before it.
-    pub(crate) setting: Mutex<()>,
-    /// When the server started, in its own time, once a client has asked for it.
-    started_s: OnceLock<u64>,
     /// What was counted before the last `stats reset`.
     pub(crate) base: Mutex<Base>,
     /// What happened in the last minute.
@@ -258,13 +254,11 @@ impl Shared {
     /// What is shared at the start, with these settings.
     pub fn new(settings: Settings) -> Shared {
         Shared {
-            started_s: OnceLock::new(),
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
             clock: Clock::default(),
             flush_at: AtomicU64::new(NEVER),
             look_at: AtomicU64::new(NEVER),
             looking: Mutex::default(),
-            setting: Mutex::default(),
             base: Mutex::default(),
             last_minute: LastMinute::default(),
             said: Said::default(),
@@ -358,12 +352,6 @@ impl Shared {
         let mut asked = self.looking();
         *asked += 1;
         self.flush_at.store(at, Relaxed);
-    }
-
-    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for every client, at whatever
-    /// part of a second it asks.
-    pub(crate) fn started_s(&self, now_s: u64, uptime_s: u64) -> u64 {
-        *self.started_s.get_or_init(|| now_s.saturating_sub(uptime_s))
     }
 
     /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made

@@ -101,7 +101,7 @@ const METRICS: &[Metric] = &[
         "When the server was started, since 1970.",
         |seen, family| {
             let common = &seen.figures.common;
-            let started = seen.common.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
+            let started = seen.shared.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
             family.put(&[], Sample::Whole(started));
         },
     ),

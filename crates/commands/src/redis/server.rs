@@ -93,7 +93,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("lastsave", 1, LOADING | STALE | FAST | WEIGHTLESS, NO_KEYS, |call, _| {
         call.spend(PROCESS_NS);
         let (now_s, uptime_s) = (call.cx.now() / 1000, call.cx.host.process().uptime_s);
-        call.integer(call.cx.shared.started_s(now_s, uptime_s) as i64)
+        call.integer(call.shared.started_s(now_s, uptime_s) as i64)
     })
     .categories(&["admin", "dangerous"])
     .doc("1.0.0", "", "When the server started: nothing is saved."),

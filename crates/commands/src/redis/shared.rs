@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_store::{Millis, Store};
 
@@ -41,6 +41,10 @@ pub struct Shared {
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
+    /// Held while parameters are set: all of one CONFIG SET, or what was before it.
+    pub(crate) setting: Mutex<()>,
+    /// When the server started, in its own time, once a client has asked for it.
+    started_s: OnceLock<u64>,
     pub(crate) commandlog: Commandlog,
     /// Scripts that are known, and those at work.
     pub(crate) scripts: Scripts,
@@ -82,6 +86,8 @@ impl Shared {
             waiters: Arc::default(),
             limits: Limits::default(),
             parameters: Parameters::default(),
+            setting: Mutex::default(),
+            started_s: OnceLock::new(),
             commandlog: Commandlog::default(),
             scripts: Scripts::default(),
             libraries: Libraries::default(),
@@ -118,6 +124,12 @@ impl Shared {
     /// Turns protected mode on or off; connections that were served before are served further.
     pub(crate) fn protect(&self, protected: bool) {
         self.protected.store(protected, Relaxed);
+    }
+
+    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for every client, at whatever
+    /// part of a second it asks.
+    pub(crate) fn started_s(&self, now_s: u64, uptime_s: u64) -> u64 {
+        *self.started_s.get_or_init(|| now_s.saturating_sub(uptime_s))
     }
 
     /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.

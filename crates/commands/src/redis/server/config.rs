@@ -202,7 +202,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     all.sort_by_key(|(parameter, _)| parameter.stage());
     // Another one would be taken back by what this one saw before it.
-    let _alone = call.cx.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = call.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
     let (tls, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|(parameter, _)| parameter.is_tls());
     let mut before = Vec::with_capacity(all.len() + 1);
     if !tls.is_empty() {

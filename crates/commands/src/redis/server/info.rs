@@ -326,7 +326,7 @@ fn persistence(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     }
     page.line("rdb_bgsave_in_progress", 0);
     let common = &figures.common;
-    let started_s = call.cx.shared.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
+    let started_s = call.shared.started_s(Figure::Time.of(common), Figure::Uptime.of(common));
     page.line("rdb_last_save_time", started_s);
     page.line("rdb_last_bgsave_status", "ok");
     page.line("rdb_last_bgsave_time_sec", -1);
