@@ -12,7 +12,8 @@
 //!   `exposition`, `last_minute`, `looks`, `findings`, `system`
 //!
 //! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What one
-//! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`.
+//! protocol's words say of the commands of both is here: names of keyspace events, and the lines of `watch`. So is what either
+//! protocol counts anew of the other (`stats reset`, CONFIG RESETSTAT): counts of commands (`rows`), and of errors (`errors`).
 
 pub(crate) mod access;
 pub(crate) mod acl;

@@ -31,7 +31,7 @@ use super::watchers::Watchers;
 /// with the versions that brought the commands they want to use.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
-/// What was set at start and stays.
+/// What was set at start and stays: for all conversations, and for memcached's.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `-I`: bytes of the largest item, in memcached's arithmetic (its header included).
