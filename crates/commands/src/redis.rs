@@ -37,7 +37,7 @@ mod held;
 mod help;
 mod keys;
 mod latency;
-pub(crate) mod limits;
+mod limits;
 mod lua;
 pub(crate) mod metrics;
 mod parameters;

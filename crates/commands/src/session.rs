@@ -21,9 +21,8 @@ use crate::core::counters::Counters;
 use crate::core::delivery::Delivery;
 use crate::core::host::TLS_HANDSHAKE;
 use crate::core::host::{Host, Peer};
-use crate::core::output::Output;
+use crate::core::output::{Output, OutputLimit};
 use crate::core::progress::{Ending, Next, Progress};
-use crate::redis::limits::OutputLimit;
 use crate::shared::Shared;
 use crate::{memcached, redis};
 

@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use larder_store::{FREED_BLOCK_BYTES, Pinned, Store};
+use larder_store::{FREED_BLOCK_BYTES, Millis, Pinned, Store};
 
 /// A value in the store that goes out between two bytes of the buffer.
 #[derive(Debug)]
@@ -132,6 +132,17 @@ pub struct Mark {
 
 /// So many values are let go of at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
 const SPLICES_AT_ONCE: usize = 16;
+
+/// What may wait for a client; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Above so many bytes it is closed.
+    pub hard_bytes: u64,
+    /// Above so many bytes for [`OutputLimit::soft_ms`] it is closed.
+    pub soft_bytes: u64,
+    /// How long.
+    pub soft_ms: Millis,
+}
 
 /// Room that a fresh buffer takes when the first byte is written.
 const ROOM_MIN: usize = 4096;

@@ -8,9 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use larder_store::{Guard, Millis};
+use larder_store::Guard;
 
 use super::bytes::memory;
+use crate::core::output::OutputLimit;
 
 /// `proto-max-bulk-len` unless it is set.
 const BULK_BYTES_MAX: u64 = 512 << 20;
@@ -24,17 +25,6 @@ pub enum Class {
     Normal,
     /// Those that receive messages: subscribers and monitors.
     Pubsub,
-}
-
-/// What may wait for a client of a class; 0 is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutputLimit {
-    /// Above so many bytes it is closed.
-    pub hard_bytes: u64,
-    /// Above so many bytes for [`OutputLimit::soft_ms`] it is closed.
-    pub soft_bytes: u64,
-    /// How long.
-    pub soft_ms: Millis,
 }
 
 #[derive(Debug, Default)]
