@@ -46,6 +46,6 @@ mod verbs;
 mod watch;
 
 pub(crate) use binary::Conversation as Binary;
-pub(crate) use login::{Login, Step};
+pub(crate) use login::Login;
 pub(crate) use session::Conversation;
 pub(crate) use text::TOO_MANY_CONNECTIONS;

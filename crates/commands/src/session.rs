@@ -238,20 +238,16 @@ impl Session {
         let Conversation::Login(login) = &mut self.0 else {
             return Progress { consumed: 0, next: Next::Close };
         };
-        cx.flush_if_due();
-        match login.receive(&cx.common, input, out) {
-            (consumed, memcached::Step::Waits(next)) => {
-                if next == Next::Close {
-                    self.0 = Conversation::Closed;
-                }
-                Progress { consumed, next }
-            }
-            (consumed, memcached::Step::In(standing)) => {
-                self.0 = Conversation::Memcached(memcached::Conversation::of(standing));
-                let Progress { consumed: more, next } = self.receive(cx, &input[consumed..], out);
-                Progress { consumed: consumed + more, next }
-            }
+        let progress = login.receive(&mut cx.common, input, out);
+        if let Some(standing) = login.take_standing() {
+            self.0 = Conversation::Memcached(memcached::Conversation::of(standing));
+            let Progress { consumed: more, next } = self.receive(cx, &input[progress.consumed..], out);
+            return Progress { consumed: progress.consumed + more, next };
         }
+        if progress.next == Next::Close {
+            self.0 = Conversation::Closed;
+        }
+        progress
     }
 
     /// The number by which others know the client that may wait here: a RESP client, or a watcher.

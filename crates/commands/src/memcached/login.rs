@@ -32,7 +32,7 @@ use crate::core::access::{SECRET_BYTES_MAX, Standing};
 use crate::core::arrival::unauthenticated;
 use crate::core::context::Context;
 use crate::core::output::Output;
-use crate::core::progress::Next;
+use crate::core::progress::{Next, Progress};
 use crate::core::tries::Tries;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::COMMAND_NS;
@@ -59,11 +59,13 @@ pub(crate) struct Login {
     skips: u64,
     /// Some of what it has sent was taken.
     begun: bool,
+    /// It has logged in, or need not any more: [`Login::take_standing`].
+    standing: Option<Standing>,
 }
 
 /// What becomes of it.
 #[derive(Debug)]
-pub(crate) enum Step {
+enum Step {
     /// It has not logged in.
     Waits(Next),
     /// It has, or need not any more: it goes on as this user.
@@ -80,6 +82,7 @@ impl Login {
             tries: Tries::default(),
             skips: 0,
             begun: false,
+            standing: None,
         })
     }
 
@@ -108,13 +111,29 @@ impl Login {
         self.skips > 0
     }
 
-    /// Takes lines until it has logged in: how many bytes, and what becomes of it.
-    pub fn receive(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
-        let (taken, step) = self.lines(cx, input, out);
-        let ended = out.take_end() && matches!(step, Step::Waits(Next::Flush));
-        (taken, if ended { Step::Waits(Next::Yield) } else { step })
+    /// The user that the client goes on as, once, when it has logged in, or need not any more: what it sends behind the login is
+    /// for another conversation.
+    pub fn take_standing(&mut self) -> Option<Standing> {
+        self.standing.take()
     }
 
+    /// Takes lines until the client has logged in.
+    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        cx.shared.flush_if_due(&mut cx.guard);
+        let (consumed, step) = self.lines(cx, input, out);
+        let ended = out.take_end();
+        let next = match step {
+            Step::Waits(Next::Flush) if ended => Next::Yield,
+            Step::Waits(next) => next,
+            Step::In(standing) => {
+                self.standing = Some(standing);
+                Next::Yield
+            }
+        };
+        Progress { consumed, next }
+    }
+
+    /// As many lines as there are: how many bytes, and what becomes of the connection.
     fn lines(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
         if self.is_turned_away() {
             out.put(TOO_MANY_CONNECTIONS);
