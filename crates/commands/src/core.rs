@@ -1,7 +1,7 @@
 //! What conversations of every protocol are made of: bytes in, replies out, the store around them, and what workers
 //! share and count.
 //!
-//! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
+//! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`; what is called: `conversation`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `pause`,
 //!   `hold`
 //! - which clients may send commands, and what they may do: `access`, `acl`, `arrival`, `digest`, `guesses`, `tries`,
@@ -22,6 +22,7 @@ pub(crate) mod base;
 pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;
+pub(crate) mod conversation;
 pub(crate) mod counters;
 pub(crate) mod delivery;
 pub(crate) mod digest;

@@ -10,13 +10,15 @@
 //!
 //! Login is in the place of New where text clients are asked for a password. What the settings do not have spoken is Closed.
 //!
-//! A protocol is a module beside [`memcached`] and [`redis`] with its part of [`Shared`], and here what it is known by and
-//! an arm of each `match`.
+//! A protocol is a module beside [`memcached`] and [`redis`]. Its conversation answers what a session asks ([`Converse`]), and it
+//! may have a part of [`Shared`]. Here it is a variant of [`Conversation`] with an arm in `ask!`, and it is known by a first byte
+//! ([`Begins`]) or a listener ([`Speaks`]).
 
 use larder_store::{Guard, Millis, Spaces};
 
 use crate::core::access::UsersNow;
 use crate::core::context::{self, Room};
+use crate::core::conversation::{Closed, Converse, New};
 use crate::core::counters::Counters;
 use crate::core::delivery::Delivery;
 use crate::core::host::TLS_HANDSHAKE;
@@ -112,16 +114,15 @@ fn begins(first: u8, cx: &Context<'_, '_>) -> Begins {
 }
 
 /// One connection's conversation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Session(Conversation);
 
 /// The conversation, in what is spoken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "what most connections speak is not allocated on its own")]
 enum Conversation {
     /// Nothing was said yet.
-    #[default]
-    New,
+    New(New),
     /// memcached's text.
     Memcached(memcached::Conversation),
     /// RESP.
@@ -131,7 +132,28 @@ enum Conversation {
     /// Nothing but a login, in memcached's text.
     Login(Box<memcached::Login>),
     /// Nothing more.
-    Closed,
+    Closed(Closed),
+}
+
+/// Asks a conversation, whatever is spoken: the one `match` with an arm for each. It is compiled for each of them, without a call
+/// through a table.
+macro_rules! ask {
+    ($conversation:expr, $it:ident => $answer:expr) => {
+        match $conversation {
+            Conversation::New($it) => $answer,
+            Conversation::Memcached($it) => $answer,
+            Conversation::Redis($it) => $answer,
+            Conversation::Binary($it) => $answer,
+            Conversation::Login($it) => $answer,
+            Conversation::Closed($it) => $answer,
+        }
+    };
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session(Conversation::New(New))
+    }
 }
 
 impl Session {
@@ -157,9 +179,7 @@ impl Session {
     /// The client has proven by its certificate that it is this user, and has sent no request yet: a Redis client is logged in.
     /// Other conversations know nothing of certificates.
     pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
-        if let Conversation::Redis(conversation) = &mut self.0 {
-            conversation.log_in_by_certificate(&cx.common, name);
-        }
+        ask!(&mut self.0, it => it.log_in_by_certificate(&cx.common, name));
     }
 
     /// Answers the requests in `input`, as far as they are complete.
@@ -172,47 +192,54 @@ impl Session {
             Conversation::Redis(conversation) => {
                 conversation.receive(&cx.shared.redis, &mut cx.common, input, out)
             }
-            // The frames of few: the others' way is no step longer for them.
-            Conversation::New | Conversation::Binary(_) | Conversation::Login(_) | Conversation::Closed => {
-                self.begin(cx, input, out)
-            }
+            // What few connections speak: the others' way is no step longer for it, and a protocol needs no arm here.
+            _ => self.apart(cx, input, out),
         }
     }
 
-    /// The first byte says what is spoken.
+    /// [`Session::receive`] of what few connections speak, and before it is known what that is.
     #[inline(never)]
+    fn apart(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        if matches!(self.0, Conversation::New(_) | Conversation::Login(_)) {
+            return self.begin(cx, input, out);
+        }
+        ask!(&mut self.0, it => it.receive(cx.shared.as_ref(), &mut cx.common, input, out))
+    }
+
+    /// The first byte says what is spoken.
     fn begin(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
-        if let Conversation::Binary(conversation) = &mut self.0 {
-            return conversation.receive(&cx.shared.memcached, &mut cx.common, input, out);
+        if let Some(&first) = input.first() {
+            self.begin_with(first, cx);
         }
-        if matches!(self.0, Conversation::Closed) {
-            return Progress { consumed: 0, next: Next::Close };
+        match &mut self.0 {
+            Conversation::New(new) => new.receive(cx.shared.as_ref(), &mut cx.common, input, out),
+            Conversation::Login(_) => self.log_in(cx, input, out),
+            _ => self.receive(cx, input, out),
         }
-        if matches!(self.0, Conversation::New)
-            && !input.is_empty()
+    }
+
+    /// Becomes what the first byte says, or a login if that comes first.
+    fn begin_with(&mut self, first: u8, cx: &Context<'_, '_>) {
+        if matches!(self.0, Conversation::New(_))
             && let Some(login) = memcached::Login::asked(&cx.common)
         {
             self.0 = Conversation::Login(Box::new(login));
         }
-        if let Conversation::Login(login) = &mut self.0 {
+        let begins = begins(first, cx);
+        if let Conversation::Login(login) = &self.0 {
             // A connection that is one too many is refused in these words, whatever it speaks.
-            let is_of_text = input.first().is_none_or(|&first| begins(first, cx) == Begins::Text);
-            if login.is_turned_away() || !login.is_new() || is_of_text {
-                return self.log_in(cx, input, out);
+            if login.is_turned_away() || !login.is_new() || begins == Begins::Text {
+                return;
             }
         }
-        let Some(&first) = input.first() else {
-            cx.flush_if_due();
-            return Progress { consumed: 0, next: Next::Receive };
-        };
-        match begins(first, cx) {
+        match begins {
             Begins::Redis => {
                 // What it counted as first counts no more.
-                self.0 = Conversation::Closed;
+                self.0 = Conversation::Closed(Closed);
                 *self = Session::of(Speaks::Redis, cx);
             }
             Begins::Binary => {
-                let unauthenticated = match std::mem::replace(&mut self.0, Conversation::Closed) {
+                let unauthenticated = match std::mem::replace(&mut self.0, Conversation::Closed(Closed)) {
                     Conversation::Login(login) => login.into_unauthenticated(),
                     _ => None,
                 };
@@ -226,11 +253,10 @@ impl Session {
             Begins::Tls => {
                 // Said to be closed, and not answered: what would be said is no TLS.
                 cx.common.host.note_tls_on_plain_port();
-                self.0 = Conversation::Closed;
+                self.0 = Conversation::Closed(Closed);
             }
-            Begins::Refused => self.0 = Conversation::Closed,
+            Begins::Refused => self.0 = Conversation::Closed(Closed),
         }
-        self.receive(cx, input, out)
     }
 
     /// Takes a login; what comes behind that is a conversation like any other.
@@ -238,156 +264,98 @@ impl Session {
         let Conversation::Login(login) = &mut self.0 else {
             return Progress { consumed: 0, next: Next::Close };
         };
-        let progress = login.receive(&mut cx.common, input, out);
+        let progress = login.receive(cx.shared.as_ref(), &mut cx.common, input, out);
         if let Some(standing) = login.take_standing() {
             self.0 = Conversation::Memcached(memcached::Conversation::of(standing));
             let Progress { consumed: more, next } = self.receive(cx, &input[progress.consumed..], out);
             return Progress { consumed: progress.consumed + more, next };
         }
         if progress.next == Next::Close {
-            self.0 = Conversation::Closed;
+            self.0 = Conversation::Closed(Closed);
         }
         progress
     }
 
     /// The number by which others know the client that may wait here: a RESP client, or a watcher.
     pub fn waiter(&self) -> Option<u64> {
-        match &self.0 {
-            Conversation::Memcached(conversation) => conversation.watcher(),
-            Conversation::Redis(conversation) => Some(conversation.client_id()),
-            Conversation::New | Conversation::Binary(_) | Conversation::Login(_) | Conversation::Closed => {
-                None
-            }
-        }
+        ask!(&self.0, it => it.waiter())
     }
 
     /// The number of the RESP client, if it is one.
     pub fn redis_client(&self) -> Option<u64> {
-        match &self.0 {
-            Conversation::Redis(conversation) => Some(conversation.client_id()),
-            _ => None,
-        }
+        ask!(&self.0, it => it.client_number())
     }
 
     /// What may wait for a RESP client; none for others, which are read no further instead.
     pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
-        match &self.0 {
-            Conversation::Redis(conversation) => Some(conversation.output_limit(&shared.redis)),
-            _ => None,
-        }
+        ask!(&self.0, it => it.output_limit(shared.as_ref()))
     }
 
     /// Shows others how many bytes hold replies that the client has not taken.
     pub fn show_output(&self, bytes: u64) {
-        if let Conversation::Redis(conversation) = &self.0 {
-            conversation.show_output(bytes);
-        }
+        ask!(&self.0, it => it.show_output(bytes));
     }
 
     /// Bytes of messages that come behind the reply that is under way.
     pub fn late_bytes(&self) -> u64 {
-        if let Conversation::Redis(conversation) = &self.0 { conversation.late_bytes() } else { 0 }
+        ask!(&self.0, it => it.late_bytes())
     }
 
     /// Bytes that a command in steps holds until its reply is taken, beside the replies, and what comes behind that.
     pub fn held_bytes(&self) -> u64 {
-        match &self.0 {
-            Conversation::Redis(conversation) => conversation.held_bytes(),
-            Conversation::New
-            | Conversation::Memcached(_)
-            | Conversation::Binary(_)
-            | Conversation::Login(_)
-            | Conversation::Closed => 0,
-        }
+        ask!(&self.0, it => it.held_bytes())
     }
 
     /// Writes a message that was sent to this client, if it still listens.
     pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
-        if let Conversation::Redis(conversation) = &mut self.0 {
-            conversation.deliver(delivery, out);
-        }
+        ask!(&mut self.0, it => it.deliver(delivery, out));
     }
 
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
     /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
     /// is kept: that comes first.
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
-        match &mut self.0 {
-            Conversation::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
-            Conversation::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
-            Conversation::Binary(conversation) => conversation.upload_spaces(&mut cx.common),
-            Conversation::New | Conversation::Login(_) | Conversation::Closed => None,
-        }
+        ask!(&mut self.0, it => it.upload_spaces(&mut cx.common))
     }
 
     /// Bytes that a large value still misses: what follows them belongs in a buffer again.
     pub fn upload_missing(&self) -> u64 {
-        match &self.0 {
-            Conversation::Memcached(conversation) => conversation.upload_missing(),
-            Conversation::Redis(conversation) => conversation.upload_missing(),
-            Conversation::Binary(conversation) => conversation.upload_missing(),
-            Conversation::New | Conversation::Login(_) | Conversation::Closed => 0,
-        }
+        ask!(&self.0, it => it.upload_missing())
     }
 
     /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
-        match &mut self.0 {
-            Conversation::Memcached(conversation) => conversation.upload_filled(bytes),
-            Conversation::Redis(conversation) => conversation.upload_filled(bytes),
-            Conversation::Binary(conversation) => conversation.upload_filled(bytes),
-            Conversation::New | Conversation::Login(_) | Conversation::Closed => {}
-        }
+        ask!(&mut self.0, it => it.upload_filled(bytes));
     }
 
     /// It holds keys for which others wait.
     pub fn holds(&self) -> bool {
-        matches!(&self.0, Conversation::Redis(conversation) if conversation.holds())
+        ask!(&self.0, it => it.holds())
     }
 
     /// It is at work at what is one moment for others, and is to be called until it is not, also when its connection
     /// has ended.
     pub fn must_end(&self) -> bool {
-        matches!(&self.0, Conversation::Redis(conversation) if conversation.must_end())
+        ask!(&self.0, it => it.must_end())
     }
 
     /// Between two requests: nothing is half done (the input that is kept aside).
     #[inline]
     pub fn is_idle(&self) -> bool {
-        match &self.0 {
-            Conversation::New => true,
-            Conversation::Memcached(conversation) => conversation.is_idle(),
-            Conversation::Redis(conversation) => conversation.is_idle(),
-            Conversation::Binary(conversation) => conversation.is_idle(),
-            Conversation::Login(login) => !login.awaits_rest(),
-            Conversation::Closed => false,
-        }
+        ask!(&self.0, it => it.is_idle())
     }
 
     /// A part of a request has been taken, and more of it is to come.
     #[inline]
     pub fn awaits_rest(&self) -> bool {
-        match &self.0 {
-            Conversation::Memcached(conversation) => conversation.awaits_rest(),
-            Conversation::Redis(conversation) => conversation.awaits_rest(),
-            Conversation::Binary(conversation) => conversation.awaits_rest(),
-            Conversation::Login(login) => login.awaits_rest(),
-            Conversation::New | Conversation::Closed => false,
-        }
+        ask!(&self.0, it => it.awaits_rest())
     }
 
     /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
     #[inline]
     pub fn input_bytes(&self) -> u64 {
-        match &self.0 {
-            Conversation::New => 0,
-            Conversation::Memcached(conversation) => conversation.input_bytes(),
-            Conversation::Redis(conversation) => conversation.input_bytes(),
-            Conversation::Binary(conversation) => conversation.input_bytes(),
-            Conversation::Login(login) => u64::from(login.awaits_rest()),
-            Conversation::Closed => 1,
-        }
+        ask!(&self.0, it => it.input_bytes())
     }
 
     /// It must log in, and has not.
@@ -399,24 +367,13 @@ impl Session {
     /// Since when, on the server's own clock.
     #[inline]
     pub fn unauthenticated_since(&self) -> Option<Millis> {
-        match &self.0 {
-            Conversation::Redis(conversation) => conversation.unauthenticated_since(),
-            Conversation::Binary(conversation) => conversation.unauthenticated_since(),
-            Conversation::Login(login) => login.since(),
-            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
-        }
+        ask!(&self.0, it => it.unauthenticated_since())
     }
 
     /// Whether it is a client of memcached whose user is not among these, which are read after it was received last: it is
     /// counted as closed for that, and to be closed. Redis clients are closed by the command that removes their users.
     pub fn turn_out(&self, users: &UsersNow, shared: &Shared) -> bool {
-        let is_gone = match &self.0 {
-            Conversation::Memcached(conversation) => conversation.has_lost_user(&users.0),
-            Conversation::Binary(conversation) => conversation.has_lost_user(&users.0),
-            Conversation::New | Conversation::Redis(_) | Conversation::Login(_) | Conversation::Closed => {
-                false
-            }
-        };
+        let is_gone = ask!(&self.0, it => it.has_lost_user(&users.0));
         if is_gone {
             shared.common.access.log.count_closed();
         }
@@ -426,35 +383,16 @@ impl Session {
     /// Why the conversation has closed its connection. `None`: it has not; if the connection is closed, the client has closed it,
     /// or the server.
     pub fn ending(&self) -> Option<Ending> {
-        match &self.0 {
-            Conversation::Memcached(conversation) => conversation.ending(),
-            Conversation::Redis(conversation) => conversation.ending(),
-            Conversation::Binary(conversation) => conversation.ending(),
-            Conversation::New | Conversation::Login(_) => None,
-            Conversation::Closed => Some(Ending::Error),
-        }
+        ask!(&self.0, it => it.ending())
     }
 
     /// It is refused before it was asked anything.
     pub fn is_turned_away(&self) -> bool {
-        match &self.0 {
-            Conversation::Redis(conversation) => conversation.is_turned_away(),
-            Conversation::Login(login) => login.is_turned_away(),
-            Conversation::New
-            | Conversation::Memcached(_)
-            | Conversation::Binary(_)
-            | Conversation::Closed => false,
-        }
+        ask!(&self.0, it => it.is_turned_away())
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
     pub fn state_name(&self) -> &'static str {
-        match &self.0 {
-            Conversation::New => "conn_new_cmd",
-            Conversation::Memcached(conversation) => conversation.state_name(),
-            Conversation::Binary(conversation) => conversation.state_name(),
-            Conversation::Redis(_) | Conversation::Login(_) => "conn_parse_cmd",
-            Conversation::Closed => "conn_closing",
-        }
+        ask!(&self.0, it => it.state_name())
     }
 }

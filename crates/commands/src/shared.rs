@@ -30,6 +30,28 @@ pub struct Shared {
     pub(crate) redis: redis::shared::Shared,
 }
 
+// The part that a conversation works with (`Converse::Shared`).
+impl AsRef<core::shared::Shared> for Shared {
+    #[inline]
+    fn as_ref(&self) -> &core::shared::Shared {
+        &self.common
+    }
+}
+
+impl AsRef<memcached::shared::Shared> for Shared {
+    #[inline]
+    fn as_ref(&self) -> &memcached::shared::Shared {
+        &self.memcached
+    }
+}
+
+impl AsRef<redis::shared::Shared> for Shared {
+    #[inline]
+    fn as_ref(&self) -> &redis::shared::Shared {
+        &self.redis
+    }
+}
+
 /// Reads lines of users and what they may do, which are in the file or behind the option of this name; beside them users have
 /// these passwords, and a new one may use all channels or none.
 ///

@@ -24,7 +24,7 @@ mod value;
 
 use larder_protocol::Tokens;
 use larder_protocol::binary::{Decoded, Frame, Request, Status, decode};
-use larder_store::{Millis, Upload};
+use larder_store::{Millis, Spaces, Upload};
 
 use super::dump::Dump;
 use super::frames::put_status;
@@ -39,6 +39,7 @@ use super::times::{self, Times};
 use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
+use crate::core::conversation::Converse;
 use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::Output;
@@ -77,7 +78,7 @@ enum State {
     Closed(Ending),
 }
 
-/// One turn: what [`Conversation::receive`] does.
+/// One turn: what [`Converse::receive`] does.
 struct Turn<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
     /// What memcached's conversations share.
@@ -100,9 +101,12 @@ impl Conversation {
     pub fn unasked(cx: &Context<'_, '_>) -> Conversation {
         Conversation { sasl: Sasl::unasked(cx), ..Conversation::default() }
     }
+}
 
-    /// Answers the frames in `input`, as far as they are complete.
-    pub fn receive<'c>(
+impl Converse for Conversation {
+    type Shared = Shared;
+
+    fn receive<'c>(
         &mut self,
         shared: &'c Shared,
         cx: &mut Context<'c, '_>,
@@ -142,6 +146,60 @@ impl Conversation {
         Progress { consumed: turn.reader.at, next }
     }
 
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    fn awaits_rest(&self) -> bool {
+        matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Swallow(_))
+    }
+
+    fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::Ready => 0,
+            State::Upload { upload, .. } => upload.held_bytes().max(1),
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Swallow(_) | State::Join(_) | State::Dump(_) | State::Closed(_) => 1,
+        }
+    }
+
+    fn unauthenticated_since(&self) -> Option<Millis> {
+        self.sasl.since()
+    }
+
+    fn has_lost_user(&self, users: &Users) -> bool {
+        let is_gone = |standing: &Standing| standing.is_gone(users);
+        !matches!(self.state, State::Closed(_)) && self.sasl.standing().is_some_and(is_gone)
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Ready | State::Join(_) => "conn_parse_cmd",
+            State::Swallow(_) => "conn_swallow",
+            State::Upload { .. } | State::Gather(_) => "conn_nread",
+            State::Dump(_) => "conn_mwrite",
+            State::Closed(_) => "conn_closing",
+        }
+    }
+
+    fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        self.value_spaces(cx)
+    }
+
+    fn upload_missing(&self) -> u64 {
+        self.value_missing()
+    }
+
+    fn upload_filled(&mut self, bytes: usize) {
+        self.value_filled(bytes);
+    }
+}
+
+impl Conversation {
     /// What is in front names a key that is held, or concerns all keys.
     fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
         match &self.state {
@@ -329,20 +387,9 @@ impl Conversation {
         rules::permits(turn.cx, turn.out, self.sasl.standing(), verb, names_key.then_some(frame.key))
     }
 
-    /// Its user is not among these, and it is not closed yet.
-    pub fn has_lost_user(&self, users: &Users) -> bool {
-        let is_gone = |standing: &Standing| standing.is_gone(users);
-        !matches!(self.state, State::Closed(_)) && self.sasl.standing().is_some_and(is_gone)
-    }
-
     /// A request has begun that is not asked for again.
     fn is_under_way(&self) -> bool {
         matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Join(_) | State::Dump(_))
-    }
-
-    /// Why it has closed its connection, if it has.
-    pub fn ending(&self) -> Option<Ending> {
-        if let State::Closed(ending) = self.state { Some(ending) } else { None }
     }
 
     fn close(&mut self) -> Option<Next> {
@@ -352,42 +399,6 @@ impl Conversation {
     fn end(&mut self, ending: Ending) -> Option<Next> {
         self.state = State::Closed(ending);
         Some(Next::Close)
-    }
-
-    /// Between two frames: nothing is half done (the input that is kept aside).
-    pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ready)
-    }
-
-    /// A part of a frame has been taken, and more of it is to come.
-    pub fn awaits_rest(&self) -> bool {
-        matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Swallow(_))
-    }
-
-    /// Bytes of memory that a part of a frame holds which has been taken: 0 if none has, 1 if it is only known.
-    pub fn input_bytes(&self) -> u64 {
-        match &self.state {
-            State::Ready => 0,
-            State::Upload { upload, .. } => upload.held_bytes().max(1),
-            State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Swallow(_) | State::Join(_) | State::Dump(_) | State::Closed(_) => 1,
-        }
-    }
-
-    /// Since when it is unauthenticated, on the server's own clock; none: it has logged in, or need not.
-    pub fn unauthenticated_since(&self) -> Option<Millis> {
-        self.sasl.since()
-    }
-
-    /// memcached's name of what it waits for, for `stats conns`.
-    pub fn state_name(&self) -> &'static str {
-        match self.state {
-            State::Ready | State::Join(_) => "conn_parse_cmd",
-            State::Swallow(_) => "conn_swallow",
-            State::Upload { .. } | State::Gather(_) => "conn_nread",
-            State::Dump(_) => "conn_mwrite",
-            State::Closed(_) => "conn_closing",
-        }
     }
 }
 

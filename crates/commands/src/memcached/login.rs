@@ -28,11 +28,13 @@ use larder_store::Millis;
 use super::rules;
 use super::session::may_end;
 use super::text::TOO_MANY_CONNECTIONS;
-use crate::core::access::{SECRET_BYTES_MAX, Standing};
+use crate::core::access::{SECRET_BYTES_MAX, Standing, Users};
 use crate::core::arrival::unauthenticated;
 use crate::core::context::Context;
+use crate::core::conversation::Converse;
 use crate::core::output::Output;
-use crate::core::progress::{Next, Progress};
+use crate::core::progress::{Ending, Next, Progress};
+use crate::core::shared::Shared;
 use crate::core::tries::Tries;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::COMMAND_NS;
@@ -86,16 +88,6 @@ impl Login {
         })
     }
 
-    /// It is refused: there are too many unauthenticated clients.
-    pub fn is_turned_away(&self) -> bool {
-        self.unauthenticated.is_none()
-    }
-
-    /// Since when it must log in.
-    pub fn since(&self) -> Option<Millis> {
-        self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
-    }
-
     /// Its place among the unauthenticated clients, for the conversation of another protocol that it speaks.
     pub fn into_unauthenticated(self) -> Option<UnauthenticatedClient> {
         self.unauthenticated
@@ -106,31 +98,10 @@ impl Login {
         !self.begun
     }
 
-    /// A part of what it has sent was taken, and more of it is to come.
-    pub fn awaits_rest(&self) -> bool {
-        self.skips > 0
-    }
-
     /// The user that the client goes on as, once, when it has logged in, or need not any more: what it sends behind the login is
     /// for another conversation.
     pub fn take_standing(&mut self) -> Option<Standing> {
         self.standing.take()
-    }
-
-    /// Takes lines until the client has logged in.
-    pub fn receive(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
-        cx.shared.flush_if_due(&mut cx.guard);
-        let (consumed, step) = self.lines(cx, input, out);
-        let ended = out.take_end();
-        let next = match step {
-            Step::Waits(Next::Flush) if ended => Next::Yield,
-            Step::Waits(next) => next,
-            Step::In(standing) => {
-                self.standing = Some(standing);
-                Next::Yield
-            }
-        };
-        Progress { consumed, next }
     }
 
     /// As many lines as there are: how many bytes, and what becomes of the connection.
@@ -222,6 +193,63 @@ impl Login {
         rules::note_login(cx, out, "set", user);
         out.put(FAILED);
         Ok(all)
+    }
+}
+
+impl Converse for Login {
+    type Shared = Shared;
+
+    /// Takes lines until the client has logged in. Then [`Login::take_standing`] has its user.
+    fn receive<'c>(
+        &mut self,
+        shared: &'c Shared,
+        cx: &mut Context<'c, '_>,
+        input: &[u8],
+        out: &mut Output,
+    ) -> Progress {
+        shared.flush_if_due(&mut cx.guard);
+        let (consumed, step) = self.lines(cx, input, out);
+        let ended = out.take_end();
+        let next = match step {
+            Step::Waits(Next::Flush) if ended => Next::Yield,
+            Step::Waits(next) => next,
+            Step::In(standing) => {
+                self.standing = Some(standing);
+                Next::Yield
+            }
+        };
+        Progress { consumed, next }
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.awaits_rest()
+    }
+
+    fn awaits_rest(&self) -> bool {
+        self.skips > 0
+    }
+
+    fn input_bytes(&self) -> u64 {
+        u64::from(self.awaits_rest())
+    }
+
+    fn unauthenticated_since(&self) -> Option<Millis> {
+        self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
+    }
+
+    /// It has no user.
+    fn has_lost_user(&self, _users: &Users) -> bool {
+        false
+    }
+
+    /// A login that is over is `Closed` instead.
+    fn ending(&self) -> Option<Ending> {
+        None
+    }
+
+    /// There are too many unauthenticated clients.
+    fn is_turned_away(&self) -> bool {
+        self.unauthenticated.is_none()
     }
 }
 

@@ -26,7 +26,7 @@ use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
 use larder_protocol::meta::{Meta, Verb as MetaVerb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::{Key, Upload};
+use larder_store::{Key, Millis, Spaces, Upload};
 
 use super::batch::{Batch, Block, Event, Keys, Reader, Staged, Stop};
 use super::dump::Dump;
@@ -48,6 +48,7 @@ use super::watch;
 use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
+use crate::core::conversation::Converse;
 use crate::core::counters::Counter;
 use crate::core::input::{Asked, Looks};
 use crate::core::output::{Mark, Output};
@@ -97,7 +98,7 @@ enum State {
     Closed(Ending),
 }
 
-/// One turn: what [`Conversation::receive`] does.
+/// One turn: what [`Converse::receive`] does.
 struct Turn<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
     /// What memcached's conversations share.
@@ -173,9 +174,12 @@ impl Conversation {
     pub fn of(standing: Standing) -> Conversation {
         Conversation { state: State::Ready, standing: Some(standing), asked: Asked::default() }
     }
+}
 
-    /// Answers the requests in `input`, as far as they are complete.
-    pub fn receive<'c>(
+impl Converse for Conversation {
+    type Shared = Shared;
+
+    fn receive<'c>(
         &mut self,
         shared: &'c Shared,
         cx: &mut Context<'c, '_>,
@@ -231,6 +235,86 @@ impl Conversation {
         Progress { consumed: turn.reader.at, next }
     }
 
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    #[inline]
+    fn awaits_rest(&self) -> bool {
+        match &self.state {
+            State::Upload { .. }
+            | State::Gather(_)
+            | State::Swallow { .. }
+            | State::Skip
+            | State::Keys(_) => true,
+            State::Ready | State::Join(_) | State::Dump(_) | State::Watch(_) | State::Closed(_) => false,
+        }
+    }
+
+    #[inline]
+    fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::Ready | State::Watch(_) => 0,
+            State::Upload { upload, .. } => upload.held_bytes().max(1),
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Keys(_)
+            | State::Skip
+            | State::Swallow { .. }
+            | State::Join(_)
+            | State::Dump(_)
+            | State::Closed(_) => 1,
+        }
+    }
+
+    /// A client that must log in is in another conversation until it has (`login.rs`).
+    #[inline]
+    fn unauthenticated_since(&self) -> Option<Millis> {
+        None
+    }
+
+    fn has_lost_user(&self, users: &Users) -> bool {
+        let is_gone = |standing: &Standing| standing.is_gone(users);
+        !matches!(self.state, State::Closed(_)) && self.standing.as_ref().is_some_and(is_gone)
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
+            State::Swallow { .. } => "conn_swallow",
+            State::Join(_) => "conn_parse_cmd",
+            State::Upload { .. } | State::Gather(_) => "conn_nread",
+            State::Dump(_) => "conn_mwrite",
+            State::Watch(_) => "conn_watch",
+            State::Closed(_) => "conn_closing",
+        }
+    }
+
+    fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        self.value_spaces(cx)
+    }
+
+    fn upload_missing(&self) -> u64 {
+        self.value_missing()
+    }
+
+    fn upload_filled(&mut self, bytes: usize) {
+        self.value_filled(bytes);
+    }
+
+    /// Of a watcher.
+    fn waiter(&self) -> Option<u64> {
+        match &self.state {
+            State::Watch(watching) => Some(watching.number()),
+            _ => None,
+        }
+    }
+}
+
+impl Conversation {
     /// What is in front names a key that is held.
     fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
         match &self.state {
@@ -292,53 +376,6 @@ impl Conversation {
         (turn.reader.at, turn.reader.keys) = (turn.again_at, None);
         self.state = State::Join(joining);
         Next::Yield
-    }
-
-    /// Between two requests: nothing is half done (the input that is kept aside).
-    pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ready)
-    }
-
-    /// A part of a request has been taken, and more of it is to come.
-    #[inline]
-    pub fn awaits_rest(&self) -> bool {
-        match &self.state {
-            State::Upload { .. }
-            | State::Gather(_)
-            | State::Swallow { .. }
-            | State::Skip
-            | State::Keys(_) => true,
-            State::Ready | State::Join(_) | State::Dump(_) | State::Watch(_) | State::Closed(_) => false,
-        }
-    }
-
-    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
-    #[inline]
-    pub fn input_bytes(&self) -> u64 {
-        match &self.state {
-            State::Ready | State::Watch(_) => 0,
-            State::Upload { upload, .. } => upload.held_bytes().max(1),
-            State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Keys(_)
-            | State::Skip
-            | State::Swallow { .. }
-            | State::Join(_)
-            | State::Dump(_)
-            | State::Closed(_) => 1,
-        }
-    }
-
-    /// memcached's name of what it waits for, for `stats conns`.
-    pub fn state_name(&self) -> &'static str {
-        match self.state {
-            State::Ready | State::Keys(_) | State::Skip => "conn_parse_cmd",
-            State::Swallow { .. } => "conn_swallow",
-            State::Join(_) => "conn_parse_cmd",
-            State::Upload { .. } | State::Gather(_) => "conn_nread",
-            State::Dump(_) => "conn_mwrite",
-            State::Watch(_) => "conn_watch",
-            State::Closed(_) => "conn_closing",
-        }
     }
 
     #[inline]
@@ -407,25 +444,6 @@ impl Conversation {
             }
             State::Closed(_) => Some(Next::Close),
         }
-    }
-
-    /// Its user is not among these, and it is not closed yet.
-    pub fn has_lost_user(&self, users: &Users) -> bool {
-        let is_gone = |standing: &Standing| standing.is_gone(users);
-        !matches!(self.state, State::Closed(_)) && self.standing.as_ref().is_some_and(is_gone)
-    }
-
-    /// The number by which a watcher is woken.
-    pub fn watcher(&self) -> Option<u64> {
-        match &self.state {
-            State::Watch(watching) => Some(watching.number()),
-            _ => None,
-        }
-    }
-
-    /// Why it has closed its connection, if it has.
-    pub fn ending(&self) -> Option<Ending> {
-        if let State::Closed(ending) = self.state { Some(ending) } else { None }
     }
 
     fn close(&mut self) -> Option<Next> {

@@ -27,7 +27,7 @@ mod upload;
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
-use larder_store::Millis;
+use larder_store::{Millis, Spaces};
 
 use super::call::{Flow, late};
 use super::connection;
@@ -37,9 +37,11 @@ use super::reply::put_fail;
 use super::row::{Command, flag};
 use super::shared::Shared;
 use super::table;
+use crate::core::access::Users;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
+use crate::core::conversation::Converse;
 use crate::core::counters::Counter;
 use crate::core::delivery::Delivery;
 use crate::core::hold::LOOK_MS;
@@ -133,116 +135,16 @@ impl Conversation {
         Conversation { client, state, asked: Asked::default() }
     }
 
-    /// The client has proven by a certificate that it is this user: it is logged in, if there is such a user. A client of another
-    /// machine that protected mode refuses is refused all the same, as in Redis; one that was too many of the unauthenticated is
-    /// served from now on.
-    pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
-        let was_too_many = match &self.state {
-            State::TurnedAway(why) if std::ptr::eq(*why, &TOO_MANY) => true,
-            State::TurnedAway(_) => return,
-            _ => false,
-        };
-        if connection::log_in_by_certificate(&mut self.client, cx, name) && was_too_many {
-            self.state = State::Ready;
-        }
-    }
-
     /// The client's number.
-    pub fn client_id(&self) -> u64 {
+    fn client_id(&self) -> u64 {
         self.client.facts.id
     }
+}
 
-    /// Writes a message that was sent to this client; nothing if it listens no more. Behind the reply of a command that is
-    /// done in steps, part of which may be out.
-    pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
-        let behind = match &self.state {
-            State::Closed(_) => return,
-            State::Job(under_way) => !under_way.job.waits(),
-            _ => false,
-        };
-        if delivery.target.client == self.client_id()
-            && let Some(subscriptions) = &self.client.subscriptions
-        {
-            let out = if behind { late(&mut self.client.late, out) } else { out };
-            let before = out.len();
-            subscriptions.deliver(self.client.resp3, &delivery.message, out);
-            ClientFacts::raise(&self.client.facts.replied_bytes, out.len() - before);
-        }
-    }
+impl Converse for Conversation {
+    type Shared = Shared;
 
-    /// Bytes of messages that come behind the reply that is under way.
-    pub fn late_bytes(&self) -> u64 {
-        self.client.late.as_ref().map_or(0, |late| late.len())
-    }
-
-    /// What may wait for this client.
-    pub fn output_limit(&self, shared: &Shared) -> OutputLimit {
-        let listens = self.client.subscriptions.is_some();
-        shared.limits.output(if listens { Class::Pubsub } else { Class::Normal })
-    }
-
-    /// Shows others how many bytes hold replies that the client has not taken.
-    pub fn show_output(&self, bytes: u64) {
-        self.client.facts.output_bytes.store(bytes, Relaxed);
-    }
-
-    /// Bytes that a command in steps holds until its reply is taken, and what comes behind that.
-    pub fn held_bytes(&self) -> u64 {
-        let job = if let State::Job(under_way) = &self.state { under_way.job.held_bytes() } else { 0 };
-        job + self.late_bytes()
-    }
-
-    /// It holds keys for which others wait.
-    pub fn holds(&self) -> bool {
-        matches!(&self.state, State::Job(under_way) if under_way.job.holds())
-    }
-
-    /// What it does is one moment for others, and is to be brought to its end, also if the client has gone.
-    pub fn must_end(&self) -> bool {
-        matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
-    }
-
-    /// Between two requests.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ready)
-    }
-
-    /// A part of a request has been taken, and more of it is to come.
-    #[inline]
-    pub fn awaits_rest(&self) -> bool {
-        matches!(self.state, State::Gather(_) | State::Upload(_) | State::Discard(_))
-    }
-
-    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
-    #[inline]
-    pub fn input_bytes(&self) -> u64 {
-        match &self.state {
-            State::Ready => 0,
-            State::Gather(gathering) => gathering.held_bytes().max(1),
-            State::Upload(incoming) => incoming.held_bytes().max(1),
-            State::Job(under_way) if under_way.job.waits() => 0,
-            _ => 1,
-        }
-    }
-
-    /// Since when it is unauthenticated; none if it has logged in, or need not.
-    #[inline]
-    pub fn unauthenticated_since(&self) -> Option<Millis> {
-        self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
-    }
-
-    /// Why it has closed its connection, if it has.
-    pub fn ending(&self) -> Option<Ending> {
-        if let State::Closed(ending) = self.state { Some(ending) } else { None }
-    }
-
-    /// It is refused before it was asked anything.
-    pub fn is_turned_away(&self) -> bool {
-        matches!(self.state, State::TurnedAway(_))
-    }
-
-    /// Answers the requests in `input`, as far as they are complete.
-    pub fn receive<'c>(
+    fn receive<'c>(
         &mut self,
         shared: &'c Shared,
         cx: &mut Context<'c, '_>,
@@ -300,6 +202,122 @@ impl Conversation {
         Progress { consumed: turn.at, next }
     }
 
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    #[inline]
+    fn awaits_rest(&self) -> bool {
+        matches!(self.state, State::Gather(_) | State::Upload(_) | State::Discard(_))
+    }
+
+    #[inline]
+    fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::Ready => 0,
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Upload(incoming) => incoming.held_bytes().max(1),
+            State::Job(under_way) if under_way.job.waits() => 0,
+            _ => 1,
+        }
+    }
+
+    #[inline]
+    fn unauthenticated_since(&self) -> Option<Millis> {
+        self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
+    }
+
+    /// The command that removes a user closes its clients.
+    fn has_lost_user(&self, _users: &Users) -> bool {
+        false
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        if let State::Closed(ending) = self.state { Some(ending) } else { None }
+    }
+
+    fn is_turned_away(&self) -> bool {
+        matches!(self.state, State::TurnedAway(_))
+    }
+
+    fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        self.value_spaces(cx)
+    }
+
+    fn upload_missing(&self) -> u64 {
+        self.value_missing()
+    }
+
+    fn upload_filled(&mut self, bytes: usize) {
+        self.value_filled(bytes);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        let job = if let State::Job(under_way) = &self.state { under_way.job.held_bytes() } else { 0 };
+        job + self.late_bytes()
+    }
+
+    fn late_bytes(&self) -> u64 {
+        self.client.late.as_ref().map_or(0, |late| late.len())
+    }
+
+    fn client_number(&self) -> Option<u64> {
+        Some(self.client_id())
+    }
+
+    fn waiter(&self) -> Option<u64> {
+        Some(self.client_id())
+    }
+
+    /// The message comes behind the reply of a command in steps: part of that may be out.
+    fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
+        let behind = match &self.state {
+            State::Closed(_) => return,
+            State::Job(under_way) => !under_way.job.waits(),
+            _ => false,
+        };
+        if delivery.target.client == self.client_id()
+            && let Some(subscriptions) = &self.client.subscriptions
+        {
+            let out = if behind { late(&mut self.client.late, out) } else { out };
+            let before = out.len();
+            subscriptions.deliver(self.client.resp3, &delivery.message, out);
+            ClientFacts::raise(&self.client.facts.replied_bytes, out.len() - before);
+        }
+    }
+
+    fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
+        let listens = self.client.subscriptions.is_some();
+        Some(shared.limits.output(if listens { Class::Pubsub } else { Class::Normal }))
+    }
+
+    fn show_output(&self, bytes: u64) {
+        self.client.facts.output_bytes.store(bytes, Relaxed);
+    }
+
+    fn holds(&self) -> bool {
+        matches!(&self.state, State::Job(under_way) if under_way.job.holds())
+    }
+
+    fn must_end(&self) -> bool {
+        matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
+    }
+
+    /// It is logged in, if there is such a user. A client of another machine that protected mode refuses is refused all the same,
+    /// as in Redis; one that was too many of the unauthenticated is served from now on.
+    fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
+        let was_too_many = match &self.state {
+            State::TurnedAway(why) if std::ptr::eq(*why, &TOO_MANY) => true,
+            State::TurnedAway(_) => return,
+            _ => false,
+        };
+        if connection::log_in_by_certificate(&mut self.client, cx, name) && was_too_many {
+            self.state = State::Ready;
+        }
+    }
+}
+
+impl Conversation {
     /// A flush may be due, or users may have been changed. A connection is closed if its user is gone, or has other
     /// rules than those by which a command in steps began. If that command must come to its end, the connection is closed behind
     /// it, and what follows is refused.

@@ -18,9 +18,9 @@ use crate::memcached::verbs;
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none when they belong in a
-    /// buffer for [`Conversation::receive`]. Only to be asked when no rest of input is kept: that comes first.
-    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
-        if self.upload_missing() < UPLOAD_SPACE_MIN {
+    /// buffer.
+    pub(super) fn value_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        if self.value_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
         let State::Upload { upload, looks, .. } = &mut self.state else { return None };
@@ -34,15 +34,15 @@ impl Conversation {
     }
 
     /// Bytes that a large value still misses: what follows them belongs in a buffer again.
-    pub fn upload_missing(&self) -> u64 {
+    pub(super) fn value_missing(&self) -> u64 {
         match &self.state {
             State::Upload { upload, .. } => upload.missing(),
             _ => 0,
         }
     }
 
-    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled.
-    pub fn upload_filled(&mut self, bytes: usize) {
+    /// So many bytes of [`Conversation::value_spaces`] were filled.
+    pub(super) fn value_filled(&mut self, bytes: usize) {
         if let State::Upload { upload, .. } = &mut self.state {
             upload.advance(bytes);
         }

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::turn::Turn;
+use crate::core::conversation::Converse;
 use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
 use crate::core::progress::{Ending, Next};

@@ -28,7 +28,7 @@ pub(crate) const SET: RowId = table::id_of("set");
 pub(crate) const INCR: RowId = table::id_of("incr");
 pub(crate) const DECR: RowId = table::id_of("decr");
 
-/// One turn: what [`crate::redis::Conversation::receive`] does.
+/// One turn: what `receive` of a conversation does.
 pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     pub cx: &'x mut Context<'c, 'w>,
     /// What RESP clients share.

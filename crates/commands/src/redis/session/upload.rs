@@ -340,8 +340,8 @@ impl Conversation {
     }
 
     /// Where to receive the next bytes of a value, if one is on its way in and more than a little of it is missing.
-    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
-        if self.upload_missing() < UPLOAD_SPACE_MIN {
+    pub(super) fn value_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        if self.value_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
         let State::Upload(incoming) = &mut self.state else { return None };
@@ -358,15 +358,15 @@ impl Conversation {
     }
 
     /// Bytes that the value on its way in misses.
-    pub fn upload_missing(&self) -> u64 {
+    pub(super) fn value_missing(&self) -> u64 {
         match &self.state {
             State::Upload(incoming) => incoming.upload.missing(),
             _ => 0,
         }
     }
 
-    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled.
-    pub fn upload_filled(&mut self, bytes: usize) {
+    /// So many bytes of [`Conversation::value_spaces`] were filled.
+    pub(super) fn value_filled(&mut self, bytes: usize) {
         if let State::Upload(incoming) = &mut self.state {
             incoming.upload.advance(bytes);
             ClientFacts::raise(&self.client.facts.received_bytes, bytes as u64);
