@@ -148,7 +148,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let visit = options.common.visit(options.visit_ms, 50, 50);
     let core = experiment.generator_cores.first().copied().flatten();
     let mut bench = Bench::new(core, &grid.sizes);
-    let version = bench.driver(Client::Hand)?.version.clone();
+    let version = bench.driver(Client::ByHand)?.version.clone();
     experiment.run.set("libmemcached", version);
     experiment.run.set("visit, ms", visit.as_millis());
     let mut cells = Vec::new();
@@ -293,7 +293,7 @@ fn held_against_the_generator(
     visit: Duration,
 ) -> Result<(), Error> {
     let setting = Setting {
-        client: Client::Hand,
+        client: Client::ByHand,
         op: Op::Set,
         value_bytes,
         handle: Handle::Kept,

@@ -72,6 +72,7 @@ const NAMES: &[(&str, &str)] = &[
     ("is_tired", "budget_spent"),
     ("is_weary", "budget_nearly_spent"),
     ("Facts", "ClientFacts"),
+    ("Hand", "EditContext"),
     ("Lately", "LastMinute"),
     ("Post", "Outbox"),
     ("Stranger", "UnauthenticatedClient"),

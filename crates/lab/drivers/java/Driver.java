@@ -189,13 +189,13 @@ public final class Driver {
 
   // ---- by hand: a connection for each caller ----
 
-  static final class Hand implements Session {
+  static final class ByHand implements Session {
     final Job job;
     Socket socket;
     InputStream in;
     OutputStream out;
 
-    Hand(Job job) {
+    ByHand(Job job) {
       this.job = job;
     }
 
@@ -282,7 +282,7 @@ public final class Driver {
         return xmemcached(job, callers);
       case "by hand":
         Session[] all = new Session[callers];
-        Arrays.setAll(all, at -> new Hand(job));
+        Arrays.setAll(all, at -> new ByHand(job));
         return all;
       default:
         throw new IOException("there is no client " + job.client());

@@ -106,7 +106,7 @@ class PythonMemcached(Library):
         self.client = memcache.Client([where], socket_timeout=job["timeout_ms"] / 1000, dead_retry=0)
 
 
-class Hand:
+class ByHand:
     """The least that a program can do."""
 
     def __init__(self, job):
@@ -162,7 +162,7 @@ class Hand:
             self.socket = None
 
 
-CLIENTS = {"pymemcache": Pymemcache, "pylibmc": Pylibmc, "python-memcached": PythonMemcached, "by hand": Hand}
+CLIENTS = {"pymemcache": Pymemcache, "pylibmc": Pylibmc, "python-memcached": PythonMemcached, "by hand": ByHand}
 
 connections = 0
 

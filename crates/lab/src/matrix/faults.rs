@@ -80,7 +80,7 @@ impl Mode {
         Mode::library(0, Reply::Awaited),
         Mode::library(BUFFER, Reply::Awaited),
         Mode::library(0, Reply::Noreply),
-        Mode { client: Client::Hand, reply: Reply::Awaited },
+        Mode { client: Client::ByHand, reply: Reply::Awaited },
         Mode { client: Client::Batch, reply: Reply::Awaited },
         Mode { client: Client::Own(Way::OneByOne), reply: Reply::Awaited },
         Mode { client: Client::Own(Way::Batch), reply: Reply::Awaited },
@@ -101,7 +101,7 @@ impl Mode {
     pub fn is_acknowledged(self) -> bool {
         match self.client {
             Client::Library(options) => self.reply == Reply::Awaited && !options.has(BUFFER),
-            Client::Hand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => true,
+            Client::ByHand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => true,
             Client::Own(Way::Stream | Way::Quiet) => false,
         }
     }

@@ -369,7 +369,7 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
                     &name,
                     [op.name().to_owned(), bytes(size)],
                     [
-                        of(Client::Hand).and_then(|cell| estimate(cell, barrier)),
+                        of(Client::ByHand).and_then(|cell| estimate(cell, barrier)),
                         buffered.and_then(|cell| estimate(cell, barrier)),
                         estimate(batch, barrier),
                         ratio,
@@ -456,7 +456,7 @@ const DRAWN: [Client; 8] = [
     Client::Library(Options(NODELAY)),
     Client::Library(Options(BUFFER)),
     Client::Library(Options(NODELAY | BUFFER)),
-    Client::Hand,
+    Client::ByHand,
     Client::Batch,
     Client::Own(Way::OneByOne),
     Client::Own(Way::Stream),
@@ -561,7 +561,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
         plot.x = Axis::new("fault", "", Scale::Linear);
         plot.y = Axis::new("lost without an error", "sets", Scale::Linear);
         // There are eight colours; a loop by hand loses the same values one by one as 64 together.
-        for mode in Mode::ALL.into_iter().filter(|mode| mode.client != Client::Hand) {
+        for mode in Mode::ALL.into_iter().filter(|mode| mode.client != Client::ByHand) {
             let points =
                 faulted.iter().filter(|one| one.contender == at && one.mode == mode).filter_map(|one| {
                     let group = Fault::ALL.iter().position(|fault| *fault == one.fault)?;

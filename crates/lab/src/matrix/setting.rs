@@ -54,7 +54,7 @@ pub enum Client {
     /// libmemcached with these options.
     Library(Options),
     /// A loop by hand, one request at a time.
-    Hand,
+    ByHand,
     /// A loop by hand that sends [`BATCH`] requests together and reads as many replies.
     Batch,
     /// Larder's own client, in one of its ways to write; it reads one by one.
@@ -64,7 +64,7 @@ pub enum Client {
 impl Client {
     /// All clients.
     pub fn all() -> impl Iterator<Item = Client> {
-        let others = [Client::Hand, Client::Batch].into_iter().chain(Way::ALL.map(Client::Own));
+        let others = [Client::ByHand, Client::Batch].into_iter().chain(Way::ALL.map(Client::Own));
         Options::all().map(Client::Library).chain(others)
     }
 
@@ -72,7 +72,7 @@ impl Client {
     pub fn name(self) -> String {
         match self {
             Client::Library(options) => options.name(),
-            Client::Hand => "by hand".to_owned(),
+            Client::ByHand => "by hand".to_owned(),
             Client::Batch => format!("by hand, {BATCH} together"),
             Client::Own(way) => way.name().to_owned(),
         }
@@ -82,7 +82,7 @@ impl Client {
     pub fn options(self) -> Option<Options> {
         match self {
             Client::Library(options) => Some(options),
-            Client::Hand | Client::Batch | Client::Own(_) => None,
+            Client::ByHand | Client::Batch | Client::Own(_) => None,
         }
     }
 }
@@ -287,7 +287,7 @@ impl Setting {
                 Some(LeftOut::NodelayEndsAtTheRelay)
             }
             Client::Library(_) => None,
-            Client::Hand | Client::Batch if reply == Reply::Noreply => Some(LeftOut::NoOptions),
+            Client::ByHand | Client::Batch if reply == Reply::Noreply => Some(LeftOut::NoOptions),
             Client::Batch
                 if !op.writes() || handle == Handle::Churn || (op == Op::Set && is_too_much(value_bytes)) =>
             {
@@ -300,7 +300,7 @@ impl Setting {
             Client::Own(Way::Batch) if op == Op::Set && is_too_much(value_bytes) => {
                 Some(LeftOut::TooMuchForABatch)
             }
-            Client::Hand | Client::Batch | Client::Own(_) => None,
+            Client::ByHand | Client::Batch | Client::Own(_) => None,
         }
     }
 
@@ -332,7 +332,7 @@ impl Setting {
                 options.has(BUFFER) && is_told
             }
             Client::Own(Way::Stream | Way::Quiet) => self.op.writes(),
-            Client::Hand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => false,
+            Client::ByHand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => false,
         }
     }
 
@@ -446,7 +446,7 @@ mod tests {
         // For the library, over loopback: 8 options × 2 handles × (4 sets + 2 deletes + 2 gets + 2 mgets).
         assert_eq!(count(&|s| s.client.options().is_some() && s.link == Link::Loopback), 8 * 2 * 10);
         assert_eq!(count(&|s| s.client.options().is_some() && s.link != Link::Loopback), 4 * 2 * 10);
-        assert_eq!(count(&|s| s.client == Client::Hand && s.link == Link::Loopback), 2 * (2 + 1 + 2 + 2));
+        assert_eq!(count(&|s| s.client == Client::ByHand && s.link == Link::Loopback), 2 * (2 + 1 + 2 + 2));
         // 64 values of 300,000 B are more than a batch.
         assert_eq!(count(&|s| s.client == Client::Batch && s.link == Link::Loopback), 2);
         // One by one 2 sets, a delete, 2 gets and 2 mgets; together a set and a delete; streams 2 sets and a delete.

@@ -109,7 +109,7 @@ impl Bench {
 
     fn place(&mut self, client: Client) -> &mut Option<Driver> {
         match client {
-            Client::Library(_) | Client::Hand | Client::Batch => &mut self.driver,
+            Client::Library(_) | Client::ByHand | Client::Batch => &mut self.driver,
             Client::Own(_) => &mut self.own,
         }
     }
@@ -305,7 +305,7 @@ impl Bench {
         // Whole batches.
         let calls = match setting.client {
             Client::Batch | Client::Own(Way::Batch | Way::Stream | Way::Quiet) => 4 * super::BATCH,
-            Client::Library(_) | Client::Hand | Client::Own(Way::OneByOne) => calls,
+            Client::Library(_) | Client::ByHand | Client::Own(Way::OneByOne) => calls,
         };
         let mut counted = Counted::default();
         let (mut syscalls, mut segments) = ([0; 2], [0; 2]);
@@ -372,7 +372,7 @@ impl Bench {
 /// Starts the driver of a client, on `core`.
 fn start(client: Client, core: Option<usize>) -> Result<Driver, Error> {
     match client {
-        Client::Library(_) | Client::Hand | Client::Batch => {
+        Client::Library(_) | Client::ByHand | Client::Batch => {
             Driver::start_command(Language::C.build()?, core)
         }
         Client::Own(_) => Driver::start_own(core),

@@ -12,7 +12,7 @@ use super::carried::Carried;
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
-use super::tree::{Edit, Growth, Hand, Move, at_once};
+use super::tree::{Edit, EditContext, Growth, Move, at_once};
 use super::{Collection, Lasting, Received, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::held::Scratch;
@@ -62,7 +62,7 @@ impl Key<'_> {
 /// A collection that is being changed: as it was, or as far as it was made anew.
 pub(super) struct Workpiece<'c> {
     kind: Type,
-    hand: Hand<'c>,
+    cx: EditContext<'c>,
     state: State<'c>,
     builder: &'c mut Builder,
     edit: &'c mut Edit,
@@ -108,14 +108,14 @@ impl<'c> Workpiece<'c> {
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         let leaf = self.leaf().filter(|_| name.len() <= LEAF_BYTES_MAX)?;
-        leaf.find(name, self.hand.store.tag_of(name))
+        leaf.find(name, self.cx.store.tag_of(name))
     }
 
     /// Calls `read` with the leaf and the place in it of a field or member, if it is there.
     pub(super) fn with<R>(&self, name: &[u8], read: impl FnOnce(&Leaf<'_>, usize) -> R) -> Option<R> {
         match &self.state {
             State::Tree if self.edit.elements == 0 => None,
-            State::Tree => self.edit.with(self.hand.store, (name, self.hand.local.now), read),
+            State::Tree => self.edit.with(self.cx.store, (name, self.cx.local.now), read),
             State::Item(_) | State::Built => {
                 // Nothing in it is due: that was taken out before.
                 let i = self.find(name)?;
@@ -144,7 +144,7 @@ impl<'c> Workpiece<'c> {
 
     /// Puts an entry in front of entry `i`, or at the end. Into a collection that is no tree.
     pub(super) fn insert(&mut self, i: usize, name: &[u8], value: &[u8], score: f64) -> Result<(), Declined> {
-        let tag = if self.kind == Type::List { 0 } else { self.hand.store.tag_of(name) };
+        let tag = if self.kind == Type::List { 0 } else { self.cx.store.tag_of(name) };
         Ok(self.write().insert(i, NewEntry { tag, name, value, score })?)
     }
 
@@ -155,7 +155,7 @@ impl<'c> Workpiece<'c> {
     /// The score of a member.
     pub(super) fn score(&self, name: &[u8]) -> Option<f64> {
         if self.is_tree() {
-            return self.edit.score_of(self.hand.store, name);
+            return self.edit.score_of(self.cx.store, name);
         }
         self.find(name).and_then(|i| self.leaf().map(|leaf| leaf.score(i)))
     }
@@ -176,7 +176,7 @@ impl<'c> Workpiece<'c> {
             if let Some(i) = old.and_then(|_| self.find(name)) {
                 self.remove(i..i + 1);
             }
-            let tag = self.hand.store.tag_of(name);
+            let tag = self.cx.store.tag_of(name);
             let builder = self.write();
             let at = builder.leaf().place(score, name);
             match builder.insert(at, NewEntry { tag, name, value: &[], score }) {
@@ -188,28 +188,28 @@ impl<'c> Workpiece<'c> {
             old = None;
         }
         self.written = true;
-        self.edit.put_score(&mut self.hand, name, old, score)
+        self.edit.put_score(&mut self.cx, name, old, score)
     }
 
     /// Gives members of a tree scores, each once, and puts them in another order. As many as [`Workpiece::at_once`] at most.
     pub(super) fn put_scores(&mut self, moves: &mut [Move<'_>]) -> Result<(), Declined> {
         self.written |= !moves.is_empty();
-        self.edit.put_scores(&mut self.hand, moves)
+        self.edit.put_scores(&mut self.cx, moves)
     }
 
     /// Elements that are put in order at a time.
     pub(super) fn at_once(&self) -> usize {
-        at_once(self.hand.store)
+        at_once(self.cx.store)
     }
 
     /// What members go by in the members tree of a sorted set.
     pub(super) fn hash_of_member(&self, member: &[u8]) -> u64 {
-        self.hand.store.hash_of_member(member)
+        self.cx.store.hash_of_member(member)
     }
 
     /// Holds nothing yet.
     pub(super) fn scratch(&self) -> Scratch<'c> {
-        Scratch::none(self.hand.store)
+        Scratch::none(self.cx.store)
     }
 
     /// Sets a field of a hash, which does not expire then, or puts a member into a set that does not have it
@@ -225,7 +225,7 @@ impl<'c> Workpiece<'c> {
         value: &[u8],
         lasting: Lasting,
     ) -> Result<bool, Declined> {
-        if name.len() > MEMBER_BYTES_MAX && !self.hand.store.element_fits(self.kind, name, value) {
+        if name.len() > MEMBER_BYTES_MAX && !self.cx.store.element_fits(self.kind, name, value) {
             // It is not even hashed.
             return Err(Declined::TooLarge);
         }
@@ -236,7 +236,7 @@ impl<'c> Workpiece<'c> {
         }
         if !matches!(self.state, State::Tree) {
             let there = self.find(name);
-            let (tag, builder) = (self.hand.store.tag_of(name), self.write());
+            let (tag, builder) = (self.cx.store.tag_of(name), self.write());
             let end = builder.leaf().len();
             let built = match there {
                 Some(i) => builder.set_value(i, name.len(), value),
@@ -254,7 +254,7 @@ impl<'c> Workpiece<'c> {
             }
         }
         self.written = true;
-        self.edit.put(&mut self.hand, self.kind, (name, value), lasting)
+        self.edit.put(&mut self.cx, self.kind, (name, value), lasting)
     }
 
     /// Sets a field of a hash, which does not expire then, to a value that was received; whether it is new.
@@ -265,13 +265,13 @@ impl<'c> Workpiece<'c> {
             self.plant()?;
         }
         self.written = true;
-        self.edit.put_received(&mut self.hand, field, received)
+        self.edit.put_received(&mut self.cx, field, received)
     }
 
     /// Puts a member into a set, if it is not there; whether it was not.
     pub(super) fn add(&mut self, member: &[u8]) -> Result<bool, Declined> {
         if self.is_tree() {
-            let new = self.edit.put(&mut self.hand, self.kind, (member, &[]), Lasting::Never)?;
+            let new = self.edit.put(&mut self.cx, self.kind, (member, &[]), Lasting::Never)?;
             self.written |= new;
             return Ok(new);
         }
@@ -295,7 +295,7 @@ impl<'c> Workpiece<'c> {
             };
             new += usize::from(is_new);
         }
-        let counts = self.edit.put_given(&mut self.hand, self.kind, &mut entries, lasting)?;
+        let counts = self.edit.put_given(&mut self.cx, self.kind, &mut entries, lasting)?;
         self.written |= counts.new > 0 || self.kind == Type::Hash && counts.given > 0;
         Ok(new + counts.new)
     }
@@ -309,7 +309,7 @@ impl<'c> Workpiece<'c> {
             return Ok(());
         }
         self.written = true;
-        self.edit.set_time(&mut self.hand, name, at)
+        self.edit.set_time(&mut self.cx, name, at)
     }
 
     /// Takes out fields whose time has passed, of a tree so many leaves of them at most, and so many nodes that go with them.
@@ -320,7 +320,7 @@ impl<'c> Workpiece<'c> {
             self.written |= self.expired > 0;
             return Ok((true, 1));
         }
-        let (all, leaves) = self.edit.drop_due(&mut self.hand, most)?;
+        let (all, leaves) = self.edit.drop_due(&mut self.cx, most)?;
         self.written |= leaves > 0;
         Ok((all, leaves))
     }
@@ -332,8 +332,8 @@ impl<'c> Workpiece<'c> {
                 return Ok(false);
             }
             let gone = match self.kind {
-                Type::SortedSet => self.edit.take_member(&mut self.hand, name)?,
-                Type::Hash | Type::Set | Type::List | Type::Stream => self.edit.take(&mut self.hand, name)?,
+                Type::SortedSet => self.edit.take_member(&mut self.cx, name)?,
+                Type::Hash | Type::Set | Type::List | Type::Stream => self.edit.take(&mut self.cx, name)?,
             };
             self.written |= gone;
             return Ok(gone);
@@ -352,7 +352,7 @@ impl<'c> Workpiece<'c> {
         mut names: impl Iterator<Item = &'p [u8]>,
     ) -> Result<usize, Declined> {
         if self.is_tree() && matches!(self.kind, Type::Hash | Type::Set) {
-            let gone = self.edit.take_given(&mut self.hand, &mut names)?;
+            let gone = self.edit.take_given(&mut self.cx, &mut names)?;
             self.written |= gone > 0;
             return Ok(gone);
         }
@@ -365,13 +365,13 @@ impl<'c> Workpiece<'c> {
 
     /// What it is by now, as a read would see it.
     pub(super) fn collection(&self) -> Option<Collection<'_>> {
-        let store = self.hand.store;
+        let store = self.cx.store;
         if self.len() == 0 {
             return None;
         }
         Some(match &self.state {
-            State::Tree => Collection::of_tree(self.edit.tree(store, self.kind), store, self.hand.local.now),
-            State::Item(_) | State::Built => Collection::new(self.leaf()?, store, self.hand.local.now),
+            State::Tree => Collection::of_tree(self.edit.tree(store, self.kind), store, self.cx.local.now),
+            State::Item(_) | State::Built => Collection::new(self.leaf()?, store, self.cx.local.now),
         })
     }
 
@@ -392,7 +392,7 @@ impl<'c> Workpiece<'c> {
             self.plant()?;
         }
         self.written = true;
-        self.edit.push(&mut self.hand, end, &mut elements)
+        self.edit.push(&mut self.cx, end, &mut elements)
     }
 
     /// Puts an element that was received to an end of a list.
@@ -404,7 +404,7 @@ impl<'c> Workpiece<'c> {
             self.plant()?;
         }
         self.written = true;
-        self.edit.push_received(&mut self.hand, end, received)
+        self.edit.push_received(&mut self.cx, end, received)
     }
 
     /// Puts an element that has left its list to an end of this one.
@@ -437,12 +437,12 @@ impl<'c> Workpiece<'c> {
             }
         }
         self.written = true;
-        self.edit.insert_at(&mut self.hand, place, element)
+        self.edit.insert_at(&mut self.cx, place, element)
     }
 
     /// Bytes of the element of a list at a place, if it lies apart.
     pub(super) fn apart_bytes(&self, place: usize) -> Option<usize> {
-        if self.is_tree() { self.edit.apart_bytes(self.hand.store, place) } else { None }
+        if self.is_tree() { self.edit.apart_bytes(self.cx.store, place) } else { None }
     }
 
     /// Puts another element in a place of a list.
@@ -454,7 +454,7 @@ impl<'c> Workpiece<'c> {
             }
         }
         self.written = true;
-        self.edit.set_at(&mut self.hand, place, element)
+        self.edit.set_at(&mut self.cx, place, element)
     }
 
     /// Takes the elements at some places out, from an end of them on; those that are left: none unless they are very many,
@@ -482,10 +482,10 @@ impl<'c> Workpiece<'c> {
             return if places.is_empty() {
                 Ok(none)
             } else {
-                self.edit.remove_ranks(&mut self.hand, places).map(|()| none)
+                self.edit.remove_ranks(&mut self.cx, places).map(|()| none)
             };
         }
-        self.edit.remove_places(&mut self.hand, places, end, at_once)
+        self.edit.remove_places(&mut self.cx, places, end, at_once)
     }
 
     /// Takes those of the elements of a list at some places out that are `element` and whose number among these is in
@@ -498,7 +498,7 @@ impl<'c> Workpiece<'c> {
     ) -> Result<(), Declined> {
         if self.is_tree() {
             self.written = true;
-            return self.edit.remove_equal(&mut self.hand, places, element, numbers);
+            return self.edit.remove_equal(&mut self.cx, places, element, numbers);
         }
         let (mut place, mut number) = (0, 0);
         self.write().retain(|entry| {
@@ -528,12 +528,12 @@ impl<'c> Workpiece<'c> {
     /// Puts and takes out rows of a stream in a tree, which come in order.
     pub(super) fn merge_in_tree(&mut self, ops: &[Op<'_>]) -> Result<(), Declined> {
         self.written = true;
-        self.edit.merge_rows(&mut self.hand, ops)
+        self.edit.merge_rows(&mut self.cx, ops)
     }
 
     /// Makes a tree of what is in the builder.
     pub(super) fn plant(&mut self) -> Result<(), Declined> {
-        self.edit.plant(&mut self.hand, self.builder)?;
+        self.edit.plant(&mut self.cx, self.builder)?;
         self.state = State::Tree;
         Ok(())
     }
@@ -680,10 +680,10 @@ impl Guard<'_> {
             state => (state, 0),
         };
         // 2.
-        let hand = Hand { store, local: &mut *self.local, key };
+        let cx = EditContext { store, local: &mut *self.local, key };
         let mut changed = Workpiece {
             kind,
-            hand,
+            cx,
             state,
             builder: &mut *builder,
             edit: &mut *edit,
@@ -720,8 +720,8 @@ impl Guard<'_> {
                 None => Ok(Ok(())),
             }
         } else if builder.is_for_tree(key.collection_bytes_max()) {
-            let hand = &mut Hand { store, local: &mut *self.local, key };
-            match edit.plant(hand, builder) {
+            let cx = &mut EditContext { store, local: &mut *self.local, key };
+            match edit.plant(cx, builder) {
                 Ok(()) => self.publish_edit(key, kind, (builder, edit), &attributes, seen),
                 Err(declined) => {
                     edit.give_up(store, self.local);

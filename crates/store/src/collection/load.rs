@@ -11,7 +11,7 @@
 
 use super::build::{Builder, Full, NewEntry, lies_apart};
 use super::change::Declined;
-use super::tree::{CopyCursor, Edit, Growth, Hand, LateMembers};
+use super::tree::{CopyCursor, Edit, EditContext, Growth, LateMembers};
 use super::{Made, Type};
 use crate::read::Value;
 use crate::worker::Guard;
@@ -180,8 +180,8 @@ impl Guard<'_> {
             self.plant_load(load, key, false)?;
         }
         let BulkLoad { kind, edit, .. } = load;
-        let mut hand = Hand { store: self.store, local: &mut *self.local, key };
-        edit.put_each_once(&mut hand, *kind, entries)?;
+        let mut cx = EditContext { store: self.store, local: &mut *self.local, key };
+        edit.put_each_once(&mut cx, *kind, entries)?;
         if load.is_beyond(self.store.memory_bytes()) { Err(Declined::NoMemory) } else { Ok(()) }
     }
 
@@ -199,14 +199,14 @@ impl Guard<'_> {
         };
         // Whatever becomes of it, it has a number from here on, and perhaps nodes.
         *planted = true;
-        let mut hand = Hand { store: self.store, local: &mut *self.local, key };
+        let mut cx = EditContext { store: self.store, local: &mut *self.local, key };
         if whole {
-            return edit.plant(&mut hand, builder);
+            return edit.plant(&mut cx, builder);
         }
         if *kind == Type::SortedSet {
             *late = Late::ByAndBy;
         }
-        edit.plant_elements(&mut hand, builder)
+        edit.plant_elements(&mut cx, builder)
     }
 
     /// Copies some of the collection of `from`, which is a tree of this version: a lowest inner node with its leaves, some 0.05
@@ -245,12 +245,12 @@ impl Guard<'_> {
             }
             let (raw, seen) = (item.raw, item.seen());
             let BulkLoad { edit, copied, planted, .. } = &mut *load;
-            let mut hand = Hand { store, local: &mut *self.local, key: from };
+            let mut cx = EditContext { store, local: &mut *self.local, key: from };
             if !std::mem::replace(planted, true) {
-                edit.begin_copy(&mut hand, to.hash);
+                edit.begin_copy(&mut cx, to.hash);
             }
             // SAFETY: it was found a moment ago, in this epoch: a tree.
-            match unsafe { edit.copy_next(&mut hand, (raw, seen), copied) } {
+            match unsafe { edit.copy_next(&mut cx, (raw, seen), copied) } {
                 Ok(true) => break Ok(Copied::All),
                 Ok(false) => break Ok(Copied::More),
                 Err(_) if edit.overtaken => {}
@@ -280,8 +280,8 @@ impl Guard<'_> {
         }
         if let Late::Begun(members) = late {
             self.local.leave_if_due(self.store);
-            let mut hand = Hand { store: self.store, local: &mut *self.local, key };
-            let done = edit.make_members(&mut hand, members)?;
+            let mut cx = EditContext { store: self.store, local: &mut *self.local, key };
+            let done = edit.make_members(&mut cx, members)?;
             if MEMORY_SHARE * edit.bytes() > self.store.memory_bytes() {
                 return Err(Declined::NoMemory);
             }

@@ -82,7 +82,7 @@ pub use apart::Parts;
 pub(crate) use apart::{PART_BYTES, PART_LEAD_BYTES, part_chunk_bytes};
 pub(super) use copy::CopyCursor;
 pub(crate) use edit::Edit;
-pub(super) use edit::Hand;
+pub(super) use edit::EditContext;
 pub(crate) use fell::Trees;
 pub(crate) use labels::relabel;
 pub(super) use late::LateMembers;

@@ -2,7 +2,7 @@
 
 use super::build::{Full, NewEntry, lies_apart};
 use super::change::{Declined, kept};
-use super::tree::{Growth, Hand};
+use super::tree::{EditContext, Growth};
 use super::{Builder, Type};
 use crate::item::RawItem;
 use crate::read::Value;
@@ -84,8 +84,8 @@ impl Guard<'_> {
             Type::SortedSet | Type::List | Type::Stream => Growth::Back,
             Type::Hash | Type::Set => Growth::Within,
         };
-        let mut hand = Hand { store, local: &mut *self.local, key };
-        let filled = edit.plant(&mut hand, builder).and_then(|()| edit.put_many(&mut hand, kind, entries));
+        let mut cx = EditContext { store, local: &mut *self.local, key };
+        let filled = edit.plant(&mut cx, builder).and_then(|()| edit.put_many(&mut cx, kind, entries));
         let done = match filled {
             Ok(()) => Ok(self.publish_tree(key, kind, &mut edit, attributes, expect)),
             Err(declined) => {
@@ -206,9 +206,9 @@ impl Guard<'_> {
             }
             let (raw, seen, attributes) = (item.raw, item.seen(), kept(&item));
             let kind = Type::of_form(raw.header().form());
-            let mut hand = Hand { store: self.store, local: &mut *self.local, key: from };
+            let mut cx = EditContext { store: self.store, local: &mut *self.local, key: from };
             // SAFETY: it was found a moment ago, in this epoch.
-            match unsafe { edit.plant_copy(&mut hand, (raw, seen), to.hash) } {
+            match unsafe { edit.plant_copy(&mut cx, (raw, seen), to.hash) } {
                 Ok(()) => break Ok(self.publish_tree(to, kind, &mut edit, &attributes, expect)),
                 Err(declined) => {
                     edit.give_up(self.store, self.local);

@@ -98,7 +98,7 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
         "by hand" => Ok((0..count)
             .map(|_| {
                 let (address, is_path, timeout) = (job.address(), job.is_at_path(), job.timeout());
-                Box::new(Hand {
+                Box::new(ByHand {
                     address,
                     is_path,
                     timeout,
@@ -320,7 +320,7 @@ impl Write for Wire {
 }
 
 /// The least that a program can do: a connection for each caller, one write and one read.
-struct Hand {
+struct ByHand {
     address: String,
     is_path: bool,
     timeout: Duration,
@@ -335,7 +335,7 @@ enum Found {
     End,
 }
 
-impl Hand {
+impl ByHand {
     fn send(&mut self) -> io::Result<()> {
         if self.stream.is_none() {
             let wire = Wire::connect(&self.address, self.is_path, self.timeout)?;
@@ -392,7 +392,7 @@ impl Hand {
     }
 }
 
-impl Session for Hand {
+impl Session for ByHand {
     fn get(&mut self, key: &str, due: &[u8]) -> Answer {
         self.out.clear();
         self.out.extend_from_slice(b"get ");

@@ -10,7 +10,7 @@ use super::{MERGED_BYTES, NewFields};
 use crate::Key;
 use crate::collection::build::Full;
 use crate::collection::load::BulkLoad;
-use crate::collection::tree::{Growth, Hand};
+use crate::collection::tree::{EditContext, Growth};
 use crate::collection::{Declined, Type};
 use crate::worker::Guard;
 
@@ -279,7 +279,7 @@ impl Guard<'_> {
         let (store, memory) = (self.store, self.store.memory_bytes());
         let edit = load.edit_mut();
         edit.growth = Growth::Within;
-        edit.merge_rows(&mut Hand { store, local: &mut *self.local, key }, left)?;
+        edit.merge_rows(&mut EditContext { store, local: &mut *self.local, key }, left)?;
         if load.is_beyond(memory) { Err(Declined::NoMemory) } else { Ok(()) }
     }
 }

@@ -26,8 +26,8 @@ use super::pinned::{PINS_BYTES, begin_part, part_node_bytes};
 use super::places::{Growth, Place};
 use super::strings::parts_of;
 use super::{
-    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, header_of, location_of,
-    node_word, word,
+    ELEMENTS_MAX, Edit, EditContext, HEIGHT_MAX, Inner, NODE_BYTES, Path, Tree, elements_of, header_of,
+    location_of, node_word, word,
 };
 use crate::Store;
 use crate::arena::Arena;
@@ -150,7 +150,7 @@ impl Edit {
     /// them.
     fn write_element(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         element: NewElement<'_>,
         labels: &Labels,
         nth: usize,
@@ -162,21 +162,21 @@ impl Edit {
             let mut part = std::mem::take(&mut self.part);
             part.start(Type::List);
             let pushed = part.push_one(text);
-            let done = pushed.map_err(Declined::from).and_then(|()| self.write_leaf(hand, &part, label));
+            let done = pushed.map_err(Declined::from).and_then(|()| self.write_leaf(cx, &part, label));
             self.part = part;
             return done.map(|()| nth + 1);
         }
         self.apart = Count(self.apart).with(element.len());
         let reference = LongText::packed(element.len(), label);
-        self.write_part(hand, (Type::List, label), 1, [&[APART], &reference])?;
-        self.write_all_parts(hand, (Type::List, labels.at(nth + 1)), element)?;
+        self.write_part(cx, (Type::List, label), 1, [&[APART], &reference])?;
+        self.write_all_parts(cx, (Type::List, labels.at(nth + 1)), element)?;
         Ok(nth + 2)
     }
 
     /// Makes the leaves of all parts of a string, with keys from this one on: more of [`Edit::news`].
     pub(super) fn write_all_parts(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (kind, first): (Type, u64),
         text: NewElement<'_>,
     ) -> Result<(), Declined> {
@@ -184,13 +184,13 @@ impl Edit {
         match text {
             NewElement::Text(text) => {
                 for (key, part) in keys.zip(text.chunks(PART_BYTES)) {
-                    self.write_part(hand, (kind, key), 0, [part, &[]])?;
+                    self.write_part(cx, (kind, key), 0, [part, &[]])?;
                 }
             }
             NewElement::Received(mut received) => {
                 for key in keys {
-                    let Some(piece) = received.next_piece(hand.store) else { break };
-                    self.adopt_part(hand.store, (kind, key), piece);
+                    let Some(piece) = received.next_piece(cx.store) else { break };
+                    self.adopt_part(cx.store, (kind, key), piece);
                 }
             }
             NewElement::Carried(carried) => {
@@ -229,7 +229,7 @@ impl Edit {
     /// Makes a leaf of bytes as they are: one more of [`Edit::news`]. One without entries is a part.
     pub(super) fn write_part(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (kind, key): (Type, u64),
         entries: usize,
         [front, back]: [&[u8]; 2],
@@ -240,8 +240,8 @@ impl Edit {
         let bytes = HEAD_BYTES + bytes;
         let is_part = entries == 0;
         let node_bytes = if is_part { part_node_bytes(bytes) } else { NODE_BYTES + bytes };
-        let chunk = self.allocate(hand, 0, node_bytes)?;
-        let arena = &hand.store.arena;
+        let chunk = self.allocate(cx, 0, node_bytes)?;
+        let arena = &cx.store.arena;
         // SAFETY: the chunk is this worker's, and has room for so much behind its first words, and for the pins of a part.
         let place = unsafe {
             if is_part {
@@ -261,32 +261,32 @@ impl Edit {
     /// Puts the first element into a list that has none.
     pub(super) fn insert_first(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         element: NewElement<'_>,
     ) -> Result<(), Declined> {
         debug_assert!(self.height == 0 && self.news.is_empty());
-        let (runs, longest) = runs_for(hand.store, element)?;
+        let (runs, longest) = runs_for(cx.store, element)?;
         let labels = Labels::between(0, None, runs, longest as u64).ok_or(Declined::TooLarge)?;
-        self.write_element(hand, element, &labels, 0)?;
+        self.write_element(cx, element, &labels, 0)?;
         self.elements = 1;
         self.unmarked = true;
-        self.write_top(hand, 1)
+        self.write_top(cx, 1)
     }
 
     /// Puts an element in front of the one at a place, which is in a leaf, or behind all, if that is the last place and it
     /// is the `end`: where it lies apart, or the leaf is that of one that does.
     pub(super) fn insert_beside(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (at, place): (Place, usize),
         end: bool,
         element: NewElement<'_>,
     ) -> Result<(), Declined> {
-        let (runs, longest) = runs_for(hand.store, element)?;
+        let (runs, longest) = runs_for(cx.store, element)?;
         if self.elements + 1 >= ELEMENTS_MAX {
             return Err(Declined::TooLarge);
         }
-        let before = if self.leaf(hand.store, &at.path).is_apart() { 0 } else { place - at.start };
+        let before = if self.leaf(cx.store, &at.path).is_apart() { 0 } else { place - at.start };
         self.growth = match place {
             _ if end => Growth::Back,
             0 => Growth::Front,
@@ -295,12 +295,12 @@ impl Edit {
         // With what stays of the leaf, in front and behind.
         let count = runs + if end { 1 } else { 1 + usize::from(before > 0) };
         let path = if end {
-            let last = self.last_path(hand.store);
-            self.make_labels_at(hand, last, (count, longest), Edit::last_path)?
+            let last = self.last_path(cx.store);
+            self.make_labels_at(cx, last, (count, longest), Edit::last_path)?
         } else {
-            self.make_labels(hand, at, (count, longest))?
+            self.make_labels(cx, at, (count, longest))?
         };
-        let arena = &hand.store.arena;
+        let arena = &cx.store.arena;
         let depth = self.height - 1;
         let i = path.steps[depth].1;
         let (low, high) = (path.low(arena, depth, i), path.high(arena, depth));
@@ -308,36 +308,36 @@ impl Edit {
         debug_assert!(self.news.is_empty());
         let mut range = i..i + 1;
         if end {
-            self.say_low(hand, &path, low)?;
-            self.write_element(hand, element, &labels, 1)?;
+            self.say_low(cx, &path, low)?;
+            self.write_element(cx, element, &labels, 1)?;
             range.start = range.end;
         } else {
             self.unmarked |= path.is_first(self.height);
-            if self.leaf(hand.store, &path).is_apart() {
-                let behind = self.write_element(hand, element, &labels, 0)?;
-                let moved = self.copy_leaf(hand, path.leaf, labels.at(behind))?;
+            if self.leaf(cx.store, &path).is_apart() {
+                let behind = self.write_element(cx, element, &labels, 0)?;
+                let moved = self.copy_leaf(cx, path.leaf, labels.at(behind))?;
                 self.news.push(moved);
             } else {
-                self.write_within(hand, (&path, before), element, &labels)?;
+                self.write_within(cx, (&path, before), element, &labels)?;
             }
-            self.drop_node(hand, path.leaf);
+            self.drop_node(cx, path.leaf);
         }
         self.elements += 1;
-        self.climb(hand, &path, depth, range)
+        self.climb(cx, &path, depth, range)
     }
 
     /// Has the last leaf, which stays where it lies, say the label that is its key. One that has become the first of its node
     /// has kept its own, which may be above those of what comes behind it. Those of parts are their keys.
-    fn say_low(&mut self, hand: &mut Hand<'_>, path: &Path, low: u64) -> Result<(), Declined> {
+    fn say_low(&mut self, cx: &mut EditContext<'_>, path: &Path, low: u64) -> Result<(), Declined> {
         let (parent, i) = path.steps[self.height - 1];
         // SAFETY: an inner node of this edit, or of a tree that is as it was, and a leaf below it.
         let (named, label) = unsafe {
-            let label = node_word(&hand.store.arena, path.leaf, 8).load(Ordering::Relaxed);
-            (Inner::at(&hand.store.arena, parent).word(i), label)
+            let label = node_word(&cx.store.arena, path.leaf, 8).load(Ordering::Relaxed);
+            (Inner::at(&cx.store.arena, parent).word(i), label)
         };
         if label != low && elements_of(named) > 0 {
             // Nothing is made for it: the last leaf is none of an element that lies apart, whose parts are behind it.
-            self.relabel_leaf(hand, named, low)?;
+            self.relabel_leaf(cx, named, low)?;
         }
         Ok(())
     }
@@ -345,14 +345,14 @@ impl Edit {
     /// Makes leaves of what a leaf has before a place, of an element, and of what is from the place on.
     fn write_within(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (path, i): (&Path, usize),
         element: NewElement<'_>,
         labels: &Labels,
     ) -> Result<(), Declined> {
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&self.leaf(hand.store, path));
-        let done = self.write_around(hand, (&builder.leaf(), i), element, labels);
+        builder.load(&self.leaf(cx.store, path));
+        let done = self.write_around(cx, (&builder.leaf(), i), element, labels);
         self.builder = builder;
         done
     }
@@ -360,23 +360,23 @@ impl Edit {
     /// The same of a leaf that is not published.
     fn write_around(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (leaf, i): (&Leaf<'_>, usize),
         element: NewElement<'_>,
         labels: &Labels,
     ) -> Result<(), Declined> {
         let cut = leaf.offset(i);
         if i > 0 {
-            self.write_some(hand, leaf, (0..i, 0..cut), labels.at(0))?;
+            self.write_some(cx, leaf, (0..i, 0..cut), labels.at(0))?;
         }
-        let behind = self.write_element(hand, element, labels, usize::from(i > 0))?;
-        self.write_some(hand, leaf, (i..leaf.len(), cut..leaf.payload.len()), labels.at(behind))
+        let behind = self.write_element(cx, element, labels, usize::from(i > 0))?;
+        self.write_some(cx, leaf, (i..leaf.len(), cut..leaf.payload.len()), labels.at(behind))
     }
 
     /// Makes a leaf of some entries of another, which lie at these bytes.
     fn write_some(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         leaf: &Leaf<'_>,
         (entries, at): (Range<usize>, Range<usize>),
         label: u64,
@@ -384,7 +384,7 @@ impl Edit {
         let mut part = std::mem::take(&mut self.part);
         part.start(Type::List);
         part.push_run(leaf, entries, at);
-        let done = self.write_leaf(hand, &part, label);
+        let done = self.write_leaf(cx, &part, label);
         self.part = part;
         done
     }
@@ -439,25 +439,25 @@ impl Edit {
     }
 
     /// Takes an element out that lies apart, given the way to its leaf.
-    pub(super) fn remove_apart(&mut self, hand: &mut Hand<'_>, path: Path) -> Result<(), Declined> {
-        let Element::Apart(apart) = self.leaf(hand.store, &path).entry(0).name else {
+    pub(super) fn remove_apart(&mut self, cx: &mut EditContext<'_>, path: Path) -> Result<(), Declined> {
+        let Element::Apart(apart) = self.leaf(cx.store, &path).entry(0).name else {
             unreachable!("a leaf of an element that lies apart");
         };
         self.apart = Count(self.apart).without();
         self.elements -= 1;
-        self.remove_run(hand, path, leaves_of(apart.len()))
+        self.remove_run(cx, path, leaves_of(apart.len()))
     }
 
     /// Takes out some leaves behind each other of one string that lies apart, given the way to the first.
     pub(super) fn remove_run(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         mut path: Path,
         mut left: usize,
     ) -> Result<(), Declined> {
         self.growth = Growth::Within;
         loop {
-            let arena = &hand.store.arena;
+            let arena = &cx.store.arena;
             let depth = self.height - 1;
             let (location, i) = path.steps[depth];
             // SAFETY: an inner node of this edit, or of a tree that is as it was.
@@ -470,13 +470,13 @@ impl Edit {
             let next = last.high(arena, depth);
             self.unmarked |= path.is_first(self.height);
             for child in children.clone() {
-                self.drop_node(hand, inner.location(child));
+                self.drop_node(cx, inner.location(child));
             }
-            self.climb(hand, &path, depth, children)?;
+            self.climb(cx, &path, depth, children)?;
             if left == 0 {
                 return Ok(());
             }
-            path = self.path(hand.store, next.expect("its parts lie behind it"));
+            path = self.path(cx.store, next.expect("its parts lie behind it"));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::apart::say_label;
 use super::edit::Child;
 use super::pinned::{PINS_BYTES, begin_part};
 use super::{
-    CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, Path, elements_of, header_of, leaf_at, location_of,
+    CHILDREN_MAX, Edit, EditContext, Inner, NODE_BYTES, Path, elements_of, header_of, leaf_at, location_of,
     node_word, word,
 };
 use crate::Seen;
@@ -39,21 +39,21 @@ impl CopyCursor {
 
 impl Edit {
     /// Begins a tree of which some nodes are copied at a time, for a key with this hash.
-    pub(in crate::collection) fn begin_copy(&mut self, hand: &mut Hand<'_>, hash: u64) {
+    pub(in crate::collection) fn begin_copy(&mut self, cx: &mut EditContext<'_>, hash: u64) {
         self.clear();
-        self.number = hand.store.trees.take(&hand.store.arena, hash);
+        self.number = cx.store.trees.take(&cx.store.arena, hash);
         self.numbered = true;
     }
 
     /// Copies one inner node of the lowest level with its leaves, or makes those above when all of them are; true when all
-    /// is copied. The tree is that of the item that the hand's key has, as in [`Edit::plant_copy`], and it is the same each
+    /// is copied. The tree is that of the item that the context's key has, as in [`Edit::plant_copy`], and it is the same each
     /// time. If it fails nothing was copied this time.
     ///
     /// # Safety
     /// As there.
     pub(in crate::collection) unsafe fn copy_next(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (item, seen): (RawItem, Seen),
         cursor: &mut CopyCursor,
     ) -> Result<bool, Declined> {
@@ -67,7 +67,7 @@ impl Edit {
         if in_members {
             self.turn();
         }
-        let done = self.copy_at(hand, cursor);
+        let done = self.copy_at(cx, cursor);
         if in_members {
             self.turn();
         }
@@ -75,7 +75,7 @@ impl Edit {
         self.base = None;
         match done {
             Err(declined) => {
-                self.give_newest(hand, nodes, bytes);
+                self.give_newest(cx, nodes, bytes);
                 return Err(declined);
             }
             Ok(false) => return Ok(false),
@@ -95,11 +95,11 @@ impl Edit {
     }
 
     /// One step of [`Edit::copy_next`] in one tree; true when all of it is copied, and has a top.
-    fn copy_at(&mut self, hand: &mut Hand<'_>, cursor: &mut CopyCursor) -> Result<bool, Declined> {
+    fn copy_at(&mut self, cx: &mut EditContext<'_>, cursor: &mut CopyCursor) -> Result<bool, Declined> {
         if cursor.place < self.elements as usize {
-            let path = self.place_of(hand.store, cursor.place).path;
+            let path = self.place_of(cx.store, cursor.place).path;
             let copied = cursor.lowest.len();
-            let done = self.copy_lowest(hand, cursor, path);
+            let done = self.copy_lowest(cx, cursor, path);
             if done.is_err() {
                 cursor.lowest.truncate(copied);
             }
@@ -107,7 +107,7 @@ impl Edit {
             return Ok(false);
         }
         self.news.extend_from_slice(&cursor.lowest);
-        self.write_top(hand, 1)?;
+        self.write_top(cx, 1)?;
         Ok(true)
     }
 
@@ -115,7 +115,7 @@ impl Edit {
     /// its last element; how many elements it has.
     fn copy_lowest(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         cursor: &mut CopyCursor,
         mut path: Path,
     ) -> Result<usize, Declined> {
@@ -123,13 +123,13 @@ impl Edit {
         let mut elements = 0;
         loop {
             let low = match lowest.checked_sub(1) {
-                Some(above) => path.low(&hand.store.arena, above, path.steps[above].1),
+                Some(above) => path.low(&cx.store.arena, above, path.steps[above].1),
                 None => 0,
             };
-            let copied = self.copy_below(hand, path.steps[lowest].0, 1, low)?;
+            let copied = self.copy_below(cx, path.steps[lowest].0, 1, low)?;
             elements += elements_of(copied.word);
             cursor.lowest.push(Child { key: low, ..copied });
-            let next = lowest.checked_sub(1).and_then(|above| path.go_on(&hand.store.arena, above));
+            let next = lowest.checked_sub(1).and_then(|above| path.go_on(&cx.store.arena, above));
             match next {
                 Some(word) if elements_of(word) == 0 => path.steps[lowest] = (location_of(word), 0),
                 _ => return Ok(elements),
@@ -137,30 +137,30 @@ impl Edit {
         }
     }
 
-    /// Begins a tree for a key with this hash: a copy of that of the item that the hand's key has. What it comes to takes
+    /// Begins a tree for a key with this hash: a copy of that of the item that the context's key has. What it comes to takes
     /// the place of no tree.
     ///
     /// # Safety
     /// A tree, reachable in this epoch: that which `seen` says.
     pub(in crate::collection) unsafe fn plant_copy(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (item, seen): (RawItem, Seen),
         hash: u64,
     ) -> Result<(), Declined> {
         // SAFETY: the caller's obligation.
         unsafe { self.load(item, seen) };
         let (top, height) = (self.top, self.height);
-        self.number = hand.store.trees.take(&hand.store.arena, hash);
+        self.number = cx.store.trees.take(&cx.store.arena, hash);
         self.numbered = true;
         self.unmarked = true;
         self.bytes = 0;
-        let top = self.copy_below(hand, top, height, 0)?;
+        let top = self.copy_below(cx, top, height, 0)?;
         self.top = location_of(top.word);
         let (height, top) = self.beside;
         if height > 0 {
             self.in_members = true;
-            let top = self.copy_below(hand, top, height, 0)?;
+            let top = self.copy_below(cx, top, height, 0)?;
             self.in_members = false;
             self.beside.1 = location_of(top.word);
         }
@@ -173,41 +173,41 @@ impl Edit {
     /// given another label where it lies.
     fn copy_below(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         location: u64,
         level: usize,
         low: u64,
     ) -> Result<Child, Declined> {
         if level == 0 {
-            return self.copy_leaf(hand, location, low);
+            return self.copy_leaf(cx, location, low);
         }
         // SAFETY: an inner node of the tree that is copied, which is as it was.
-        let inner = unsafe { Inner::at(&hand.store.arena, location) };
+        let inner = unsafe { Inner::at(&cx.store.arena, location) };
         let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
             // Of its first child a node says nothing.
             let low = if i == 0 { low } else { inner.keys[i] };
-            *child = self.copy_below(hand, inner.location(i), level - 1, low)?;
+            *child = self.copy_below(cx, inner.location(i), level - 1, low)?;
         }
-        self.write_inner(hand, level, &children[..inner.len()])?;
+        self.write_inner(cx, level, &children[..inner.len()])?;
         Ok(self.news.pop().expect("it was just made"))
     }
 
     /// The same leaf with another key.
     pub(super) fn copy_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         location: u64,
         key: u64,
     ) -> Result<Child, Declined> {
-        let arena = &hand.store.arena;
+        let arena = &cx.store.arena;
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
         let (header, elements) = unsafe {
             let leaf = arena.at(location).add(NODE_BYTES).cast::<[u8; HEAD_BYTES]>().read();
             (header_of(arena, location), leaf_entries(leaf) as u64)
         };
         let bytes = header.piece_bytes() + 8;
-        let chunk = self.allocate(hand, 0, bytes)?;
+        let chunk = self.allocate(cx, 0, bytes)?;
         // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above. The pins of a part, which others
         // may change meanwhile, are not copied.
         unsafe {

@@ -167,7 +167,7 @@ pub(crate) struct Edit {
 }
 
 /// What an edit works with: the store, the worker that edits, and the key.
-pub(in crate::collection) struct Hand<'c> {
+pub(in crate::collection) struct EditContext<'c> {
     pub(in crate::collection) store: &'c Store,
     pub(in crate::collection) local: &'c mut Local,
     pub(in crate::collection) key: &'c Key<'c>,
@@ -226,12 +226,12 @@ impl Edit {
     /// Begins a tree of what is in `builder`, for an item that has another form, or none.
     pub(in crate::collection) fn plant(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
     ) -> Result<(), Declined> {
-        self.plant_elements(hand, builder)?;
+        self.plant_elements(cx, builder)?;
         if builder.kind() == Type::SortedSet && !builder.is_empty() {
-            self.plant_members(hand, &builder.leaf())
+            self.plant_members(cx, &builder.leaf())
         } else {
             Ok(())
         }
@@ -240,13 +240,13 @@ impl Edit {
     /// The same without the members tree of a sorted set.
     pub(in crate::collection) fn plant_elements(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
     ) -> Result<(), Declined> {
         let growth = self.growth;
         self.clear();
         self.growth = growth;
-        self.number = hand.store.trees.take(&hand.store.arena, hand.key.hash);
+        self.number = cx.store.trees.take(&cx.store.arena, cx.key.hash);
         self.numbered = true;
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
@@ -254,8 +254,8 @@ impl Edit {
             // Its first string lies apart.
             return Ok(());
         }
-        self.write_leaves(hand, builder, 0, None)?;
-        self.write_top(hand, 1)
+        self.write_leaves(cx, builder, 0, None)?;
+        self.write_top(cx, 1)
     }
 
     /// What the vectors of nodes take is held from here on, until [`Edit::let_go`].
@@ -321,11 +321,11 @@ impl Edit {
     }
 
     /// Gives back the nodes that were made since there were so many of them, with so many bytes: none is in the tree.
-    pub(super) fn give_newest(&mut self, hand: &mut Hand<'_>, nodes: usize, bytes: u64) {
+    pub(super) fn give_newest(&mut self, cx: &mut EditContext<'_>, nodes: usize, bytes: u64) {
         debug_assert!(self.shown <= nodes);
         self.news.clear();
         for chunk in self.fresh.drain(nodes..) {
-            hand.local.recycle(hand.store, chunk);
+            cx.local.recycle(cx.store, chunk);
         }
         self.bytes = bytes;
     }
@@ -333,11 +333,11 @@ impl Edit {
     /// A chunk for a node; its header says that it has no owner yet.
     pub(super) fn allocate(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         level: usize,
         bytes: usize,
     ) -> Result<u64, Declined> {
-        let Hand { store, local, .. } = hand;
+        let EditContext { store, local, .. } = cx;
         let epoch = store.epochs.announced(local.id);
         let chunk = local.allocate(store, ClassId::of(bytes), bytes).ok_or(Declined::NoMemory)?;
         let header = Header::node(self.fresh.len() as u64, level, bytes - 8);
@@ -356,7 +356,7 @@ impl Edit {
             self.made[usize::from(level > 0)] += usize::from(!self.in_members);
         }
         // In the same epoch nothing that could be read before was used again.
-        if store.epochs.announced(local.id) != epoch && !self.still_holds(hand) {
+        if store.epochs.announced(local.id) != epoch && !self.still_holds(cx) {
             self.overtaken = true;
             return Err(Declined::NoMemory);
         }
@@ -398,11 +398,11 @@ impl Edit {
     }
 
     /// The item is the one that the edit began with, and so are its nodes.
-    fn still_holds(&self, hand: &Hand<'_>) -> bool {
+    fn still_holds(&self, cx: &EditContext<'_>) -> bool {
         let Some(base) = self.base else { return true };
-        match hand.store.find(hand.key) {
+        match cx.store.find(cx.key) {
             Find::Item(found, raw) => {
-                let now = seen(raw, found.slot.location(), hand.key.hash);
+                let now = seen(raw, found.slot.location(), cx.key.hash);
                 // SAFETY: reachable in this epoch.
                 Seen { moves: unsafe { moves_of(raw) }, ..now } == base
             }
@@ -411,8 +411,8 @@ impl Edit {
     }
 
     /// A node is no part of the tree any more.
-    pub(super) fn drop_node(&mut self, hand: &mut Hand<'_>, location: u64) {
-        let arena = &hand.store.arena;
+    pub(super) fn drop_node(&mut self, cx: &mut EditContext<'_>, location: u64) {
+        let arena = &cx.store.arena;
         // SAFETY: a node of this edit, or of the tree that it began with.
         let header = unsafe { header_of(arena, location) };
         self.bytes -= (header.piece_bytes() + 8) as u64;
@@ -428,7 +428,7 @@ impl Edit {
             let node = unsafe { RawItem::new(arena.at(moved)) };
             node.header_word().store(node.header().with_piece_owner(i as u64).0, Ordering::Relaxed);
         }
-        hand.local.recycle(hand.store, location);
+        cx.local.recycle(cx.store, location);
     }
 
     /// The way to the leaf for elements with this key.
@@ -492,27 +492,27 @@ impl Edit {
     /// same leaf whose time has passed go.
     pub(in crate::collection) fn put(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         (name, value): (&[u8], &[u8]),
         lasting: Lasting,
     ) -> Result<bool, Declined> {
-        if !self.may_have(name) && !hand.store.element_fits(kind, name, value) {
+        if !self.may_have(name) && !cx.store.element_fits(kind, name, value) {
             return Err(Declined::TooLarge);
         }
-        let hash = hand.store.member_hash(name);
+        let hash = cx.store.member_hash(name);
         if self.height == 0 {
-            return self.put_first(hand, (kind, hash), (name, value), lasting);
+            return self.put_first(cx, (kind, hash), (name, value), lasting);
         }
-        let mut path = self.path(hand.store, key_by(hash));
+        let mut path = self.path(cx.store, key_by(hash));
         if kind == Type::Set {
-            let leaf = self.leaf(hand.store, &path);
-            if self.find_in(hand.store, &leaf, (name, hash), hand.local.now).is_some() {
+            let leaf = self.leaf(cx.store, &path);
+            if self.find_in(cx.store, &leaf, (name, hash), cx.local.now).is_some() {
                 return Ok(false);
             }
         }
         let mut builder = std::mem::take(&mut self.builder);
-        self.load_live(hand, &path, &mut builder);
+        self.load_live(cx, &path, &mut builder);
         let end = builder.leaf().len();
         let there = if kind == Type::Set { None } else { builder.leaf().find(name, hash as u8) };
         if let Some(i) = there {
@@ -525,7 +525,7 @@ impl Edit {
         let built = match built {
             Err(Full) if lies_apart(kind, name, value) => {
                 let bytes = long_text(kind, name, value).len();
-                self.put_reference(hand, &mut builder, (there, hash), (name, bytes)).map(Some)
+                self.put_reference(cx, &mut builder, (there, hash), (name, bytes)).map(Some)
             }
             built => built.map_err(Declined::from),
         };
@@ -538,12 +538,12 @@ impl Edit {
             Ok(_) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
             Ok(label) => {
                 self.elements += u64::from(new);
-                self.settle(hand, &mut path)
-                    .and_then(|()| self.store_leaf(hand, &path, &mut builder))
+                self.settle(cx, &mut path)
+                    .and_then(|()| self.store_leaf(cx, &path, &mut builder))
                     .and_then(|()| match label {
                         Some(label) => {
                             let text = NewElement::Text(long_text(kind, name, value));
-                            self.put_parts(hand, (kind, label), text)
+                            self.put_parts(cx, (kind, label), text)
                         }
                         None => Ok(()),
                     })
@@ -554,19 +554,23 @@ impl Edit {
     }
 
     /// Takes an element out; whether it was there.
-    pub(in crate::collection) fn take(&mut self, hand: &mut Hand<'_>, name: &[u8]) -> Result<bool, Declined> {
+    pub(in crate::collection) fn take(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        name: &[u8],
+    ) -> Result<bool, Declined> {
         if !self.may_have(name) {
             return Ok(false);
         }
-        let hash = hand.store.member_hash(name);
-        let mut path = self.path(hand.store, key_by(hash));
-        let leaf = self.leaf(hand.store, &path);
-        let there = self.find_in(hand.store, &leaf, (name, hash), self.now(hand.local));
+        let hash = cx.store.member_hash(name);
+        let mut path = self.path(cx.store, key_by(hash));
+        let leaf = self.leaf(cx.store, &path);
+        let there = self.find_in(cx.store, &leaf, (name, hash), self.now(cx.local));
         if there.is_none() {
             return Ok(false);
         }
         let mut builder = std::mem::take(&mut self.builder);
-        self.load_live(hand, &path, &mut builder);
+        self.load_live(cx, &path, &mut builder);
         // Where fields were due and are gone it is somewhere else. From a set none goes so: a long member, which a leaf does not
         // find by its name, is where it was.
         let is_whole = builder.leaf().len() == leaf.len();
@@ -575,7 +579,7 @@ impl Edit {
         self.loosen(&builder, i);
         builder.remove(i..i + 1);
         self.elements -= 1;
-        let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
+        let done = self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
         self.builder = builder;
         done.map(|()| true)
     }
@@ -583,26 +587,26 @@ impl Edit {
     /// Puts what is in `builder` in the place of the leaf at the end of a path, or behind it, if that has a part.
     pub(super) fn store_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         path: &Path,
         builder: &mut Builder,
     ) -> Result<(), Declined> {
-        let arena = &hand.store.arena;
+        let arena = &cx.store.arena;
         let (parent, i) = path.steps[self.height - 1];
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
         let inner = unsafe { Inner::at(arena, parent) };
-        let behind = self.apart > 0 && self.leaf(hand.store, path).len() == 0;
+        let behind = self.apart > 0 && self.leaf(cx.store, path).len() == 0;
         let mut range = i + usize::from(behind)..i + 1;
         if !behind {
             self.unmarked |= path.is_first(self.height);
-            self.drop_node(hand, path.leaf);
+            self.drop_node(cx, path.leaf);
         }
         if !behind && !builder.is_empty() && builder.tree_bytes() < LEAF_BYTES_FEW {
             let beside = [i + 1, i.wrapping_sub(1)];
             for j in beside.into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
                 // SAFETY: as above, a leaf.
-                let neighbour: Leaf<'_> = unsafe { leaf_at(&hand.store.arena, location) };
+                let neighbour: Leaf<'_> = unsafe { leaf_at(&cx.store.arena, location) };
                 if builder.tree_bytes() + neighbour.whole_bytes() <= LEAF_BYTES_JOINED
                     && !neighbour.is_apart()
                 {
@@ -613,27 +617,27 @@ impl Edit {
                     }
                     range = i.min(j)..i.max(j) + 1;
                     self.unmarked |= range.start == 0;
-                    self.drop_node(hand, location);
+                    self.drop_node(cx, location);
                     break;
                 }
             }
         }
         let low = match behind {
-            false => path.low(&hand.store.arena, self.height - 1, range.start),
-            true => behind_parts(path.low(&hand.store.arena, self.height - 1, i)),
+            false => path.low(&cx.store.arena, self.height - 1, range.start),
+            true => behind_parts(path.low(&cx.store.arena, self.height - 1, i)),
         };
         if !builder.is_empty() {
             // Of a list one that has joined a neighbour is not cut.
-            let high = path.high(&hand.store.arena, self.height - 1);
-            self.write_leaves(hand, builder, low, high)?;
+            let high = path.high(&cx.store.arena, self.height - 1);
+            self.write_leaves(cx, builder, low, high)?;
         }
-        self.climb(hand, path, self.height - 1, range)
+        self.climb(cx, path, self.height - 1, range)
     }
 
     /// Makes leaves of what is in `builder`, from `low` on, and below `high`: they are [`Edit::news`] then.
     pub(super) fn write_leaves(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
         low: u64,
         high: Option<u64>,
@@ -644,11 +648,11 @@ impl Edit {
         let few = bytes <= LEAF_BYTES;
         // A leaf ends with what lies apart.
         if few && !(self.apart > 0 && leaf.has_apart()) || leaf.len() == 1 {
-            return self.write_leaf(hand, builder, low);
+            return self.write_leaf(cx, builder, low);
         }
         match leaf.kind() {
-            Type::List | Type::SortedSet => return self.write_run(hand, builder, low, high),
-            Type::Stream => return self.write_rows(hand, builder, low),
+            Type::List | Type::SortedSet => return self.write_run(cx, builder, low, high),
+            Type::Stream => return self.write_rows(cx, builder, low),
             Type::Hash | Type::Set => {}
         }
         let mut cuts = std::mem::take(&mut self.cuts);
@@ -656,7 +660,7 @@ impl Edit {
         let mut at = 0;
         for i in 0..leaf.len() {
             let (entry, bytes) = leaf.entry_at(i, at);
-            let (key, has_parts) = (key_of_name(hand.store, &entry.name), entry.apart().is_some());
+            let (key, has_parts) = (key_of_name(cx.store, &entry.name), entry.apart().is_some());
             cuts.push(Cut { key, i: i as u32, at: at as u32, bytes: bytes as u32, has_parts });
             at += bytes;
         }
@@ -685,7 +689,7 @@ impl Edit {
             for cut in &cuts[from..to] {
                 part.push(&leaf, cut.i as usize, cut.at as usize..(cut.at + cut.bytes) as usize);
             }
-            done = self.write_leaf(hand, &part, key);
+            done = self.write_leaf(cx, &part, key);
             (from, key) = (to, next.unwrap_or(0));
         }
         self.part = part;
@@ -695,7 +699,7 @@ impl Edit {
 
     pub(super) fn write_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
         key: u64,
     ) -> Result<(), Declined> {
@@ -703,8 +707,8 @@ impl Edit {
         if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
             return Err(Declined::TooLarge);
         }
-        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
-        let arena = &hand.store.arena;
+        let chunk = self.allocate(cx, 0, NODE_BYTES + bytes)?;
+        let arena = &cx.store.arena;
         // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words.
         let place = unsafe {
             node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
@@ -712,7 +716,7 @@ impl Edit {
         };
         builder.write(place);
         if cfg!(debug_assertions) {
-            Leaf::of(place).check_form(&|name| hand.store.tag_of(name));
+            Leaf::of(place).check_form(&|name| cx.store.tag_of(name));
         }
         let soonest = word_of_time(builder.soonest());
         self.news.push(Child { key, word: word(builder.leaf().len() as u64, chunk), soonest });
@@ -722,19 +726,19 @@ impl Edit {
     /// Puts [`Edit::news`] in the place of some children of the inner node of a path at a depth, and so on up to the top.
     pub(super) fn climb(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         path: &Path,
         depth: usize,
         mut range: Range<usize>,
     ) -> Result<(), Declined> {
         let height = self.height;
-        if range.len() == 1 && self.put_only(hand.store, &path.steps[..=depth], range.start) {
+        if range.len() == 1 && self.put_only(cx.store, &path.steps[..=depth], range.start) {
             return Ok(());
         }
         // The first child below has another key than it had, which says something.
         let mut raised = false;
         for depth in (0..=depth).rev() {
-            let arena = &hand.store.arena;
+            let arena = &cx.store.arena;
             let location = path.steps[depth].0;
             // SAFETY: an inner node of this edit, or of a tree that is as it was, as all below.
             let inner = unsafe { Inner::at(arena, location) };
@@ -750,16 +754,16 @@ impl Edit {
             {
                 first.key = low;
             }
-            self.drop_node(hand, location);
+            self.drop_node(cx, location);
             range = if depth == 0 { 0..0 } else { path.steps[depth - 1].1..path.steps[depth - 1].1 + 1 };
             if depth > 0 && !row.is_empty() && row.len() < CHILDREN_FEW {
-                self.join(hand, (path, depth - 1), (&mut row, raised), &mut range);
+                self.join(cx, (path, depth - 1), (&mut row, raised), &mut range);
             }
             self.row = row;
-            self.write_row(hand, height - depth)?;
+            self.write_row(cx, height - depth)?;
             // One that is raised has another least key than the node above says.
             let is_alone = depth > 0 && !raised && range.len() == 1;
-            if is_alone && self.put_only(hand.store, &path.steps[..depth], range.start) {
+            if is_alone && self.put_only(cx.store, &path.steps[..depth], range.start) {
                 return Ok(());
             }
         }
@@ -768,18 +772,18 @@ impl Edit {
             (self.top, self.height) = (0, 0);
             return Ok(());
         }
-        self.write_top(hand, height)?;
+        self.write_top(cx, height)?;
         // A top with one child gives way to it.
         while self.height > 1 {
             // SAFETY: as above.
-            let inner = unsafe { Inner::at(&hand.store.arena, self.top) };
+            let inner = unsafe { Inner::at(&cx.store.arena, self.top) };
             if inner.len() > 1 {
                 break;
             }
             let (old, only) = (self.top, inner.location(0));
             self.top = only;
             self.height -= 1;
-            self.drop_node(hand, old);
+            self.drop_node(cx, old);
         }
         Ok(())
     }
@@ -833,12 +837,12 @@ impl Edit {
     /// Adds the children of a neighbour under the same parent to a row that has few.
     fn join(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (path, depth): (&Path, usize),
         (row, raised): (&mut Vec<Child>, bool),
         range: &mut Range<usize>,
     ) {
-        let arena = &hand.store.arena;
+        let arena = &cx.store.arena;
         // SAFETY: inner nodes of this edit, or of a tree that is as it was.
         let above = unsafe { Inner::at(arena, path.steps[depth].0) };
         let i = range.start;
@@ -861,13 +865,13 @@ impl Edit {
                 row[0].key = path.low(arena, depth, i.min(j));
             }
             *range = i.min(j)..i.max(j) + 1;
-            self.drop_node(hand, location);
+            self.drop_node(cx, location);
             return;
         }
     }
 
     /// Makes inner nodes of [`Edit::row`]: they are [`Edit::news`] then.
-    fn write_row(&mut self, hand: &mut Hand<'_>, level: usize) -> Result<(), Declined> {
+    fn write_row(&mut self, cx: &mut EditContext<'_>, level: usize) -> Result<(), Declined> {
         debug_assert!(self.news.is_empty());
         let row = std::mem::take(&mut self.row);
         let parts = row.len().div_ceil(CHILDREN_MAX).max(1);
@@ -883,7 +887,7 @@ impl Edit {
         for children in
             std::iter::once(first).chain(rest.chunks(each)).filter(|children| !children.is_empty())
         {
-            done = self.write_inner(hand, level, children);
+            done = self.write_inner(cx, level, children);
             if done.is_err() {
                 break;
             }
@@ -894,15 +898,15 @@ impl Edit {
 
     pub(super) fn write_inner(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         level: usize,
         children: &[Child],
     ) -> Result<(), Declined> {
         let n = children.len();
         let soonest = children.iter().fold(NEVER, |soonest, child| soonest.min(child.soonest));
         let timed = soonest != NEVER;
-        let chunk = self.allocate(hand, level, INNER_BYTES + if timed { 24 } else { 16 } * n)?;
-        let arena = &hand.store.arena;
+        let chunk = self.allocate(cx, level, INNER_BYTES + if timed { 24 } else { 16 } * n)?;
+        let arena = &cx.store.arena;
         let elements: usize = children.iter().map(|child| elements_of(child.word)).sum();
         // SAFETY: the chunk is this worker's, and has room for so many keys and words behind its first words.
         unsafe {
@@ -927,7 +931,7 @@ impl Edit {
     }
 
     /// Makes one node of [`Edit::news`], which are of the level `height`, or leaves if there is no tree yet: the top.
-    pub(super) fn write_top(&mut self, hand: &mut Hand<'_>, height: usize) -> Result<(), Declined> {
+    pub(super) fn write_top(&mut self, cx: &mut EditContext<'_>, height: usize) -> Result<(), Declined> {
         let mut height = height;
         // Leaves always have a node above them.
         let leaves = self.height == 0;
@@ -941,7 +945,7 @@ impl Edit {
             }
             self.row.clear();
             self.row.append(&mut self.news);
-            self.write_row(hand, height)?;
+            self.write_row(cx, height)?;
         }
         let top = self.news.pop().expect("there is one");
         (self.top, self.height) = (location_of(top.word), height);
@@ -1095,8 +1099,8 @@ impl Guard<'_> {
                 return Err(refusal);
             }
         };
-        let hand = Hand { store, local: &mut *self.local, key };
-        if store.epochs.announced(hand.local.id) != epoch && !edit.still_holds(&hand) {
+        let cx = EditContext { store, local: &mut *self.local, key };
+        if store.epochs.announced(cx.local.id) != epoch && !edit.still_holds(&cx) {
             self.local.give_back(store, draft.chunk);
             edit.give_up(store, self.local);
             return Err(Refusal::Changed);

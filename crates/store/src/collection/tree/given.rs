@@ -15,7 +15,7 @@
 
 use super::super::build::{MEMBER_BYTES_MAX, NewEntry, lies_apart};
 use super::super::change::Declined;
-use super::{ELEMENTS_MAX, Edit, Hand, LEAF_BYTES, at_once, key_by};
+use super::{ELEMENTS_MAX, Edit, EditContext, LEAF_BYTES, at_once, key_by};
 use crate::Store;
 use crate::collection::{Lasting, Type};
 use crate::held::Scratch;
@@ -94,33 +94,33 @@ impl Edit {
     /// An iterator that does not say how many there are has them put in one by one.
     pub(in crate::collection) fn put_given<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         entries: &mut impl Iterator<Item = (&'p [u8], &'p [u8])>,
         lasting: Lasting,
     ) -> Result<Counts, Declined> {
-        let (mut counts, mut order) = (Counts::default(), Order::none(hand.store));
+        let (mut counts, mut order) = (Counts::default(), Order::none(cx.store));
         while let Some(room) = order.make_room(entries.size_hint().0) {
             for (name, value) in entries.by_ref().take(room) {
                 if kind == Type::Set && lies_apart(kind, name, value) {
                     // It is hashed once, however long it is. No other member has its name.
-                    counts.add(1, usize::from(self.put(hand, kind, (name, value), lasting)?));
+                    counts.add(1, usize::from(self.put(cx, kind, (name, value), lasting)?));
                     continue;
                 }
-                if !self.may_have(name) && !hand.store.element_fits(kind, name, value) {
+                if !self.may_have(name) && !cx.store.element_fits(kind, name, value) {
                     return Err(Declined::TooLarge);
                 }
                 order.push(name, value);
             }
             let mut rest = order.sort();
             while !rest.is_empty() {
-                let (done, new) = self.put_given_of_leaf(hand, kind, rest, lasting)?;
+                let (done, new) = self.put_given_of_leaf(cx, kind, rest, lasting)?;
                 counts.add(done, new);
                 rest = &rest[done..];
             }
         }
         for entry in entries {
-            counts.add(1, usize::from(self.put(hand, kind, entry, lasting)?));
+            counts.add(1, usize::from(self.put(cx, kind, entry, lasting)?));
         }
         Ok(counts)
     }
@@ -128,7 +128,7 @@ impl Edit {
     /// Puts the first ones in, as many as come into one leaf: how many these are, and how many of them were not there.
     fn put_given_of_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         given: &[Given<'_>],
         lasting: Lasting,
@@ -136,24 +136,24 @@ impl Edit {
         let is_apart = |one: &Given<'_>| lies_apart(kind, one.name, one.value);
         let first = &given[0];
         if self.height == 0 || is_apart(first) {
-            let new = self.put(hand, kind, (first.name, first.value), lasting)?;
+            let new = self.put(cx, kind, (first.name, first.value), lasting)?;
             return Ok((1, usize::from(new)));
         }
-        let mut path = self.path(hand.store, key_by(first.hash));
-        let high = path.high(&hand.store.arena, self.height - 1);
+        let mut path = self.path(cx.store, key_by(first.hash));
+        let high = path.high(&cx.store.arena, self.height - 1);
         let end = high.map_or(given.len(), |high| given.partition_point(|one| key_by(one.hash) < high));
         debug_assert!(end > 0, "the way to the first one leads to its leaf");
         // 2.
         let mut at = 0;
         if kind == Type::Set {
-            let leaf = self.leaf(hand.store, &path);
+            let leaf = self.leaf(cx.store, &path);
             at = given[..end].iter().take_while(|one| leaf.find(one.name, one.hash as u8).is_some()).count();
             if at == end {
                 return Ok((end, 0));
             }
         }
         let mut builder = std::mem::take(&mut self.builder);
-        self.load_live(hand, &path, &mut builder);
+        self.load_live(cx, &path, &mut builder);
         let (from, mut new, mut fits) = (at, 0, true);
         while at < end && (at == from || builder.loose_bytes() < BUILT_BYTES && !is_apart(&given[at])) {
             let Given { hash, name, value, .. } = given[at];
@@ -179,7 +179,7 @@ impl Edit {
         }
         self.elements += new as u64;
         let done = if fits && self.elements < ELEMENTS_MAX {
-            self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder))
+            self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
         } else {
             Err(Declined::TooLarge)
         };
@@ -192,28 +192,28 @@ impl Edit {
     /// An iterator that does not say how many there are has them taken out one by one.
     pub(in crate::collection) fn take_given<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         names: &mut impl Iterator<Item = &'p [u8]>,
     ) -> Result<usize, Declined> {
-        let (mut gone, mut order) = (0, Order::none(hand.store));
+        let (mut gone, mut order) = (0, Order::none(cx.store));
         while let Some(room) = order.make_room(names.size_hint().0) {
             for name in names.by_ref().take(room) {
                 if name.len() > MEMBER_BYTES_MAX {
                     // It is hashed once, however long it is, or not at all.
-                    gone += usize::from(self.elements > 0 && self.take(hand, name)?);
+                    gone += usize::from(self.elements > 0 && self.take(cx, name)?);
                 } else {
                     order.push(name, b"");
                 }
             }
             let mut rest = order.sort();
             while !rest.is_empty() && self.elements > 0 {
-                let (done, taken) = self.take_given_of_leaf(hand, rest)?;
+                let (done, taken) = self.take_given_of_leaf(cx, rest)?;
                 gone += taken;
                 rest = &rest[done..];
             }
         }
         for name in names {
-            gone += usize::from(self.elements > 0 && self.take(hand, name)?);
+            gone += usize::from(self.elements > 0 && self.take(cx, name)?);
         }
         Ok(gone)
     }
@@ -221,18 +221,18 @@ impl Edit {
     /// Takes the first ones out, as many as would be in one leaf: how many these are, and how many of them were there.
     fn take_given_of_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         given: &[Given<'_>],
     ) -> Result<(usize, usize), Declined> {
-        let mut path = self.path(hand.store, key_by(given[0].hash));
-        let high = path.high(&hand.store.arena, self.height - 1);
+        let mut path = self.path(cx.store, key_by(given[0].hash));
+        let high = path.high(&cx.store.arena, self.height - 1);
         let end = high.map_or(given.len(), |high| given.partition_point(|other| key_by(other.hash) < high));
         // 2.
-        let (leaf, now) = (self.leaf(hand.store, &path), self.now(hand.local));
+        let (leaf, now) = (self.leaf(cx.store, &path), self.now(cx.local));
         let is_there = |one: &Given<'_>| leaf.find_live(one.name, one.hash as u8, now).is_some();
         let Some(first) = given[..end].iter().position(is_there) else { return Ok((end, 0)) };
         let mut builder = std::mem::take(&mut self.builder);
-        self.load_live(hand, &path, &mut builder);
+        self.load_live(cx, &path, &mut builder);
         let mut gone = 0;
         for one in &given[first..end] {
             // A name that comes twice is gone.
@@ -242,7 +242,7 @@ impl Edit {
             gone += 1;
         }
         self.elements -= gone as u64;
-        let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
+        let done = self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
         self.builder = builder;
         done.map(|()| (end, gone))
     }

@@ -22,7 +22,7 @@
 use super::super::change::Declined;
 use super::edit::Child;
 use super::places::Place;
-use super::{CHILDREN_MAX, Edit, Hand, Inner, Path, elements_of, leaf_at, location_of, node_word};
+use super::{CHILDREN_MAX, Edit, EditContext, Inner, Path, elements_of, leaf_at, location_of, node_word};
 use crate::Store;
 use crate::arena::Arena;
 use crate::read::prefetch;
@@ -78,56 +78,56 @@ impl Edit {
     /// the leaves about it may have got others. The way to it.
     pub(super) fn make_labels(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         place: Place,
         runs: (usize, usize),
     ) -> Result<Path, Declined> {
-        self.make_labels_at(hand, place.path, runs, |edit, store| edit.place_of(store, place.start).path)
+        self.make_labels_at(cx, place.path, runs, |edit, store| edit.place_of(store, place.start).path)
     }
 
     /// The same of the leaf that `find` finds the way to, which is `path` as long as no leaf gets another label.
     pub(super) fn make_labels_at(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         mut path: Path,
         (count, longest): (usize, usize),
         find: impl Fn(&Edit, &Store) -> Path,
     ) -> Result<Path, Declined> {
         loop {
-            let arena = &hand.store.arena;
+            let arena = &cx.store.arena;
             let depth = self.height - 1;
             let low = path.low(arena, depth, path.steps[depth].1);
             if Labels::between(low, path.high(arena, depth), count, longest as u64).is_some() {
                 return Ok(path);
             }
-            self.relabel(hand, &path, (count * longest) as u64)?;
-            path = find(self, hand.store);
+            self.relabel(cx, &path, (count * longest) as u64)?;
+            path = find(self, cx.store);
         }
     }
 
     /// Gives the leaves about a path new labels, `least` of them behind each: those of the smallest subtree that has room for
     /// them.
-    fn relabel(&mut self, hand: &mut Hand<'_>, path: &Path, least: u64) -> Result<(), Declined> {
+    fn relabel(&mut self, cx: &mut EditContext<'_>, path: &Path, least: u64) -> Result<(), Declined> {
         for level in 1..=self.height {
             let depth = self.height - level;
-            let (arena, top) = (&hand.store.arena, path.steps[depth].0);
+            let (arena, top) = (&cx.store.arena, path.steps[depth].0);
             let low = path.low(arena, depth, 0);
             let high = depth.checked_sub(1).and_then(|above| path.high(arena, above));
             let mut runs = Runs::default();
-            runs.pass(hand.store, top, level);
+            runs.pass(cx.store, top, level);
             let least = least + runs.longest;
             // All of a tree have labels in any case.
             let least = if depth == 0 { least } else { step_min(level).max(least) };
             let Some(labels) = Labels::between(low, high, runs.count, least) else { continue };
             self.unmarked |= low == 0;
-            let child = self.relabel_below(hand, (top, level), &mut Labeller::new(labels))?;
+            let child = self.relabel_below(cx, (top, level), &mut Labeller::new(labels))?;
             if depth == 0 {
                 self.top = location_of(child.word);
                 return Ok(());
             }
             let i = path.steps[depth - 1].1;
             self.news.push(child);
-            return self.climb(hand, path, depth - 1, i..i + 1);
+            return self.climb(cx, path, depth - 1, i..i + 1);
         }
         Err(Declined::TooLarge)
     }
@@ -135,46 +135,46 @@ impl Edit {
     /// Makes a node anew, and all inner nodes below it, whose leaves get the next labels.
     fn relabel_below(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (location, level): (u64, usize),
         labeller: &mut Labeller,
     ) -> Result<Child, Declined> {
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
-        let inner = unsafe { Inner::at(&hand.store.arena, location) };
+        let inner = unsafe { Inner::at(&cx.store.arena, location) };
         let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
             let word = inner.word(i);
             *child = if level > 1 {
-                self.relabel_below(hand, (location_of(word), level - 1), labeller)?
+                self.relabel_below(cx, (location_of(word), level - 1), labeller)?
             } else {
-                self.relabel_leaf(hand, word, labeller.next(elements_of(word)))?
+                self.relabel_leaf(cx, word, labeller.next(elements_of(word)))?
             };
         }
         let len = inner.len();
-        self.drop_node(hand, location);
-        self.write_inner(hand, level, &children[..len])?;
+        self.drop_node(cx, location);
+        self.write_inner(cx, level, &children[..len])?;
         Ok(self.news.pop().expect("it was just made"))
     }
 
     /// Gives the leaf that a word names another label.
     pub(super) fn relabel_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         word: u64,
         label: u64,
     ) -> Result<Child, Declined> {
-        let (arena, location) = (&hand.store.arena, location_of(word));
+        let (arena, location) = (&cx.store.arena, location_of(word));
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
         if elements_of(word) == 1 && unsafe { leaf_at(arena, location) }.is_apart() {
-            let leaf = self.copy_leaf(hand, location, label)?;
-            self.drop_node(hand, location);
+            let leaf = self.copy_leaf(cx, location, label)?;
+            self.drop_node(cx, location);
             return Ok(leaf);
         }
-        if self.is_fresh(hand.store, location) {
+        if self.is_fresh(cx.store, location) {
             // SAFETY: as above, and no other thread has it yet.
             unsafe { node_word(arena, location, 8) }.store(label, Ordering::Relaxed);
         } else {
-            self.relabel_later(hand.store, location, label);
+            self.relabel_later(cx.store, location, label);
         }
         Ok(Child::without_times(label, word))
     }

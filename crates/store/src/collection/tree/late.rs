@@ -13,7 +13,7 @@
 
 use super::super::change::Declined;
 use super::members::{ALIKE_MAX, HASH_BITS, MembersBuilder, hash_by, hash_of, key_of};
-use super::{Edit, Growth, Hand, leaf_at};
+use super::{Edit, EditContext, Growth, leaf_at};
 use crate::Store;
 use crate::collection::{DIGITS_MAX, Element};
 
@@ -148,17 +148,17 @@ impl Edit {
     /// [`Declined::Twice`]: a member is there twice. [`Declined::NoMemory`].
     pub(in crate::collection) fn make_members(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         late: &mut LateMembers,
     ) -> Result<bool, Declined> {
         late.stage = match late.stage {
-            Stage::Look(place) => self.look_at_leaves(hand.store, late, place),
+            Stage::Look(place) => self.look_at_leaves(cx.store, late, place),
             Stage::Sort(bucket) => {
-                late.sort(hand.store, bucket)?;
+                late.sort(cx.store, bucket)?;
                 Stage::Put(bucket, 0)
             }
             Stage::Put(bucket, from) => {
-                let to = self.put_notes(hand, &late.buckets[bucket], from)?;
+                let to = self.put_notes(cx, &late.buckets[bucket], from)?;
                 if to < late.buckets[bucket].len() {
                     Stage::Put(bucket, to)
                 } else {
@@ -205,11 +205,16 @@ impl Edit {
     }
 
     /// Puts some of these behind all others into the members tree; up to which one.
-    fn put_notes(&mut self, hand: &mut Hand<'_>, notes: &[Note], from: usize) -> Result<usize, Declined> {
+    fn put_notes(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        notes: &[Note],
+        from: usize,
+    ) -> Result<usize, Declined> {
         let Some(first) = notes.get(from) else { return Ok(from) };
         // Where the scores grew says nothing of these.
         self.growth = Growth::Within;
-        let (store, has_apart, mut to) = (hand.store, self.apart > 0, from);
+        let (store, has_apart, mut to) = (cx.store, self.apart > 0, from);
         let mut put = |members: &mut MembersBuilder, high: Option<u64>| {
             let names = members.payload_bytes() + NAMES_AT_ONCE;
             while let Some(note) = notes.get(to).filter(|_| to - from < MEMBERS_AT_ONCE)
@@ -230,9 +235,9 @@ impl Edit {
             }
         };
         if self.beside == (0, 0) {
-            self.plant_members_of(hand, |members| put(members, None))?;
+            self.plant_members_of(cx, |members| put(members, None))?;
         } else {
-            self.change_members(hand, first.hash, put)?;
+            self.change_members(cx, first.hash, put)?;
         }
         Ok(to)
     }

@@ -6,7 +6,7 @@ use super::super::change::Declined;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, ENTRY_BYTES, MembersBuilder, key_of};
 use super::ranked::find_in;
-use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES, ORDER_SHIFT, key_by};
+use super::{ELEMENTS_MAX, Edit, EditContext, Growth, LEAF_BYTES, ORDER_SHIFT, key_by};
 use crate::collection::{Lasting, Made, Type};
 use crate::held::Scratch;
 use crate::{End, Store};
@@ -48,16 +48,16 @@ impl Edit {
     /// Puts in entries of which none is there; those of a list or a sorted set come behind all others, in their order.
     pub(in crate::collection) fn put_many<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         entries: impl Iterator<Item = Made<'p>>,
     ) -> Result<(), Declined> {
         if kind == Type::List {
-            return self.push(hand, End::Back, &mut entries.map(|made| made.name).peekable());
+            return self.push(cx, End::Back, &mut entries.map(|made| made.name).peekable());
         }
         let mut entries = entries.peekable();
         let mut some: Vec<(u64, Made<'p>)> = Vec::new();
-        let (mut held, count_max) = (Scratch::none(hand.store), at_once(hand.store));
+        let (mut held, count_max) = (Scratch::none(cx.store), at_once(cx.store));
         while entries.peek().is_some() {
             some.clear();
             let mut bytes = 0;
@@ -65,7 +65,7 @@ impl Edit {
                 && bytes < count_max * AT_ONCE_BYTES
                 && let Some(made) = entries.next()
             {
-                if !hand.store.element_fits(kind, made.name, made.value) {
+                if !cx.store.element_fits(kind, made.name, made.value) {
                     return Err(Declined::TooLarge);
                 }
                 bytes += made.name.len();
@@ -74,7 +74,7 @@ impl Edit {
                     held.set(scratch_bytes(kind, room, bytes));
                     some.reserve_exact(room - some.len());
                 }
-                some.push((hand.store.member_hash(made.name), made));
+                some.push((cx.store.member_hash(made.name), made));
             }
             held.set(scratch_bytes(kind, some.capacity(), bytes));
             if self.elements + some.len() as u64 >= ELEMENTS_MAX {
@@ -86,10 +86,10 @@ impl Edit {
                     for alike in some.chunk_by(|one, other| is_long(one) == is_long(other)) {
                         if is_long(&alike[0]) {
                             let mut long = alike.iter().map(|(_, made)| made);
-                            long.try_for_each(|made| self.put_score(hand, made.name, None, made.score))?;
+                            long.try_for_each(|made| self.put_score(cx, made.name, None, made.score))?;
                         } else {
-                            self.append_scores(hand, alike)?;
-                            self.add_members(hand, alike)?;
+                            self.append_scores(cx, alike)?;
+                            self.add_members(cx, alike)?;
                         }
                     }
                 }
@@ -97,7 +97,7 @@ impl Edit {
                     some.sort_unstable_by_key(|(hash, _)| *hash);
                     let mut sorted = some.iter().copied().peekable();
                     while sorted.peek().is_some() {
-                        self.put_into_leaf(hand, kind, &mut sorted, false)?;
+                        self.put_into_leaf(cx, kind, &mut sorted, false)?;
                     }
                 }
             }
@@ -112,30 +112,30 @@ impl Edit {
     /// [`Declined::Twice`]: one is there, or comes twice. Some are put in then.
     pub(in crate::collection) fn put_each_once<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         entries: impl Iterator<Item = Made<'p>>,
     ) -> Result<(), Declined> {
         if kind == Type::List {
-            return self.push(hand, End::Back, &mut entries.map(|made| made.name).peekable());
+            return self.push(cx, End::Back, &mut entries.map(|made| made.name).peekable());
         }
         let mut some: Vec<(u64, Made<'p>)> = Vec::with_capacity(entries.size_hint().0);
         for made in entries {
-            if !hand.store.element_fits(kind, made.name, made.value) {
+            if !cx.store.element_fits(kind, made.name, made.value) {
                 return Err(Declined::TooLarge);
             }
-            some.push((hand.store.member_hash(made.name), made));
+            some.push((cx.store.member_hash(made.name), made));
         }
         if self.elements + some.len() as u64 >= ELEMENTS_MAX {
             return Err(Declined::TooLarge);
         }
         if kind == Type::SortedSet {
-            return self.put_scores_once(hand, &mut some);
+            return self.put_scores_once(cx, &mut some);
         }
         some.sort_unstable_by_key(|(hash, _)| *hash);
         let mut sorted = some.iter().copied().peekable();
         while sorted.peek().is_some() {
-            self.put_into_leaf(hand, kind, &mut sorted, true)?;
+            self.put_into_leaf(cx, kind, &mut sorted, true)?;
         }
         Ok(())
     }
@@ -144,13 +144,13 @@ impl Edit {
     /// name with another score is found there.
     fn put_scores_once(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         some: &mut Vec<(u64, Made<'_>)>,
     ) -> Result<(), Declined> {
         debug_assert!(self.beside == (0, 0) || self.apart > 0, "the members tree is made later");
         if some.iter().any(|(_, made)| made.name.len() > SCORED_BYTES_MAX) {
             for (_, made) in some.iter().filter(|(_, made)| made.name.len() > SCORED_BYTES_MAX) {
-                self.put_long_once(hand, made.name, made.score)?;
+                self.put_long_once(cx, made.name, made.score)?;
             }
             some.retain(|(_, made)| made.name.len() <= SCORED_BYTES_MAX);
         }
@@ -164,19 +164,19 @@ impl Edit {
             return Err(Declined::Twice);
         }
         let (Some((_, first)), Some((_, last))) = (some.first(), some.last()) else { return Ok(()) };
-        let tree = self.tree(hand.store, Type::SortedSet);
+        let tree = self.tree(cx.store, Type::SortedSet);
         let (end, start) = tree.leaf_with(self.elements as usize - 1);
         let place = end.place_by(first.score, |other| tree.compare(other, first.name));
         if place == self.elements as usize - start {
-            return self.append_scores(hand, some);
+            return self.append_scores(cx, some);
         }
         let front = tree.leaf_with(0).0;
         let is_in_front = front.place_by(last.score, |other| tree.compare(other, last.name)) == 0
             && find_in(&tree, &front, word_of(last.score), last.name).is_none();
         if is_in_front {
-            return self.prepend_scores(hand, some);
+            return self.prepend_scores(cx, some);
         }
-        some.iter().try_for_each(|(_, made)| self.put_score_once(hand, made.name, made.score))
+        some.iter().try_for_each(|(_, made)| self.put_score_once(cx, made.name, made.score))
     }
 
     /// Puts a member that lies apart into a sorted set of which the members tree is made later, but for such members: it comes
@@ -184,30 +184,30 @@ impl Edit {
     ///
     /// # Errors
     /// [`Declined::Twice`]: it is there.
-    fn put_long_once(&mut self, hand: &mut Hand<'_>, name: &[u8], score: f64) -> Result<(), Declined> {
-        let (member, word) = (self.new_member(hand, name)?, word_of(score));
-        let tree = self.tree(hand.store, Type::SortedSet);
+    fn put_long_once(&mut self, cx: &mut EditContext<'_>, name: &[u8], score: f64) -> Result<(), Declined> {
+        let (member, word) = (self.new_member(cx, name)?, word_of(score));
+        let tree = self.tree(cx.store, Type::SortedSet);
         if self.apart > 0 && tree.long_member_with(member.hash(), name).is_some() {
             return Err(Declined::Twice);
         }
         if self.height == 0 {
-            return self.put_first_member(hand, &member, score);
+            return self.put_first_member(cx, &member, score);
         }
         self.elements += 1;
-        self.insert_member(hand, word, &member)?;
+        self.insert_member(cx, word, &member)?;
         if self.beside == (0, 0) {
-            self.plant_members_of(hand, |members| member.insert_into(members, word, true))?;
+            self.plant_members_of(cx, |members| member.insert_into(members, word, true))?;
         } else {
-            self.change_members(hand, member.hash(), |members, _| member.insert_into(members, word, true))?;
+            self.change_members(cx, member.hash(), |members, _| member.insert_into(members, word, true))?;
         }
-        self.put_parts_of(hand, &member)
+        self.put_parts_of(cx, &member)
     }
 
     /// Puts as many entries of a hash or a set as come into the leaf of the first of them; `asks`: unless one of them is
     /// there.
     fn put_into_leaf<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         sorted: &mut Peekable<impl Iterator<Item = (u64, Made<'p>)>>,
         asks: bool,
@@ -215,12 +215,12 @@ impl Edit {
         let Some(&(hash, made)) = sorted.peek() else { return Ok(()) };
         if self.height == 0 || lies_apart(kind, made.name, made.value) {
             sorted.next();
-            return self.put_one(hand, kind, made, asks);
+            return self.put_one(cx, kind, made, asks);
         }
-        let path = self.path(hand.store, key_by(hash));
-        let high = path.high(&hand.store.arena, self.height - 1);
+        let path = self.path(cx.store, key_by(hash));
+        let high = path.high(&cx.store.arena, self.height - 1);
         let mut builder = std::mem::take(&mut self.builder);
-        match self.leaf(hand.store, &path) {
+        match self.leaf(cx.store, &path) {
             // Parts are there: it comes behind them.
             leaf if leaf.len() == 0 => builder.start(kind),
             leaf => builder.load(&leaf),
@@ -249,7 +249,7 @@ impl Edit {
         self.elements += (builder.leaf().len() - before) as u64;
         let done = match fault {
             Some(declined) => Err(declined),
-            None => self.store_leaf(hand, &path, &mut builder),
+            None => self.store_leaf(cx, &path, &mut builder),
         };
         self.builder = builder;
         done
@@ -258,27 +258,27 @@ impl Edit {
     /// The same of one of which something lies apart, or that is the first of all.
     fn put_one(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         kind: Type,
         made: Made<'_>,
         asks: bool,
     ) -> Result<(), Declined> {
-        let now = hand.local.now;
+        let now = cx.local.now;
         // Nothing is done with a member that is there.
         let asks_first = asks && kind != Type::Set && self.elements > 0;
-        if asks_first && self.with(hand.store, (made.name, now), |_, _| ()).is_some() {
+        if asks_first && self.with(cx.store, (made.name, now), |_, _| ()).is_some() {
             return Err(Declined::Twice);
         }
         let lasting = if made.expires_at == 0 { Lasting::Never } else { Lasting::Until(made.expires_at) };
-        let new = self.put(hand, kind, (made.name, made.value), lasting)?;
+        let new = self.put(cx, kind, (made.name, made.value), lasting)?;
         if asks && !new { Err(Declined::Twice) } else { Ok(()) }
     }
 
     /// Puts members behind all others into the scores tree.
-    fn append_scores(&mut self, hand: &mut Hand<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
+    fn append_scores(&mut self, cx: &mut EditContext<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
         let mut some = some.iter().peekable();
         while some.peek().is_some() {
-            self.change_last(hand, |builder| {
+            self.change_last(cx, |builder| {
                 let before = builder.leaf().len();
                 while let Some(&&(hash, Made { name, score, .. })) = some.peek()
                     && (builder.leaf().len() == before || builder.loose_bytes() < APPENDED_BYTES)
@@ -297,10 +297,10 @@ impl Edit {
     }
 
     /// Puts members in front of all others into the scores tree.
-    fn prepend_scores(&mut self, hand: &mut Hand<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
+    fn prepend_scores(&mut self, cx: &mut EditContext<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
         let mut some = some.iter().rev().peekable();
         while some.peek().is_some() {
-            self.change_first(hand, |builder| {
+            self.change_first(cx, |builder| {
                 let before = builder.leaf().len();
                 while let Some(&&(hash, Made { name, score, .. })) = some.peek()
                     && (builder.leaf().len() == before || builder.loose_bytes() < PREPENDED_BYTES)
@@ -318,7 +318,7 @@ impl Edit {
     }
 
     /// Puts members that are in the scores tree, behind all others there, into the members tree.
-    fn add_members(&mut self, hand: &mut Hand<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
+    fn add_members(&mut self, cx: &mut EditContext<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
         // They come anywhere there.
         self.growth = Growth::Within;
         let mut added = MembersBuilder::default();
@@ -327,10 +327,10 @@ impl Edit {
             let mut ranks = 0..alike.len();
             if i == 0 {
                 // Others may have it, too.
-                ranks = self.with_score(hand, score);
+                ranks = self.with_score(cx, score);
                 let others = ranks.start..ranks.end - alike.len();
                 if ranks.len() > ALIKE_MAX && others.len() <= ALIKE_MAX {
-                    self.name_ranks(hand, score, others)?;
+                    self.name_ranks(cx, score, others)?;
                 }
             }
             for (hash, made) in alike {
@@ -341,7 +341,7 @@ impl Edit {
         added.sort();
         let mut i = 0;
         while i < added.len() {
-            self.change_members(hand, added.hash(i), |members, high| {
+            self.change_members(cx, added.hash(i), |members, high| {
                 let end = added.len().min(i + INTO_LEAF);
                 while i < end
                     && members.payload_bytes() < INTO_LEAF_BYTES
@@ -357,8 +357,8 @@ impl Edit {
     }
 
     /// The places of the members with a score.
-    pub(super) fn with_score(&self, hand: &Hand<'_>, score: f64) -> Range<usize> {
-        let tree = self.tree(hand.store, Type::SortedSet);
+    pub(super) fn with_score(&self, cx: &EditContext<'_>, score: f64) -> Range<usize> {
+        let tree = self.tree(cx.store, Type::SortedSet);
         tree.below(score, false)..tree.below(score, true)
     }
 }

@@ -12,7 +12,8 @@ use super::apart::NewElement;
 use super::edit::LEAF_BYTES_JOINED;
 use super::labels::Labels;
 use super::{
-    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, leaf_at, location_of,
+    ELEMENTS_MAX, Edit, EditContext, HEIGHT_MAX, Inner, LEAF_BYTES, Path, Tree, elements_of, leaf_at,
+    location_of,
 };
 use crate::arena::Arena;
 use crate::collection::carried::Carried;
@@ -161,25 +162,25 @@ impl Edit {
     /// Changes a copy of the leaf with a place, given where that is in it, and puts it in the place of the leaf.
     fn change_leaf<R>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         place: usize,
         growth: Growth,
         change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
     ) -> Result<R, Declined> {
-        let at = self.place_of(hand.store, place);
-        self.change_leaf_at(hand, (at, place), growth, change)
+        let at = self.place_of(cx.store, place);
+        self.change_leaf_at(cx, (at, place), growth, change)
     }
 
     /// The same, given where the place is.
     fn change_leaf_at<R>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (at, place): (Place, usize),
         growth: Growth,
         change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
     ) -> Result<R, Declined> {
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&self.leaf(hand.store, &at.path));
+        builder.load(&self.leaf(cx.store, &at.path));
         builder.make_roomy();
         let before = builder.leaf().len() as u64;
         let changed = change(&mut builder, place - at.start);
@@ -188,7 +189,7 @@ impl Edit {
         let done = match changed {
             Err(declined) => Err(declined),
             Ok(_) if self.elements >= ELEMENTS_MAX => Err(Declined::TooLarge),
-            Ok(answer) => self.store_run(hand, at, &mut builder).map(|()| answer),
+            Ok(answer) => self.store_run(cx, at, &mut builder).map(|()| answer),
         };
         self.builder = builder;
         done
@@ -197,24 +198,29 @@ impl Edit {
     /// Changes a copy of the last leaf, behind which more will come, and puts it in the place of the leaf.
     pub(super) fn change_last(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         change: impl FnOnce(&mut Builder) -> Result<(), Declined>,
     ) -> Result<(), Declined> {
         let last = self.elements as usize - 1;
-        self.change_leaf(hand, last, Growth::Back, |builder, _| change(builder))
+        self.change_leaf(cx, last, Growth::Back, |builder, _| change(builder))
     }
 
     /// The same of the first leaf, before which more will come.
     pub(super) fn change_first(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         change: impl FnOnce(&mut Builder) -> Result<(), Declined>,
     ) -> Result<(), Declined> {
-        self.change_leaf(hand, 0, Growth::Front, |builder, _| change(builder))
+        self.change_leaf(cx, 0, Growth::Front, |builder, _| change(builder))
     }
 
     /// Puts what is in `builder` in the place of a leaf. One that is cut needs labels before anything is taken out.
-    fn store_run(&mut self, hand: &mut Hand<'_>, at: Place, builder: &mut Builder) -> Result<(), Declined> {
+    fn store_run(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        at: Place,
+        builder: &mut Builder,
+    ) -> Result<(), Declined> {
         let mut path = at.path;
         let leaf = builder.leaf();
         if leaf.kind() == Type::List && builder.loose_bytes() > LEAF_BYTES && leaf.len() > 1 {
@@ -222,16 +228,16 @@ impl Edit {
             cut(builder, self.growth, &mut ends);
             let parts = ends.len();
             self.ends = ends;
-            path = self.make_labels(hand, at, (parts, 1))?;
+            path = self.make_labels(cx, at, (parts, 1))?;
         }
-        self.store_leaf(hand, &path, builder)
+        self.store_leaf(cx, &path, builder)
     }
 
     /// Makes leaves of what is in `builder`, elements of a list with labels from `low` on, which are below `high`, or members
     /// of a sorted set: they are [`Edit::news`] then.
     pub(super) fn write_run(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
         low: u64,
         high: Option<u64>,
@@ -253,7 +259,7 @@ impl Edit {
                 None => leaf.word(from),
             };
             (from, at) = (to, end);
-            done = self.write_leaf(hand, &part, key);
+            done = self.write_leaf(cx, &part, key);
             if done.is_err() {
                 break;
             }
@@ -265,25 +271,25 @@ impl Edit {
     /// Puts elements to an end of a list, one after the other.
     pub(in crate::collection) fn push<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         end: End,
         elements: &mut Peekable<impl Iterator<Item = &'p [u8]>>,
     ) -> Result<(), Declined> {
         while let Some(&next) = elements.peek() {
             if is_apart(next) || self.elements == 0 {
                 let place = if end == End::Front { 0 } else { self.elements as usize };
-                self.insert_at(hand, place, next)?;
+                self.insert_at(cx, place, next)?;
                 elements.next();
                 continue;
             }
             let place = if end == End::Front { 0 } else { self.elements as usize - 1 };
-            let at = self.place_of(hand.store, place);
-            if self.is_apart_at(hand.store, &at.path) {
-                self.insert_beside(hand, (at, place), end == End::Back, NewElement::Text(next))?;
+            let at = self.place_of(cx.store, place);
+            if self.is_apart_at(cx.store, &at.path) {
+                self.insert_beside(cx, (at, place), end == End::Back, NewElement::Text(next))?;
                 elements.next();
                 continue;
             }
-            self.change_leaf_at(hand, (at, place), end.into(), |builder, _| {
+            self.change_leaf_at(cx, (at, place), end.into(), |builder, _| {
                 if builder.push_some(end, elements) == 0 { Err(Declined::TooLarge) } else { Ok(()) }
             })?;
         }
@@ -293,7 +299,7 @@ impl Edit {
     /// Puts an element that was received to an end of a list.
     pub(in crate::collection) fn push_received(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         end: End,
         received: Received,
     ) -> Result<(), Declined> {
@@ -314,17 +320,17 @@ impl Edit {
     fn push_new(&mut self, hand: &mut Hand<'_>, end: End, element: NewElement<'_>) -> Result<(), Declined> {
         self.growth = end.into();
         let Some(last) = (self.elements as usize).checked_sub(1) else {
-            return self.insert_first(hand, element);
+            return self.insert_first(cx, element);
         };
         let place = if end == End::Front { 0 } else { last };
-        let at = self.place_of(hand.store, place);
-        self.insert_beside(hand, (at, place), end == End::Back, element)
+        let at = self.place_of(cx.store, place);
+        self.insert_beside(cx, (at, place), end == End::Back, element)
     }
 
     /// Puts an element in front of the one at a place, or behind all.
     pub(in crate::collection) fn insert_at(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         place: usize,
         element: &[u8],
     ) -> Result<(), Declined> {
@@ -336,14 +342,14 @@ impl Edit {
         };
         self.growth = growth;
         if self.elements == 0 {
-            return self.insert_first(hand, NewElement::Text(element));
+            return self.insert_first(cx, NewElement::Text(element));
         }
         let beside = place - usize::from(end);
-        let at = self.place_of(hand.store, beside);
-        if is_apart(element) || self.is_apart_at(hand.store, &at.path) {
-            return self.insert_beside(hand, (at, beside), end, NewElement::Text(element));
+        let at = self.place_of(cx.store, beside);
+        if is_apart(element) || self.is_apart_at(cx.store, &at.path) {
+            return self.insert_beside(cx, (at, beside), end, NewElement::Text(element));
         }
-        self.change_leaf_at(hand, (at, beside), growth, |builder, i| {
+        self.change_leaf_at(cx, (at, beside), growth, |builder, i| {
             Ok(builder
                 .insert(i + usize::from(end), NewEntry { tag: 0, name: element, value: &[], score: 0.0 })?)
         })
@@ -352,17 +358,17 @@ impl Edit {
     /// Puts another element in a place.
     pub(in crate::collection) fn set_at(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         place: usize,
         element: &[u8],
     ) -> Result<(), Declined> {
-        let at = self.place_of(hand.store, place);
-        if is_apart(element) || self.is_apart_at(hand.store, &at.path) {
+        let at = self.place_of(cx.store, place);
+        if is_apart(element) || self.is_apart_at(cx.store, &at.path) {
             // First the old one goes: so the new one has all labels that it had.
-            self.remove_places(hand, place..place + 1, End::Front, true)?;
-            return self.insert_at(hand, place, element);
+            self.remove_places(cx, place..place + 1, End::Front, true)?;
+            return self.insert_at(cx, place, element);
         }
-        self.change_leaf_at(hand, (at, place), Growth::Within, |builder, i| {
+        self.change_leaf_at(cx, (at, place), Growth::Within, |builder, i| {
             Ok(builder.set_element(i, element)?)
         })
     }
@@ -371,26 +377,26 @@ impl Edit {
     /// left are at places from the same one on.
     pub(in crate::collection) fn remove_places(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         mut places: Range<usize>,
         end: End,
         at_once: bool,
     ) -> Result<Range<usize>, Declined> {
         while !places.is_empty() && (at_once || self.gone.len() < NODES_AT_ONCE) {
             let place = if end == End::Front { places.start } else { places.end - 1 };
-            let at = self.place_of(hand.store, place);
-            if self.is_apart_at(hand.store, &at.path) {
-                self.remove_apart(hand, at.path)?;
+            let at = self.place_of(cx.store, place);
+            if self.is_apart_at(cx.store, &at.path) {
+                self.remove_apart(cx, at.path)?;
                 places.end -= 1;
                 continue;
             }
-            let leaf = at.start..at.start + self.leaf(hand.store, &at.path).len();
+            let leaf = at.start..at.start + self.leaf(cx.store, &at.path).len();
             if places.start <= leaf.start && leaf.end <= places.end {
-                places.end -= self.remove_leaves(hand, &at, &places, end)?;
+                places.end -= self.remove_leaves(cx, &at, &places, end)?;
                 continue;
             }
             let here = places.start.max(leaf.start)..places.end.min(leaf.end);
-            self.change_leaf(hand, here.start, Growth::Within, |builder, i| {
+            self.change_leaf(cx, here.start, Growth::Within, |builder, i| {
                 builder.remove(i..i + here.len());
                 Ok(())
             })?;
@@ -403,7 +409,7 @@ impl Edit {
     /// many elements that were.
     fn remove_leaves(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         at: &Place,
         places: &Range<usize>,
         end: End,
@@ -411,7 +417,7 @@ impl Edit {
         let depth = self.height - 1;
         let (location, i) = at.path.steps[depth];
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
-        let inner = unsafe { Inner::at(&hand.store.arena, location) };
+        let inner = unsafe { Inner::at(&cx.store.arena, location) };
         let elements = |i: usize| elements_of(inner.word(i));
         // Elements that lie apart go one by one.
         let has_apart = self.has_apart();
@@ -419,7 +425,7 @@ impl Edit {
             _ if !has_apart => true,
             0 => false,
             // SAFETY: as above, a leaf.
-            1 => !unsafe { leaf_at(&hand.store.arena, inner.location(i)) }.is_apart(),
+            1 => !unsafe { leaf_at(&cx.store.arena, inner.location(i)) }.is_apart(),
             _ => true,
         };
         let (mut children, mut start, mut stop) = (i..i + 1, at.start, at.start + elements(i));
@@ -442,30 +448,30 @@ impl Edit {
         }
         self.unmarked |= start == 0;
         for child in children.clone() {
-            self.drop_node(hand, inner.location(child));
+            self.drop_node(cx, inner.location(child));
         }
         self.elements -= (stop - start) as u64;
         self.growth = Growth::Within;
-        self.climb(hand, &at.path, depth, children)?;
+        self.climb(cx, &at.path, depth, children)?;
         Ok(stop - start)
     }
 
     /// Takes out those of the elements at some places that are `element` and whose number among these is in `numbers`.
     pub(in crate::collection) fn remove_equal(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         mut places: Range<usize>,
         element: &Element<'_>,
         numbers: &Range<usize>,
     ) -> Result<(), Declined> {
         let mut number = 0;
         while !places.is_empty() && number < numbers.end {
-            let at = self.place_of(hand.store, places.start);
-            let leaf = self.leaf(hand.store, &at.path);
+            let at = self.place_of(cx.store, places.start);
+            let leaf = self.leaf(cx.store, &at.path);
             if leaf.is_apart() {
-                let found = self.tree(hand.store, Type::List).is(&leaf.entry(0).name, element);
+                let found = self.tree(cx.store, Type::List).is(&leaf.entry(0).name, element);
                 if found && numbers.contains(&number) {
-                    self.remove_apart(hand, at.path)?;
+                    self.remove_apart(cx, at.path)?;
                     places.end -= 1;
                 } else {
                     places.start += 1;
@@ -481,7 +487,7 @@ impl Edit {
                 continue;
             }
             let before = self.elements;
-            self.change_leaf(hand, places.start, Growth::Within, |builder, _| {
+            self.change_leaf(cx, places.start, Growth::Within, |builder, _| {
                 let mut i = 0;
                 builder.retain(|entry| {
                     let found = here.contains(&i) && entry.name == *element;

@@ -8,7 +8,7 @@ use super::super::change::Declined;
 use super::edit::LEAF_BYTES_JOINED;
 use super::places::Growth;
 use super::ranked::first_leaf_below;
-use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree};
+use super::{ELEMENTS_MAX, Edit, EditContext, HEIGHT_MAX, Inner, LEAF_BYTES, Path, Tree};
 use crate::Store;
 use crate::arena::Arena;
 use crate::collection::Type;
@@ -79,15 +79,15 @@ impl Edit {
     /// Puts and takes out rows, which come in order: those of one leaf at a time.
     pub(in crate::collection) fn merge_rows(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         ops: &[Op<'_>],
     ) -> Result<(), Declined> {
         let mut left = ops;
         while let Some(first) = left.first() {
-            let path = self.path_to_row(hand.store, &first.key);
-            let high = path.high(&hand.store.arena, self.height - 1);
+            let path = self.path_to_row(cx.store, &first.key);
+            let high = path.high(&cx.store.arena, self.height - 1);
             let mut builder = std::mem::take(&mut self.builder);
-            builder.load(&self.leaf(hand.store, &path));
+            builder.load(&self.leaf(cx.store, &path));
             builder.make_roomy();
             let before = builder.leaf().len() as u64;
             let mut grows = false;
@@ -99,7 +99,7 @@ impl Edit {
             let done = match merged {
                 Err(full) => Err(full.into()),
                 Ok(_) if self.elements >= ELEMENTS_MAX => Err(Declined::TooLarge),
-                Ok(done) => self.store_leaf(hand, &path, &mut builder).map(|()| done),
+                Ok(done) => self.store_leaf(cx, &path, &mut builder).map(|()| done),
             };
             self.growth = Growth::Within;
             self.builder = builder;
@@ -112,7 +112,7 @@ impl Edit {
     /// another one begins.
     pub(super) fn write_rows(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &Builder,
         low: u64,
     ) -> Result<(), Declined> {
@@ -129,7 +129,7 @@ impl Edit {
             part.start(Type::Stream);
             part.make_roomy();
             let more = part.take_rows(&mut rows, most, true);
-            done = done.and_then(|()| self.write_leaf(hand, &part, key));
+            done = done.and_then(|()| self.write_leaf(cx, &part, key));
             match rows.peek() {
                 Some(next) if more && done.is_ok() => key = next.word(),
                 _ => break,

@@ -13,8 +13,8 @@ use super::places::Growth;
 use super::ranked::{child_with, find_in};
 use super::strings::{behind_parts, first_gap, parts_of};
 use super::{
-    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path, Tree, node_word,
-    word,
+    ELEMENTS_MAX, Edit, EditContext, HEIGHT_MAX, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path, Tree,
+    node_word, word,
 };
 use crate::class::CHUNK_BYTES_MAX;
 use crate::collection::{DIGITS_MAX, Type};
@@ -103,40 +103,40 @@ impl Edit {
     /// Gives a member a score. `old`: the score that it has, if it is there.
     pub(in crate::collection) fn put_score(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         name: &[u8],
         old: Option<f64>,
         score: f64,
     ) -> Result<(), Declined> {
         let word = word_of(score);
         let member = match old {
-            None => self.new_member(hand, name)?,
-            Some(_) => self.member_there(hand.store, name),
+            None => self.new_member(cx, name)?,
+            Some(_) => self.member_there(cx.store, name),
         };
         if self.height == 0 {
-            return self.put_first_member(hand, &member, score);
+            return self.put_first_member(cx, &member, score);
         }
         let alike = match old {
             None => {
                 self.elements += 1;
-                self.insert_member(hand, word, &member)?
+                self.insert_member(cx, word, &member)?
             }
-            Some(old) => self.move_member(hand, word_of(old), word, &member)?,
+            Some(old) => self.move_member(cx, word_of(old), word, &member)?,
         };
         // Of those alike but one all have their names if they were too many before.
-        let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
-        self.change_members(hand, member.hash(), |members, _| {
+        let alike = alike.unwrap_or_else(|| self.with_score(cx, score).len());
+        self.change_members(cx, member.hash(), |members, _| {
             if let Some(old) = old {
                 member.remove_from(members, word_of(old));
             }
             member.insert_into(members, word, alike > ALIKE_MAX);
         })?;
         if old.is_none() {
-            self.put_parts_of(hand, &member)?;
+            self.put_parts_of(cx, &member)?;
         }
         if alike == ALIKE_MAX + 1 {
-            let alike = self.with_score(hand, score);
-            return self.name_ranks(hand, score, alike);
+            let alike = self.with_score(cx, score);
+            return self.name_ranks(cx, score, alike);
         }
         Ok(())
     }
@@ -145,19 +145,23 @@ impl Edit {
     ///
     /// # Errors
     /// It is too long, or there are too many.
-    pub(super) fn new_member<'p>(&self, hand: &Hand<'_>, text: &'p [u8]) -> Result<Member<'p>, Declined> {
+    pub(super) fn new_member<'p>(
+        &self,
+        cx: &EditContext<'_>,
+        text: &'p [u8],
+    ) -> Result<Member<'p>, Declined> {
         if self.elements + 1 >= ELEMENTS_MAX {
             return Err(Declined::TooLarge);
         }
         if text.len() <= SCORED_BYTES_MAX {
-            return Ok(Member::in_leaf(hand.store, text));
+            return Ok(Member::in_leaf(cx.store, text));
         }
-        if text.len() > hand.store.scored_bytes_max() {
+        if text.len() > cx.store.scored_bytes_max() {
             return Err(Declined::TooLarge);
         }
-        let new = Member::in_leaf(hand.store, text);
+        let new = Member::in_leaf(cx.store, text);
         let hash = new.hash();
-        let (members, _) = self.sorted(hand.store).members_of(key_of(hash));
+        let (members, _) = self.sorted(cx.store).members_of(key_of(hash));
         let taken = members.with_hash(hash).filter_map(|i| match members.name(i) {
             Some(Element::Apart(apart)) => Some((apart.label(), parts_of(apart.len()) as u64)),
             _ => None,
@@ -178,13 +182,17 @@ impl Edit {
     }
 
     /// Makes the parts of a new member, if it lies apart, behind the leaf of the members tree that names it by now.
-    pub(super) fn put_parts_of(&mut self, hand: &mut Hand<'_>, member: &Member<'_>) -> Result<(), Declined> {
+    pub(super) fn put_parts_of(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        member: &Member<'_>,
+    ) -> Result<(), Declined> {
         let Some(label) = member.apart.map(|packed| LongText::read_packed(&packed).label()) else {
             return Ok(());
         };
         self.apart = self.apart.max(member.text.len() as u64);
         self.turn();
-        let done = self.put_parts(hand, (Type::Set, label), NewElement::Text(member.text));
+        let done = self.put_parts(cx, (Type::Set, label), NewElement::Text(member.text));
         self.turn();
         done
     }
@@ -192,22 +200,22 @@ impl Edit {
     /// Puts the first member into a set that has none.
     pub(super) fn put_first_member(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         member: &Member<'_>,
         score: f64,
     ) -> Result<(), Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
-        let (word, tree) = (word_of(score), self.sorted(hand.store));
+        let (word, tree) = (word_of(score), self.sorted(cx.store));
         let mut builder = std::mem::take(&mut self.builder);
         builder.start(Type::SortedSet);
         let built = put(&tree, &mut builder, word, member);
-        let done = built.and_then(|_| self.write_leaf(hand, &builder, 0));
+        let done = built.and_then(|_| self.write_leaf(cx, &builder, 0));
         self.builder = builder;
         done?;
         (self.elements, self.unmarked) = (1, true);
-        self.write_top(hand, 1)?;
-        self.plant_members_of(hand, |members| member.insert_into(members, word, false))?;
-        self.put_parts_of(hand, member)
+        self.write_top(cx, 1)?;
+        self.plant_members_of(cx, |members| member.insert_into(members, word, false))?;
+        self.put_parts_of(cx, member)
     }
 
     /// Puts a member into the scores tree, unless it is there with this score.
@@ -216,40 +224,40 @@ impl Edit {
     /// [`Declined::Twice`]: it is.
     pub(super) fn put_score_once(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         name: &[u8],
         score: f64,
     ) -> Result<(), Declined> {
         let word = word_of(score);
-        let path = self.path_to(hand.store, word, name);
-        let (tree, member) = (self.sorted(hand.store), Member::in_leaf(hand.store, name));
+        let path = self.path_to(cx.store, word, name);
+        let (tree, member) = (self.sorted(cx.store), Member::in_leaf(cx.store, name));
         let put_once = |builder: &mut Builder| match find_in(&tree, &builder.leaf(), word, name) {
             Some(_) => Err(Declined::Twice),
             None => put(&tree, builder, word, &member),
         };
         self.elements += 1;
-        self.change_scores(hand, &path, put_once, word).map(drop)
+        self.change_scores(cx, &path, put_once, word).map(drop)
     }
 
     /// Takes a member out; whether it was there.
     pub(in crate::collection) fn take_member(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         name: &[u8],
     ) -> Result<bool, Declined> {
-        let Some(score) = self.score_of(hand.store, name) else { return Ok(false) };
-        let (word, member) = (word_of(score), self.member_there(hand.store, name));
+        let Some(score) = self.score_of(cx.store, name) else { return Ok(false) };
+        let (word, member) = (word_of(score), self.member_there(cx.store, name));
         self.elements -= 1;
         // Its parts go last: it is compared with others until then.
-        self.remove_member(hand, word, name)?;
-        self.forget_member(hand, word, &member)?;
+        self.remove_member(cx, word, name)?;
+        self.forget_member(cx, word, &member)?;
         Ok(true)
     }
 
     /// Takes the members at some places out; not all.
     pub(in crate::collection) fn remove_ranks(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         ranks: Range<usize>,
     ) -> Result<(), Declined> {
         let mut doomed = MembersBuilder::default();
@@ -258,7 +266,7 @@ impl Edit {
             // They are copied: what is made for them may end the epoch.
             doomed.start();
             while at < ranks.end && doomed.len() < DOOMED && doomed.payload_bytes() < DOOMED_BYTES {
-                let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(at);
+                let (leaf, start) = self.tree(cx.store, Type::SortedSet).leaf_with(at);
                 let here = at - start..leaf.len().min(ranks.end - start);
                 at = start + here.end;
                 for entry in leaf.entries(here) {
@@ -270,20 +278,20 @@ impl Edit {
                         continue;
                     }
                     let name = entry.name.text(room);
-                    doomed.push(hand.store.hash_of_member(name), word, Some(name));
+                    doomed.push(cx.store.hash_of_member(name), word, Some(name));
                 }
             }
             doomed.sort();
-            self.forget_members(hand, &doomed)?;
+            self.forget_members(cx, &doomed)?;
         }
-        self.remove_places(hand, ranks, End::Front, true).map(drop)
+        self.remove_places(cx, ranks, End::Front, true).map(drop)
     }
 
     /// Takes these out of the members tree, one leaf after the other.
-    fn forget_members(&mut self, hand: &mut Hand<'_>, doomed: &MembersBuilder) -> Result<(), Declined> {
+    fn forget_members(&mut self, cx: &mut EditContext<'_>, doomed: &MembersBuilder) -> Result<(), Declined> {
         let mut i = 0;
         while i < doomed.len() {
-            self.change_members(hand, doomed.hash(i), |members, high| {
+            self.change_members(cx, doomed.hash(i), |members, high| {
                 while i < doomed.len() && high.is_none_or(|high| key_of(doomed.hash(i)) < high) {
                     assert!(members.remove_one_of(doomed, i), "both trees have the same members");
                     i += 1;
@@ -296,40 +304,40 @@ impl Edit {
     /// Puts a member into the scores tree; how many have its score then, as far as its leaf tells.
     pub(super) fn insert_member(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         word: u64,
         member: &Member<'_>,
     ) -> Result<Option<usize>, Declined> {
-        let (path, tree) = (self.path_to(hand.store, word, member.text), self.sorted(hand.store));
-        self.change_scores(hand, &path, |builder| put(&tree, builder, word, member), word)
+        let (path, tree) = (self.path_to(cx.store, word, member.text), self.sorted(cx.store));
+        self.change_scores(cx, &path, |builder| put(&tree, builder, word, member), word)
     }
 
     /// Takes a member out of the scores tree.
-    fn remove_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
-        let (path, tree) = (self.path_to(hand.store, word, name), self.sorted(hand.store));
+    fn remove_member(&mut self, cx: &mut EditContext<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
+        let (path, tree) = (self.path_to(cx.store, word, name), self.sorted(cx.store));
         let take_out = |builder: &mut Builder| {
             let i = find_in(&tree, &builder.leaf(), word, name).expect("both trees have the same members");
             builder.remove(i..i + 1);
             Ok(None)
         };
-        self.change_scores(hand, &path, take_out, word).map(drop)
+        self.change_scores(cx, &path, take_out, word).map(drop)
     }
 
     /// Gives a member of the scores tree another score; how many have that then, as far as its leaf tells.
     pub(super) fn move_member(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         old: u64,
         word: u64,
         member: &Member<'_>,
     ) -> Result<Option<usize>, Declined> {
         let name = member.text;
-        let (from, to) = (self.path_to(hand.store, old, name), self.path_to(hand.store, word, name));
-        let tree = self.sorted(hand.store);
+        let (from, to) = (self.path_to(cx.store, old, name), self.path_to(cx.store, word, name));
+        let tree = self.sorted(cx.store);
         if from.leaf != to.leaf {
             // The new one first: no tree is empty meanwhile. The way to it is known; that to the old one is another by then.
-            let alike = self.change_scores(hand, &to, |builder| put(&tree, builder, word, member), word)?;
-            self.remove_member(hand, old, name)?;
+            let alike = self.change_scores(cx, &to, |builder| put(&tree, builder, word, member), word)?;
+            self.remove_member(cx, old, name)?;
             return Ok(alike);
         }
         let change = |builder: &mut Builder| {
@@ -337,23 +345,23 @@ impl Edit {
             builder.remove(i..i + 1);
             put(&tree, builder, word, member)
         };
-        self.change_scores(hand, &to, change, word)
+        self.change_scores(cx, &to, change, word)
     }
 
     /// Changes a copy of the leaf at the end of a path, and puts it in the place of the leaf. What `change` says is where a
     /// member with this score is put; from that follows how many have the score.
     fn change_scores(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         path: &Path,
         change: impl FnOnce(&mut Builder) -> Result<Option<usize>, Declined>,
         word: u64,
     ) -> Result<Option<usize>, Declined> {
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&self.leaf(hand.store, path));
+        builder.load(&self.leaf(cx.store, path));
         builder.make_roomy();
         let first = path.is_first(self.height);
-        let last = path.high(&hand.store.arena, self.height - 1).is_none();
+        let last = path.high(&cx.store.arena, self.height - 1).is_none();
         let done = match change(&mut builder) {
             Err(declined) => Err(declined),
             Ok(place) => {
@@ -364,7 +372,7 @@ impl Edit {
                     Some(_) | None => Growth::Within,
                 };
                 let alike = place.and_then(|_| alike_in(&leaf, word, first, last));
-                self.store_leaf(hand, path, &mut builder).map(|()| alike)
+                self.store_leaf(cx, path, &mut builder).map(|()| alike)
             }
         };
         self.growth = Growth::Within;
@@ -373,24 +381,29 @@ impl Edit {
     }
 
     /// Takes a member out of the members tree, with its parts, if it lies apart.
-    fn forget_member(&mut self, hand: &mut Hand<'_>, word: u64, member: &Member<'_>) -> Result<(), Declined> {
+    fn forget_member(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        word: u64,
+        member: &Member<'_>,
+    ) -> Result<(), Declined> {
         if let Some(packed) = &member.apart {
             self.loose.push((LongText::read_packed(packed).label(), member.text.len()));
         }
-        self.change_members(hand, member.hash(), |members, _| member.remove_from(members, word))
+        self.change_members(cx, member.hash(), |members, _| member.remove_from(members, word))
     }
 
     /// Gives the members at some places, which have this score, their names in the members tree.
     pub(super) fn name_ranks(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         score: f64,
         ranks: Range<usize>,
     ) -> Result<(), Declined> {
         let word = word_of(score);
         let mut name = Vec::new();
         for place in ranks {
-            let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(place);
+            let (leaf, start) = self.tree(cx.store, Type::SortedSet).leaf_with(place);
             let there = leaf.entry(place - start).name;
             if matches!(there, Element::Apart(_)) {
                 // It has had it from the beginning.
@@ -398,8 +411,8 @@ impl Edit {
             }
             name.clear();
             name.extend_from_slice(there.text(&mut [0; DIGITS_MAX]));
-            let hash = hand.store.hash_of_member(&name);
-            self.change_members(hand, hash, |members, _| {
+            let hash = cx.store.hash_of_member(&name);
+            self.change_members(cx, hash, |members, _| {
                 let i = members.find(hash, word, &name).expect("both trees have the same members");
                 members.set_name(i, &name);
             })?;
@@ -408,9 +421,13 @@ impl Edit {
     }
 
     /// Makes the members tree of what is in one leaf.
-    pub(super) fn plant_members(&mut self, hand: &mut Hand<'_>, leaf: &Leaf<'_>) -> Result<(), Declined> {
-        let store = hand.store;
-        self.plant_members_of(hand, |members| {
+    pub(super) fn plant_members(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        leaf: &Leaf<'_>,
+    ) -> Result<(), Declined> {
+        let store = cx.store;
+        self.plant_members_of(cx, |members| {
             for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
                 let room = &mut [0; DIGITS_MAX];
                 let name = entry.name.text(room);
@@ -425,7 +442,7 @@ impl Edit {
     /// Makes the members tree of what `fill` puts in.
     pub(super) fn plant_members_of(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         fill: impl FnOnce(&mut MembersBuilder),
     ) -> Result<(), Declined> {
         let mut members = std::mem::take(&mut self.members);
@@ -433,8 +450,8 @@ impl Edit {
         fill(&mut members);
         self.turn();
         let done = self
-            .write_members(hand, &members, &members.head(0..members.len()), 0)
-            .and_then(|()| self.write_top(hand, 1));
+            .write_members(cx, &members, &members.head(0..members.len()), 0)
+            .and_then(|()| self.write_top(cx, 1));
         self.turn();
         self.members = members;
         done
@@ -450,7 +467,7 @@ impl Edit {
     /// the leaf.
     pub(super) fn change_members(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         hash: u64,
         change: impl FnOnce(&mut MembersBuilder, Option<u64>),
     ) -> Result<(), Declined> {
@@ -460,12 +477,12 @@ impl Edit {
         }
         let mut members = std::mem::take(&mut self.members);
         self.turn();
-        let mut path = self.path(hand.store, key_of(hash));
-        let high = path.high(&hand.store.arena, self.height - 1);
+        let mut path = self.path(cx.store, key_of(hash));
+        let high = path.high(&cx.store.arena, self.height - 1);
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
-        members.load(&unsafe { Members::at(&hand.store.arena, path.leaf) });
+        members.load(&unsafe { Members::at(&cx.store.arena, path.leaf) });
         change(&mut members, high);
-        let done = self.settle(hand, &mut path).and_then(|()| self.store_members(hand, &path, &mut members));
+        let done = self.settle(cx, &mut path).and_then(|()| self.store_members(cx, &path, &mut members));
         self.turn();
         members.shrink();
         self.members = members;
@@ -475,11 +492,11 @@ impl Edit {
     /// Puts what is in `members` in the place of the leaf at the end of a path, or behind it, if that is a part.
     fn store_members(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         path: &Path,
         members: &mut MembersBuilder,
     ) -> Result<(), Declined> {
-        let arena = &hand.store.arena;
+        let arena = &cx.store.arena;
         let (parent, i) = path.steps[self.height - 1];
         // SAFETY: an inner node of this edit, or of a tree that is as it was; so its children.
         let inner = unsafe { Inner::at(arena, parent) };
@@ -487,7 +504,7 @@ impl Edit {
         let behind = self.apart > 0 && unsafe { Members::at(arena, path.leaf) }.len() == 0;
         let mut range = i + usize::from(behind)..i + 1;
         if !behind {
-            self.drop_node(hand, path.leaf);
+            self.drop_node(cx, path.leaf);
         }
         let mut head = members.head(0..members.len());
         let bytes = head.leaf_bytes();
@@ -495,30 +512,30 @@ impl Edit {
             for j in [i + 1, i.wrapping_sub(1)].into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
                 // SAFETY: as above, a leaf.
-                let neighbour = unsafe { Members::at(&hand.store.arena, location) };
+                let neighbour = unsafe { Members::at(&cx.store.arena, location) };
                 if neighbour.len() > 0 && bytes + neighbour.bytes() <= LEAF_BYTES_JOINED {
                     members.append(&neighbour);
                     head = members.head(0..members.len());
                     range = i.min(j)..i.max(j) + 1;
-                    self.drop_node(hand, location);
+                    self.drop_node(cx, location);
                     break;
                 }
             }
         }
         let low = match behind {
-            false => path.low(&hand.store.arena, self.height - 1, range.start),
-            true => behind_parts(path.low(&hand.store.arena, self.height - 1, i)),
+            false => path.low(&cx.store.arena, self.height - 1, range.start),
+            true => behind_parts(path.low(&cx.store.arena, self.height - 1, i)),
         };
         if !members.is_empty() {
-            self.write_members(hand, members, &head, low)?;
+            self.write_members(cx, members, &head, low)?;
         }
-        self.climb(hand, path, self.height - 1, range)
+        self.climb(cx, path, self.height - 1, range)
     }
 
     /// Makes leaves of what is in `members`, from `low` on: they are [`Edit::news`] then. `head`: of all of them in one.
     fn write_members(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         members: &MembersBuilder,
         head: &Head,
         low: u64,
@@ -531,9 +548,9 @@ impl Edit {
             let key = if start == 0 { low } else { key_of(members.hash(start)) };
             let range = start..end;
             done = if range.len() == members.len() {
-                self.write_members_leaf(hand, members, range, head, key)
+                self.write_members_leaf(cx, members, range, head, key)
             } else {
-                self.write_members_leaf(hand, members, range.clone(), &members.head(range), key)
+                self.write_members_leaf(cx, members, range.clone(), &members.head(range), key)
             };
             if done.is_err() {
                 break;
@@ -546,7 +563,7 @@ impl Edit {
 
     fn write_members_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         members: &MembersBuilder,
         range: Range<usize>,
         head: &Head,
@@ -556,8 +573,8 @@ impl Edit {
         if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
             return Err(Declined::TooLarge);
         }
-        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
-        let arena = &hand.store.arena;
+        let chunk = self.allocate(cx, 0, NODE_BYTES + bytes)?;
+        let arena = &cx.store.arena;
         // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words.
         let place = unsafe {
             node_word(arena, chunk, 8).store(key, Ordering::Relaxed);

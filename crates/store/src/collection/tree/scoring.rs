@@ -21,7 +21,7 @@ use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, key_of};
 use super::ranked::{compare, find_in, first_leaf_below};
 use super::scored::Member;
-use super::{ELEMENTS_MAX, Edit, Growth, Hand, Inner, LEAF_BYTES, Path};
+use super::{ELEMENTS_MAX, Edit, EditContext, Growth, Inner, LEAF_BYTES, Path};
 use crate::Store;
 use crate::collection::{DIGITS_MAX, Element, Type};
 use std::cmp::Ordering;
@@ -116,7 +116,7 @@ impl Edit {
     /// Gives members scores, each once. They are put in another order.
     pub(in crate::collection) fn put_scores(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         moves: &mut [Move<'_>],
     ) -> Result<(), Declined> {
         moves.sort_by(|one, other| {
@@ -128,59 +128,59 @@ impl Edit {
         let count = moves.len();
         let (new, others) = moves.split_at(moves.partition_point(|given| given.way() == Way::New));
         let mut dues = Dues { some: Vec::with_capacity(count), ..Dues::default() };
-        self.insert_all(hand, new, (&mut dues, count))?;
+        self.insert_all(cx, new, (&mut dues, count))?;
         // If all of the tree move, one does so when the others are there again: no tree is empty meanwhile.
         let moving = others.partition_point(|given| given.way() == Way::Moves);
         let (mut moving, alone) = others.split_at(moving.min((self.elements as usize).saturating_sub(1)));
         let mut far = Vec::new();
         while !moving.is_empty() {
-            let done = self.move_some(hand, moving, &mut far, &mut dues)?;
+            let done = self.move_some(cx, moving, &mut far, &mut dues)?;
             moving = &moving[done..];
-            self.pay_many(hand, &mut dues, count)?;
+            self.pay_many(cx, &mut dues, count)?;
         }
         far.sort_unstable_by_key(Move::place);
-        self.insert_all(hand, &far, (&mut dues, count))?;
+        self.insert_all(cx, &far, (&mut dues, count))?;
         for &Move { hash, member, old, score } in alone {
             if member.len() > SCORED_BYTES_MAX {
                 // Both trees are to say the same before one is put in that lies apart.
-                self.pay(hand, &mut dues)?;
-                self.put_score(hand, member, old, score)?;
+                self.pay(cx, &mut dues)?;
+                self.put_score(cx, member, old, score)?;
                 continue;
             }
             let word = word_of(score);
             let old = old.map(word_of);
             let alike = match old {
                 None => {
-                    let new = self.new_member(hand, member)?;
+                    let new = self.new_member(cx, member)?;
                     self.elements += 1;
-                    self.insert_member(hand, word, &new)?
+                    self.insert_member(cx, word, &new)?
                 }
                 Some(old) => {
-                    let there = Member::in_leaf(hand.store, member);
-                    self.move_member(hand, old, word, &there)?
+                    let there = Member::in_leaf(cx.store, member);
+                    self.move_member(cx, old, word, &there)?
                 }
             };
-            let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
+            let alike = alike.unwrap_or_else(|| self.with_score(cx, score).len());
             dues.some.push((hash, word, Due::Put { old, member, named: alike > ALIKE_MAX }));
             if alike == ALIKE_MAX + 1 {
-                self.note_alike(hand, (score, &[]), &mut dues);
+                self.note_alike(cx, (score, &[]), &mut dues);
             }
-            self.pay_many(hand, &mut dues, count)?;
+            self.pay_many(cx, &mut dues, count)?;
         }
-        self.pay(hand, &mut dues)
+        self.pay(cx, &mut dues)
     }
 
     /// Puts members into the scores tree, which come in its order, and are not there.
     fn insert_all<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         mut all: &[Move<'p>],
         (dues, count): (&mut Dues<'p>, usize),
     ) -> Result<(), Declined> {
         while !all.is_empty() {
-            let done = self.insert_some(hand, all, dues)?;
+            let done = self.insert_some(cx, all, dues)?;
             all = &all[done..];
-            self.pay_many(hand, dues, count)?;
+            self.pay_many(cx, dues, count)?;
         }
         Ok(())
     }
@@ -189,11 +189,11 @@ impl Edit {
     /// say of them; how many these are.
     fn insert_some<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         all: &[Move<'p>],
         dues: &mut Dues<'p>,
     ) -> Result<usize, Declined> {
-        let (store, (word, name)) = (hand.store, all[0].place());
+        let (store, (word, name)) = (cx.store, all[0].place());
         let path = self.path_to(store, word, name);
         let (is_first, high) = (path.is_first(self.height), path.high(&store.arena, self.height - 1));
         let tree = self.tree(store, Type::SortedSet);
@@ -235,14 +235,14 @@ impl Edit {
             Some(_) | None => Growth::Within,
         };
         let done = if fits && self.elements < ELEMENTS_MAX {
-            self.store_leaf(hand, &path, &mut builder)
+            self.store_leaf(cx, &path, &mut builder)
         } else {
             Err(Declined::TooLarge)
         };
         self.growth = Growth::Within;
         self.builder = builder;
         done?;
-        self.note_placed(hand, placed, dues);
+        self.note_placed(cx, placed, dues);
         Ok(count)
     }
 
@@ -264,12 +264,12 @@ impl Edit {
     /// in it: the others are added to `far`. How many these are, in all.
     fn move_some<'p>(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         moving: &[Move<'p>],
         far: &mut Vec<Move<'p>>,
         dues: &mut Dues<'p>,
     ) -> Result<usize, Declined> {
-        let (store, (word, name)) = (hand.store, moving[0].old_place());
+        let (store, (word, name)) = (cx.store, moving[0].old_place());
         let path = self.path_to(store, word, name);
         let depth = self.height - 1;
         let (is_first, high) = (path.is_first(self.height), path.high(&store.arena, depth));
@@ -302,28 +302,28 @@ impl Edit {
         near.sort_unstable_by_key(Move::place);
         dues.note_runs(&builder.leaf(), &near, (is_first, high.is_none()));
         self.elements -= (count - near.len()) as u64;
-        let done = if fits { self.store_leaf(hand, &path, &mut builder) } else { Err(Declined::TooLarge) };
+        let done = if fits { self.store_leaf(cx, &path, &mut builder) } else { Err(Declined::TooLarge) };
         self.builder = builder;
         done?;
-        self.note_placed(hand, &near, dues);
+        self.note_placed(cx, &near, dues);
         Ok(count)
     }
 
     /// Notes what the members tree has to say of members that were put into a leaf of the scores tree, which is there by now.
-    fn note_placed<'p>(&self, hand: &Hand<'_>, placed: &[Move<'p>], dues: &mut Dues<'p>) {
+    fn note_placed<'p>(&self, cx: &EditContext<'_>, placed: &[Move<'p>], dues: &mut Dues<'p>) {
         let (mut at, mut runs) = (0, std::mem::take(&mut dues.runs));
         for (run, alike) in runs.drain(..) {
             let some = &placed[at..at + run];
             at += run;
             let score = some[0].score;
-            let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
+            let alike = alike.unwrap_or_else(|| self.with_score(cx, score).len());
             let named = alike > ALIKE_MAX;
             for &Move { hash, member, old, .. } in some {
                 dues.some.push((hash, word_of(score), Due::Put { old: old.map(word_of), member, named }));
             }
             // Others that had it have their names if they were too many before.
             if named && alike - run <= ALIKE_MAX {
-                self.note_alike(hand, (score, some), dues);
+                self.note_alike(cx, (score, some), dues);
             }
         }
         dues.runs = runs;
@@ -331,8 +331,8 @@ impl Edit {
 
     /// The members that have a score are to have their names in the members tree from here on, but for those that were just put
     /// in, which get them anyway.
-    fn note_alike(&self, hand: &Hand<'_>, (score, placed): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
-        let (tree, places) = (self.tree(hand.store, Type::SortedSet), self.with_score(hand, score));
+    fn note_alike(&self, cx: &EditContext<'_>, (score, placed): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
+        let (tree, places) = (self.tree(cx.store, Type::SortedSet), self.with_score(cx, score));
         let mut placed = placed.iter().map(|given| given.member).peekable();
         let mut place = places.start;
         while place < places.end {
@@ -350,26 +350,31 @@ impl Edit {
                     continue;
                 }
                 dues.copied.extend_from_slice(name);
-                let hash = hand.store.hash_of_member(name);
+                let hash = cx.store.hash_of_member(name);
                 dues.some.push((hash, word_of(score), Due::Name(from..dues.copied.len())));
             }
         }
     }
 
     /// Brings the members tree up to date, if very much is due of so many members: names make it more than they are.
-    fn pay_many(&mut self, hand: &mut Hand<'_>, dues: &mut Dues<'_>, members: usize) -> Result<(), Declined> {
+    fn pay_many(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        dues: &mut Dues<'_>,
+        members: usize,
+    ) -> Result<(), Declined> {
         let is_much = dues.copied.len() > COPIED_BYTES || dues.some.len() > members;
-        if is_much { self.pay(hand, dues) } else { Ok(()) }
+        if is_much { self.pay(cx, dues) } else { Ok(()) }
     }
 
     /// Brings the members tree up to date.
-    fn pay(&mut self, hand: &mut Hand<'_>, dues: &mut Dues<'_>) -> Result<(), Declined> {
+    fn pay(&mut self, cx: &mut EditContext<'_>, dues: &mut Dues<'_>) -> Result<(), Declined> {
         let Dues { some, copied, .. } = dues;
         some.sort_by_key(|(hash, ..)| *hash);
         let mut i = 0;
         while i < some.len() {
             let from = i;
-            self.change_members(hand, some[i].0, |members, high| {
+            self.change_members(cx, some[i].0, |members, high| {
                 while let Some((hash, word, due)) = some.get(i)
                     && high.is_none_or(|high| key_of(*hash) < high)
                     && (i == from || i - from < INTO_LEAF && members.payload_bytes() < INTO_LEAF_BYTES)

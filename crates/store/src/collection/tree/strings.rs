@@ -28,7 +28,7 @@ use super::super::element::LongText;
 use super::super::leaf::Leaf;
 use super::apart::{ELEMENT_BYTES_MAX, NewElement, PART_BYTES};
 use super::{
-    ELEMENTS_MAX, Edit, Growth, Hand, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, header_of, key_by,
+    ELEMENTS_MAX, Edit, EditContext, Growth, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, header_of, key_by,
     key_of_name, location_of, node_word,
 };
 use crate::Store;
@@ -100,12 +100,12 @@ impl Edit {
     }
 
     /// Loads a leaf of a tree in which something lies apart: of a part nothing. What goes with fields that are due is noted.
-    pub(super) fn load_beside_parts(&mut self, hand: &Hand<'_>, leaf: &Leaf<'_>, builder: &mut Builder) {
+    pub(super) fn load_beside_parts(&mut self, cx: &EditContext<'_>, leaf: &Leaf<'_>, builder: &mut Builder) {
         if leaf.len() == 0 {
             return builder.start(leaf.kind());
         }
         debug_assert_ne!(leaf.kind(), Type::SortedSet, "its parts are in the other tree");
-        let now = self.now(hand.local);
+        let now = self.now(cx.local);
         if leaf.soonest() != 0 && leaf.soonest() <= now {
             let due = leaf.entries(0..leaf.len()).filter(|entry| !entry.is_live(now));
             due.for_each(|entry| self.note_loose(&entry));
@@ -118,7 +118,7 @@ impl Edit {
     /// nothing loaded, if the leaf has no such value.
     pub(super) fn load_shortened(
         &mut self,
-        hand: &Hand<'_>,
+        cx: &EditContext<'_>,
         path: &Path,
         builder: &mut Builder,
         parts_max: usize,
@@ -126,7 +126,7 @@ impl Edit {
         if self.apart == 0 {
             return Ok(false);
         }
-        let (leaf, now) = (self.leaf(hand.store, path), self.now(hand.local));
+        let (leaf, now) = (self.leaf(cx.store, path), self.now(cx.local));
         let long = leaf.entries(0..leaf.len()).enumerate().find_map(|(i, entry)| {
             let apart = entry.apart().filter(|_| !entry.is_live(now))?;
             (parts_of(apart.len()) > parts_max.max(PARTS_LEFT)).then_some((i, apart))
@@ -145,14 +145,14 @@ impl Edit {
     /// Takes out the parts of strings that no entry of the leaf at the end of the path has any more. The path leads to the same
     /// leaf then.
     #[inline]
-    pub(super) fn settle(&mut self, hand: &mut Hand<'_>, path: &mut Path) -> Result<(), Declined> {
-        if self.loose.is_empty() { Ok(()) } else { self.remove_loose(hand, path) }
+    pub(super) fn settle(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
+        if self.loose.is_empty() { Ok(()) } else { self.remove_loose(cx, path) }
     }
 
     #[cold]
-    fn remove_loose(&mut self, hand: &mut Hand<'_>, path: &mut Path) -> Result<(), Declined> {
+    fn remove_loose(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
         let depth = self.height - 1;
-        let low = path.low(&hand.store.arena, depth, path.steps[depth].1);
+        let low = path.low(&cx.store.arena, depth, path.steps[depth].1);
         // Else keys of theirs would lead behind those that come in their place.
         self.leads_back = true;
         let unmarked = self.unmarked;
@@ -160,14 +160,14 @@ impl Edit {
         while let Some((label, bytes)) = self.loose.pop()
             && done.is_ok()
         {
-            let first = self.path(hand.store, label + 1);
-            done = self.remove_run(hand, first, parts_of(bytes));
+            let first = self.path(cx.store, label + 1);
+            done = self.remove_run(cx, first, parts_of(bytes));
         }
         self.leads_back = false;
         // Those of a members tree say nothing of the first leaf of the other.
         self.unmarked = if self.in_members { unmarked } else { self.unmarked };
         done?;
-        *path = self.path(hand.store, low);
+        *path = self.path(cx.store, low);
         Ok(())
     }
 
@@ -176,13 +176,13 @@ impl Edit {
     #[cold]
     pub(super) fn put_reference(
         &mut self,
-        hand: &Hand<'_>,
+        cx: &EditContext<'_>,
         builder: &mut Builder,
         (there, hash): (Option<usize>, u64),
         (name, bytes): (&[u8], usize),
     ) -> Result<u64, Declined> {
         let (kind, end) = (builder.kind(), builder.leaf().len());
-        if bytes > hand.store.element_bytes_max() {
+        if bytes > cx.store.element_bytes_max() {
             return Err(Declined::TooLarge);
         }
         match there {
@@ -206,17 +206,17 @@ impl Edit {
     #[cold]
     pub(super) fn put_parts(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (kind, label): (Type, u64),
         text: NewElement<'_>,
     ) -> Result<(), Declined> {
-        let path = self.path(hand.store, label);
+        let path = self.path(cx.store, label);
         let depth = self.height - 1;
         let behind = path.steps[depth].1 + 1;
         debug_assert!(self.news.is_empty());
-        self.write_all_parts(hand, (kind, label + 1), text)?;
+        self.write_all_parts(cx, (kind, label + 1), text)?;
         self.growth = Growth::Within;
-        self.climb(hand, &path, depth, behind..behind)
+        self.climb(cx, &path, depth, behind..behind)
     }
 
     /// Gives a field a value that was received, and no time; whether the field is new. Fields of the same leaf whose time has
@@ -224,17 +224,17 @@ impl Edit {
     #[cold]
     pub(in crate::collection) fn put_received(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         field: &[u8],
         received: Received,
     ) -> Result<bool, Declined> {
-        let hash = hand.store.member_hash(field);
+        let hash = cx.store.member_hash(field);
         let mut builder = std::mem::take(&mut self.builder);
         let value = NewElement::Received(received);
         let done = if self.height == 0 {
-            self.put_first_received(hand, &mut builder, (field, hash), value)
+            self.put_first_received(cx, &mut builder, (field, hash), value)
         } else {
-            self.put_received_by(hand, &mut builder, (field, hash), value)
+            self.put_received_by(cx, &mut builder, (field, hash), value)
         };
         self.builder = builder;
         done
@@ -243,48 +243,48 @@ impl Edit {
     /// The same of the first field, into a tree that has none.
     fn put_first_received(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &mut Builder,
         (field, hash): (&[u8], u64),
         value: NewElement<'_>,
     ) -> Result<bool, Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
         builder.start(Type::Hash);
-        let label = self.put_reference(hand, builder, (None, hash), (field, value.len()))?;
+        let label = self.put_reference(cx, builder, (None, hash), (field, value.len()))?;
         Lasting::Never.note(builder, 0);
         self.elements = 1;
         self.unmarked = true;
-        self.write_leaf(hand, builder, 0)?;
-        self.write_all_parts(hand, (Type::Hash, label + 1), value)?;
-        self.write_top(hand, 1)?;
+        self.write_leaf(cx, builder, 0)?;
+        self.write_all_parts(cx, (Type::Hash, label + 1), value)?;
+        self.write_top(cx, 1)?;
         Ok(true)
     }
 
     /// The same into a tree with fields, by way of a copy of the leaf that the field belongs to.
     fn put_received_by(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         builder: &mut Builder,
         (field, hash): (&[u8], u64),
         value: NewElement<'_>,
     ) -> Result<bool, Declined> {
-        let mut path = self.path(hand.store, key_by(hash));
-        self.load_live(hand, &path, builder);
+        let mut path = self.path(cx.store, key_by(hash));
+        self.load_live(cx, &path, builder);
         let end = builder.leaf().len();
         let there = builder.leaf().find(field, hash as u8);
         if let Some(i) = there {
             self.loosen(builder, i);
         }
-        let label = self.put_reference(hand, builder, (there, hash), (field, value.len()))?;
+        let label = self.put_reference(cx, builder, (there, hash), (field, value.len()))?;
         Lasting::Never.note(builder, there.unwrap_or(end));
         let new = there.is_none();
         if new && self.elements + 1 >= ELEMENTS_MAX {
             return Err(Declined::TooLarge);
         }
         self.elements += u64::from(new);
-        self.settle(hand, &mut path)?;
-        self.store_leaf(hand, &path, builder)?;
-        self.put_parts(hand, (Type::Hash, label), value)?;
+        self.settle(cx, &mut path)?;
+        self.store_leaf(cx, &path, builder)?;
+        self.put_parts(cx, (Type::Hash, label), value)?;
         Ok(new)
     }
 
@@ -292,7 +292,7 @@ impl Edit {
     #[cold]
     pub(super) fn put_first(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (kind, hash): (Type, u64),
         (name, value): (&[u8], &[u8]),
         lasting: Lasting,
@@ -302,7 +302,7 @@ impl Edit {
         builder.start(kind);
         let label = if lies_apart(kind, name, value) {
             let bytes = long_text(kind, name, value).len();
-            self.put_reference(hand, &mut builder, (None, hash), (name, bytes)).map(Some)
+            self.put_reference(cx, &mut builder, (None, hash), (name, bytes)).map(Some)
         } else {
             let built = builder.insert(0, NewEntry { tag: hash as u8, name, value, score: 0.0 });
             built.map(|()| None).map_err(Declined::from)
@@ -313,12 +313,12 @@ impl Edit {
             }
             self.elements = 1;
             self.unmarked = true;
-            self.write_leaf(hand, &builder, 0)?;
+            self.write_leaf(cx, &builder, 0)?;
             if let Some(label) = label {
                 let text = NewElement::Text(long_text(kind, name, value));
-                self.write_all_parts(hand, (kind, label + 1), text)?;
+                self.write_all_parts(cx, (kind, label + 1), text)?;
             }
-            self.write_top(hand, 1)
+            self.write_top(cx, 1)
         });
         self.builder = builder;
         done.map(|()| true)

@@ -12,8 +12,8 @@ use super::super::change::Declined;
 use super::super::times::{NEVER, time_of};
 use super::edit::Child;
 use super::{
-    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, key_by, leaf_at, node_word,
-    settled_at,
+    Edit, EditContext, HEIGHT_MAX, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, key_by, leaf_at,
+    node_word, settled_at,
 };
 use crate::arena::Arena;
 use crate::collection::Collection;
@@ -98,15 +98,15 @@ impl Edit {
     }
 
     /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part nothing is.
-    pub(super) fn load_live(&mut self, hand: &Hand<'_>, path: &Path, builder: &mut Builder) {
-        let leaf = self.leaf(hand.store, path);
+    pub(super) fn load_live(&mut self, cx: &EditContext<'_>, path: &Path, builder: &mut Builder) {
+        let leaf = self.leaf(cx.store, path);
         if self.apart > 0 {
-            self.load_beside_parts(hand, &leaf, builder);
+            self.load_beside_parts(cx, &leaf, builder);
         } else {
             builder.load(&leaf);
         }
         builder.make_roomy();
-        let gone = builder.drop_expired(self.now(hand.local));
+        let gone = builder.drop_expired(self.now(cx.local));
         self.elements -= gone as u64;
         self.expired += gone as u64;
     }
@@ -114,19 +114,19 @@ impl Edit {
     /// Says when a field, which is there, expires; 0: never. Fields of the same leaf whose time has passed go.
     pub(in crate::collection) fn set_time(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         name: &[u8],
         at: Millis,
     ) -> Result<(), Declined> {
-        let hash = hand.store.member_hash(name);
-        let mut path = self.path(hand.store, key_by(hash));
+        let hash = cx.store.member_hash(name);
+        let mut path = self.path(cx.store, key_by(hash));
         let mut builder = std::mem::take(&mut self.builder);
-        self.load_live(hand, &path, &mut builder);
+        self.load_live(cx, &path, &mut builder);
         let there = builder.leaf().find(name, hash as u8);
         let done = match there {
             Some(i) => {
                 builder.set_time(i, at);
-                self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder))
+                self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
             }
             None => {
                 debug_assert!(false, "it was found");
@@ -141,37 +141,37 @@ impl Edit {
     /// parts loses its last ones first. True if there is nothing more that is due, and how many leaves that came to, about.
     pub(in crate::collection) fn drop_due(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         (leaves_max, nodes_max): (usize, usize),
     ) -> Result<(bool, usize), Declined> {
         let before = self.gone.len();
         let mut leaves = 0;
         while leaves < leaves_max && self.gone.len() - before < nodes_max {
-            let Some(mut path) = self.path_to_due(hand.store, self.now(hand.local)) else { break };
+            let Some(mut path) = self.path_to_due(cx.store, self.now(cx.local)) else { break };
             let mut builder = std::mem::take(&mut self.builder);
             let nodes_left = nodes_max - (self.gone.len() - before);
-            let done = self.drop_due_of_leaf(hand, &mut path, &mut builder, nodes_left);
+            let done = self.drop_due_of_leaf(cx, &mut path, &mut builder, nodes_left);
             self.builder = builder;
             done?;
             leaves += 1;
         }
-        let all = self.path_to_due(hand.store, self.now(hand.local)).is_none();
+        let all = self.path_to_due(cx.store, self.now(cx.local)).is_none();
         Ok((all, leaves + (self.gone.len() - before) / NODES_AS_A_LEAF))
     }
 
     /// Takes out what is due in a leaf, or some parts of it that are as many nodes at most.
     fn drop_due_of_leaf(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         path: &mut Path,
         builder: &mut Builder,
         nodes_max: usize,
     ) -> Result<(), Declined> {
-        if !self.load_shortened(hand, path, builder, nodes_max)? {
-            self.load_live(hand, path, builder);
+        if !self.load_shortened(cx, path, builder, nodes_max)? {
+            self.load_live(cx, path, builder);
         }
-        self.settle(hand, path)?;
-        self.store_leaf(hand, path, builder)
+        self.settle(cx, path)?;
+        self.store_leaf(cx, path, builder)
     }
 
     /// The way to the first leaf with a field whose time has passed.

@@ -51,8 +51,9 @@ const IDLE_TURNS_MAX: u64 = 2_000;
 const WINDOW_MS: Millis = 100;
 
 /// A worker, and the figures about it.
-struct Hand {
-    worker: Option<Box<dyn Turns>>,
+struct SimulatedWorker {
+    /// `None`: the worker has ended.
+    turns: Option<Box<dyn Turns>>,
     /// The worker does not run until then.
     stalled_until: Millis,
     /// When the window began, the turns in it, and the bytes that had moved before.
@@ -75,7 +76,7 @@ pub struct World {
     /// What the server counts of TLS.
     pub tls: Arc<Counters>,
     network: Network,
-    hands: Vec<Hand>,
+    workers: Vec<SimulatedWorker>,
     acceptor: Option<Box<dyn Turns>>,
     pub clients: Vec<Client>,
     /// The HTTP thread, if there is one.
@@ -143,8 +144,8 @@ impl World {
         let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
         let door = Door::new(Arc::clone(&hub), network.clone(), time.clone());
         let Server { workers, acceptor, trust, counters } = Server::new(&plan, &hub, &network, &door);
-        let hand = |worker| Hand { worker: Some(worker), stalled_until: 0, window: (0, 0, 0) };
-        let hands = workers.into_iter().map(hand).collect();
+        let simulated = |turns| SimulatedWorker { turns: Some(turns), stalled_until: 0, window: (0, 0, 0) };
+        let workers = workers.into_iter().map(simulated).collect();
         let mut scene = Scene::new(random, plan, time, epoch_us, door);
         (scene.trust, scene.users) = (trust, users);
         let clients = clients(&mut scene);
@@ -155,7 +156,7 @@ impl World {
             hub,
             tls: counters,
             network,
-            hands,
+            workers,
             acceptor: Some(acceptor),
             clients,
             http,
@@ -176,7 +177,7 @@ impl World {
             self.weather();
         }
         if let Some(http) = &mut self.http {
-            http.act(&mut self.scene, (&self.network, self.hands.len()))?;
+            http.act(&mut self.scene, (&self.network, self.workers.len()))?;
         }
         let (mut ready, mut next) = (Vec::new(), Millis::MAX);
         let now = self.scene.now();
@@ -186,8 +187,8 @@ impl World {
             Due::Never => {}
         };
         let at = |at| if at <= now { Due::Now } else { Due::At(at) };
-        for (index, hand) in self.hands.iter().enumerate() {
-            match (&hand.worker, at(hand.stalled_until)) {
+        for (index, worker) in self.workers.iter().enumerate() {
+            match (&worker.turns, at(worker.stalled_until)) {
                 (None, _) => {}
                 (Some(_), Due::Now) => add(Actor::Worker(index), self.network.due(index)),
                 (Some(_), stalled) => add(Actor::Worker(index), stalled),
@@ -219,7 +220,7 @@ impl World {
     fn pass(&mut self, us: u64) {
         self.scene.time.pass_us(us);
         let now = self.scene.now();
-        if self.hands.iter().all(|hand| now >= hand.stalled_until) && !self.scene.door.refuses() {
+        if self.workers.iter().all(|worker| now >= worker.stalled_until) && !self.scene.door.refuses() {
             self.scene.fair_us += us;
         }
         if let Some(http) = &mut self.http {
@@ -254,17 +255,17 @@ impl World {
     }
 
     fn turn(&mut self, index: usize) -> Result<(), String> {
-        let hand = &mut self.hands[index];
-        let worker = hand.worker.as_mut().expect("it is there");
-        if !worker.turn().map_err(|error| error.to_string())? {
-            hand.worker = None;
+        let worker = &mut self.workers[index];
+        let actor = worker.turns.as_mut().expect("it is there");
+        if !actor.turn().map_err(|error| error.to_string())? {
+            worker.turns = None;
             self.scene.note(&format!("worker {index} has come to its end"));
             return Ok(());
         }
-        let (began, turns, moved) = &mut hand.window;
+        let (began, turns, moved) = &mut worker.window;
         let (now, moves) = (self.scene.time.now(), self.network.moved(index));
         if now >= *began + WINDOW_MS || moves != *moved {
-            hand.window = (now, 0, moves);
+            worker.window = (now, 0, moves);
             return Ok(());
         }
         *turns += 1;
@@ -301,8 +302,8 @@ impl World {
         }
         let now = scene.now();
         if scene.plan.stalls && !scene.stopping && scene.random.one_in(10) {
-            let (index, ms) = (scene.random.index(self.hands.len()), scene.random.below(300));
-            self.hands[index].stalled_until = now + ms;
+            let (index, ms) = (scene.random.index(self.workers.len()), scene.random.below(300));
+            self.workers[index].stalled_until = now + ms;
             scene.note(&format!("worker {index} is stalled for {ms} ms"));
         }
         if scene.plan.refusals && !scene.stopping && scene.random.one_in(10) {
@@ -324,8 +325,8 @@ impl World {
         if scene.plan.crowd && !scene.stopping && scene.random.one_in(10) {
             scene.plan.crowd = false;
             let until = now + 50 + scene.random.below(200);
-            self.hands.iter_mut().for_each(|hand| hand.stalled_until = hand.stalled_until.max(until));
-            let count = self.hands.len() * MAIL_MAX + scene.random.index(200);
+            self.workers.iter_mut().for_each(|worker| worker.stalled_until = worker.stalled_until.max(until));
+            let count = self.workers.len() * MAIL_MAX + scene.random.index(200);
             let connect = |n: usize| scene.door.connect(n % LISTENERS).0;
             self.crowd = ((0..count).map(connect).collect(), until + 50);
             scene.note(&format!(
@@ -353,7 +354,7 @@ impl World {
 
     /// True if all workers have ended.
     pub fn is_over(&self) -> bool {
-        self.hands.iter().all(|hand| hand.worker.is_none())
+        self.workers.iter().all(|worker| worker.turns.is_none())
     }
 }
 
