@@ -304,7 +304,7 @@ impl<L: Line> Fleet<L> {
     fn dismiss(&self, server: &Arc<Server<L>>) {
         let mut state = server.lock();
         state.is_gone = true;
-        let lanes: Vec<Arc<L>> = state.places.iter_mut().filter_map(|place| place.lane.take()).collect();
+        let lanes: Vec<Arc<L>> = state.lane_states.iter_mut().filter_map(|lane| lane.lane.take()).collect();
         let counters = lanes.iter().map(|lane| lane.counters()).fold(state.counters, add);
         let dials = state.dials;
         drop(state);
@@ -361,7 +361,7 @@ impl<L: Line> Fleet<L> {
         if self.is_closed() {
             return Err(CLOSED);
         }
-        if let Some(lane) = &state.places[at].lane {
+        if let Some(lane) = &state.lane_states[at].lane {
             if lane.is_alive() {
                 return Ok(Step::Use(Arc::clone(lane)));
             }
@@ -373,11 +373,11 @@ impl<L: Line> Fleet<L> {
             return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
         }
         // A server that was down is tried by one caller, for all lanes.
-        if state.places[at].dialing.is_some() || state.breaker.is_tried() && state.is_dialed() {
+        if state.lane_states[at].dialing.is_some() || state.breaker.is_tried() && state.is_dialed() {
             return Ok(Step::Wait);
         }
-        state.places[at].dialing = Some(now);
-        state.places[at].failures = state.failures;
+        state.lane_states[at].dialing = Some(now);
+        state.lane_states[at].failures = state.failures;
         state.dials += 1;
         Ok(Step::Dial)
     }
@@ -441,8 +441,8 @@ impl<L: Line> Fleet<L> {
         dialed: Result<Arc<L>, Error>,
     ) -> Result<Arc<L>, Error> {
         let mut state = server.lock();
-        let began = state.places[at].dialing.take();
-        let is_news = state.places[at].failures == state.failures;
+        let began = state.lane_states[at].dialing.take();
+        let is_news = state.lane_states[at].failures == state.failures;
         let was_down = state.breaker.is_tried();
         let (closed, is_made) = (self.closed.load(Ordering::Acquire), dialed.is_ok());
         let result = match dialed {
@@ -456,7 +456,7 @@ impl<L: Line> Fleet<L> {
                 Err(Error::Down(Arc::clone(&server.name), GONE))
             }
             Ok(lane) => {
-                state.places[at].lane = Some(Arc::clone(&lane));
+                state.lane_states[at].lane = Some(Arc::clone(&lane));
                 state.answered();
                 Ok(lane)
             }
@@ -544,7 +544,7 @@ impl<L: Line> Fleet<L> {
             lanes.iter().for_each(|lane| lane.close(CLOSED));
             // The last caller under way closes the socket.
             let mut state = server.lock();
-            (0..state.places.len()).for_each(|at| state.retire(at));
+            (0..state.lane_states.len()).for_each(|at| state.retire(at));
             drop(state);
             L::tell(&server.dialed);
             L::end(&server.alone);

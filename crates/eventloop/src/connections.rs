@@ -53,7 +53,7 @@ pub(crate) struct Connection<S, C> {
     pub blocked: bool,
     /// While memory is short: what is left of the room that the stream had when it was last asked.
     pub room: usize,
-    /// The last long receive was the beginning of bytes for the handler's own place.
+    /// The last long receive was the beginning of bytes for the handler's own memory.
     pub uploads: bool,
     /// The connection is in the queue, or will be when its sleep ends or it is woken.
     pub queued: bool,

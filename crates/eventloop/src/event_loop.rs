@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! wait ─► readable ─► one receive into the loop's buffer, behind the kept bytes
-//!  ▲                    │  (or into the handler's own place)
+//!  ▲                    │  (or into the handler's own memory)
 //!  │                    ▼
 //!  │                  handler.received: takes requests, leaves replies
 //!  │                    │

@@ -46,19 +46,19 @@ const RECEIVE_SLICES_MAX: usize = 8;
 
 /// The handler's own memory for the next bytes, in one or several slices.
 #[derive(Debug)]
-pub struct Place<'p> {
+pub struct Destination<'p> {
     slices: [IoSliceMut<'p>; RECEIVE_SLICES_MAX],
     count: usize,
     bytes: usize,
     last: bool,
 }
 
-impl<'p> Place<'p> {
+impl<'p> Destination<'p> {
     /// Takes the first of `slices`, as many as one receive fills. There must be at least one, and none may be empty. `missing`
-    /// bytes in all belong to the handler's own places. A place with room for all of them is the last: what follows belongs to
-    /// the receive buffer again, and the same system call receives it.
-    pub fn new(slices: impl IntoIterator<Item = &'p mut [u8]>, missing: u64) -> Place<'p> {
-        let mut place = Place {
+    /// bytes in all belong to the handler's own memory. A destination with room for all of them is the last: what follows
+    /// belongs to the receive buffer again, and the same system call receives it.
+    pub fn new(slices: impl IntoIterator<Item = &'p mut [u8]>, missing: u64) -> Destination<'p> {
+        let mut target = Destination {
             slices: std::array::from_fn(|_| IoSliceMut::new(&mut [])),
             count: 0,
             bytes: 0,
@@ -66,24 +66,24 @@ impl<'p> Place<'p> {
         };
         // One is for the receive buffer.
         for slice in slices.into_iter().take(RECEIVE_SLICES_MAX - 1) {
-            debug_assert!(!slice.is_empty(), "a place has room");
-            place.bytes += slice.len();
-            place.slices[place.count] = IoSliceMut::new(slice);
-            place.count += 1;
+            debug_assert!(!slice.is_empty(), "a slice has room");
+            target.bytes += slice.len();
+            target.slices[target.count] = IoSliceMut::new(slice);
+            target.count += 1;
         }
-        debug_assert!(place.count > 0 && place.bytes as u64 <= missing, "a place is for what is missing");
-        place.last = place.bytes as u64 == missing;
-        place
+        debug_assert!(target.count > 0 && target.bytes as u64 <= missing, "it is for what is missing");
+        target.last = target.bytes as u64 == missing;
+        target
     }
 
-    /// Bytes that the place has room for.
+    /// Bytes that the destination has room for.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One receive into the place and, if it is the last, into `rest` behind it.
+    /// One receive into the destination and, if it is the last, into `rest` behind it.
     pub(crate) fn receive<S: Stream>(self, stream: &mut S, rest: &'p mut [u8]) -> io::Result<usize> {
-        let Place { mut slices, mut count, .. } = self;
+        let Destination { mut slices, mut count, .. } = self;
         if self.last {
             slices[count] = IoSliceMut::new(rest);
             count += 1;
@@ -152,7 +152,7 @@ pub trait Handler {
 
     /// Where the connection's next bytes go in place of the receive buffer. The loop asks only when it keeps none. `None`, the
     /// usual answer, is the receive buffer.
-    fn destination<'d>(&'d mut self, connection: &'d mut Self::Connection) -> Option<Place<'d>> {
+    fn destination<'d>(&'d mut self, connection: &'d mut Self::Connection) -> Option<Destination<'d>> {
         let _ = connection;
         None
     }
@@ -291,10 +291,10 @@ mod tests {
         let mut memory = [0; 10 * RECEIVE_SLICES_MAX];
         for (slices, taken, last) in [(6, 6, true), (7, 7, true), (8, 7, false)] {
             let bytes = 10 * slices;
-            let place = Place::new(memory[..bytes].chunks_mut(10), bytes as u64);
-            assert_eq!((place.count, place.bytes, place.last), (taken, 10 * taken, last), "{slices}");
-            let place = Place::new(memory[..bytes].chunks_mut(10), bytes as u64 + 1);
-            assert!(!place.last, "{slices}");
+            let target = Destination::new(memory[..bytes].chunks_mut(10), bytes as u64);
+            assert_eq!((target.count, target.bytes, target.last), (taken, 10 * taken, last), "{slices}");
+            let target = Destination::new(memory[..bytes].chunks_mut(10), bytes as u64 + 1);
+            assert!(!target.last, "{slices}");
         }
     }
 }

@@ -26,7 +26,7 @@ mod handler;
 pub use backend::{Backend, Between, Epoll, Stream};
 pub use connections::Id;
 pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, WakeUp};
-pub use handler::{Closed, Handler, Outgoing, Place, PutOff, Taken, Wait};
+pub use handler::{Closed, Destination, Handler, Outgoing, PutOff, Taken, Wait};
 
 /// Milliseconds of a clock that only moves forward. Its origin is arbitrary.
 pub type Millis = u64;

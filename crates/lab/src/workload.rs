@@ -10,7 +10,7 @@ use memchr::memmem;
 use crate::canned;
 use crate::keys::{Choice, Keyspace, Prefix};
 pub use crate::mix::{Mix, Verb};
-use crate::place::Place;
+use crate::offset::Offset;
 use crate::script::{KeyAt, NO_TOKEN, NOBODYS};
 use crate::sizes::Sizes;
 use crate::value;
@@ -130,8 +130,8 @@ impl Workload {
                 Request::new(Ask::Get(get), &names).write(dialect, out);
             }
             (Verb::SetBit | Verb::GetBit | Verb::SetRange, &[KeyAt { id, .. }]) => {
-                assert_eq!(self.protocol, Protocol::Resp, "only RESP knows places inside a value");
-                Place::of(version, self.value_bytes(id)).request(out, verb, &names);
+                assert_eq!(self.protocol, Protocol::Resp, "only RESP knows offsets in a value");
+                Offset::of(version, self.value_bytes(id)).request(out, verb, &names);
             }
             (Verb::EvalSha, &[_]) => {
                 assert_eq!(self.protocol, Protocol::Resp, "only RESP knows scripts");

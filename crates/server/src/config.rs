@@ -11,7 +11,7 @@ use larder_eventloop::socket::Address;
 
 use crate::confine::Seccomp;
 use crate::filed::UsersFiles;
-use crate::listen::{HttpHost, Place};
+use crate::listen::{HttpHost, ListenAddress};
 use crate::tls::{self, TlsOptions};
 use crate::values::{SecretText, USERS_MAX};
 
@@ -82,7 +82,7 @@ pub struct Config {
     /// Not `--text-auth no`: text clients have to log in, too.
     pub text_auth: bool,
     /// `-l`, in order; empty means the default address.
-    pub listen: Vec<Place>,
+    pub listen: Vec<ListenAddress>,
     /// `-s`.
     pub unix_socket: Option<PathBuf>,
     /// `-a`.

@@ -100,7 +100,7 @@ pub use config::{Config, Protocol, Reported};
 pub use confine::Seccomp;
 pub use extended::{EXTENDED, Extended};
 pub use hub::Hub;
-pub use listen::{HttpHost, Place};
+pub use listen::{HttpHost, ListenAddress};
 pub use listener::Listener;
 pub use log::Log;
 pub use mailbox::{Arrival, MAIL_MAX, Mailbox};

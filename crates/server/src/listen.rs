@@ -16,7 +16,7 @@ use crate::process;
 
 /// What a prefix in `-l` says of TLS at that address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceTls {
+pub enum AddressTls {
     /// `notls:`: none.
     Plain,
     /// `tls:`: as `-Z` and `-o ssl_verify_mode` say.
@@ -28,34 +28,34 @@ pub enum PlaceTls {
 }
 
 /// The prefixes that say it.
-const TLS_PREFIXES: [(&str, PlaceTls); 4] = [
-    ("notls:", PlaceTls::Plain),
-    ("tls:", PlaceTls::Usual),
-    ("btls:", PlaceTls::Basic),
-    ("mtls:", PlaceTls::Mutual),
+const TLS_PREFIXES: [(&str, AddressTls); 4] = [
+    ("notls:", AddressTls::Plain),
+    ("tls:", AddressTls::Usual),
+    ("btls:", AddressTls::Basic),
+    ("mtls:", AddressTls::Mutual),
 ];
 
 /// One part of `-l`: an address or host name, and perhaps a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListenAddress {
     /// Host name or address, without brackets.
     pub host: String,
     /// Its own port, in place of `-p`.
     pub port: Option<u16>,
     /// TLS there, in place of what `-Z` and `-o ssl_verify_mode` say.
-    pub tls: Option<PlaceTls>,
+    pub tls: Option<AddressTls>,
 }
 
-impl Place {
+impl ListenAddress {
     /// Reads `host`, `host:port`, `[v6]:port`, with memcached's prefixes `notls:`, `tls:`, `btls:`, `mtls:`, and
     /// `proto[ascii]:`, `tag[NAME]:` and `tag_NAME_:`, which change nothing here.
     ///
     /// # Errors
-    /// What cannot be served (other protocols), or cannot be a place.
-    pub fn parse(text: &str) -> Result<Place, String> {
+    /// What cannot be served (other protocols), or is no address.
+    pub fn parse(text: &str) -> Result<ListenAddress, String> {
         let (mut rest, mut tls) = (text, None);
         loop {
-            let prefix = |&(prefix, tls): &(&str, PlaceTls)| Some((rest.strip_prefix(prefix)?, tls));
+            let prefix = |&(prefix, tls): &(&str, AddressTls)| Some((rest.strip_prefix(prefix)?, tls));
             if let Some((after, said)) = TLS_PREFIXES.iter().find_map(prefix) {
                 (rest, tls) = (after, Some(said));
             } else if let Some(after) = rest.strip_prefix("proto[") {
@@ -94,7 +94,7 @@ impl Place {
         if host.is_empty() {
             return Err(unreadable(text));
         }
-        Ok(Place { host: host.to_owned(), port, tls })
+        Ok(ListenAddress { host: host.to_owned(), port, tls })
     }
 }
 
@@ -144,8 +144,8 @@ fn unreadable(text: &str) -> String {
 enum Origin {
     /// `-p`.
     Port,
-    /// A place of `-l` with a port of its own, or one whose name has no address.
-    Place,
+    /// An address of `-l` with a port of its own, or a name that has none.
+    Address,
     /// `-s`.
     UnixSocket,
     /// `--redis-port`.
@@ -160,7 +160,7 @@ impl Origin {
     /// Behind the address in an error: what it is for, where the address does not say it.
     fn purpose(self) -> &'static str {
         match self {
-            Origin::Port | Origin::Place | Origin::UnixSocket => "",
+            Origin::Port | Origin::Address | Origin::UnixSocket => "",
             Origin::Redis => " for Redis clients",
             Origin::RedisTls => " for Redis clients by TLS",
             Origin::Http => " for HTTP",
@@ -171,7 +171,7 @@ impl Origin {
     fn advice(self) -> &'static str {
         match self {
             Origin::Port => "choose another port with -p",
-            Origin::Place => "choose another address or port with -l",
+            Origin::Address => "choose another address or port with -l",
             Origin::UnixSocket => "choose another path with -s",
             Origin::Redis => "choose another port with --redis-port, or none with --redis-port 0",
             Origin::RedisTls => "choose another port with --tls-port",
@@ -183,23 +183,23 @@ impl Origin {
 /// Why the server cannot listen.
 #[derive(Debug)]
 pub struct ListenError {
-    place: String,
+    address: String,
     reason: String,
 }
 
 impl ListenError {
-    fn new(place: impl fmt::Display, origin: Origin, error: &io::Error) -> ListenError {
+    fn new(address: impl fmt::Display, origin: Origin, error: &io::Error) -> ListenError {
         let reason = match error.kind() {
             io::ErrorKind::AddrInUse => format!("the address is in use; {}", origin.advice()),
             _ => error.to_string(),
         };
-        ListenError { place: format!("{place}{}", origin.purpose()), reason }
+        ListenError { address: format!("{address}{}", origin.purpose()), reason }
     }
 
-    /// Two places of `-l` are one address, and say different things of TLS.
+    /// Two parts of `-l` are one address, and say different things of TLS.
     fn two_kinds(host: &str, address: SocketAddr) -> ListenError {
         let reason = format!("-l {host} and another -l are {address}, and differ in TLS");
-        ListenError { place: address.to_string(), reason }
+        ListenError { address: address.to_string(), reason }
     }
 
     /// The same of a path: a folder that is missing is named.
@@ -211,8 +211,8 @@ impl ListenError {
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { place, reason } = self;
-        write!(f, "cannot listen on {place}: {reason}")
+        let ListenError { address, reason } = self;
+        write!(f, "cannot listen on {address}: {reason}")
     }
 }
 
@@ -299,43 +299,43 @@ pub fn open_http(config: &Config) -> Result<(Option<Http>, Option<String>), List
     }
 }
 
-/// The TLS of a listener at a place of `-l` that says this.
-fn options_at(config: &Config, place: Option<PlaceTls>) -> Option<Options> {
+/// The TLS of a listener at an address of which `-l` says this.
+fn options_at(config: &Config, tls: Option<AddressTls>) -> Option<Options> {
     let options = || config.tls_options.cache.clone();
-    match place {
+    match tls {
         _ if !config.tls => None,
-        None | Some(PlaceTls::Usual) => Some(options()),
-        Some(PlaceTls::Plain) => None,
-        Some(PlaceTls::Basic) => Some(Options { clients: ClientAuth::None, ..options() }),
-        Some(PlaceTls::Mutual) => Some(Options { clients: ClientAuth::Required, ..options() }),
+        None | Some(AddressTls::Usual) => Some(options()),
+        Some(AddressTls::Plain) => None,
+        Some(AddressTls::Basic) => Some(Options { clients: ClientAuth::None, ..options() }),
+        Some(AddressTls::Mutual) => Some(Options { clients: ClientAuth::Required, ..options() }),
     }
 }
 
-/// An address to listen at, what it is from, and what its place says of TLS.
-type TcpPlace = (SocketAddr, Origin, Option<PlaceTls>);
+/// An address to listen at, what it is from, and what `-l` says of TLS there.
+type TcpAddress = (SocketAddr, Origin, Option<AddressTls>);
 
-/// Where to listen on the port of an option. A place of `-l` that has a port of its own keeps it for `-p`; Redis clients
+/// Where to listen on the port of an option. An address of `-l` that has a port of its own keeps it for `-p`; Redis clients
 /// are served on theirs.
-fn tcp_addresses(config: &Config, port: Option<u16>, origin: Origin) -> Result<Vec<TcpPlace>, ListenError> {
+fn tcp_addresses(config: &Config, port: Option<u16>, origin: Origin) -> Result<Vec<TcpAddress>, ListenError> {
     if config.listen.is_empty() {
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         return Ok(port.map(|port| (SocketAddr::new(local, port), origin, None)).into_iter().collect());
     }
-    let mut addresses: Vec<TcpPlace> = Vec::new();
-    for place in &config.listen {
-        let own = place.port.filter(|_| origin == Origin::Port);
-        let origin = if own.is_some() { Origin::Place } else { origin };
+    let mut addresses: Vec<TcpAddress> = Vec::new();
+    for listed in &config.listen {
+        let own = listed.port.filter(|_| origin == Origin::Port);
+        let origin = if own.is_some() { Origin::Address } else { origin };
         let Some(port) = own.or(port) else { continue };
-        let found = (place.host.as_str(), port).to_socket_addrs();
-        let found = found.map_err(|error| ListenError::new(&place.host, Origin::Place, &error))?;
+        let found = (listed.host.as_str(), port).to_socket_addrs();
+        let found = found.map_err(|error| ListenError::new(&listed.host, Origin::Address, &error))?;
         for address in found {
             match addresses.iter().find(|(known, ..)| *known == address) {
-                None => addresses.push((address, origin, place.tls)),
+                None => addresses.push((address, origin, listed.tls)),
                 Some((.., tls))
-                    if matches!(origin, Origin::Port | Origin::Place)
-                        && options_at(config, *tls) != options_at(config, place.tls) =>
+                    if matches!(origin, Origin::Port | Origin::Address)
+                        && options_at(config, *tls) != options_at(config, listed.tls) =>
                 {
-                    return Err(ListenError::two_kinds(&place.host, address));
+                    return Err(ListenError::two_kinds(&listed.host, address));
                 }
                 Some(_) => {}
             }
@@ -409,17 +409,17 @@ pub fn write_port_file(path: &Path, bound: &[Bound], http: Option<SocketAddr>) -
 mod tests {
     use super::*;
 
-    fn place(host: &str, port: Option<u16>) -> Result<Place, String> {
-        Ok(Place { host: host.into(), port, tls: None })
+    fn listed(host: &str, port: Option<u16>) -> Result<ListenAddress, String> {
+        Ok(ListenAddress { host: host.into(), port, tls: None })
     }
 
     #[test]
     fn an_address_that_two_places_name_has_one_kind_of_tls() {
-        let addresses = |places: &[&str], tls: bool, origin| {
-            let listen = places.iter().map(|place| Place::parse(place).expect("a place")).collect();
+        let addresses = |listed: &[&str], tls: bool, origin| {
+            let listen = listed.iter().map(|text| ListenAddress::parse(text).expect("an address")).collect();
             tcp_addresses(&Config { listen, tls, ..Config::default() }, Some(1), origin)
         };
-        for (places, good) in [
+        for (listed, good) in [
             (&["notls:127.0.0.1", "mtls:127.0.0.1"][..], false),
             (&["127.0.0.1", "btls:localhost"], true),
             (&["mtls:127.0.0.1", "btls:localhost"], false),
@@ -427,39 +427,39 @@ mod tests {
             (&["notls:127.0.0.1:2", "mtls:127.0.0.1:3"], true),
             (&["notls:127.0.0.1:2", "mtls:127.0.0.1:2"], false),
         ] {
-            let found = addresses(places, true, Origin::Port);
-            assert_eq!(found.is_ok(), good, "{places:?}");
+            let found = addresses(listed, true, Origin::Port);
+            assert_eq!(found.is_ok(), good, "{listed:?}");
             if let Err(error) = found {
                 assert!(error.to_string().contains("127.0.0.1:"), "{error}");
             }
             // Where it says nothing of a port's TLS, nothing contradicts.
-            assert!(addresses(places, false, Origin::Port).is_ok());
-            assert!(addresses(places, true, Origin::RedisTls).is_ok());
+            assert!(addresses(listed, false, Origin::Port).is_ok());
+            assert!(addresses(listed, true, Origin::RedisTls).is_ok());
         }
     }
 
     #[test]
     fn places_are_read_with_ports_brackets_and_prefixes() {
-        assert_eq!(Place::parse("10.0.0.1"), place("10.0.0.1", None));
-        assert_eq!(Place::parse("localhost:80"), place("localhost", Some(80)));
-        assert_eq!(Place::parse("::1"), place("::1", None));
-        assert_eq!(Place::parse("[::1]"), place("::1", None));
-        assert_eq!(Place::parse("[::1]:80"), place("::1", Some(80)));
-        let tls = |text: &str| Place::parse(text).map(|place| place.tls);
-        assert_eq!(tls("notls:proto[ascii]:tag[abc]:h:1"), Ok(Some(PlaceTls::Plain)));
-        assert_eq!(tls("btls:h:1"), Ok(Some(PlaceTls::Basic)));
-        assert_eq!(tls("mtls:proto[ascii]:h"), Ok(Some(PlaceTls::Mutual)));
-        assert_eq!(Place::parse("proto[ascii]:tag[abc]:h:1"), place("h", Some(1)));
-        assert_eq!(Place::parse("tag_abc_:h"), place("h", None));
+        assert_eq!(ListenAddress::parse("10.0.0.1"), listed("10.0.0.1", None));
+        assert_eq!(ListenAddress::parse("localhost:80"), listed("localhost", Some(80)));
+        assert_eq!(ListenAddress::parse("::1"), listed("::1", None));
+        assert_eq!(ListenAddress::parse("[::1]"), listed("::1", None));
+        assert_eq!(ListenAddress::parse("[::1]:80"), listed("::1", Some(80)));
+        let tls = |text: &str| ListenAddress::parse(text).map(|listed| listed.tls);
+        assert_eq!(tls("notls:proto[ascii]:tag[abc]:h:1"), Ok(Some(AddressTls::Plain)));
+        assert_eq!(tls("btls:h:1"), Ok(Some(AddressTls::Basic)));
+        assert_eq!(tls("mtls:proto[ascii]:h"), Ok(Some(AddressTls::Mutual)));
+        assert_eq!(ListenAddress::parse("proto[ascii]:tag[abc]:h:1"), listed("h", Some(1)));
+        assert_eq!(ListenAddress::parse("tag_abc_:h"), listed("h", None));
         for bad in ["", ":80", "h:port", "h:65536", "[::1", "[::1]80", "mtls:", "proto[binary]:h", "tag[x:h"]
         {
-            assert!(Place::parse(bad).is_err(), "{bad}");
+            assert!(ListenAddress::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_place_named_twice_is_opened_once_and_a_free_port_is_found() {
-        let listen = vec![place("127.0.0.1", None).unwrap(), place("127.0.0.1", None).unwrap()];
+        let listen = vec![listed("127.0.0.1", None).unwrap(), listed("127.0.0.1", None).unwrap()];
         let config = Config { port: Some(0), redis_port: None, listen, ..Config::default() };
         let bound = open(&config).unwrap();
         assert_eq!(bound.len(), 1);
@@ -470,7 +470,8 @@ mod tests {
             open(&taken).unwrap_err().to_string(),
             format!("cannot listen on {address}: the address is in use; choose another port with -p")
         );
-        let taken = Config { port: None, listen: vec![Place::parse(&address.to_string()).unwrap()], ..taken };
+        let listen = vec![ListenAddress::parse(&address.to_string()).unwrap()];
+        let taken = Config { port: None, listen, ..taken };
         let said = open(&taken).unwrap_err().to_string();
         assert!(said.ends_with("in use; choose another address or port with -l"), "{said}");
     }
@@ -479,7 +480,7 @@ mod tests {
     fn port_off_listens_on_nothing_but_places_with_their_own() {
         let config = Config { port: None, redis_port: None, ..Config::default() };
         assert!(open(&config).unwrap().is_empty());
-        let listen = vec![place("127.0.0.1", Some(0)).unwrap(), place("127.0.0.1", None).unwrap()];
+        let listen = vec![listed("127.0.0.1", Some(0)).unwrap(), listed("127.0.0.1", None).unwrap()];
         assert_eq!(open(&Config { listen, ..config }).unwrap().len(), 1);
     }
 

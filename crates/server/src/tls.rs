@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use larder_tls::{ClientAuth, ClientUser, Options, Version, cipher_names, suite_names};
 
 use crate::config::Config;
-use crate::listen::{Place, PlaceTls};
+use crate::listen::{AddressTls, ListenAddress};
 use crate::values::{number, yes_or_no};
 
 /// The two families' TLS.
@@ -127,16 +127,16 @@ const HTTP: Names = Names {
 /// # Errors
 /// The option that is missing, or contradicts another.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
-    let speaks_of_it = |place: &&Place| place.tls.is_some();
-    if let Some(place) = config.listen.iter().find(speaks_of_it).filter(|_| !config.tls) {
-        return Err(format!("-l {}: its prefix is about TLS and needs -Z", place.host));
+    let speaks_of_it = |listed: &&ListenAddress| listed.tls.is_some();
+    if let Some(listed) = config.listen.iter().find(speaks_of_it).filter(|_| !config.tls) {
+        return Err(format!("-l {}: its prefix is about TLS and needs -Z", listed.host));
     }
     if config.tls {
         if config.unix_socket.is_some() || config.text_port().is_none() && config.listen.is_empty() {
             return Err("-Z: You cannot enable SSL without a TCP port.".into());
         }
         check_family(&config.tls_options.cache, &CACHE)?;
-        let is_mutual = |place: &Place| place.tls == Some(PlaceTls::Mutual);
+        let is_mutual = |listed: &ListenAddress| listed.tls == Some(AddressTls::Mutual);
         if config.listen.iter().any(is_mutual) && !has_authorities(&config.tls_options.cache) {
             return Err("-l mtls: needs -o ssl_ca_cert".into());
         }

@@ -48,7 +48,7 @@ struct Known {
 }
 
 /// Database (by its first name) and number of a key.
-type Place = (usize, u32);
+type DbKey = (usize, u32);
 
 /// How a key is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +64,15 @@ enum Look {
 #[derive(Debug)]
 struct Begun {
     upload: Upload,
-    place: Place,
+    place: DbKey,
     known: Known,
 }
 
 #[derive(Debug)]
 struct Model {
-    known: BTreeMap<Place, Known>,
+    known: BTreeMap<DbKey, Known>,
     /// Most recent token of each key, whatever became of the item.
-    tokens: BTreeMap<Place, u64>,
+    tokens: BTreeMap<DbKey, u64>,
     /// Databases by the place of their names now.
     swapped: bool,
     /// Items that were missing.
@@ -131,7 +131,7 @@ pub fn run(ops: &[Op]) {
     // 1. Everything that exists is known, and everything that is missing was evicted.
     let mut guard = workers[0].enter(model.now);
     model.walk(&mut guard);
-    let places: Vec<Place> = model.known.keys().copied().collect();
+    let places: Vec<DbKey> = model.known.keys().copied().collect();
     places.into_iter().for_each(|place| model.read(&mut guard, place, Look::Peek));
     let evictions = store.totals().evictions;
     assert!(model.lost <= evictions, "{} items are missing, {evictions} were evicted", model.lost);
@@ -164,7 +164,7 @@ fn is_made_of<'p>(mut value: &[u8], pieces: impl Iterator<Item = &'p [u8]>) -> b
     value.is_empty()
 }
 
-fn same(item: &Item<'_>, known: &Known, place: Place) {
+fn same(item: &Item<'_>, known: &Known, place: DbKey) {
     let same = match item.value() {
         Value::Whole(bytes) => known.elements.is_none() && bytes == known.value,
         Value::Pieces(value) => known.elements.is_none() && is_made_of(&known.value, value.pin().pieces(0)),
@@ -186,15 +186,15 @@ impl Op {
 }
 
 impl Model {
-    fn place(&self, op: &Op, number: u32) -> Place {
+    fn place(&self, op: &Op, number: u32) -> DbKey {
         (op.database ^ usize::from(self.swapped), number)
     }
 
-    fn key<'k>(&self, guard: &Guard<'_>, place: Place, name: &'k str) -> Key<'k> {
+    fn key<'k>(&self, guard: &Guard<'_>, place: DbKey, name: &'k str) -> Key<'k> {
         guard.key_in(NAMES[place.0 ^ usize::from(self.swapped)], name.as_bytes())
     }
 
-    fn read(&mut self, guard: &mut Guard<'_>, place: Place, look: Look) {
+    fn read(&mut self, guard: &mut Guard<'_>, place: DbKey, look: Look) {
         let name = name(place.1);
         let key = self.key(guard, place, &name);
         let hint = (look == Look::Hint).then(|| hint(guard, &key));
@@ -225,7 +225,7 @@ impl Model {
     }
 
     fn walk(&mut self, guard: &mut Guard<'_>) {
-        let mut seen: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut seen: BTreeMap<DbKey, u32> = BTreeMap::new();
         let mut cursor = 0;
         loop {
             cursor = guard.walk(cursor, 100, &mut |item| {
@@ -245,7 +245,7 @@ impl Model {
         }
         // No worker moves items meanwhile, so none is met twice or skipped.
         assert!(seen.values().all(|times| *times == 1), "an item is met twice");
-        let missing: Vec<Place> =
+        let missing: Vec<DbKey> =
             self.known.keys().filter(|place| !seen.contains_key(place)).copied().collect();
         missing.into_iter().for_each(|place| self.lose(place));
     }

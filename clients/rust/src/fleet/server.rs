@@ -37,13 +37,13 @@ pub enum Step<L> {
     Wait,
 }
 
-/// The place of a lane.
+/// A lane, or what is known of making its connection.
 #[derive(Debug)]
-pub(super) struct Place<L> {
+pub(super) struct LaneState<L> {
     pub(super) lane: Option<Arc<L>>,
     /// Since when a caller makes the connection, if one does.
     pub(super) dialing: Option<Instant>,
-    /// The server's failures when the last dial for this place began, or when the server last answered a dial beside its lane.
+    /// The server's failures when the last dial for this lane began, or when the server last answered a dial beside its lane.
     pub(super) failures: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Place<L> {
 #[derive(Debug)]
 pub struct State<L> {
     /// The lanes for most requests, and behind them the one for large values.
-    pub(super) places: Vec<Place<L>>,
+    pub(super) lane_states: Vec<LaneState<L>>,
     /// Failed dials and lost connections that the breaker was told of. A dial that began before the last of them tells nothing
     /// new by failing, nor does a lost connection, unless the server has answered a dial since: a server that ends fails on all
     /// its lanes at once.
@@ -68,14 +68,16 @@ pub struct State<L> {
 }
 
 impl<L: Line> Server<L> {
-    /// A server with places for this many lanes.
+    /// A server with this many lanes.
     pub(super) fn new(server: &Configured, lanes: usize, random: &RandomState) -> Server<L> {
         Server {
             name: server.name().into(),
             address: server.address.clone(),
             sockets: (0..lanes).map(|_| Arc::default()).collect(),
             state: Mutex::new(State {
-                places: (0..lanes).map(|_| Place { lane: None, dialing: None, failures: 0 }).collect(),
+                lane_states: (0..lanes)
+                    .map(|_| LaneState { lane: None, dialing: None, failures: 0 })
+                    .collect(),
                 failures: 0,
                 breaker: Breaker::new(random.hash_one(server.name())),
                 reason: LATE,
@@ -115,8 +117,8 @@ impl<L: Line> Server<L> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
         // A lost connection fails for all its callers: it counts once.
-        let is_news = state.places.iter().any(|place| place.is_over() && place.failures == state.failures);
-        (0..state.places.len()).for_each(|at| state.retire(at));
+        let is_news = state.lane_states.iter().any(|lane| lane.is_over() && lane.failures == state.failures);
+        (0..state.lane_states.len()).for_each(|at| state.retire(at));
         if is_news {
             state.failed(error, L::now());
         }
@@ -124,7 +126,7 @@ impl<L: Line> Server<L> {
     }
 }
 
-impl<L: Line> Place<L> {
+impl<L: Line> LaneState<L> {
     /// Its connection has ended.
     fn is_over(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| !lane.is_alive())
@@ -134,12 +136,12 @@ impl<L: Line> Place<L> {
 impl<L: Line> State<L> {
     /// The lanes that there are.
     pub(super) fn lanes(&self) -> impl Iterator<Item = &Arc<L>> {
-        self.places.iter().filter_map(|place| place.lane.as_ref())
+        self.lane_states.iter().filter_map(|lane| lane.lane.as_ref())
     }
 
     /// A caller makes a connection, for whichever lane.
     pub(super) fn is_dialed(&self) -> bool {
-        self.places.iter().any(|place| place.dialing.is_some())
+        self.lane_states.iter().any(|lane| lane.dialing.is_some())
     }
 
     /// What all connections have done, those that have ended among them.
@@ -150,9 +152,9 @@ impl<L: Line> State<L> {
     /// Notes that the server has answered a dial: the next lane that is lost is news, however old it is.
     pub(super) fn answered(&mut self) {
         self.breaker.answered();
-        for place in &mut self.places {
-            if place.lane.as_ref().is_some_and(|lane| lane.is_alive()) {
-                place.failures = self.failures;
+        for lane in &mut self.lane_states {
+            if lane.lane.as_ref().is_some_and(|lane| lane.is_alive()) {
+                lane.failures = self.failures;
             }
         }
     }
@@ -187,7 +189,7 @@ impl<L: Line> State<L> {
 
     /// Removes a lane that has ended.
     pub(super) fn retire(&mut self, at: usize) {
-        if let Some(lane) = self.places[at].lane.take_if(|lane| !lane.is_alive()) {
+        if let Some(lane) = self.lane_states[at].lane.take_if(|lane| !lane.is_alive()) {
             self.counters = add(self.counters, lane.counters());
         }
     }

@@ -1,5 +1,5 @@
 //! How a connection's bytes come in: one receive into the loop's buffer behind what the connection kept, or into the handler's
-//! own place. Then the handler takes requests, and the connection keeps the rest.
+//! own memory. Then the handler takes requests, and the connection keeps the rest.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::backend::{Backend, Stream};
 use crate::connections::{Connection, Id};
 use crate::handler::{Closed, Handler, PutOff, Wait};
 
-/// Most bytes received into a handler's own place before other connections have their turn.
+/// Most bytes received into a handler's own memory before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
 
 /// Bytes received into the buffer from a connection that uploads: the head of a request, and little of the value, which would
@@ -101,7 +101,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Receives into the handler's own places until the socket is empty, the bytes belong to the buffer again, or others have
+    /// Receives into the handler's own memory until the socket is empty, the bytes belong to the buffer again, or others have
     /// waited long enough.
     ///
     /// A complete upload is always finished here, even if others wait: nothing may follow it, and then no readiness would bring
@@ -115,8 +115,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         loop {
             let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.budget_spent();
             let Some(connection) = self.connections.find(id) else { return };
-            // The handler has no place any more: it finishes the upload, and the next bytes belong to the buffer.
-            let Some(place) = handler.destination(&mut connection.state) else {
+            // The handler has no destination any more: it finishes the upload, and the next bytes belong to the buffer.
+            let Some(destination) = handler.destination(&mut connection.state) else {
                 return self.process(handler, id, 0);
             };
             if self.draining && connection.owed == 0 {
@@ -125,8 +125,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             if others_wait {
                 break;
             }
-            let room = place.bytes();
-            let received = place.receive(&mut connection.stream, &mut self.buffer[..behind]);
+            let room = destination.bytes();
+            let received = destination.receive(&mut connection.stream, &mut self.buffer[..behind]);
             note_records(handler, connection, now);
             let bytes = match received {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 
 use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
 use larder_eventloop::{
-    Between, Closed, EventLoop, Handler, Id, Limits, Outgoing, Place, Stream, Taken, Wait,
+    Between, Closed, Destination, EventLoop, Handler, Id, Limits, Outgoing, Stream, Taken, Wait,
 };
 
 /// Replies of a connection above which it is read no further.
@@ -128,14 +128,14 @@ impl Handler for Toy {
         Taken { bytes: at, wait: Wait::Input }
     }
 
-    fn destination<'d>(&'d mut self, conn: &'d mut Conn) -> Option<Place<'d>> {
+    fn destination<'d>(&'d mut self, conn: &'d mut Conn) -> Option<Destination<'d>> {
         let rest = &mut conn.upload[conn.upload_at..];
         if rest.is_empty() {
             return None;
         }
         // Pieces of 300 bytes, as a store would provide.
         let missing = rest.len() as u64;
-        Some(Place::new(rest.chunks_mut(300), missing))
+        Some(Destination::new(rest.chunks_mut(300), missing))
     }
 
     fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Wait {

@@ -16,7 +16,7 @@
 //! open loop: their latency counts from when a request was due.
 
 mod loads;
-mod place;
+mod server;
 mod table;
 
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ use crate::tally::late_at;
 use crate::usage::Usage;
 use crate::workload::{Verb, Workload};
 use loads::{Asked, LARGE, LOADS, MIDDLE, SMALL};
-use place::{Certificate, Place};
+use server::{Certificate, TlsServer};
 use table::{Bound, Row};
 
 /// Options of `bench-tls`.
@@ -141,7 +141,7 @@ struct Visits {
 /// A visit, ready to run.
 struct Job {
     row: usize,
-    /// The server, by its place among the kinds.
+    /// The server, by its position among the kinds.
     column: usize,
     pid: u32,
     what: What,
@@ -164,8 +164,8 @@ struct Shaking {
 }
 
 impl Shaking {
-    fn new(place: &Place, core: usize) -> Result<Shaking, Error> {
-        let clients = (0..HANDSHAKE_CLIENTS).map(|_| place.client(false)).collect::<Result<_, Error>>()?;
+    fn new(server: &TlsServer, core: usize) -> Result<Shaking, Error> {
+        let clients = (0..HANDSHAKE_CLIENTS).map(|_| server.client(false)).collect::<Result<_, Error>>()?;
         Ok(Shaking { clients, core })
     }
 
@@ -212,31 +212,31 @@ impl<'a> Bench<'a> {
     fn measure(&mut self, certificate: &Certificate) -> Result<(), Error> {
         let with_loads = *certificate == CERTIFICATES[0];
         let folder = &self.options.certificates;
-        let mut places = Vec::new();
+        let mut servers = Vec::new();
         for &kind in &self.kinds {
-            let place = Place::start(kind, self.options.visits.server_core, folder, certificate)?;
-            eprintln!("started {} {} ({})", kind.name(), place.server.version, place.server.command);
-            places.push(place);
+            let server = TlsServer::start(kind, self.options.visits.server_core, folder, certificate)?;
+            eprintln!("started {} {} ({})", kind.name(), server.peer.version, server.peer.command);
+            servers.push(server);
         }
         if with_loads {
-            self.versions = places.iter().map(|place| place.server.version.clone()).collect();
+            self.versions = servers.iter().map(|server| server.peer.version.clone()).collect();
         }
         let mut jobs = Vec::new();
         if with_loads {
-            for place in &places {
+            for server in &servers {
                 for keyspace in [SMALL, MIDDLE, LARGE] {
                     let cores = [Some(self.visits.core)];
-                    let filled = fill::fill(&place.plain, place.protocol(), keyspace, &cores);
-                    filled.map_err(|error| error.within(|| place.name().to_owned()))?;
+                    let filled = fill::fill(&server.plain, server.protocol(), keyspace, &cores);
+                    filled.map_err(|error| error.within(|| server.name().to_owned()))?;
                 }
             }
             for asked in &LOADS {
-                self.prepare_load(asked, &places, &mut jobs)?;
+                self.prepare_load(asked, &servers, &mut jobs)?;
             }
         }
-        self.prepare_handshakes(certificate, &places, &mut jobs)?;
+        self.prepare_handshakes(certificate, &servers, &mut jobs)?;
         if with_loads {
-            self.prepare_latency(&places, &mut jobs)?;
+            self.prepare_latency(&servers, &mut jobs)?;
         }
         self.verify(&mut jobs)?;
         let mut rng = StdRng::seed_from_u64(self.options.visits.seed);
@@ -264,7 +264,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Connects to all servers for one load, over plain connections and over TLS.
-    fn prepare_load(&mut self, asked: &Asked, places: &[Place], jobs: &mut Vec<Job>) -> Result<(), Error> {
+    fn prepare_load(
+        &mut self,
+        asked: &Asked,
+        servers: &[TlsServer],
+        jobs: &mut Vec<Job>,
+    ) -> Result<(), Error> {
         let plain = self.row(format!("{}, plain", asked.name), "µs", Bound::None);
         let bound = match (asked.us_max, asked.more_us_max) {
             (Some(most), _) => Bound::Most(most),
@@ -272,18 +277,18 @@ impl<'a> Bench<'a> {
             (None, None) => Bound::None,
         };
         let tls = self.row(format!("{}, TLS", asked.name), "µs", bound);
-        for (column, place) in places.iter().enumerate() {
+        for (column, server) in servers.iter().enumerate() {
             let workload = Workload {
                 connections: asked.connections,
                 pipeline: asked.pipeline,
-                ..Workload::new(place.protocol(), asked.verb, asked.keyspace)
+                ..Workload::new(server.protocol(), asked.verb, asked.keyspace)
             };
             let scripts = workload.scripts(self.options.visits.seed);
-            for (row, endpoint) in [(plain, &place.plain), (tls, &place.tls)] {
+            for (row, endpoint) in [(plain, &server.plain), (tls, &server.tls)] {
                 let load = Load::connect(endpoint, &workload, scripts.clone(), &[Some(self.visits.core)])
-                    .map_err(|error| error.within(|| place.name().to_owned()))?;
+                    .map_err(|error| error.within(|| server.name().to_owned()))?;
                 let what = What::Requests(Box::new(load), asked.verb);
-                jobs.push(Job { row, column, pid: place.server.process()?, what });
+                jobs.push(Job { row, column, pid: server.peer.process()?, what });
             }
         }
         Ok(())
@@ -292,24 +297,24 @@ impl<'a> Bench<'a> {
     fn prepare_handshakes(
         &mut self,
         certificate: &Certificate,
-        places: &[Place],
+        servers: &[TlsServer],
         jobs: &mut Vec<Job>,
     ) -> Result<(), Error> {
         let Certificate { full_us_max, resumed_us_max, .. } = *certificate;
         for (name, resumes, most) in [("full", false, full_us_max), ("resumed", true, resumed_us_max)] {
             let row = self.row(format!("handshake, {}, {name}", certificate.name), "µs", Bound::Most(most));
-            for (column, place) in places.iter().enumerate() {
-                let client = place.client(resumes)?;
+            for (column, server) in servers.iter().enumerate() {
+                let client = server.client(resumes)?;
                 // The session that later connections resume.
-                client.connect().map_err(|error| error.within(|| place.name().to_owned()))?;
+                client.connect().map_err(|error| error.within(|| server.name().to_owned()))?;
                 let what = What::Handshakes(client, resumes);
-                jobs.push(Job { row, column, pid: place.server.process()?, what });
+                jobs.push(Job { row, column, pid: server.peer.process()?, what });
             }
         }
         Ok(())
     }
 
-    fn prepare_latency(&mut self, places: &[Place], jobs: &mut Vec<Job>) -> Result<(), Error> {
+    fn prepare_latency(&mut self, servers: &[TlsServer], jobs: &mut Vec<Job>) -> Result<(), Error> {
         let alone = self.row("p99 of plain GETs at 10,000/s".to_owned(), "µs", Bound::None);
         // Rows, and the core of the clients that shake hands.
         let mut rows = vec![(alone, None)];
@@ -317,16 +322,16 @@ impl<'a> Bench<'a> {
             let name = format!("the same beside {HANDSHAKES_PER_S} handshakes/s");
             rows.push((self.row(name, "µs", Bound::Above(DELAY_US_MAX)), self.third_core));
         }
-        for (column, place) in places.iter().enumerate() {
+        for (column, server) in servers.iter().enumerate() {
             let workload =
-                Workload { connections: PLAIN_CLIENTS, ..Workload::new(place.protocol(), Verb::Hit, SMALL) };
+                Workload { connections: PLAIN_CLIENTS, ..Workload::new(server.protocol(), Verb::Hit, SMALL) };
             let scripts = workload.scripts(self.options.visits.seed);
             for &(row, core) in &rows {
                 let cores = [Some(self.visits.core)];
-                let load = Load::connect(&place.plain, &workload, scripts.clone(), &cores)?;
-                let shaking = core.map(|core| Shaking::new(place, core)).transpose()?;
+                let load = Load::connect(&server.plain, &workload, scripts.clone(), &cores)?;
+                let shaking = core.map(|core| Shaking::new(server, core)).transpose()?;
                 let what = What::Latency(Box::new(load), shaking);
-                jobs.push(Job { row, column, pid: place.server.process()?, what });
+                jobs.push(Job { row, column, pid: server.peer.process()?, what });
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::effects::{self, Cells, Effect, TERMS};
 use super::faults::{Fault, Mode, VISIBLE};
-use super::setting::{BUFFER, Client, Grid, Handle, Link, NODELAY, Op, Options, Place, Reply, Setting};
+use super::setting::{BUFFER, Client, Grid, GridPoint, Handle, Link, NODELAY, Op, Options, Reply, Setting};
 use super::visit::Sample;
 use super::{Cell, Faulted, verdict};
 use crate::driver::own::Way;
@@ -55,18 +55,18 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&rounds(cell, figure))
 }
 
-/// The cell of a server and a client at a place.
-pub fn cell_of(cells: &[Cell], contender: usize, place: Place, client: Client) -> Option<&Cell> {
+/// The cell of a server and a client at a point.
+pub fn cell_of(cells: &[Cell], contender: usize, point: GridPoint, client: Client) -> Option<&Cell> {
     let is_it = |cell: &&Cell| {
         let Cell { seat, setting, .. } = cell;
-        seat.contender == contender && !seat.again && setting.client == client && setting.place() == place
+        seat.contender == contender && !seat.again && setting.client == client && setting.point() == point
     };
     cells.iter().find(is_it)
 }
 
-/// A place over loopback.
-pub fn place(op: Op, value_bytes: usize, handle: Handle) -> Place {
-    Place { op, value_bytes, handle, reply: Reply::Awaited, link: Link::Loopback }
+/// A point over loopback.
+pub fn point(op: Op, value_bytes: usize, handle: Handle) -> GridPoint {
+    GridPoint { op, value_bytes, handle, reply: Reply::Awaited, link: Link::Loopback }
 }
 
 const LABELS: &[&str] = &["operation", "value", "handle", "reply", "link", "options"];
@@ -136,7 +136,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
         let Cell { seat, setting, .. } = &cells[at];
         let few = setting.client.options().is_none_or(|Options(bits)| bits.count_ones() <= 1);
         let usual = matches!(setting.op, Op::Set | Op::Get) && ends.contains(&Some(&setting.value_bytes));
-        !seat.again && few && usual && setting.place() == place(setting.op, setting.value_bytes, Handle::Kept)
+        !seat.again && few && usual && setting.point() == point(setting.op, setting.value_bytes, Handle::Kept)
     };
     if let Some(digest) = table.digest(ROWS_MAX, plain) {
         experiment.run.tables.push(digest);
@@ -169,12 +169,12 @@ fn endings(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-/// An effect at a place on a server.
+/// An effect at a point on a server.
 pub struct Found {
     /// Index among the contenders.
     pub contender: usize,
-    /// The place.
-    pub place: Place,
+    /// The point.
+    pub point: GridPoint,
     /// The options.
     pub term: u8,
     /// Their effect.
@@ -182,14 +182,14 @@ pub struct Found {
 }
 
 /// Times to a barrier by combination of options.
-fn cells_by_options(cells: &[Cell], contender: usize, again: bool, place: Place) -> Cells {
+fn cells_by_options(cells: &[Cell], contender: usize, again: bool, point: GridPoint) -> Cells {
     let mut all = Cells::default();
     for cell in cells {
         let Cell { seat, setting, .. } = cell;
         let Some(options) = setting.client.options() else { continue };
         if seat.contender == contender
             && seat.again == again
-            && setting.place() == place
+            && setting.point() == point
             && cell.ended.is_none()
         {
             all[usize::from(options.0)] = rounds(cell, |sample| sample.barrier_us);
@@ -199,20 +199,20 @@ fn cells_by_options(cells: &[Cell], contender: usize, again: bool, place: Place)
 }
 
 fn all_effects(experiment: &Experiment, cells: &[Cell]) -> Vec<Found> {
-    let mut places: Vec<Place> = cells.iter().map(|cell| cell.setting.place()).collect();
-    places.sort_unstable();
-    places.dedup();
+    let mut points: Vec<GridPoint> = cells.iter().map(|cell| cell.setting.point()).collect();
+    points.sort_unstable();
+    points.dedup();
     let mut found = Vec::new();
     for contender in 0..experiment.contenders.len() {
-        for &place in &places {
+        for &point in &points {
             let [own, first, again] = [(contender, false), (0, false), (0, true)]
-                .map(|(who, again)| cells_by_options(cells, who, again, place));
+                .map(|(who, again)| cells_by_options(cells, who, again, point));
             // Over a relay NODELAY does not vary; where buffering ended the client, the effects of the others are over the rest.
             let without: &[u8] =
-                if place.link == Link::Loopback { &[BUFFER] } else { &[NODELAY, NODELAY | BUFFER] };
+                if point.link == Link::Loopback { &[BUFFER] } else { &[NODELAY, NODELAY | BUFFER] };
             for term in TERMS {
                 if let Some(effect) = effects::effect(&own, Some((&first, &again)), term, without) {
-                    found.push(Found { contender, place, term, effect });
+                    found.push(Found { contender, point, term, effect });
                 }
             }
         }
@@ -235,9 +235,9 @@ fn effects_table(experiment: &mut Experiment, effects: &[Found], grid: &Grid) {
                     for &reply in &grid.replies {
                         for term in TERMS {
                             let at = |size: usize| {
-                                let place = Place { op, value_bytes: size, handle, reply, link };
+                                let point = GridPoint { op, value_bytes: size, handle, reply, link };
                                 effects.iter().find(|found| {
-                                    (found.contender, found.place, found.term) == (contender, place, term)
+                                    (found.contender, found.point, found.term) == (contender, point, term)
                                 })
                             };
                             let row: Vec<Option<&Found>> = grid.sizes.iter().map(|&size| at(size)).collect();
@@ -271,7 +271,7 @@ fn remark(row: &[Option<&Found>]) -> String {
         row.iter()
             .flatten()
             .filter(|found| wanted(found))
-            .map(|found| bytes(found.place.value_bytes))
+            .map(|found| bytes(found.point.value_bytes))
             .collect()
     };
     let differs = sizes(&|found| found.effect.outcome == Outcome::Differs);
@@ -321,8 +321,8 @@ fn article(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     for (contender, name) in experiment.names().into_iter().enumerate() {
         for (options, _) in ARTICLE {
             let seconds = ARTICLE_OPS.map(|op| {
-                let place = place(op, grid.sizes[0], Handle::Churn);
-                let cell = cell_of(cells, contender, place, Client::Library(Options(options)))?;
+                let point = point(op, grid.sizes[0], Handle::Churn);
+                let cell = cell_of(cells, contender, point, Client::Library(Options(options)))?;
                 estimate(cell, |sample| sample.barrier_us * ARTICLE_COUNT / 1e6)
             });
             if seconds.iter().any(Option::is_some) {
@@ -356,7 +356,7 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     for (contender, name) in experiment.names().into_iter().enumerate() {
         for &op in &grid.ops {
             for &size in &grid.sizes {
-                let of = |client| cell_of(cells, contender, place(op, size, Handle::Kept), client);
+                let of = |client| cell_of(cells, contender, point(op, size, Handle::Kept), client);
                 let Some(batch) = of(Client::Batch) else { continue };
                 let (own, stream) = (of(Client::Own(Way::Batch)), of(Client::Own(Way::Stream)));
                 let own = [own, stream].map(|cell| cell.filter(|cell| cell.ended.is_none()));
@@ -397,7 +397,7 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
 fn compare(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     for &op in &grid.ops {
         for &size in &grid.sizes {
-            let setting = place(op, size, Handle::Kept);
+            let setting = point(op, size, Handle::Kept);
             let client = Client::Library(Options(0));
             let Some(base) = cell_of(cells, 0, setting, client) else { continue };
             let others = cells
@@ -440,8 +440,8 @@ fn effects_plots(experiment: &mut Experiment, effects: &[Found], grid: &Grid) {
                 let points = effects
                     .iter()
                     .filter(|found| (found.contender, found.term) == (contender, term))
-                    .filter(|found| found.place == place(op, found.place.value_bytes, Handle::Kept))
-                    .map(|found| Point::estimated(found.place.value_bytes as f64, &found.effect.ratio));
+                    .filter(|found| found.point == point(op, found.point.value_bytes, Handle::Kept))
+                    .map(|found| Point::estimated(found.point.value_bytes as f64, &found.effect.ratio));
                 plot.curve(&effects::name(term), points);
             }
             plot.caption = "1 is no effect.".to_owned();
@@ -471,7 +471,7 @@ fn cost_plots(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
             plot.y = Axis::new("time of a call", "µs", Scale::Log);
             for client in DRAWN {
                 let points = grid.sizes.iter().filter_map(|&size| {
-                    let cell = cell_of(cells, contender, place(op, size, Handle::Kept), client)?;
+                    let cell = cell_of(cells, contender, point(op, size, Handle::Kept), client)?;
                     Some(Point::estimated(size as f64, &estimate(cell, |sample| sample.barrier_us)?))
                 });
                 plot.curve(&client.name(), points);
@@ -494,7 +494,7 @@ fn push(experiment: &mut Experiment, plot: Plot) {
 fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> {
     for cell in cells {
         let setting = cell.setting;
-        let plain = setting.place() == place(setting.op, setting.value_bytes, Handle::Kept);
+        let plain = setting.point() == point(setting.op, setting.value_bytes, Handle::Kept);
         if !plain || cell.samples.is_empty() {
             continue;
         }
@@ -593,7 +593,7 @@ mod tests {
                 calls: Latencies::default(),
             };
             let how = "ended by SIGABRT".to_owned();
-            let Place { op, value_bytes, handle, reply, link } = place(Op::Set, 100, Handle::Kept);
+            let GridPoint { op, value_bytes, handle, reply, link } = point(Op::Set, 100, Handle::Kept);
             Cell {
                 seat: Seat { contender, again },
                 setting: Setting {

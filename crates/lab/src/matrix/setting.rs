@@ -350,15 +350,15 @@ impl Setting {
     }
 
     /// The same point, except for the client.
-    pub fn place(&self) -> Place {
+    pub fn point(&self) -> GridPoint {
         let Setting { op, value_bytes, handle, reply, link, .. } = *self;
-        Place { op, value_bytes, handle, reply, link }
+        GridPoint { op, value_bytes, handle, reply, link }
     }
 }
 
 /// A point of the grid without its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct GridPoint {
     /// The kind of the calls.
     pub op: Op,
     /// Bytes of values.

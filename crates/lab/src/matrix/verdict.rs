@@ -1,7 +1,7 @@
 //! The verdict: sentences that answer the original article.
 
 use super::faults::Mode;
-use super::report::{Found, cell_of, place, rounds};
+use super::report::{Found, cell_of, point, rounds};
 use super::setting::{BUFFER, Client, Grid, Handle, NO_BLOCK, NODELAY, Op, Options};
 use super::{Cell, Faulted};
 use crate::experiment::Experiment;
@@ -23,8 +23,8 @@ pub fn of_costs(experiment: &mut Experiment, cells: &[Cell], effects: &[Found], 
         for (term, word) in [(NO_BLOCK, "NO_BLOCK"), (NODELAY, "TCP_NODELAY"), (BUFFER, "BUFFER_REQUESTS")] {
             let own = || {
                 effects.iter().filter(|found| {
-                    let plain = place(found.place.op, found.place.value_bytes, Handle::Kept);
-                    (found.contender, found.term, found.place) == (contender, term, plain)
+                    let plain = point(found.point.op, found.point.value_bytes, Handle::Kept);
+                    (found.contender, found.term, found.point) == (contender, term, plain)
                 })
             };
             if own().next().is_none() {
@@ -68,9 +68,9 @@ fn of_option<'f>(effects: impl Iterator<Item = &'f Found>) -> String {
     let said: Vec<String> = effects
         .filter(matters)
         .map(|found| {
-            let size = number::text(found.place.value_bytes as f64);
+            let size = number::text(found.point.value_bytes as f64);
             let ratio = number::ratio(found.effect.ratio.median);
-            match found.place.op {
+            match found.point.op {
                 Op::Delete => format!("{ratio} × the time of a delete"),
                 op => format!("{ratio} × the time of a {} of {size} B", op.name()),
             }
@@ -81,10 +81,10 @@ fn of_option<'f>(effects: impl Iterator<Item = &'f Found>) -> String {
 
 /// The original article's own three answers, with its own way of calling.
 fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
-    let smallest = effects.iter().map(|found| found.place.value_bytes).min()?;
+    let smallest = effects.iter().map(|found| found.point.value_bytes).min()?;
     let of = |term: u8| {
-        let wanted = place(Op::Set, smallest, Handle::Churn);
-        let found = effects.iter().find(|f| (f.contender, f.term, f.place) == (contender, term, wanted))?;
+        let wanted = point(Op::Set, smallest, Handle::Churn);
+        let found = effects.iter().find(|f| (f.contender, f.term, f.point) == (contender, term, wanted))?;
         let ratio = number::ratio(found.effect.ratio.median);
         Some(match found.effect.outcome {
             Outcome::Differs => format!("{ratio} ×"),
@@ -101,7 +101,7 @@ fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
 
 /// The cost of acknowledged batches beside buffering, for sets of the smallest size.
 fn of_batch(cells: &[Cell], contender: usize, grid: &Grid) -> Option<f64> {
-    let of = |client| cell_of(cells, contender, place(Op::Set, grid.sizes[0], Handle::Kept), client);
+    let of = |client| cell_of(cells, contender, point(Op::Set, grid.sizes[0], Handle::Kept), client);
     let (batch, buffered) = (of(Client::Batch)?, of(Client::Library(Options(BUFFER)))?);
     if buffered.ended.is_some() {
         return None;

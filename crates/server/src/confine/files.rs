@@ -113,10 +113,10 @@ mod tests {
     use super::*;
 
     /// A folder of a test's own, with a file and a link to it from a folder beside.
-    struct Place(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let place = std::env::temp_dir().join(format!("larder-files-{}-{name}", std::process::id()));
             // A process of the same number may have left it.
             let _ = std::fs::remove_dir_all(&place);
@@ -125,7 +125,7 @@ mod tests {
             }
             std::fs::write(place.join("real/file"), "text").expect("written");
             std::os::unix::fs::symlink(place.join("real/file"), place.join("named/link")).expect("a link");
-            Place(std::fs::canonicalize(place).expect("it is there"))
+            TestFolder(std::fs::canonicalize(place).expect("it is there"))
         }
 
         fn at(&self, path: &str) -> PathBuf {
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn folders_are_those_of_names_and_of_what_links_lead_to() {
-        let place = Place::new("named");
+        let place = TestFolder::new("named");
         let link = place.at("named/link");
         let mut config = Config { tls: true, pid_file: Some("pid".into()), ..Config::default() };
         config.tls_options.redis.chain = link.clone();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_thread_opens_what_its_folders_have_and_nothing_else() {
-        let (open, shut) = (Place::new("open"), Place::new("shut"));
+        let (open, shut) = (TestFolder::new("open"), TestFolder::new("shut"));
         let folders = Folders {
             read: [open.at("named")].into(),
             removed: [open.at("real")].into(),

@@ -6,7 +6,7 @@ use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::confine::Seccomp;
 use crate::extended;
-use crate::listen::{HttpHost, Place};
+use crate::listen::{HttpHost, ListenAddress};
 use crate::tls;
 use crate::values::{SecretText, bytes, number, password, users, yes_or_no};
 
@@ -211,7 +211,7 @@ pub const OPTIONS: &[Row] = &[
         apply: |config, value| {
             let before = config.listen.len();
             for part in value.split(',').filter(|part| !part.is_empty()) {
-                config.listen.push(Place::parse(part)?);
+                config.listen.push(ListenAddress::parse(part)?);
             }
             // Nothing listed must not become everything, or the default.
             if config.listen.len() == before { Err("an address".into()) } else { Ok(()) }

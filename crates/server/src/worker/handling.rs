@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::{Context, Counter, Ending, Next, Output, Peer};
-use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
+use larder_eventloop::{Between, Closed, Destination, Handler, Id, Millis, Outgoing, Taken, Wait};
 
 use super::replies::Replies;
 use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
@@ -182,7 +182,7 @@ impl Handler for Service {
         Taken { bytes: progress.consumed, wait }
     }
 
-    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Place<'d>> {
+    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Destination<'d>> {
         if connection.session.is_idle() {
             return None;
         }
@@ -192,7 +192,7 @@ impl Handler for Service {
         let peer = At { facts: &connection.facts, hub };
         let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
         let missing = connection.session.upload_missing();
-        Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
+        Some(Destination::new(connection.session.upload_spaces(&mut context)?, missing))
     }
 
     fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Wait {

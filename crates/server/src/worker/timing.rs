@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use larder_commands::Counter;
-use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, PutOff, Taken, Wait};
+use larder_eventloop::{Between, Closed, Destination, Handler, Id, Millis, Outgoing, PutOff, Taken, Wait};
 
 use super::service::{Connection, Service};
 use crate::hub::Handle;
@@ -255,7 +255,7 @@ impl Handler for Timed<'_> {
         unsent
     }
 
-    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Place<'d>> {
+    fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Destination<'d>> {
         self.service.destination(connection)
     }
 

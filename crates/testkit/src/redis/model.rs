@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Milliseconds since the Unix epoch.
 pub type Millis = i64;
 /// A database and a key.
-pub(super) type Place = (i64, Vec<u8>);
+pub(super) type DbKey = (i64, Vec<u8>);
 
 /// A value.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) struct Client {
     /// A command was refused since MULTI.
     pub spoiled: bool,
     /// Watched: how often each was changed then, and whether it was there.
-    pub watched: BTreeMap<Place, (u64, bool)>,
+    pub watched: BTreeMap<DbKey, (u64, bool)>,
     /// In EXEC: whether a password was wrong, behind which no other is right.
     pub was_wrong: Option<bool>,
 }
@@ -52,8 +52,8 @@ pub(super) struct Client {
 #[derive(Debug)]
 pub struct Model {
     pub(super) now: Millis,
-    pub(super) items: BTreeMap<Place, Item>,
-    changes: BTreeMap<Place, u64>,
+    pub(super) items: BTreeMap<DbKey, Item>,
+    changes: BTreeMap<DbKey, u64>,
     clients: Vec<Client>,
     pub(super) memcached: crate::model::Model,
     pub(super) scripts: Scripts,
@@ -498,27 +498,27 @@ impl Model {
         &mut self.clients[client]
     }
 
-    fn changed(&self, place: &Place) -> u64 {
+    fn changed(&self, place: &DbKey) -> u64 {
         self.changes.get(place).copied().unwrap_or(0)
     }
 
     /// The item, unless its time has come.
-    pub(super) fn live(&self, place: &Place) -> Option<&Item> {
+    pub(super) fn live(&self, place: &DbKey) -> Option<&Item> {
         self.items.get(place).filter(|item| item.expires_at.is_none_or(|at| at > self.now))
     }
 
-    pub(super) fn touch(&mut self, place: &Place) {
+    pub(super) fn touch(&mut self, place: &DbKey) {
         *self.changes.entry(place.clone()).or_default() += 1;
     }
 
     /// Stores a new value, and touches the watched key. A value that has expired already is removed instead.
-    pub(super) fn put(&mut self, place: &Place, item: Item) {
+    pub(super) fn put(&mut self, place: &DbKey, item: Item) {
         let version = self.memcached.version();
         self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });
     }
 
     /// The same for a value that existed and stays.
-    pub(super) fn keep(&mut self, place: &Place, item: Item) {
+    pub(super) fn keep(&mut self, place: &DbKey, item: Item) {
         self.touch(place);
         self.items.insert(place.clone(), item);
         if self.live(place).is_none() {
@@ -526,7 +526,7 @@ impl Model {
         }
     }
 
-    pub(super) fn remove(&mut self, place: &Place) -> Option<Item> {
+    pub(super) fn remove(&mut self, place: &DbKey) -> Option<Item> {
         let there = self.live(place).is_some();
         let item = self.items.remove(place);
         if !there {
@@ -536,8 +536,8 @@ impl Model {
         item
     }
 
-    pub(super) fn places(&self, db: Option<i64>) -> Vec<Place> {
-        let wanted = |place: &&Place| db.is_none_or(|db| place.0 == db) && self.live(place).is_some();
+    pub(super) fn places(&self, db: Option<i64>) -> Vec<DbKey> {
+        let wanted = |place: &&DbKey| db.is_none_or(|db| place.0 == db) && self.live(place).is_some();
         self.items.keys().filter(wanted).cloned().collect()
     }
 

@@ -2,7 +2,7 @@
 //! others.
 
 use super::bits::bit_offset;
-use super::model::{Item, Model, Place};
+use super::model::{DbKey, Item, Model};
 use super::reply::{Reply, bulk};
 
 /// An error reply.
@@ -58,7 +58,7 @@ pub(super) fn database(word: &[u8]) -> Result<i64, Fail> {
 }
 
 impl Words<'_> {
-    pub(super) fn place(&mut self, at: usize) -> Place {
+    pub(super) fn place(&mut self, at: usize) -> DbKey {
         (self.model.client(self.client).db, self.args[at].clone())
     }
 

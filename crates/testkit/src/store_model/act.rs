@@ -1,7 +1,7 @@
 //! Operations on items, applied to the store and to the map.
 
 use super::op::{CROWD, KEYS, Op, Verb, Wanted};
-use super::{Begun, Known, Model, Place, VALUE_BYTES_MAX, hint, name};
+use super::{Begun, DbKey, Known, Model, VALUE_BYTES_MAX, hint, name};
 use larder_store::{Attributes, End, Expect, Guard, Key, Refusal, Stored, Upload};
 
 impl Model {
@@ -9,7 +9,7 @@ impl Model {
         &mut self,
         guard: &mut Guard<'_>,
         op: &Op,
-        place: Place,
+        place: DbKey,
         bytes: usize,
         expect: Expect,
     ) {
@@ -28,7 +28,7 @@ impl Model {
         }
     }
 
-    pub(super) fn concat(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place, end: End) {
+    pub(super) fn concat(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey, end: End) {
         let Some(known) = self.live(place).cloned() else { return };
         if known.value.len() + op.bytes > VALUE_BYTES_MAX {
             return;
@@ -53,7 +53,7 @@ impl Model {
     }
 
     /// What changes an item without storing another.
-    pub(super) fn change(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place) {
+    pub(super) fn change(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey) {
         let expect = self.expect(guard, op, place, false);
         let expect = if expect == Expect::Any { Expect::Present } else { expect };
         let name = name(place.1);
@@ -121,7 +121,7 @@ impl Model {
         &mut self,
         guard: &mut Guard<'_>,
         op: &Op,
-        place: Place,
+        place: DbKey,
         begun: &mut Option<Begun>,
     ) {
         match op.verb {

@@ -1,7 +1,7 @@
 //! Collections: the same operations on the store's and on a plain vector.
 
 use super::op::Op;
-use super::{Known, Look, Model, Place, name};
+use super::{DbKey, Known, Look, Model, name};
 use larder_store::{Collection, Declined, Element, End, Entry, Guard, ScoreRule, Type};
 
 /// About the largest size of all elements of a collection: some changes are refused then.
@@ -243,7 +243,7 @@ impl Plan {
 }
 
 impl Model {
-    pub(super) fn change_elements(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place) {
+    pub(super) fn change_elements(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey) {
         // It is known that the item was evicted, but not what the store has while it is changed.
         self.read(guard, place, Look::Peek);
         self.writes += 1;

@@ -1,12 +1,12 @@
 //! What the map knows of items, and whether the store's result of a write is possible.
 
 use super::op::{Op, Wanted};
-use super::{Known, Model, Place, name};
+use super::{DbKey, Known, Model, name};
 use larder_store::{Expect, Guard, Refusal, Stored};
 
 impl Model {
     /// The item, if it exists and has not expired.
-    pub(super) fn live(&mut self, place: Place) -> Option<&mut Known> {
+    pub(super) fn live(&mut self, place: DbKey) -> Option<&mut Known> {
         let now = self.now;
         let dead = |known: &Known| known.expires_at != 0 && known.expires_at <= now;
         if self.known.get(&place).is_some_and(dead) {
@@ -16,12 +16,12 @@ impl Model {
     }
 
     /// The store has no item where the map has one, or is about to have another in its place.
-    pub(super) fn lose(&mut self, place: Place) {
+    pub(super) fn lose(&mut self, place: DbKey) {
         self.lost += u64::from(self.live(place).is_some());
         self.known.remove(&place);
     }
 
-    pub(super) fn value(&mut self, place: Place, bytes: usize) -> Vec<u8> {
+    pub(super) fn value(&mut self, place: DbKey, bytes: usize) -> Vec<u8> {
         self.writes += 1;
         let words = [u64::from(place.1) << 8 | place.0 as u64, self.writes].map(u64::to_le_bytes).concat();
         // Not byte by byte, which takes a fuzzer most of its time.
@@ -30,7 +30,7 @@ impl Model {
         value
     }
 
-    pub(super) fn fresh(&mut self, op: &Op, place: Place, bytes: usize) -> Known {
+    pub(super) fn fresh(&mut self, op: &Op, place: DbKey, bytes: usize) -> Known {
         Known {
             value: self.value(place, bytes),
             elements: None,
@@ -43,14 +43,14 @@ impl Model {
     }
 
     /// Takes note of a write's token.
-    pub(super) fn token(&mut self, place: Place, cas: u64) -> u64 {
+    pub(super) fn token(&mut self, place: DbKey, cas: u64) -> u64 {
         let last = self.tokens.insert(place, cas).unwrap_or(0);
         assert!(cas > last && cas < 1 << 63, "{place:?}: token {cas} follows {last}");
         cas
     }
 
     /// The expectation of `op`, and whether it holds by the map.
-    pub(super) fn expect(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place, absent: bool) -> Expect {
+    pub(super) fn expect(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey, absent: bool) -> Expect {
         let cas = self.live(place).map(|known| known.cas);
         match op.expect {
             Wanted::Absent if absent => Expect::Absent,
@@ -74,7 +74,7 @@ impl Model {
     pub(super) fn judge<T>(
         &mut self,
         guard: &Guard<'_>,
-        place: Place,
+        place: DbKey,
         expect: Expect,
         done: &Result<T, Refusal>,
     ) -> bool {
@@ -107,7 +107,7 @@ impl Model {
     }
 
     /// After a write that stores an item: notes the old and the new one.
-    pub(super) fn stored(&mut self, place: Place, known: Known, stored: Stored) {
+    pub(super) fn stored(&mut self, place: DbKey, known: Known, stored: Stored) {
         let cas = self.token(place, stored.cas);
         match (self.live(place).is_some(), stored.replaced) {
             (false, true) => panic!("{place:?} replaces what nobody stored"),

@@ -23,7 +23,7 @@ use super::super::scores::Packing;
 use super::edit::Child;
 use super::labels::Labels;
 use super::pinned::{PINS_BYTES, begin_part, part_node_bytes};
-use super::places::{Growth, Place};
+use super::places::{FoundLeaf, Growth};
 use super::strings::parts_of;
 use super::{
     ELEMENTS_MAX, Edit, EditContext, HEIGHT_MAX, Inner, NODE_BYTES, Path, Tree, elements_of, header_of,
@@ -278,7 +278,7 @@ impl Edit {
     pub(super) fn insert_beside(
         &mut self,
         cx: &mut EditContext<'_>,
-        (at, place): (Place, usize),
+        (at, place): (FoundLeaf, usize),
         end: bool,
         element: NewElement<'_>,
     ) -> Result<(), Declined> {

@@ -21,7 +21,7 @@
 
 use super::super::change::Declined;
 use super::edit::Child;
-use super::places::Place;
+use super::places::FoundLeaf;
 use super::{CHILDREN_MAX, Edit, EditContext, Inner, Path, elements_of, leaf_at, location_of, node_word};
 use crate::Store;
 use crate::arena::Arena;
@@ -79,10 +79,10 @@ impl Edit {
     pub(super) fn make_labels(
         &mut self,
         cx: &mut EditContext<'_>,
-        place: Place,
+        leaf: FoundLeaf,
         runs: (usize, usize),
     ) -> Result<Path, Declined> {
-        self.make_labels_at(cx, place.path, runs, |edit, store| edit.place_of(store, place.start).path)
+        self.make_labels_at(cx, leaf.path, runs, |edit, store| edit.place_of(store, leaf.start).path)
     }
 
     /// The same of the leaf that `find` finds the way to, which is `path` as long as no leaf gets another label.

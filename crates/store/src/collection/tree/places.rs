@@ -46,9 +46,9 @@ impl From<End> for Growth {
     }
 }
 
-/// A leaf by a place: the way to it, and where it begins among all.
+/// A leaf that was found by the position of an element: the way to it, and the position of its first element.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct FoundLeaf {
     pub(super) path: Path,
     pub(super) start: usize,
 }
@@ -142,7 +142,7 @@ impl Edit {
     }
 
     /// The leaf with the element at a place below [`Edit::elements`].
-    pub(super) fn place_of(&self, store: &Store, place: usize) -> Place {
+    pub(super) fn place_of(&self, store: &Store, place: usize) -> FoundLeaf {
         let (mut path, mut start) = (Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top }, 0);
         for step in &mut path.steps[..self.height] {
             // SAFETY: an inner node of this edit, or of a tree that is as it was.
@@ -156,7 +156,7 @@ impl Edit {
             *step = (path.leaf, i);
             path.leaf = location_of(word);
         }
-        Place { path, start }
+        FoundLeaf { path, start }
     }
 
     /// Changes a copy of the leaf with a place, given where that is in it, and puts it in the place of the leaf.
@@ -175,7 +175,7 @@ impl Edit {
     fn change_leaf_at<R>(
         &mut self,
         cx: &mut EditContext<'_>,
-        (at, place): (Place, usize),
+        (at, place): (FoundLeaf, usize),
         growth: Growth,
         change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
     ) -> Result<R, Declined> {
@@ -218,7 +218,7 @@ impl Edit {
     fn store_run(
         &mut self,
         cx: &mut EditContext<'_>,
-        at: Place,
+        at: FoundLeaf,
         builder: &mut Builder,
     ) -> Result<(), Declined> {
         let mut path = at.path;
@@ -410,7 +410,7 @@ impl Edit {
     fn remove_leaves(
         &mut self,
         cx: &mut EditContext<'_>,
-        at: &Place,
+        at: &FoundLeaf,
         places: &Range<usize>,
         end: End,
     ) -> Result<usize, Declined> {

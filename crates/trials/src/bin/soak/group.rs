@@ -33,19 +33,19 @@ const PAUSE_US: usize = 3000;
 /// Of an entry.
 pub type Id = (u64, u64);
 /// A stream, and an entry of it.
-type Place = (usize, Id);
+type StreamEntry = (usize, Id);
 
 /// What happened to the entries of a phase.
 #[derive(Debug, Default)]
 pub struct Work {
-    added: BTreeMap<Place, u64>,
+    added: BTreeMap<StreamEntry, u64>,
     /// Numbers that were added by a connection that ended before it was told.
     perhaps: BTreeSet<u64>,
     /// What consumers were told.
-    told: BTreeMap<Place, u64>,
-    acknowledged: BTreeSet<Place>,
+    told: BTreeMap<StreamEntry, u64>,
+    acknowledged: BTreeSet<StreamEntry>,
     /// By a connection that ended before it was told.
-    perhaps_acknowledged: BTreeSet<Place>,
+    perhaps_acknowledged: BTreeSet<StreamEntry>,
 }
 
 /// A stream and its group.
@@ -63,30 +63,30 @@ impl Work {
         let mut wrong = Vec::new();
         for (stream, Left { entries, pending, last }) in left.iter().enumerate() {
             for (id, number) in entries {
-                let place = (stream, *id);
-                let known = self.added.get(&place).map_or(self.perhaps.contains(number), |n| n == number);
+                let entry = (stream, *id);
+                let known = self.added.get(&entry).map_or(self.perhaps.contains(number), |n| n == number);
                 if !known {
-                    wrong.push(format!("{place:?} is {number}, which was never added there"));
+                    wrong.push(format!("{entry:?} is {number}, which was never added there"));
                 }
                 let (is_acknowledged, is_pending) =
-                    (self.acknowledged.contains(&place), pending.contains(id));
-                let is_lost = !is_acknowledged && !is_pending && !self.perhaps_acknowledged.contains(&place);
+                    (self.acknowledged.contains(&entry), pending.contains(id));
+                let is_lost = !is_acknowledged && !is_pending && !self.perhaps_acknowledged.contains(&entry);
                 if id > last && (is_acknowledged || is_pending) {
-                    wrong.push(format!("{place:?} was delivered, and {last:?} is said to be the last"));
+                    wrong.push(format!("{entry:?} was delivered, and {last:?} is said to be the last"));
                 } else if is_acknowledged && is_pending {
-                    wrong.push(format!("{place:?} was acknowledged, and is pending"));
+                    wrong.push(format!("{entry:?} was acknowledged, and is pending"));
                 } else if id <= last && is_lost {
-                    wrong.push(format!("{place:?} is neither pending nor acknowledged"));
+                    wrong.push(format!("{entry:?} is neither pending nor acknowledged"));
                 }
             }
             if let Some(id) = pending.iter().find(|&id| !entries.contains_key(id)) {
                 wrong.push(format!("{id:?} of stream {stream} is pending and not there"));
             }
         }
-        let there = |place: &Place| left.get(place.0).and_then(|left| left.entries.get(&place.1));
-        for (place, number) in self.added.iter().chain(&self.told) {
-            if there(place) != Some(number) {
-                wrong.push(format!("{place:?} was {number}, and is {:?}", there(place)));
+        let there = |entry: &StreamEntry| left.get(entry.0).and_then(|left| left.entries.get(&entry.1));
+        for (entry, number) in self.added.iter().chain(&self.told) {
+            if there(entry) != Some(number) {
+                wrong.push(format!("{entry:?} was {number}, and is {:?}", there(entry)));
             }
         }
         wrong
@@ -201,7 +201,7 @@ pub fn consume(world: &World, seed: u64, number: usize) {
 }
 
 /// Reads new entries, or claims what others have.
-fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Random) -> Vec<Place> {
+fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Random) -> Vec<StreamEntry> {
     let streams = names(world);
     let [one, two] = streams.each_ref().map(String::as_str);
     let claimed = random.below(STREAMS);
@@ -236,17 +236,17 @@ fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Ra
         return Vec::new();
     };
     let mut work = world.work.lock().expect("not poisoned");
-    let mut places = Vec::new();
+    let mut taken = Vec::new();
     for (stream, entries) in found {
         for (id, number) in entries {
-            let place = (stream, id);
-            if work.told.insert(place, number).is_some_and(|before| before != number) {
-                world.complain(&format!("{place:?} is {number}, and was another number before"));
+            let entry = (stream, id);
+            if work.told.insert(entry, number).is_some_and(|before| before != number) {
+                world.complain(&format!("{entry:?} is {number}, and was another number before"));
             }
-            places.push(place);
+            taken.push(entry);
         }
     }
-    places
+    taken
 }
 
 /// What XREADGROUP tells, by the streams' numbers.
@@ -265,21 +265,21 @@ fn of_streams(answer: &Reply, names: &[String; STREAMS]) -> Option<Vec<(usize, B
 }
 
 /// Acknowledges most of them, one by one.
-fn acknowledge(world: &World, places: Vec<Place>, wire: &mut Option<Wire>, random: &mut Random) {
+fn acknowledge(world: &World, entries: Vec<StreamEntry>, wire: &mut Option<Wire>, random: &mut Random) {
     let names = names(world);
-    for place in places {
+    for entry in entries {
         if random.chance(10) {
             continue;
         }
-        let (stream, (ms, seq)) = place;
+        let (stream, (ms, seq)) = entry;
         let answer = ask(world, wire, &["XACK", &names[stream], GROUP, &format!("{ms}-{seq}")], random);
         let mut work = world.work.lock().expect("not poisoned");
         match answer {
-            None => drop(work.perhaps_acknowledged.insert(place)),
+            None => drop(work.perhaps_acknowledged.insert(entry)),
             // Another consumer has claimed it, and was faster.
             Some(Reply::Number(0)) => {}
-            Some(Reply::Number(1)) if work.acknowledged.insert(place) => {}
-            Some(answer) => world.complain(&format!("XACK of {place:?} was answered {answer:?}")),
+            Some(Reply::Number(1)) if work.acknowledged.insert(entry) => {}
+            Some(answer) => world.complain(&format!("XACK of {entry:?} was answered {answer:?}")),
         }
     }
 }

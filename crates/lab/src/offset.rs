@@ -1,26 +1,26 @@
-//! A place inside a value, and the commands of Redis that read or write it.
+//! An offset in a value, and the commands of Redis that read or write it.
 
 use larder_protocol::client::command;
 
 use crate::mix::Verb;
 
-/// A place inside a value.
+/// An offset of bits in a value, and what is written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Offset {
     bit: u64,
     /// The value of the bit: each request of a connection differs from the one before.
     on: bool,
 }
 
-impl Place {
-    /// The place of a connection in a value of this many bytes, by the version that its request carries: far behind the beginning
-    /// of the value.
-    pub fn of(version: u64, value_bytes: usize) -> Place {
+impl Offset {
+    /// The offset of a connection in a value of this many bytes, by the version that its request carries: far behind the
+    /// beginning of the value.
+    pub fn of(version: u64, value_bytes: usize) -> Offset {
         let (connection, request) = (version >> 40, version & 1);
-        Place { bit: (value_bytes as u64 / 2 + connection * 64) * 8 + 3, on: request == 0 }
+        Offset { bit: (value_bytes as u64 / 2 + connection * 64) * 8 + 3, on: request == 0 }
     }
 
-    /// Appends the command that reads or writes the place.
+    /// Appends the command that reads or writes there.
     ///
     /// # Panics
     /// For a verb of whole values.
@@ -53,7 +53,7 @@ mod tests {
     fn a_connection_has_a_place_of_its_own_that_it_changes_by_turns() {
         let asked = |verb, version| {
             let mut out = Vec::new();
-            Place::of(version, 1000).request(&mut out, verb, b"k");
+            Offset::of(version, 1000).request(&mut out, verb, b"k");
             String::from_utf8(out).unwrap()
         };
         assert_eq!(asked(Verb::SetBit, 2), "*4\r\n$6\r\nSETBIT\r\n$1\r\nk\r\n$4\r\n4003\r\n$1\r\n1\r\n");

@@ -30,8 +30,8 @@ pub(super) struct Certificate {
 
 /// A running server with its two ports.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub server: Server,
+pub(super) struct TlsServer {
+    pub peer: Server,
     pub plain: Endpoint,
     pub tls: Endpoint,
     authority: PathBuf,
@@ -39,12 +39,17 @@ pub(super) struct Place {
     _other: Port,
 }
 
-impl Place {
+impl TlsServer {
     /// Starts a server that shows a certificate of the folder.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not start, [`Error::Usage`] when the authority cannot be read.
-    pub fn start(kind: Kind, core: usize, folder: &Path, certificate: &Certificate) -> Result<Place, Error> {
+    pub fn start(
+        kind: Kind,
+        core: usize,
+        folder: &Path,
+        certificate: &Certificate,
+    ) -> Result<TlsServer, Error> {
         let path = |name: String| folder.join(name).to_string_lossy().into_owned();
         let [chain, key] = ["crt", "key"].map(|end| path(format!("{}.{end}", certificate.file)));
         let authority = path("ca.crt".to_owned());
@@ -53,15 +58,14 @@ impl Place {
         let (address, port) = (other.address(), other.address().port().to_string());
         let spec =
             Spec { kind, program: None, memory_mb: MEMORY_MB, threads: 1, core: Some(core), null: None };
-        let (server, plain, tls) = match kind.family() {
+        let (peer, plain, tls) = match kind.family() {
             // -Z has the usual port speak TLS.
             Family::Memcached => {
                 let files = format!("ssl_chain_cert={chain},ssl_key={key},ssl_session_cache");
                 let plain = format!("notls:{address}");
-                let server =
-                    Server::start_by(&spec, &["-Z", "-o", &files, "-l", &plain], Some(known.clone()))?;
-                let tls = server.control.address.clone();
-                (server, Address::Tcp(address), tls)
+                let peer = Server::start_by(&spec, &["-Z", "-o", &files, "-l", &plain], Some(known.clone()))?;
+                let tls = peer.control.address.clone();
+                (peer, Address::Tcp(address), tls)
             }
             Family::Redis => {
                 let words = [
@@ -71,24 +75,24 @@ impl Place {
                     ["--tls-ca-cert-file", &authority],
                     ["--tls-auth-clients", "no"],
                 ];
-                let server = Server::start_with(&spec, words.as_flattened())?;
-                let plain = server.control.address.clone();
-                (server, plain, Address::Tcp(address))
+                let peer = Server::start_with(&spec, words.as_flattened())?;
+                let plain = peer.control.address.clone();
+                (peer, plain, Address::Tcp(address))
             }
         };
         let plain = Endpoint::from(&plain);
         let tls = Endpoint { address: tls, login: None, tls: Some(known) };
-        Ok(Place { server, plain, tls, authority: authority.into(), _other: other })
+        Ok(TlsServer { peer, plain, tls, authority: authority.into(), _other: other })
     }
 
     /// The protocol of its loads.
     pub fn protocol(&self) -> Protocol {
-        self.server.kind.protocol(Protocol::Classic)
+        self.peer.kind.protocol(Protocol::Classic)
     }
 
     /// Its name in tables.
     pub fn name(&self) -> &'static str {
-        self.server.kind.name()
+        self.peer.kind.name()
     }
 
     /// A client that connects to it by TLS, and resumes sessions or does not.
@@ -96,6 +100,6 @@ impl Place {
     /// # Errors
     /// [`Error::Usage`] when the authority cannot be read.
     pub fn client(&self, resumes: bool) -> Result<Client, Error> {
-        Client::new(self.server.kind.family(), self.tls.address.clone(), self.authority.clone(), resumes)
+        Client::new(self.peer.kind.family(), self.tls.address.clone(), self.authority.clone(), resumes)
     }
 }
