@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! push ──► to send ──hand_out──► (socket) ──► Input ──receive──► Delivery { tag, … }
-//!          slots: the replies that are owed, oldest first
+//!          pending: the replies that are owed, oldest first
 //! ```
 //!
-//! - A reply belongs to the oldest open slot and to no other; with opaques, a reply to another request is noticed.
-//! - An abandoned slot stays until its reply has come, which is dropped.
+//! - A reply belongs to the oldest pending request and to no other; with opaques, a reply to another request is noticed.
+//! - An abandoned request stays pending until its reply has come, which is dropped.
 //! - After bytes that fit no grammar, nothing that follows is trusted.
 //! - Each request ends once: delivered, overdue by [`Pipe::tick`], or failed by [`Pipe::fail`], which says whether any of its
 //!   bytes were handed out.
@@ -51,9 +51,9 @@ pub enum Delivery<'a> {
     Refused(Head<'a>),
 }
 
-/// Owed replies.
+/// A request, or a quiet group, whose replies are owed.
 #[derive(Debug)]
-struct Slot {
+struct Pending {
     /// `None`: the owner has given up.
     tag: Option<Tag>,
     kind: Kind,
@@ -110,7 +110,7 @@ pub struct Limits {
 pub struct Pipe {
     dialect: Dialect,
     limits: Limits,
-    slots: VecDeque<Slot>,
+    pending: VecDeque<Pending>,
     owed: usize,
     out: Vec<u8>,
     /// Bytes that were ever pushed, and those that were handed out.
@@ -128,7 +128,7 @@ impl Pipe {
         Pipe {
             dialect,
             limits,
-            slots: VecDeque::with_capacity(64),
+            pending: VecDeque::with_capacity(64),
             owed: 0,
             out: Vec::new(),
             pushed: 0,
@@ -182,7 +182,7 @@ impl Pipe {
         let before = self.out.len();
         Request { opaque, ..*request }.write(self.dialect, &mut self.out);
         let key_hash = (self.dialect == Dialect::Classic && kind == Kind::Get).then(|| fnv1a(request.key));
-        let slot = Slot {
+        let pending = Pending {
             tag: Some(tag),
             kind,
             left: 1,
@@ -192,7 +192,7 @@ impl Pipe {
             begins: self.pushed,
             deadline,
         };
-        self.admit(slot, (self.out.len() - before) as u64, now);
+        self.admit(pending, (self.out.len() - before) as u64, now);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl Pipe {
             return Err(Full);
         }
         self.out.extend_from_slice(group.bytes);
-        let slot = Slot {
+        let pending = Pending {
             tag: Some(tag),
             kind: group.kind,
             left: group.replies,
@@ -221,7 +221,7 @@ impl Pipe {
             begins: self.pushed,
             deadline,
         };
-        self.admit(slot, group.bytes.len() as u64, now);
+        self.admit(pending, group.bytes.len() as u64, now);
         Ok(())
     }
 
@@ -232,13 +232,13 @@ impl Pipe {
         first
     }
 
-    fn admit(&mut self, slot: Slot, bytes: u64, now: Instant) {
+    fn admit(&mut self, pending: Pending, bytes: u64, now: Instant) {
         if self.owed == 0 {
             self.heard = now;
         }
         self.pushed += bytes;
-        self.owed += slot.left as usize;
-        self.slots.push_back(slot);
+        self.owed += pending.left as usize;
+        self.pending.push_back(pending);
     }
 
     /// All bytes that wait to be sent. They count as sent from here on. The next bytes are written to `spare`.
@@ -269,14 +269,14 @@ impl Pipe {
                 self.receive_long(input, &mut deliver)?;
                 continue;
             }
-            let Some(slot) = self.slots.front() else {
+            let Some(pending) = self.pending.front() else {
                 return Err(protocol("a reply without a request", input.bytes()));
             };
-            let kind = slot.kind;
+            let kind = pending.kind;
             let bytes = input.bytes();
             // Refusals of a quiet group answer the stores in it.
             let read = match Head::read(self.dialect, kind, bytes) {
-                Err(Malformed) if slot.quiet => Head::read(self.dialect, Kind::Store, bytes),
+                Err(Malformed) if pending.quiet => Head::read(self.dialect, Kind::Store, bytes),
                 read => read,
             };
             let Some((head, head_bytes)) = read.map_err(|Malformed| protocol("no reply", bytes))? else {
@@ -322,7 +322,7 @@ impl Pipe {
         if long.value_left > 0 {
             let part = &bytes[..bytes.len().min(long.value_left)];
             long.value_left -= part.len();
-            if let Some(tag) = self.slots.front().and_then(|slot| slot.tag) {
+            if let Some(tag) = self.pending.front().and_then(|pending| pending.tag) {
                 deliver(tag, Delivery::Part(part));
             }
             let part_bytes = part.len();
@@ -344,16 +344,16 @@ impl Pipe {
         Ok(())
     }
 
-    /// Checks that the reply may be that of the oldest slot.
+    /// Checks that the reply may be that of the oldest pending request.
     fn is_own(&self, head: &Head<'_>, bytes: &[u8]) -> Result<(), Broken> {
-        let slot = self.slots.front().expect("there is one whose reply was read");
+        let pending = self.pending.front().expect("there is one whose reply was read");
         let refused = matches!(head.status, Status::Refused(_));
-        if let (Some(key), Some(expected)) = (head.key, slot.key_hash)
+        if let (Some(key), Some(expected)) = (head.key, pending.key_hash)
             && fnv1a(key) != expected
         {
             return Err(protocol("another key's value", bytes));
         }
-        if !slot.quiet && !refused && slot.opaque.is_some() && head.opaque != slot.opaque {
+        if !pending.quiet && !refused && pending.opaque.is_some() && head.opaque != pending.opaque {
             return Err(protocol("the answer to another request", bytes));
         }
         Ok(())
@@ -367,32 +367,32 @@ impl Pipe {
         deliver: &mut impl FnMut(Tag, Delivery<'_>),
     ) -> Result<(), Broken> {
         self.is_own(&head, bytes)?;
-        let slot = self.slots.front_mut().expect("seen by is_own");
+        let pending = self.pending.front_mut().expect("seen by is_own");
         // After a store that is refused as malformed, the server may have taken its value for requests.
         let trusted = !matches!(head.status, Status::Refused(Refusal::Client | Refusal::Unknown))
-            || !(slot.kind == Kind::Store || slot.quiet);
-        if slot.quiet && head.status != Status::Barrier {
-            if let Some(tag) = slot.tag {
+            || !(pending.kind == Kind::Store || pending.quiet);
+        if pending.quiet && head.status != Status::Barrier {
+            if let Some(tag) = pending.tag {
                 deliver(tag, Delivery::Refused(head));
             }
         } else {
-            if let Some(tag) = &mut slot.tag {
+            if let Some(tag) = &mut pending.tag {
                 deliver(*tag, Delivery::Reply(head, value));
                 tag.item += 1;
             }
-            if let Some(opaque) = &mut slot.opaque {
+            if let Some(opaque) = &mut pending.opaque {
                 *opaque = opaque.wrapping_add(1);
             }
-            slot.left -= 1;
+            pending.left -= 1;
             self.owed -= 1;
-            if slot.left == 0 {
-                self.slots.pop_front();
+            if pending.left == 0 {
+                self.pending.pop_front();
             }
         }
         if trusted { Ok(()) } else { Err(protocol("a store was refused as malformed", head.text)) }
     }
 
-    /// Gives up overdue slots, and passes their tags to `overdue`.
+    /// Gives up overdue requests, and passes their tags to `overdue`.
     ///
     /// # Errors
     /// [`Broken::Stalled`].
@@ -400,11 +400,11 @@ impl Pipe {
         if self.owed > 0 && now.duration_since(self.heard) >= self.limits.stall {
             return Err(Broken::Stalled);
         }
-        for slot in &mut self.slots {
-            if let Some(tag) = slot.tag
-                && slot.deadline <= now
+        for pending in &mut self.pending {
+            if let Some(tag) = pending.tag
+                && pending.deadline <= now
             {
-                slot.tag = None;
+                pending.tag = None;
                 overdue(tag);
             }
         }
@@ -413,21 +413,22 @@ impl Pipe {
 
     /// The earliest time at which [`Pipe::tick`] has something to do.
     pub fn wake_at(&self) -> Option<Instant> {
-        let overdue = self.slots.iter().filter(|slot| slot.tag.is_some()).map(|slot| slot.deadline).min();
+        let awaited = self.pending.iter().filter(|pending| pending.tag.is_some());
+        let overdue = awaited.map(|pending| pending.deadline).min();
         let stalled = (self.owed > 0).then(|| self.heard + self.limits.stall);
         [overdue, stalled].into_iter().flatten().min()
     }
 
     /// The owner of this number no longer waits.
     pub fn abandon(&mut self, op: u32) {
-        for slot in &mut self.slots {
-            slot.tag = slot.tag.filter(|tag| tag.op != op);
+        for pending in &mut self.pending {
+            pending.tag = pending.tag.filter(|tag| tag.op != op);
         }
     }
 
     /// The owner of the oldest owed reply, among those for which `waits` holds.
     pub fn oldest(&self, waits: impl Fn(u32) -> bool) -> Option<u32> {
-        self.slots.iter().filter_map(|slot| slot.tag).map(|tag| tag.op).find(|&op| waits(op))
+        self.pending.iter().filter_map(|pending| pending.tag).map(|tag| tag.op).find(|&op| waits(op))
     }
 
     /// The connection has ended: calls `each` for every owner that still waits, with the number of its missing replies.
@@ -435,10 +436,10 @@ impl Pipe {
         self.owed = 0;
         self.long = None;
         self.out = Vec::new();
-        for slot in self.slots.drain(..) {
-            if let Some(tag) = slot.tag {
-                let sent = slot.begins < self.handed;
-                each(tag, slot.left, if sent { Outcome::Unknown } else { Outcome::NotSent });
+        for pending in self.pending.drain(..) {
+            if let Some(tag) = pending.tag {
+                let sent = pending.begins < self.handed;
+                each(tag, pending.left, if sent { Outcome::Unknown } else { Outcome::NotSent });
             }
         }
     }

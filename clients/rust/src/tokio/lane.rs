@@ -9,7 +9,7 @@
 //! while replies are owed: a timeout is late by at most one step.
 //!
 //! - No lock is held across an await or a wake-up.
-//! - A caller that is dropped leaves its slot, whose reply is dropped.
+//! - A caller that is dropped leaves its request pending, whose reply is dropped.
 //! - A driver that ends, with its runtime, ends the connection.
 
 use super::direct::Alone;
