@@ -11,7 +11,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Outcome, Reason};
-use crate::greeting::{Greeting, Next};
+use crate::greeting::{Greeting, GreetingStep};
 use crate::lane::{self, CLOSED, KEEP_BYTES_MAX, TO_SEND_BYTES_MAX};
 use crate::moved::Moved;
 use crate::op::Answer;
@@ -390,8 +390,8 @@ impl Connection {
                         let next = greeting.heard(&self.server, reply)?;
                         reply.clear();
                         match next {
-                            Next::Say(text) => self.sending.extend_from_slice(&text),
-                            Next::Speaks(dialect) => self.open(dialect, now, done),
+                            GreetingStep::Say(text) => self.sending.extend_from_slice(&text),
+                            GreetingStep::Speaks(dialect) => self.open(dialect, now, done),
                         }
                     }
                 }

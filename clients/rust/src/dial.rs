@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Reason};
 use crate::fleet::{Fleet, SLOW, Server, Step};
-use crate::greeting::{Greeting, Next};
+use crate::greeting::{Greeting, GreetingStep};
 use crate::lane::{CLOSED, Lane, step};
 use crate::moved::Moved;
 use crate::socket::{OpenFd, Socket};
@@ -70,8 +70,8 @@ impl Fleet<Lane> {
         loop {
             let line = ask(server, socket, &text, until)?;
             match greeting.heard(&server.name, &line)? {
-                Next::Say(next) => text = next,
-                Next::Speaks(dialect) => return Ok(dialect),
+                GreetingStep::Say(next) => text = next,
+                GreetingStep::Speaks(dialect) => return Ok(dialect),
             }
         }
     }

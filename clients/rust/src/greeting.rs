@@ -35,7 +35,7 @@ pub struct Greeting {
 
 /// The next step of a greeting.
 #[derive(Debug)]
-pub enum Next {
+pub enum GreetingStep {
     /// Send this; the answer is a line.
     Say(Cow<'static, [u8]>),
     /// The greeting is over, and this dialect is spoken.
@@ -69,13 +69,13 @@ impl Greeting {
     ///
     /// # Errors
     /// [`Error::Auth`]; [`Error::Down`] if a cache would not answer so.
-    pub fn heard(&mut self, server: &Arc<str>, line: &[u8]) -> Result<Next, Error> {
+    pub fn heard(&mut self, server: &Arc<str>, line: &[u8]) -> Result<GreetingStep, Error> {
         let odd = || Error::Down(Arc::clone(server), ODD);
         if line.iter().position(|&byte| byte == b'\n') != line.len().checked_sub(1) {
             return Err(odd());
         }
         match self.stage {
-            Stage::Auth if line == b"STORED\r\n" => Ok(Next::Say(self.ask())),
+            Stage::Auth if line == b"STORED\r\n" => Ok(GreetingStep::Say(self.ask())),
             Stage::Auth => Err(Error::Auth(Arc::clone(server))),
             Stage::Version | Stage::Barrier if line.starts_with(b"CLIENT_ERROR unauthenticated") => {
                 Err(Error::Auth(Arc::clone(server)))
@@ -83,12 +83,12 @@ impl Greeting {
             Stage::Version => {
                 let version = line.strip_prefix(b"VERSION ").ok_or_else(odd)?;
                 if self.protocol.is_some() || !is_since(version, META_SINCE) {
-                    return Ok(Next::Speaks(Dialect::Classic));
+                    return Ok(GreetingStep::Speaks(Dialect::Classic));
                 }
                 self.stage = Stage::Barrier;
-                Ok(Next::Say(b"mn\r\n".as_slice().into()))
+                Ok(GreetingStep::Say(b"mn\r\n".as_slice().into()))
             }
-            Stage::Barrier if line == b"MN\r\n" => Ok(Next::Speaks(Dialect::Meta)),
+            Stage::Barrier if line == b"MN\r\n" => Ok(GreetingStep::Speaks(Dialect::Meta)),
             Stage::Barrier => Err(odd()),
         }
     }

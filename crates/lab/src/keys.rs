@@ -96,7 +96,7 @@ enum Rule {
     Zipf(Zipf<f64>),
     One,
     Hot(f64),
-    Next(u32),
+    Sequential(u32),
 }
 
 /// A prime above every possible key count, so that multiplying by it permutes the ranks.
@@ -116,7 +116,7 @@ impl Chooser {
             }
             Choice::One => Rule::One,
             Choice::Hot(share) => Rule::Hot(share),
-            Choice::Sequential => Rule::Next(0),
+            Choice::Sequential => Rule::Sequential(0),
         };
         Chooser { keyspace, rule, rng: StdRng::seed_from_u64(seed) }
     }
@@ -133,7 +133,7 @@ impl Chooser {
             Rule::One => 0,
             Rule::Hot(share) if count == 1 || self.rng.random::<f64>() < *share => 0,
             Rule::Hot(_) => self.rng.random_range(1..count),
-            Rule::Next(next) => {
+            Rule::Sequential(next) => {
                 let index = *next % count;
                 *next = index + 1;
                 index

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::connection::UNCONNECTED;
 use crate::error::{Error, Outcome, Reason};
 use crate::fleet::{Fleet, SLOW, Server, Shared, Step};
-use crate::greeting::{Greeting, Next};
+use crate::greeting::{Greeting, GreetingStep};
 use crate::lane::{CLOSED, step};
 use crate::moved::Moved;
 use crate::wire::{Dialect, LINE_BYTES_MAX};
@@ -113,8 +113,8 @@ async fn greeted(config: &Config, server: &Arc<str>, socket: &Socket) -> Result<
     loop {
         let line = answered(server, socket, &text).await?;
         match greeting.heard(server, &line)? {
-            Next::Say(next) => text = next,
-            Next::Speaks(dialect) => return Ok(dialect),
+            GreetingStep::Say(next) => text = next,
+            GreetingStep::Speaks(dialect) => return Ok(dialect),
         }
     }
 }
