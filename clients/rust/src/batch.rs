@@ -8,7 +8,7 @@ use crate::lane::Lane;
 use crate::line::Line;
 use crate::op::{Answer, Op};
 use crate::pipe::{Full, Pipe, Tag};
-use crate::reply::{Meta, Reply, Stored, Value, settled};
+use crate::reply::{Meta, Reply, Stored, Value, result_of};
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Count, Delete, Dialect, Get, Request, Status, Store, Want};
 use std::collections::VecDeque;
@@ -293,7 +293,7 @@ impl<C: Front> Batch<C> {
                 answer.cas = 0;
             }
             let value = &memory[answer.value.clone()];
-            let result = settled(kind, answer, value, server);
+            let result = result_of(kind, answer, value, server);
             self.results[at as usize] = result.map(|answer| {
                 let value = answer.value.start + shift..answer.value.end + shift;
                 Answer { value, ..answer }

@@ -16,7 +16,7 @@ use crate::lane::{self, CLOSED, KEEP_BYTES_MAX, TO_SEND_BYTES_MAX};
 use crate::moved::Moved;
 use crate::op::Answer;
 use crate::pipe::{Delivery, Full, Input, Limits, Pipe, Tag};
-use crate::reply::{Reply, settled};
+use crate::reply::{Reply, result_of};
 use crate::socket::{OpenFd, OpenSocket, Socket};
 use crate::wire::{Ask, Dialect, Kind, LINE_BYTES_MAX, Request, Status};
 use std::collections::VecDeque;
@@ -172,7 +172,7 @@ impl Owners {
                 }
                 let owner = self.remove(tag.op);
                 let answer = Answer::new(0, &head, begins..done.memory.len(), false);
-                let answer = settled(owner.kind, answer, &done.memory[begins..], server);
+                let answer = result_of(owner.kind, answer, &done.memory[begins..], server);
                 let value = answer.as_ref().map_or(begins..begins, |answer| answer.value.clone());
                 done.memory.truncate(value.end);
                 done.ended.push(Ended {

@@ -15,7 +15,7 @@ use crate::lane::{CLOSED, Lane, STALLED, error_of};
 use crate::moved::Moved;
 use crate::op::Answer;
 use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
-use crate::reply::{Meta, Stored, settled};
+use crate::reply::{Meta, Stored, result_of};
 use crate::socket::{OpenFd, lost};
 use crate::verbs::{Set, found, stored};
 use crate::wire::{Ask, Get, Kind, Request, Status, Want};
@@ -179,7 +179,7 @@ impl Client {
                 Delivery::Refused(_) => unreachable!("no request is quiet"),
             });
             heard.map_err(unknown)?;
-            settled(Kind::Get, answer.expect("nothing is owed any more"), &[], server)
+            result_of(Kind::Get, answer.expect("nothing is owed any more"), &[], server)
         })?;
         Ok(found(&answer).then(|| Meta::of(&answer)))
     }
@@ -258,7 +258,7 @@ impl Set<'_> {
                     Ok(())
                 })
                 .map_err(unknown)?;
-            settled(Kind::Store, answer.expect("nothing is owed any more"), &[], server)
+            result_of(Kind::Store, answer.expect("nothing is owed any more"), &[], server)
         })?;
         Ok(stored(&answer))
     }

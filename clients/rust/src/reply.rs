@@ -82,7 +82,7 @@ pub(crate) fn concluded(
     server: &Arc<str>,
 ) -> Result<Answer, Error> {
     let value = answer.value.clone();
-    let answer = settled(kind, answer, &memory[value], server);
+    let answer = result_of(kind, answer, &memory[value], server);
     if !matches!(&answer, Ok(answer) if answer.status == Status::Value) {
         memory.truncate(length);
     }
@@ -90,7 +90,7 @@ pub(crate) fn concluded(
 }
 
 /// Turns the answer of a refusal into its error, and a counter's value into its number.
-pub(crate) fn settled(
+pub(crate) fn result_of(
     kind: Kind,
     mut answer: Answer,
     value: &[u8],

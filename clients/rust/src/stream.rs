@@ -14,7 +14,7 @@ use crate::fleet::{Front, List, Server};
 use crate::line::Line;
 use crate::op::Op;
 use crate::pipe::{Full, Group, Pipe, Tag};
-use crate::reply::settled;
+use crate::reply::result_of;
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Delete, Dialect, Kind, Request, Store};
 use std::collections::VecDeque;
@@ -285,7 +285,7 @@ impl<C: Streams> Stream<C> {
         self.open.len()
     }
 
-    /// The window has no room for this group: the oldest has to be settled first.
+    /// The window has no room for this group: the oldest has to be answered first.
     pub(crate) fn is_too_much(&self, at: usize) -> bool {
         let open = &self.open[at];
         !self.sent.is_empty()
@@ -355,7 +355,7 @@ impl<C: Streams> Stream<C> {
         }
     }
 
-    /// The oldest unsettled group.
+    /// The oldest unanswered group.
     pub(crate) fn oldest(&mut self) -> Option<&mut Sent<C::Line>> {
         self.sent.front_mut()
     }
@@ -371,7 +371,7 @@ impl<C: Streams> Stream<C> {
     }
 
     /// Counts the results of the oldest group.
-    pub(crate) fn settle<S>(&mut self, op: Op<S>) {
+    pub(crate) fn count_results<S>(&mut self, op: Op<S>) {
         let Some(mut sent) = self.sent.pop_front() else { return };
         let Op { answers, error, not_sent, .. } = op;
         self.waiting.requests -= sent.keys.len();
@@ -383,7 +383,7 @@ impl<C: Streams> Stream<C> {
             let first = if sent.quiet { sent.opaque } else { 0 };
             let at = answer.item.wrapping_sub(first) as usize;
             let is_refusal = answer.refused;
-            match settled(sent.kind, answer, &[], &server) {
+            match result_of(sent.kind, answer, &[], &server) {
                 // The barrier of a quiet group: everything that was not refused was carried out.
                 Ok(_) if sent.quiet => {
                     self.report.stored += total - counted;
@@ -418,7 +418,7 @@ impl<C: Streams> Stream<C> {
         }
     }
 
-    /// The results of everything since the last barrier, when all is settled.
+    /// The results of everything since the last barrier, when all is answered.
     pub(crate) fn reported(&mut self) -> Report {
         let report = std::mem::take(&mut self.report);
         debug_assert_eq!(report.sent, report.stored + report.refused + report.unknown);
@@ -438,7 +438,7 @@ impl<C: Streams> Stream<C> {
 
     /// Writes that are not known to be stored.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unsettled(&self) -> u64 {
+    pub(crate) fn unconfirmed(&self) -> u64 {
         self.report.sent - self.report.stored
     }
 
@@ -519,7 +519,7 @@ impl Stream {
     fn flush(&mut self, at: usize) {
         let Some(lane) = self.seal(at) else { return };
         while self.is_too_much(at) {
-            self.settle_oldest();
+            self.finish_oldest();
         }
         let deadline = self.client().deadline();
         let push = |pipe: &mut Pipe, op, now| self.push(at, pipe, op, now, deadline);
@@ -528,9 +528,9 @@ impl Stream {
     }
 
     /// Waits for the oldest group and counts its results.
-    fn settle_oldest(&mut self) {
+    fn finish_oldest(&mut self) {
         if let Some(op) = self.oldest().map(|Sent { lane, ticket, .. }| lane.wait(ticket)) {
-            self.settle(op);
+            self.count_results(op);
         }
     }
 
@@ -538,7 +538,7 @@ impl Stream {
     pub fn barrier(&mut self) -> Report {
         (0..self.groups()).for_each(|at| self.flush(at));
         while self.oldest().is_some() {
-            self.settle_oldest();
+            self.finish_oldest();
         }
         self.reported()
     }

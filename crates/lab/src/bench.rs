@@ -290,16 +290,16 @@ impl<'a> Bench<'a> {
         program: Option<PathBuf>,
         data: Data,
     ) -> Result<(Server, Verdict), Error> {
-        let settled = Duration::from_millis(500);
+        let pause = Duration::from_millis(500);
         let server = self.start(kind, program, data.memory_mb, None)?;
-        thread::sleep(settled);
+        thread::sleep(pause);
         let empty = usage::rss_bytes(server.process()?)?;
         let protocol = kind.protocol(Protocol::Classic);
         let filled = fill::fill(&server.control.address, protocol, data.keyspace(), &[Some(self.core)]);
         if kind.is_larder() || !data.overfills() {
             filled.map_err(|error| error.within(|| kind.name().to_owned()))?;
         }
-        thread::sleep(settled);
+        thread::sleep(pause);
         let full = usage::rss_bytes(server.process()?)?;
         Ok((server, memory(kind, data, empty, full)))
     }

@@ -86,7 +86,7 @@ impl Books {
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
-    pub fn settle(self, checks: &mut Checks, whose: &str, tally: &Tally) -> Result<(), Error> {
+    pub fn compare(self, checks: &mut Checks, whose: &str, tally: &Tally) -> Result<(), Error> {
         check_replies(checks, whose, tally);
         let after = self.control.counters()?;
         let grown = |name| {

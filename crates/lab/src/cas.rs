@@ -261,7 +261,7 @@ fn visit_once(
     drop(dialog);
     let name = contender.name.clone();
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
-    let missing = ledger.settle(experiment, &name, &counts, &acknowledged)?;
+    let missing = ledger.compare(experiment, &name, &counts, &acknowledged)?;
     let sample = Sample {
         elapsed_s: outcome.elapsed.as_secs_f64(),
         fairness: fairness(&by_client),

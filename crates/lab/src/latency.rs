@@ -278,7 +278,7 @@ fn peak_once(
     let placement = contender.placement(threads.as_ref())?;
     drop(load);
     let (rate, name) = (tally.rate(), contender.name.clone());
-    books.settle(&mut experiment.checks, &name, &tally)?;
+    books.compare(&mut experiment.checks, &name, &tally)?;
     Ok((rate, Placement::waited(placement.as_ref(), tally.elapsed, tally.waited)))
 }
 
@@ -343,7 +343,7 @@ fn visit_once(
     experiment.checks.add(of_time::DUE, sent_all, || format!("{name}: {} of {due:.0}", tally.requests));
     all.merge(tally);
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
-    books.settle(&mut experiment.checks, &name, &all)?;
+    books.compare(&mut experiment.checks, &name, &all)?;
     Ok((sample, waited))
 }
 

@@ -413,7 +413,7 @@ fn checks(
     let mut all = tally.clone();
     all.merge(others);
     match books {
-        Some(books) => books.settle(&mut checks, name, &all)?,
+        Some(books) => books.compare(&mut checks, name, &all)?,
         None => check_replies(&mut checks, name, &all),
     }
     if is_open {

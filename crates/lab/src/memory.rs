@@ -143,7 +143,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.run.set("items", words(&items));
     experiment.run.set("key + value", words(&shapes.iter().map(|shape| shape.name()).collect::<Vec<_>>()));
     experiment.run.set("memory", "Rss and Swap of smaps_rollup, after less before, of a server just started");
-    let settle = Duration::from_millis(common.by_effort(300, 300, 500));
+    let pause = Duration::from_millis(common.by_effort(300, 300, 500));
     let idle = Duration::from_secs(common.by_effort(1, 2, 60));
     experiment.run.set("idle, s", idle.as_secs());
 
@@ -161,7 +161,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             found.push(Found { question, seat, cost: Vec::new(), full: Vec::new(), stages: Vec::new() });
         }
     }
-    // A server starts and settles, and this many bytes are written and read back.
+    // A server starts, its memory comes to rest, and this many bytes are written and read back.
     let bytes: f64 = found.iter().map(|found| found.question.bytes()).sum();
     let each = Duration::from_secs_f64(1.0 + bytes / found.len().max(1) as f64 / BYTES_PER_S);
     experiment.announce(found.len(), each);
@@ -173,7 +173,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             if round > 0 && experiment.contender(found.seat).kind.is_none() {
                 return Ok(());
             }
-            let mut bench = Bench::new(experiment, found.seat.contender, settle);
+            let mut bench = Bench::new(experiment, found.seat.contender, pause);
             match found.question {
                 Question::Cost { items, shape, ttl } => {
                     found.cost.push(bench.cost(shape.space(items), if ttl { TTL_S } else { 0 })?);

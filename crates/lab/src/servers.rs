@@ -359,7 +359,7 @@ fn visit_once(
     check_kept(&mut experiment.checks, &name, &workload, &back, books.evicted()?);
     all.merge(back);
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
-    books.settle(&mut experiment.checks, &name, &all)?;
+    books.compare(&mut experiment.checks, &name, &all)?;
     Ok((sample, waited))
 }
 

@@ -74,7 +74,7 @@ use crate::{Millis, Store};
 use build::LEAF_BYTES_MAX;
 use leaf::{Backwards, InOrder};
 use std::ops::Range;
-use tree::{Tree, settled_at};
+use tree::{Tree, cutoff_at};
 
 /// What collection it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl<'g> Collection<'g> {
     }
 
     fn of_tree(tree: Tree<'g>, store: &'g Store, now: Millis) -> Collection<'g> {
-        Collection { body: Body::Tree(tree), store, now: settled_at(now, tree.settled()) }
+        Collection { body: Body::Tree(tree), store, now: cutoff_at(now, tree.cutoff()) }
     }
 
     /// # Safety

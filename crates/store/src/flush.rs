@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// The flushes until now, of which none is half done: what a worker holds is of before the next.
-    fn settled_stamp_count(&self) -> u64 {
+    fn finished_stamp_count(&self) -> u64 {
         loop {
             let count = self.stamp_count();
             // Acquire: a gate that is read behind a transaction's beginning is not older than its buckets.
@@ -140,13 +140,13 @@ impl Moment {
 impl Guard<'_> {
     /// The database of a name as it is now.
     pub fn moment(&self, name: u8) -> Moment {
-        Moment { database: self.database(name), flushes: self.store.settled_stamp_count() }
+        Moment { database: self.database(name), flushes: self.store.finished_stamp_count() }
     }
 
     /// The name that a database has now; none if it was flushed since that moment, or may have been: behind more than a
     /// hundred flushes it is not known.
     pub fn name_since(&self, moment: Moment) -> Option<u8> {
-        let (now, number) = (self.store.settled_stamp_count(), moment.database.number());
+        let (now, number) = (self.store.finished_stamp_count(), moment.database.number());
         let known = now - moment.flushes <= u64::from(LAG_MAX);
         let took = || self.store.flushes.took(moment.flushes as u8, now as u8, number);
         (known && !took()).then(|| self.store.names.name(number))

@@ -44,7 +44,7 @@ const SHARDS: usize = 64;
 pub type Touched = Arc<AtomicBool>;
 
 /// Watches that go at once: some 100 µs. The others go with the next batches, or with upkeep.
-const SETTLED_AT_ONCE: usize = 256;
+const ENDED_AT_ONCE: usize = 256;
 /// Databases that are swapped have no more watches together: some 1.3 µs each, for which all workers wait.
 pub const WATCHES_SWAPPED_MAX: u64 = 4096;
 
@@ -350,7 +350,7 @@ impl Guard<'_> {
         let store = self.store;
         let leaving = {
             let mut leaving = store.watches.leaving.lock().expect("no panic under the lock");
-            let left = leaving.len().saturating_sub(SETTLED_AT_ONCE);
+            let left = leaving.len().saturating_sub(ENDED_AT_ONCE);
             store.watches.leaving_count.store(left as u64, Ordering::Relaxed);
             leaving.split_off(left)
         };

@@ -97,7 +97,7 @@ impl Model {
     pub fn apply_alone(&mut self, op: &Op) -> Exchange {
         if let Op::Wait { seconds } = op {
             self.now += seconds * 1000;
-            self.settle();
+            self.remove_expired();
             return Exchange { seconds: *seconds, ..Exchange::default() };
         }
         let exchange = match op {
@@ -105,7 +105,7 @@ impl Model {
             Op::Classic(classic) => self.classic(classic),
             Op::Wait { .. } => unreachable!("handled above"),
         };
-        self.settle();
+        self.remove_expired();
         exchange
     }
 
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// Removes items that have expired or were flushed.
-    fn settle(&mut self) {
+    fn remove_expired(&mut self) {
         if self.flush_at.is_some_and(|at| at <= self.now) {
             self.flush_at = None;
             self.items.clear();

@@ -17,7 +17,7 @@ use crate::line::Line;
 use crate::moved::Moved;
 use crate::op::Answer;
 use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
-use crate::reply::{Meta, Stored, settled};
+use crate::reply::{Meta, Stored, result_of};
 use crate::socket::lost;
 use crate::verbs::{Set, found, stored};
 use crate::wire::{Ask, Get, Kind, Request, Status, Want};
@@ -212,7 +212,7 @@ impl Client {
             value.clear();
             if let Some(answer) = answer {
                 direct.unless_ended(Outcome::Unknown, flush(to)).await?;
-                return settled(Kind::Get, answer, &[], &direct.server.name);
+                return result_of(Kind::Get, answer, &[], &direct.server.name);
             }
         }
     }
@@ -253,7 +253,7 @@ impl Client {
         let mut nothing = Vec::new();
         loop {
             if let Some(answer) = direct.hear(&mut nothing).await.map_err(unknown)? {
-                return settled(Kind::Store, answer, &[], &direct.server.name);
+                return result_of(Kind::Store, answer, &[], &direct.server.name);
             }
         }
     }

@@ -52,7 +52,7 @@ impl Stream<Client> {
             self.flush(at).await;
         }
         while self.oldest().is_some() {
-            self.settle_oldest().await;
+            self.finish_oldest().await;
         }
         self.reported()
     }
@@ -93,7 +93,7 @@ impl Stream<Client> {
     async fn flush(&mut self, at: usize) {
         let Some(lane) = self.seal(at) else { return };
         while self.is_too_much(at) {
-            self.settle_oldest().await;
+            self.finish_oldest().await;
         }
         let deadline = self.client().deadline();
         let (stream, mut memory) = (&*self, Vec::new());
@@ -103,19 +103,19 @@ impl Stream<Client> {
     }
 
     /// Waits for the oldest group and counts its results.
-    async fn settle_oldest(&mut self) {
+    async fn finish_oldest(&mut self) {
         if let Some(Sent { ticket, .. }) = self.oldest() {
             let op = ticket.await;
-            self.settle(op);
+            self.count_results(op);
         }
     }
 
-    /// Called on drop: a task sends and settles the rest. Without a runtime, what was collected is sent, and all writes whose
-    /// results are unknown are counted.
+    /// Called on drop: a task sends the rest and counts its results. Without a runtime, what was collected is sent, and all
+    /// writes whose results are unknown are counted.
     pub(super) fn leave(&mut self) {
         let Some(mut rest) = self.hand_on() else {
             // The task itself was dropped, with its runtime.
-            return self.leave_unreported(self.unsettled());
+            return self.leave_unreported(self.unconfirmed());
         };
         match Handle::try_current() {
             Ok(runtime) => {
@@ -139,6 +139,6 @@ impl Stream<Client> {
                 self.pushed(at, begun);
             }
         }
-        self.leave_unreported(self.unsettled());
+        self.leave_unreported(self.unconfirmed());
     }
 }

@@ -713,7 +713,7 @@ fn what_is_closed_or_dropped_leaves_no_task_behind() {
     let server = server();
     let runtime = one_thread();
     let tasks = || runtime.metrics().num_alive_tasks();
-    let settle = || {
+    let await_tasks = || {
         let until = Instant::now() + PATIENCE;
         while tasks() > 0 {
             assert!(Instant::now() < until, "{} tasks are left", tasks());
@@ -724,12 +724,12 @@ fn what_is_closed_or_dropped_leaves_no_task_behind() {
     runtime.block_on(async { closed.set(b"k", b"v").send().await }).expect("stored");
     assert_eq!(tasks(), 1);
     closed.close();
-    settle();
+    await_tasks();
     let dropped = client(&server);
     runtime.block_on(async { dropped.get(b"k").await }).expect("an answer");
     assert_eq!(tasks(), 1);
     drop(dropped);
-    settle();
+    await_tasks();
     // A call that is dropped while it dials: the next call uses its connection.
     let given_up = client(&server);
     runtime.block_on(async {

@@ -115,7 +115,7 @@ impl Run {
         }
     }
 
-    fn settle(&mut self) {
+    fn add_report(&mut self) {
         let Report { sent, stored, refused, unknown, first, .. } = self.stream.barrier();
         self.sum.sent += sent;
         self.sum.stored += stored;
@@ -142,16 +142,16 @@ fn adds_up(fault: Fault, quiet: bool, server: &Server, open: fn(Builder, bool) -
     run.write(THIRD);
     fault.begin(&relay, server, quiet);
     run.write(THIRD);
-    run.settle();
+    run.add_report();
     let until = Instant::now() + PATIENCE;
     while fault != Fault::None && !fault.has_harmed(&relay) {
         assert!(Instant::now() < until, "{}: nothing is harmed", run.name);
         run.write(1);
-        run.settle();
+        run.add_report();
     }
     fault.end(&relay, server);
     run.write(THIRD);
-    run.settle();
+    run.add_report();
 
     let Run { name, keys, sum, .. } = run;
     if fault == Fault::None {

@@ -25,7 +25,7 @@ fn who_waits_is_looked_at_when_it_is_woken_or_its_time_has_come_and_what_follows
     assert_eq!(world.read_all(&peer), b"", "who does not wait is not woken");
 
     peer.send(b"a50\ne3\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(49);
     assert_eq!(world.read_all(&peer), b"");
     world.pass(1);
@@ -33,11 +33,11 @@ fn who_waits_is_looked_at_when_it_is_woken_or_its_time_has_come_and_what_follows
 
     // The earlier timeout of a connection that was woken is over, and ends no later wait.
     peer.send(b"a50\ne4\n");
-    world.settle();
+    world.run_until_idle();
     world.events.wake(id);
     assert_eq!(world.read_all(&peer), b"e4\n");
     peer.send(b"a70\ne5\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(69);
     assert_eq!(world.read_all(&peer), b"");
     world.pass(1);
@@ -50,7 +50,7 @@ fn many_that_are_woken_leave_nothing_behind() {
     let (mut world, peer, id) = world(LIMITS);
     for n in 0..1_000 {
         peer.send(b"a3600000\n");
-        world.settle();
+        world.run_until_idle();
         world.events.wake(id);
         peer.send(format!("e{n}\n").as_bytes());
         assert_eq!(world.read_all(&peer), format!("e{n}\n").as_bytes());
@@ -63,9 +63,9 @@ fn who_waits_and_ends_its_stream_is_gone() {
     for sends in [&b"a\n"[..], b"a\ne1\n", b"a60000\n"] {
         let (mut world, peer, _) = world(LIMITS);
         peer.send(sends);
-        world.settle();
+        world.run_until_idle();
         peer.end();
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.toy.closed, [Closed::Error]);
         assert_eq!(world.events.asleep(), 0);
     }
@@ -75,7 +75,7 @@ fn who_waits_and_ends_its_stream_is_gone() {
 fn who_waits_is_not_idle_and_holds_up_no_drain() {
     let (mut world, peer, id) = world(Limits { idle_ms: 2_000, request_ms: 2_000, ..LIMITS });
     peer.send(b"a\ne1\nhalf a request");
-    world.settle();
+    world.run_until_idle();
     world.pass(30_000);
     assert!(world.toy.closed.is_empty());
     world.events.wake(id);
@@ -87,8 +87,8 @@ fn who_waits_is_not_idle_and_holds_up_no_drain() {
 
     let (mut world, peer, _) = self::world(LIMITS);
     peer.send(b"a\ne1\n");
-    world.settle();
+    world.run_until_idle();
     world.events.drain(&mut world.toy, 1_000);
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.toy.closed.as_slice(), world.events.len()), (&[Closed::Drained][..], 0));
 }

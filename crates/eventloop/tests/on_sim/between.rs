@@ -259,11 +259,11 @@ fn a_stream_that_does_not_open_is_closed_when_unauthenticated_clients_are() {
     let mut world = world(2, Weather::FAIR);
     let (silent, late) = (world.connect_by(Lumpy::over), world.connect_by(Lumpy::over));
     silent.send(&GREETING[..2]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.toy.streams_bytes, 2);
     world.pass(LIMITS.unauthenticated_ms / 2);
     late.send(GREETING);
-    world.settle();
+    world.run_until_idle();
     world.pass(LIMITS.unauthenticated_ms);
     assert!(silent.closed() && !late.closed());
     assert_eq!(world.toy.closed, [Closed::Unauthenticated]);
@@ -374,7 +374,7 @@ fn of_silent_streams_that_open_the_one_goes_that_came_first() {
     let opens = greeted(&mut world);
     world.pass(500);
     crowd[1].send(&GREETING[..1]);
-    world.settle();
+    world.run_until_idle();
     world.pass(500);
     for (closed, next) in [(0, true), (2, true), (3, true), (4, true), (4, false)] {
         assert_eq!(world.events.close_silent_opening(&mut world.toy, 1000), next);
@@ -397,7 +397,7 @@ fn a_worn_stream_ends_between_requests_and_behind_all_replies() {
         // Each in a record of its own, but for the last, which lies in two.
         for (record, wanted) in [(&b"e1\n"[..], 1), (b"e2\n", 2), (b"x", 3), (b"3\n", 4)] {
             peer.send(&[&[record.len() as u8][..], record].concat());
-            world.settle();
+            world.run_until_idle();
             assert_eq!(
                 peer.closed(),
                 carries < wanted || carries == wanted && wanted < 3 || wanted == 4,
@@ -420,7 +420,7 @@ fn half_a_record_is_not_waited_for_longer_than_half_a_request() {
     world.pass(3 * LIMITS.request_ms);
     half.send(&[100, b'e']);
     whole.send(&records(b"e1\n"));
-    world.settle();
+    world.run_until_idle();
     world.pass(LIMITS.request_ms - 1500);
     assert!(world.toy.closed.is_empty());
     world.pass(3000);
@@ -449,13 +449,13 @@ fn who_takes_nothing_of_what_its_stream_holds_stands_still() {
     for peer in [&stuck, &slow] {
         peer.send(&records(b"x500\n"));
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.toy.unsent_most, 0, "their streams have it");
     assert_eq!(world.toy.streams_bytes, 2 * 400);
     for _ in 0..4 {
         world.pass(LIMITS.stall_ms / 2);
         slow.read(100);
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.toy.closed, [Closed::Stalled]);
     assert!(stuck.closed() && !slow.closed());
@@ -481,7 +481,7 @@ fn a_drained_loop_answers_what_had_come_to_the_system_or_the_stream() {
         world.events.drain(&mut world.toy, 5_000);
         let all = read_all(&mut world, &peer);
         assert_eq!(all.iter().filter(|&&byte| byte == b'x').count(), 100 * asks, "seed {seed}");
-        world.settle();
+        world.run_until_idle();
         assert!(world.events.is_empty() && peer.closed() && idle.closed() && silent.closed(), "seed {seed}");
         assert_eq!(world.toy.closed, [Closed::Drained; 3], "seed {seed}");
         assert_eq!(idle.read(10), FAREWELL, "seed {seed}");

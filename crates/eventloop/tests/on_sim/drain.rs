@@ -13,7 +13,7 @@ fn drain_ends_idle_connections_at_once_and_others_when_they_have_read() {
     let idle = world.connect();
     let busy = world.connect();
     busy.send(b"x9000\n");
-    world.settle();
+    world.run_until_idle();
     world.events.drain(&mut world.toy, STALL_MS);
     assert!(idle.closed() && !busy.closed());
     assert_eq!(world.read_all(&busy).len(), 9000);
@@ -37,7 +37,7 @@ fn requests_that_had_come_are_answered_whoever_held_them_and_later_ones_are_not(
             peer.send(&b"x100\n".repeat(asks));
         }
         if seed % 2 == 0 {
-            world.settle();
+            world.run_until_idle();
             assert!(peers[0].untaken() > 0, "it is held back");
         }
         world.events.drain(&mut world.toy, STALL_MS);
@@ -76,13 +76,13 @@ fn replies_that_nobody_takes_are_not_waited_for_longer_than_the_stall_timeout() 
     for peer in [&stuck, &slow] {
         peer.send(&b"x9000\n".repeat(10));
     }
-    world.settle();
+    world.run_until_idle();
     world.events.drain(&mut world.toy, STALL_MS);
-    world.settle();
+    world.run_until_idle();
     for _ in 0..4 {
         world.pass(STALL_MS / 2);
         slow.read(1000);
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.toy.closed, [Closed::Stalled]);
     assert!(stuck.closed() && !slow.closed());

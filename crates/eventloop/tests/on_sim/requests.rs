@@ -63,7 +63,7 @@ fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answer
         world.toy.nearly_spent_from = NEARLY_SPENT_FROM;
         let long: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
         let short = world.connect();
-        world.settle();
+        world.run_until_idle();
         let line = format!("e{}\n", "y".repeat(30_000));
         long.iter().for_each(|peer| peer.send(line.as_bytes()));
         short.send(b"e1\n");
@@ -92,7 +92,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
         let little = world.connect();
         let line = format!("e{}\n", "y".repeat(BYTES));
         dear.iter().for_each(|peer| peer.send(line.as_bytes()));
-        world.settle();
+        world.run_until_idle();
         dear.iter().for_each(|peer| drop(peer.read(usize::MAX)));
         let mut answered = [0; MANY];
         for turn in 0..10 * MANY {
@@ -194,7 +194,7 @@ fn a_peer_that_reads_as_fast_as_replies_are_sent_lets_others_come_in_between() {
             assert!((1..=2 * MOST).contains(&sent), "{sent} of {left}, {slices_of}");
             left -= sent;
         }
-        world.settle();
+        world.run_until_idle();
         assert!(peer.read(usize::MAX).is_empty() && world.toy.closed.is_empty());
     }
 }
@@ -205,7 +205,7 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let peer = world.connect();
     let asks = 100_000;
     peer.send(&b"x100\n".repeat(asks));
-    world.settle();
+    world.run_until_idle();
     // Held: the limit and one reply. Not received: everything beyond one or two receives.
     assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
     assert!(peer.untaken() > 5 * asks - 3 * 65536);
@@ -222,10 +222,10 @@ fn requests_are_read_while_less_than_the_limit_waits_and_no_further() {
         let mut world = World::new(5, Weather { window: WINDOW, ..Weather::FAIR }, LIMITS);
         let peer = world.connect();
         peer.send(format!("x{}\n", WINDOW + waiting).as_bytes());
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.toy.unsent_most, waiting as u64);
         peer.send(b"enext\n");
-        world.settle();
+        world.run_until_idle();
         let untaken = if waiting < max { 0 } else { b"enext\n".len() };
         assert_eq!(peer.untaken(), untaken, "{waiting} bytes wait");
         // Requests that were read are answered in their turn, and the others are read then.
@@ -242,7 +242,7 @@ fn a_reader_without_progress_is_closed_at_the_stall_timeout_and_one_with_progres
     let slow = world.connect();
     stuck.send(b"x9000\n");
     slow.send(b"x9000\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(50_000);
     assert!(world.toy.closed.is_empty());
     slow.read(100);
@@ -260,16 +260,16 @@ fn an_upload_without_progress_is_closed_at_the_request_timeout_and_one_with_prog
     let idle = world.connect();
     stuck.send(b"u5000\nabc");
     slow.send(b"u5000\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(59_000);
     assert!(world.toy.closed.is_empty());
     slow.send(b"abc");
-    world.settle();
+    world.run_until_idle();
     world.pass(2_000);
     assert_eq!(world.toy.closed, [Closed::Unfinished]);
     assert!(stuck.closed() && !slow.closed() && !idle.closed());
     slow.send(&[b'x'; 4997]);
-    world.settle();
+    world.run_until_idle();
     assert!(!world.read_all(&slow).is_empty());
     world.pass(120_000);
     assert_eq!(world.toy.closed.len(), 1, "a connection whose upload is done may rest");
@@ -283,9 +283,9 @@ fn requests_that_come_with_the_end_of_an_upload_are_answered_also_if_its_handler
             world.toy.yields = yields;
             let peer = world.connect();
             peer.send(b"u70000\n");
-            world.settle();
+            world.run_until_idle();
             peer.send(&[1; 69_000]);
-            world.settle();
+            world.run_until_idle();
             peer.send(
                 &[&[1; 1_000][..], b"eone\nu3\n\x01\x01\x01etwo\nu2000\n", &[1; 2_000], b"ethree\n"].concat(),
             );
@@ -302,7 +302,7 @@ fn a_line_without_an_end_is_closed_at_the_request_timeout_and_one_with_progress_
     for peer in [&stuck, &slow, &done] {
         peer.send(b"ehel");
     }
-    world.settle();
+    world.run_until_idle();
     world.pass(6_000);
     slow.send(b"lo");
     done.send(b"lo\n");
@@ -329,7 +329,7 @@ fn a_paused_request_is_not_one_that_its_sender_does_not_go_on_with() {
     let peer = world.connect();
     // More than may wait, and behind it a line that is kept until there is room.
     peer.send(b"x20000\nelater\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(300_000);
     assert!(world.toy.closed.is_empty() && world.events.kept_bytes() > 0);
     assert!(world.read_all(&peer).ends_with(b"xelater\n"));
@@ -342,13 +342,13 @@ fn memory_for_kept_input_is_counted_and_given_back() {
     half.send(b"e");
     half.send(&[b'y'; 5000]);
     other.send(b"ez");
-    world.settle();
+    world.run_until_idle();
     let kept = world.events.kept_bytes();
     assert!((5003..7000).contains(&kept), "{kept}");
     half.send(b"\n");
-    world.settle();
+    world.run_until_idle();
     world.read_all(&half);
-    world.settle();
+    world.run_until_idle();
     assert!(world.events.kept_bytes() <= 512);
     for peer in [&half, &other] {
         let id = world.events.id_at(0).or(world.events.id_at(1)).expect("one is left");
@@ -367,17 +367,17 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     peer.send(b"ea\n");
     assert_eq!(world.read_all(&peer), b"ea\n", "its stream has room");
     full.send(b"x4096\n");
-    world.settle();
+    world.run_until_idle();
     full.send(b"x100\nx200\n");
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.toy.unsent_most, full.untaken()), (0, 10), "its stream has none: it is not even read");
     assert_eq!(full.read(5000).len(), 4096);
     assert_eq!(world.read_all(&full).len(), 300);
     // A connection whose replies wait is not read.
     peer.send(b"x9000\n");
-    world.settle();
+    world.run_until_idle();
     peer.send(b"eb\n");
-    world.settle();
+    world.run_until_idle();
     assert!(world.events.kept_bytes() <= 512);
     let mut replies = vec![b'x'; 9000];
     replies.extend_from_slice(b"eb\n");
@@ -392,12 +392,12 @@ fn whose_replies_wait_is_read_again_when_memory_is_short_no_more() {
     let peer = world.connect();
     world.events.set_short(&mut world.toy, true);
     peer.send(b"x5000\n");
-    world.settle();
+    world.run_until_idle();
     peer.send(b"ea\n");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(peer.untaken(), 3, "it is not read while its reply waits");
     world.events.set_short(&mut world.toy, false);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(peer.untaken(), 0);
     assert_eq!(world.read_all(&peer).len(), 5003);
 }
@@ -423,13 +423,13 @@ fn who_waited_for_room_is_answered_when_memory_is_short_no_more() {
     let mut world = World::new(8, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
     let peer = world.connect();
     peer.send(b"x4096\n");
-    world.settle();
+    world.run_until_idle();
     world.events.set_short(&mut world.toy, true);
     peer.send(b"ea\n");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.toy.unsent_most, 0);
     world.events.set_short(&mut world.toy, false);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.toy.unsent_most, 3);
     assert_eq!(world.read_all(&peer).len(), 4099);
 }
@@ -442,7 +442,7 @@ fn an_idle_connection_is_closed_at_the_idle_timeout() {
     for _ in 0..4 {
         world.pass(1000);
         active.send(b"ex\n");
-        world.settle();
+        world.run_until_idle();
     }
     world.pass(1000);
     assert!(idle.closed() && !active.closed());
@@ -455,7 +455,7 @@ fn a_connection_whose_request_is_under_way_is_not_idle() {
     let mut world = World::new(4, Weather::FAIR, Limits { idle_ms: 3000, ..LIMITS });
     let peer = world.connect();
     peer.send(b"t10000\nex\n");
-    world.settle();
+    world.run_until_idle();
     world.pass(9_999);
     assert!(peer.read(usize::MAX).is_empty() && world.toy.closed.is_empty());
     world.pass(1);
@@ -470,7 +470,7 @@ fn a_connection_whose_request_is_under_way_is_not_idle() {
 fn an_idle_loop_wakes_for_nothing() {
     let mut world = World::new(5, Weather::FAIR, LIMITS);
     let _peers: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
-    world.settle();
+    world.run_until_idle();
     wakes_for_nothing(&mut world);
     // The same for a connection that had waited for room, and has had its replies.
     let slow = Weather { window: 100, ..Weather::FAIR };
@@ -510,11 +510,11 @@ fn a_reset_ends_the_connection_whatever_it_waits_for() {
     peers[1].send(b"epartial");
     peers[2].send(b"u5000\nbegin");
     peers[3].send(&b"x100\n".repeat(10_000));
-    world.settle();
+    world.run_until_idle();
     for peer in &peers {
         peer.reset();
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.toy.closed, [Closed::Error; 4]);
     assert!(world.events.is_empty());
 }
@@ -536,7 +536,7 @@ fn input_without_end_is_closed_at_the_receive_bytes() {
         let mut world = World::new(9, Weather::FAIR, LIMITS);
         let peer = world.connect();
         peer.send(&vec![b'e'; bytes]);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(peer.closed(), closed, "{bytes}");
     }
 }

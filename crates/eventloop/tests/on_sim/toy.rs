@@ -226,7 +226,7 @@ impl<S: Stream + AsRef<SimStream>> World<S> {
     }
 
     /// Turns while something is due.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         for _ in 0..1_000_000 {
             if !self.events.backend().busy() {
                 // One more, for connections that are queued without an event.
@@ -255,7 +255,7 @@ impl<S: Stream + AsRef<SimStream>> World<S> {
     pub fn read_all(&mut self, peer: &Peer) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
-            self.settle();
+            self.run_until_idle();
             let bytes = peer.read(usize::MAX);
             if bytes.is_empty() {
                 return all;

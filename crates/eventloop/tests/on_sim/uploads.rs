@@ -51,7 +51,7 @@ fn uploads_of_many_are_answered_though_each_spends_the_budget() {
         let sizes = (0..30).map(|index| 60_000 + 3_001 * index);
         let peers: Vec<(Peer, usize)> =
             sizes.map(|bytes| (uploader(&mut world, bytes, bytes), bytes)).collect();
-        world.settle();
+        world.run_until_idle();
         for (peer, bytes) in &peers {
             assert_eq!(world.read_all(peer), format!("{bytes}\n").as_bytes());
         }

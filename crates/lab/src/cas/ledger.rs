@@ -53,7 +53,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
-    pub fn settle(
+    pub fn compare(
         self,
         experiment: &mut Experiment,
         name: &str,

@@ -101,7 +101,7 @@ pub fn run(
                 let mut all = tally.clone();
                 all.merge(back);
                 match books {
-                    Some(books) => books.settle(checks, name, &all)?,
+                    Some(books) => books.compare(checks, name, &all)?,
                     None => check_replies(checks, name, &all),
                 }
                 let reads = tally.hits + tally.misses;

@@ -208,7 +208,7 @@ pub fn visit(
         match fault {
             Fault::None => account.visible_ms = visible(&server.control, before + paused.paused)?,
             Fault::Killed => {
-                killed_with = Some(settled(&server.control)? - before);
+                killed_with = Some(sets_received(&server.control)? - before);
                 server.signal(Signal::KILL)?;
             }
             Fault::Stopped => server.signal(Signal::STOP)?,
@@ -296,7 +296,7 @@ fn visible(control: &Control, wanted: u64) -> Result<Option<f64>, Error> {
 const RESTING: u32 = 5;
 
 /// How many sets the server has counted when it has received all that were sent.
-fn settled(control: &Control) -> Result<u64, Error> {
+fn sets_received(control: &Control) -> Result<u64, Error> {
     let mut last = None;
     let mut same = 0;
     loop {
@@ -318,7 +318,7 @@ fn read_back(
     value_bytes: usize,
     name: &str,
 ) -> Result<u64, Error> {
-    settled(&server.control)?;
+    sets_received(&server.control)?;
     let space = Keyspace { count: keys, ..Keyspace::new(keys, value_bytes) };
     let deed = Deed::Read { sizes: Sizes::Fixed(value_bytes), version: VERSION };
     let counts = walk(server, Keys::all(space), &deed, &experiment.generator_cores)?;

@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.run.set("elements", words(&options.elements()));
     experiment.run.set("element", "8 bytes, of a hash 8 + 8, of a zset 8 and a score, which counts as 8");
     experiment.run.set("memory", "Rss and Swap of smaps_rollup, after less before, of a server just started");
-    let settle = Duration::from_millis(common.by_effort(300, 300, 500));
+    let pause = Duration::from_millis(common.by_effort(300, 300, 500));
 
     let mut found = Vec::new();
     for &shape in &shapes {
@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             if round > 0 && experiment.contender(found.seat).kind.is_none() {
                 return Ok(());
             }
-            let cost = Bench::new(experiment, found.seat.contender, settle).elements(found.shape)?;
+            let cost = Bench::new(experiment, found.seat.contender, pause).elements(found.shape)?;
             found.cost.push(cost);
             Ok(())
         },

@@ -67,12 +67,12 @@ pub fn limit_mb(space: Keyspace) -> u64 {
 pub struct Bench<'e> {
     experiment: &'e mut Experiment,
     contender: usize,
-    settle: Duration,
+    pause: Duration,
 }
 
 impl<'e> Bench<'e> {
-    pub fn new(experiment: &'e mut Experiment, contender: usize, settle: Duration) -> Bench<'e> {
-        Bench { experiment, contender, settle }
+    pub fn new(experiment: &'e mut Experiment, contender: usize, pause: Duration) -> Bench<'e> {
+        Bench { experiment, contender, pause }
     }
 
     /// The memory of a key.
@@ -260,7 +260,7 @@ impl<'e> Bench<'e> {
     /// Resident memory when it no longer changes.
     fn rss(&self, server: &Contender) -> Result<f64, Error> {
         let pid = server.pid.expect("a server without a process is refused");
-        thread::sleep(self.settle);
+        thread::sleep(self.pause);
         let mut last = usage::rss_bytes(pid)?;
         // A table that grows in the background may take a moment.
         for _ in 0..30 {

@@ -36,14 +36,14 @@ fn mixed(protocol: Protocol, ttl_s: u32) -> Workload {
 }
 
 /// Checks that the counts of both sides of what `run` did are equal, and that every reply was right.
-fn settled(server: &Server, workload: &Workload, run: impl FnOnce(&mut Load) -> Tally) -> Tally {
+fn compared(server: &Server, workload: &Workload, run: impl FnOnce(&mut Load) -> Tally) -> Tally {
     prepare(&server.control.address, workload, &[None]).unwrap();
     let books = Books::open(&server.control).unwrap();
     let mut load =
         Load::connect(&server.control.address, workload, workload.scripts(1), &[None, None]).unwrap();
     let tally = run(&mut load);
     let mut checks = Checks::default();
-    books.settle(&mut checks, "larder", &tally).unwrap();
+    books.compare(&mut checks, "larder", &tally).unwrap();
     let list = checks.list();
     assert!(list.len() >= 3 && list.iter().all(|check| check.held), "{workload:?}: {list:?}");
     tally
@@ -55,7 +55,7 @@ fn a_mix_of_everything_is_verified_and_counted_as_larder_counts_it() {
         let server = start(kind);
         for ttl_s in [0, 3600] {
             let workload = mixed(protocol, ttl_s);
-            let tally = settled(&server, &workload, |load| {
+            let tally = compared(&server, &workload, |load| {
                 let mut tally = load.run(Check::Verify, Stop::Once).unwrap();
                 tally.merge(load.run(Check::Parse, Stop::Once).unwrap());
                 tally
@@ -78,9 +78,9 @@ fn swaps_alone_all_happen_also_in_an_open_loop_whose_windows_overlap() {
             connections: 4,
             ..Workload::new(protocol, Verb::Cas, Keyspace::new(1000, 100))
         };
-        let closed = settled(&server, &workload, |load| load.run(Check::Verify, Stop::Once).unwrap());
+        let closed = compared(&server, &workload, |load| load.run(Check::Verify, Stop::Once).unwrap());
         assert!(closed.swaps > 10_000 && closed.swapped == closed.swaps, "{protocol:?}: {closed:?}");
-        let open = settled(&server, &workload, |load| {
+        let open = compared(&server, &workload, |load| {
             let arrivals = Arrivals { per_s: 4000.0, poisson: true, seed: 1 };
             // The load has the requests of half a second, however late they are.
             load.limit(2000);

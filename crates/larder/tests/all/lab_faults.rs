@@ -152,7 +152,7 @@ fn through(fault: Fault, check: Check) -> Result<Tally, Error> {
 /// Checks that both sides have counted the same, whatever became of replies on their way.
 fn same_counts(books: Books, tally: &Tally) {
     let mut checks = Checks::default();
-    books.settle(&mut checks, "larder", tally).unwrap();
+    books.compare(&mut checks, "larder", tally).unwrap();
     let counted: Vec<_> = checks.list().into_iter().filter(|check| check.claim.contains("counted")).collect();
     assert!(counted.len() >= 3 && counted.iter().all(|check| check.held), "{counted:?}");
 }

@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Until nothing is due now.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..10_000 {
             if !self.server.backend.is_busy() {
                 return;
@@ -123,7 +123,7 @@ impl World {
         let line = &mut self.server.backend;
         let (stream, peer) = line.sim.connect();
         line.arriving.push(stream);
-        self.settle();
+        self.run_until_idle();
         peer
     }
 
@@ -131,7 +131,7 @@ impl World {
     fn ask(&mut self, peer: &Peer) {
         peer.narrow(0);
         peer.send(ASKED);
-        self.settle();
+        self.run_until_idle();
     }
 
     /// Stores so many new items of 500 bytes.
@@ -161,7 +161,7 @@ impl World {
         self.upkeep();
         let behind = self.store.totals();
         peers.iter().for_each(|peer| peer.narrow(usize::MAX));
-        self.settle();
+        self.run_until_idle();
         for peer in peers {
             let answer = peer.read(usize::MAX);
             assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{:?}", answer.get(..20));
@@ -211,20 +211,20 @@ fn what_a_connection_used_is_free_for_the_next_however_it_ends() {
     let (used, held) = world.told();
     assert!(used > ANSWER_BYTES_MIN as u64 && used == held, "{used} and {held} bytes");
     resets.reset();
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.told(), resets.closed()), ((0, held), true));
     let leaves = world.connect();
     leaves.send(b"GET / HTTP/1.1\r\nHo");
-    world.settle();
+    world.run_until_idle();
     assert!(world.told().0 > 0);
     leaves.end();
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.told(), leaves.closed()), ((0, held), true));
     let refused = world.connect();
     refused.send(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    world.settle();
+    world.run_until_idle();
     refused.end();
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.told(), refused.closed()), ((0, held), true));
     let late = world.connect();
     world.ask(&late);

@@ -99,7 +99,7 @@ impl Town {
         for Arrival { stream, peer, listener } in self.arrivals.take() {
             service.enter(events, stream, peer, listener);
         }
-        self.world.settle();
+        self.world.run_until_idle();
         peer
     }
 
@@ -173,7 +173,7 @@ fn a_connection_counts_until_it_has_ended_however_that_comes() {
         // A value that has come in part.
         |town, peer| {
             peer.send(b"set long 0 0 900000\r\nvvvv");
-            town.world.settle();
+            town.world.run_until_idle();
             peer.reset();
         },
     ];
@@ -181,7 +181,7 @@ fn a_connection_counts_until_it_has_ended_however_that_comes() {
         let peer = town.is_served(TEXT, host(7, 1));
         town.is_refused(TEXT, host(7, 1));
         end(&mut town, &peer);
-        town.world.settle();
+        town.world.run_until_idle();
         assert!(peer.closed(), "{nth}");
     }
     let redis = town.is_served(RESP, host(7, 1));

@@ -53,7 +53,7 @@ fn those_that_stand_for_longest_go_first_and_the_others_stay_within_the_share() 
             busy.send(&[b'b'; 2000]);
             sent += 2000;
         }
-        world.settle();
+        world.run_until_idle();
         let bytes = world.service.hub().store.input_bytes();
         assert!(bytes <= max + (64 << 10), "{bytes} bytes at {number}");
         world.pass(1);
@@ -75,14 +75,14 @@ fn a_turn_takes_little_of_a_crowd_and_answers_who_asks_for_a_key() {
     let mut world = world(config());
     let asks = world.connect();
     let peers: Vec<Peer> = (0..250).map(|_| world.connect()).collect();
-    world.settle();
+    world.run_until_idle();
     peers.iter().for_each(|peer| peer.send(&part(0)));
     asks.send(b"get nothing\r\n");
     world.turn();
     let bytes = world.service.hub().store.input_bytes();
     assert!(bytes <= 3 << 20, "{bytes} bytes of a turn");
     assert_eq!(asks.read(100), b"END\r\n");
-    world.settle();
+    world.run_until_idle();
     assert!(world.service.hub().store.input_bytes() >= 7 << 20, "the others come in the next ones");
 }
 
@@ -92,13 +92,13 @@ fn input_that_is_kept_no_more_counts_no_more() {
     let mut world = world(config());
     let store = Arc::clone(&world.service.hub().store);
     let (one, other) = (world.connect_to(1), world.connect_to(1));
-    world.settle();
+    world.run_until_idle();
     let heap_bytes = store.heap_bytes();
     let request = |key: &str| resp(&["SET", key, &"v".repeat(31_000)]).into_bytes();
     let (a, b) = (request("a"), request("b"));
     let mut told = |peer: &Peer, bytes: &[u8]| {
         peer.send(bytes);
-        world.settle();
+        world.run_until_idle();
         (store.input_bytes(), store.heap_bytes() - heap_bytes)
     };
     assert_eq!(told(&one, &a[..20_000]), (20_000, 20_000));
@@ -115,11 +115,11 @@ fn input_that_is_kept_no_more_counts_no_more() {
 fn who_goes_in_the_turn_in_which_it_was_answered_has_its_reply() {
     let mut world = world(config());
     let peers: Vec<Peer> = (0..400).map(|_| world.connect()).collect();
-    world.settle();
+    world.run_until_idle();
     for peer in &peers {
         peer.send(&[resp(&["PING"]).as_bytes(), &part(0)].concat());
     }
-    world.settle();
+    world.run_until_idle();
     let gone = peers.iter().filter(|peer| peer.closed()).count();
     assert!(gone > 100, "{gone} have gone");
     for peer in &peers {
@@ -136,7 +136,7 @@ fn one_large_value_alone_may_be_larger_than_the_share_and_drives_nobody_out() {
     large.send(format!("set large 0 0 {VALUE}\r\n").as_bytes());
     for at in (0..VALUE).step_by(500_000) {
         large.send(&vec![b'v'; 500_000.min(VALUE - at)]);
-        world.settle();
+        world.run_until_idle();
     }
     large.send(b"\r\n");
     assert_eq!(world.read_all(&large), "STORED\r\n");
@@ -154,14 +154,14 @@ fn a_request_that_is_answered_in_steps_stands_in_the_way_of_none_behind_it() {
     assert!(request.len() as u64 > max, "alone it is more than all requests may be on their way in");
     for bytes in request.as_bytes().chunks(500_000) {
         asks.send(bytes);
-        world.settle();
+        world.run_until_idle();
     }
     // It is whole, and its reply waits for the client to read it.
     assert_eq!(world.service.hub().store.input_bytes(), 0);
     assert!(world.service.hub().store.held_bytes() as usize > request.len());
     asks.send([resp(&["PING"]).as_bytes(), &part(0)].concat().as_slice());
     small.send(&part(1));
-    world.settle();
+    world.run_until_idle();
     world.pass(300);
     assert!(!asks.closed() && !small.closed());
     let reply = world.read_all(&asks);
@@ -184,7 +184,7 @@ fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() 
     for peer in &peers {
         for bytes in request.as_bytes().chunks(500_000) {
             peer.send(bytes);
-            world.settle();
+            world.run_until_idle();
             let held = world.service.hub().store.held_bytes();
             assert!(held <= max, "{held} bytes are held");
         }
@@ -194,7 +194,7 @@ fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() 
     // A client that reads has an answer each: the values, or that there is no room.
     let last = world.connect_to(1);
     drop(peers);
-    world.settle();
+    world.run_until_idle();
     last.send(request.as_bytes());
     assert_eq!(world.read_all(&last).matches("$-1\r\n").count(), KEYS);
 }
@@ -207,7 +207,7 @@ fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
     for (number, peer) in peers.iter().enumerate() {
         peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
         peer.send(&vec![b'v'; 990_000]);
-        world.settle();
+        world.run_until_idle();
     }
     world.pass(300);
     let other = world.connect();
@@ -215,7 +215,7 @@ fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
     other.send(b"append base 0 0 900000\r\n");
     for _ in 0..9 {
         other.send(&[b'a'; 100_000]);
-        world.settle();
+        world.run_until_idle();
         world.pass(50);
     }
     other.send(b"\r\n");
@@ -237,14 +237,14 @@ fn who_waits_for_what_replies_hold_drives_no_request_out() {
     let mut world = world(config());
     let (small, asks) = (world.connect(), world.connect_to(1));
     small.send(&part(0));
-    world.settle();
+    world.run_until_idle();
     world.pass(300);
     let store = Arc::clone(&world.service.hub().store);
     let max = store.held_bytes_max() as i64;
     store.hold(max);
     for part in long_request() {
         asks.send(part.as_bytes());
-        world.settle();
+        world.run_until_idle();
         world.pass(20);
     }
     assert!(!small.closed());
@@ -258,13 +258,13 @@ fn a_short_request_that_stands_stays_where_long_ones_hold_what_is_missing() {
     let (small, other) = (world.connect(), world.connect());
     world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
     small.send(&part(0));
-    world.settle();
+    world.run_until_idle();
     let peers = uploads(&mut world, "");
     other.send(b"append base 0 0 900000\r\n");
     for _ in 0..9 {
         other.send(&[b'a'; 100_000]);
         peers.iter().for_each(|peer| peer.send(b"v"));
-        world.settle();
+        world.run_until_idle();
         world.pass(50);
     }
     assert!(!small.closed());
@@ -279,7 +279,7 @@ fn uploads(world: &mut World, say: &str) -> Vec<Peer> {
         }
         peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
         peer.send(&vec![b'v'; 980_000]);
-        world.settle();
+        world.run_until_idle();
     }
     peers
 }
@@ -296,7 +296,7 @@ fn short_requests_stay_above_the_share_until_they_are_a_sixteenth() {
         peer.send(&part(0));
         peers.push(peer);
         uploads.iter().for_each(|upload| upload.send(b"v"));
-        world.settle();
+        world.run_until_idle();
         world.pass(20);
         let bytes = store.input_bytes();
         assert!(bytes <= max + max / 16 + PART as u64, "{bytes} bytes at {number}");
@@ -323,7 +323,7 @@ fn unauthenticated_clients_that_hold_more_than_their_quarter_go_where_those_who_
     let unknown: Vec<Peer> = (0..60).map(|_| world.connect_to(1)).collect();
     for peer in &unknown[..7] {
         peer.send(long.as_bytes());
-        world.settle();
+        world.run_until_idle();
     }
     let uploads = uploads(&mut world, "set login 0 0 14\r\ndefault secret\r\n");
     assert!(world.service.hub().shared.common.unauthenticated.bytes() > max / 5);
@@ -331,7 +331,7 @@ fn unauthenticated_clients_that_hold_more_than_their_quarter_go_where_those_who_
         peer.send(short.as_bytes());
         unknown[..7].iter().for_each(|peer| peer.send(b"x"));
         uploads.iter().for_each(|upload| upload.send(b"v"));
-        world.settle();
+        world.run_until_idle();
         world.pass(20);
         let held = world.service.hub().shared.common.unauthenticated.bytes();
         assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
@@ -351,14 +351,14 @@ fn unauthenticated_clients_that_hold_more_than_their_quarter_go_beside_a_value_l
     large.send(format!("set large 0 0 {VALUE}\r\n").as_bytes());
     let send = |world: &mut World, bytes: usize| {
         large.send(&vec![b'v'; bytes]);
-        world.settle();
+        world.run_until_idle();
     };
     (0..24).for_each(|_| send(&mut world, 500_000));
     let short = format!("*2\r\n$4\r\nECHO\r\n$16000\r\n{}", "x".repeat(15_000));
     let unknown: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
     for (number, peer) in unknown.iter().enumerate() {
         peer.send(short.as_bytes());
-        world.settle();
+        world.run_until_idle();
         world.pass(1);
         let held = world.service.hub().shared.common.unauthenticated.bytes();
         assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
@@ -382,7 +382,7 @@ fn what_a_long_request_had_is_given_back_where_little_of_the_next_has_come() {
     let peers: Vec<Peer> = (0..400).map(|_| world.connect_to(1)).collect();
     for peer in &peers {
         peer.send(set(31_000).as_bytes());
-        world.settle();
+        world.run_until_idle();
         peer.send(format!("{}\r\n*", "x".repeat(1_000)).as_bytes());
         assert_eq!(world.read_all(peer), "+OK\r\n");
     }
@@ -419,7 +419,7 @@ fn who_does_not_say_who_it_is_goes_after_ten_seconds_whatever_it_sends() {
 fn unauthenticated_clients_are_a_quarter_of_the_connections_and_the_next_is_refused() {
     let mut world = world(Config { password: Some("secret".into()), connections_max: 40, ..config() });
     let mut unknown: Vec<Peer> = (0..10).map(|_| world.connect_to(1)).collect();
-    world.settle();
+    world.run_until_idle();
     assert!(unknown.iter().all(|peer| !peer.closed()));
     let refusals = ["ERROR Too many open connections\r\n", "-ERR max number of clients reached\r\n"];
     for (listener, refusal) in refusals.into_iter().enumerate() {
@@ -435,7 +435,7 @@ fn unauthenticated_clients_are_a_quarter_of_the_connections_and_the_next_is_refu
     unknown.push(world.connect_to(1));
     world.exchange(&unknown[10], &resp(&["AUTH", "secret"]), "+OK\r\n");
     unknown[0].end();
-    world.settle();
+    world.run_until_idle();
     let next = world.connect_to(1);
     world.exchange(&next, &resp(&["AUTH", "secret"]), "+OK\r\n");
 }
@@ -447,7 +447,7 @@ fn unauthenticated_clients_hold_a_quarter_of_what_requests_may_hold_and_nobody_e
     let known = world.connect_to(1);
     world.exchange(&known, &resp(&["AUTH", "secret"]), "+OK\r\n");
     known.send(&part(0));
-    world.settle();
+    world.run_until_idle();
     // Ten arguments of 16 KB at most: each is gathered.
     let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
     let unknown: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
@@ -456,7 +456,7 @@ fn unauthenticated_clients_hold_a_quarter_of_what_requests_may_hold_and_nobody_e
         peer.send(
             format!("*10\r\n{}$16000\r\n{}", argument.repeat(arguments), "x".repeat(14_000)).as_bytes(),
         );
-        world.settle();
+        world.run_until_idle();
         world.pass(1);
         let held = world.service.hub().shared.common.unauthenticated.bytes();
         assert!(held <= max / 4 + (64 << 10), "{held} bytes of unauthenticated clients at {number}");
@@ -493,7 +493,7 @@ fn of_those_whose_time_comes_at_once_some_go_in_each_turn() {
     let asks = world.connect();
     let peers: Vec<Peer> = (0..200).map(|_| world.connect()).collect();
     peers.iter().for_each(|peer| peer.send(b"get someth"));
-    world.settle();
+    world.run_until_idle();
     world.pass(59_900);
     assert!(peers.iter().all(|peer| !peer.closed()));
     world.exchange(&asks, "get nothing\r\n", "END\r\n");
@@ -503,7 +503,7 @@ fn of_those_whose_time_comes_at_once_some_go_in_each_turn() {
     // The look goes on as before.
     let late = world.connect();
     late.send(b"get someth");
-    world.settle();
+    world.run_until_idle();
     world.pass(61_100);
     assert!(late.closed());
 }

@@ -21,7 +21,7 @@ fn world() -> (World, Arc<Store>) {
     let filler = world.connect();
     world.exchange(&filler, &format!("set m 0 0 {VALUE}\r\n{}\r\n", "v".repeat(VALUE)), "STORED\r\n");
     filler.end();
-    world.settle();
+    world.run_until_idle();
     let store = Arc::clone(&world.service.hub().store);
     (world, store)
 }
@@ -136,7 +136,7 @@ fn many_who_hold_little_each_are_bounded_and_keep_nobody_from_its_replies() {
         peer.narrow(1_000);
         peer.send("get m\r\n".repeat(4).as_bytes());
     }
-    world.settle();
+    world.run_until_idle();
     assert!(store.held_bytes() >= max, "{} of {max}", store.held_bytes());
     let reader = world.connect();
     for _ in 0..100 {

@@ -62,7 +62,7 @@ fn who_has_missed_a_message_is_told_of_none_behind_it() {
     let publisher = world.connect_to(1);
     let listeners: Vec<Peer> = (0..LISTENERS).map(|_| world.connect_to(1)).collect();
     listeners.iter().for_each(|peer| peer.send(b"SUBSCRIBE c\r\n"));
-    world.settle();
+    world.run_until_idle();
     listeners.iter().for_each(|peer| drop(peer.read(usize::MAX)));
     // What may wait for a worker is less.
     let long = "x".repeat(5_000_000);

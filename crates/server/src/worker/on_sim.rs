@@ -104,7 +104,7 @@ impl World {
         self.service.balance(&mut self.events);
     }
 
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_idle(&mut self) {
         for _ in 0..100_000 {
             self.turn();
             if !self.events.backend().busy() {
@@ -121,7 +121,7 @@ impl World {
     pub(super) fn read_all(&mut self, peer: &Peer) -> String {
         let mut all = String::new();
         loop {
-            self.settle();
+            self.run_until_idle();
             let bytes = peer.read(usize::MAX);
             if bytes.is_empty() {
                 return all;
@@ -319,7 +319,7 @@ fn a_connection_is_charged_as_long_as_it_lasts() {
     let store = Arc::clone(&world.service.hub.store);
     let none = store.heap_bytes();
     let peers: Vec<Peer> = (0..3).map(|_| world.connect()).collect();
-    world.settle();
+    world.run_until_idle();
     for (left, peer) in peers.iter().enumerate().rev() {
         assert_eq!(store.heap_bytes(), none + (left as u64 + 1) * CONNECTION_BYTES as u64);
         if left == 1 {
@@ -327,7 +327,7 @@ fn a_connection_is_charged_as_long_as_it_lasts() {
         } else {
             peer.end()
         }
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(store.heap_bytes(), none);
 }
@@ -345,11 +345,11 @@ fn replies_are_charged_while_they_wait() {
         peer.narrow(5_000);
         let (request, reply) = client.get(MANY);
         peer.send(&bytes_of(&request.repeat(40)));
-        world.settle();
+        world.run_until_idle();
         let waiting = 40 * reply.len() as u64 - 5_000;
         assert!(store.held_bytes() >= waiting, "{} for {waiting}", store.held_bytes());
         peer.narrow(9_000);
-        world.settle();
+        world.run_until_idle();
         assert!(store.held_bytes() >= waiting - 9_000);
         peer.narrow(usize::MAX);
         assert_eq!(world.read_all(&peer), reply.repeat(40));
@@ -357,10 +357,10 @@ fn replies_are_charged_while_they_wait() {
         // It ends with replies that are not taken.
         peer.narrow(5_000);
         peer.send(&bytes_of(&request.repeat(40)));
-        world.settle();
+        world.run_until_idle();
         assert!(store.held_bytes() >= waiting);
         peer.reset();
-        world.settle();
+        world.run_until_idle();
         assert_eq!(store.held_bytes(), 0);
     }
 }
@@ -380,13 +380,13 @@ fn a_long_element_is_held_once_while_clients_wait_for_it() {
         peer.narrow(5_000);
         peer.send(&bytes_of(&resp(&["LINDEX", "l", "0"])));
     }
-    world.settle();
+    world.run_until_idle();
     // Its parts once, the list of them and what is no element twice.
     let held = before + BYTES as u64..before + BYTES as u64 + 1_000;
     assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
     world.exchange(&third, &resp(&["DEL", "l"]), ":1\r\n");
     one.reset();
-    world.settle();
+    world.run_until_idle();
     assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
     other.narrow(usize::MAX);
     assert_eq!(world.read_all(&other), bulk(&element));
@@ -447,7 +447,7 @@ fn what_is_published_to_many_takes_nobodys_items() {
     for item in 0..ITEMS {
         filler.send(format!("set k{item:05} 0 0 1000 noreply\r\n{}\r\n", "v".repeat(1000)).as_bytes());
         if item % 1000 == 0 {
-            world.settle();
+            world.run_until_idle();
         }
     }
     world.exchange(&filler, "mn\r\n", "MN\r\n");
@@ -455,7 +455,7 @@ fn what_is_published_to_many_takes_nobodys_items() {
     assert_eq!(store.totals().items, ITEMS as u64);
     let listeners: Vec<Peer> = (0..LISTENERS).map(|_| world.connect_to(1)).collect();
     listeners.iter().for_each(|peer| peer.send(b"SUBSCRIBE c\r\n"));
-    world.settle();
+    world.run_until_idle();
     let heads: Vec<usize> = listeners.iter().map(|peer| peer.read(usize::MAX).len()).collect();
     assert!(heads.iter().all(|&bytes| bytes > 0));
     let text = "x".repeat(1_000_000);
@@ -516,7 +516,7 @@ fn keys_that_many_ask_for_and_nobody_reads_stay_within_what_connections_may_hold
         assert!(held > max / 4, "{held} of {max}");
         world.pass(300);
         world.service.shed(&mut world.events);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(readers.iter().filter(|reader| reader.closed()).count(), 1);
         assert!(store.held_bytes() < held - (7 << 20), "{} of {held}", store.held_bytes());
         let other = world.connect_to(1);

@@ -23,7 +23,7 @@ fn watch(world: &mut World, watcher: &Peer) {
 /// The reason of the one connection that was closed since the watcher read last.
 fn reason(world: &mut World, watcher: &Peer) -> String {
     // The line wakes the watcher, which is sent it in a later turn.
-    world.settle();
+    world.run_until_idle();
     let lines = world.read_all(watcher);
     let closed = lines.lines().filter(|line| line.contains(" type=conn_close "));
     let reasons: Vec<&str> =
@@ -81,7 +81,7 @@ fn the_end_of_a_stream_is_normal_and_a_reset_an_error_wherever_they_come() {
             peer.send(sent.as_bytes());
             peer
         });
-        world.settle();
+        world.run_until_idle();
         ends.end();
         assert_eq!(reason(&mut world, &watcher), "normal", "{sent:?}");
         resets.reset();
@@ -90,7 +90,7 @@ fn the_end_of_a_stream_is_normal_and_a_reset_an_error_wherever_they_come() {
     // While a command waits its connection is not read: the end of its stream is not told from a reset.
     let waits = world.connect_to(1);
     waits.send(resp(&["BLPOP", "l", "0"]).as_bytes());
-    world.settle();
+    world.run_until_idle();
     waits.end();
     assert_eq!(reason(&mut world, &watcher), "error");
 }
@@ -102,7 +102,7 @@ fn a_client_that_has_quit_ends_normally_also_if_the_rest_of_its_replies_is_lost(
         let peer = world.connect();
         peer.narrow(3);
         peer.send(request.as_bytes());
-        world.settle();
+        world.run_until_idle();
         assert!(!peer.closed(), "the rest of the reply waits");
         peer.reset();
         assert_eq!(reason(&mut world, &watcher), told, "{request:?}");
@@ -155,7 +155,7 @@ fn what_the_loop_closes_is_told_in_memcacheds_words() {
         (Closed::Input, "error"),
     ] {
         let _peer = world.connect();
-        world.settle();
+        world.run_until_idle();
         // The watcher has the first place.
         let places = world.events.places();
         let id = (1..places).rev().find_map(|place| world.events.id_at(place)).expect("the other one");

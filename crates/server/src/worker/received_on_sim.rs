@@ -50,7 +50,7 @@ fn elements_that_come_in_any_pieces_are_whole_and_in_their_order() {
         }
         // Room that the loop keeps for their next requests goes with them.
         clients.iter().for_each(|(peer, _)| peer.end());
-        world.settle();
+        world.run_until_idle();
         assert_eq!(store.input_bytes(), 0, "seed {seed}");
     }
 }
@@ -67,19 +67,19 @@ fn elements_of_clients_that_go_in_their_midst_are_given_back_to_the_byte() {
     for (nth, cut) in cuts.enumerate() {
         let peer = world.connect_to(1);
         peer.send(&request[..cut]);
-        world.settle();
+        world.run_until_idle();
         if nth.is_multiple_of(2) {
             peer.end();
         } else {
             peer.reset();
         }
-        world.settle();
+        world.run_until_idle();
         assert_eq!((store.input_bytes(), store.totals().item_bytes), (0, before), "at {cut}");
         world.exchange(&other, &resp(&["LLEN", "l"]), ":1\r\n");
     }
     let peer = world.connect_to(1);
     peer.send(&request);
     peer.end();
-    world.settle();
+    world.run_until_idle();
     world.exchange(&other, &resp(&["LLEN", "l"]), ":2\r\n");
 }

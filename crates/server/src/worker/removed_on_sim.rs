@@ -168,13 +168,13 @@ fn files_of_users_are_read_again_and_clients_of_users_that_have_gone_are_closed(
     let admin = redis(&mut world, "default", "boss");
     // Nothing in the files is another: nothing is done.
     hub.reload();
-    world.settle();
+    world.run_until_idle();
     assert!(gone.iter().chain(&others).all(|peer| !peer.closed()));
     // One file is wrong: none is followed.
     files.write("texts", "new:secret\n");
     files.write("password", "next\nand another\n");
     hub.reload();
-    world.settle();
+    world.run_until_idle();
     let admits =
         |user: &str, password: &str| hub.shared.access().admits(user.as_bytes(), password.as_bytes());
     assert!(admits("default", "boss") && admits("app", "secret") && !admits("new", "secret"));
@@ -182,7 +182,7 @@ fn files_of_users_are_read_again_and_clients_of_users_that_have_gone_are_closed(
     files.write("password", "next\n");
     files.write("users", "other:third\n");
     hub.reload();
-    world.settle();
+    world.run_until_idle();
     assert!(gone.iter().all(Peer::closed));
     assert!(hub.handles[1].users_removed.load(SeqCst), "other workers look at theirs");
     assert!(others.iter().chain([&admin]).all(|peer| !peer.closed()), "a new password closes nobody");

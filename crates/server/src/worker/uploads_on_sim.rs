@@ -56,7 +56,7 @@ fn values_of_many_clients_at_once_are_stored_and_answered() {
         for (index, peer) in peers.iter().enumerate() {
             send_set(peer, 0x01, &format!("k{index}"), 100_000 + index * 27_001 + round * 977);
         }
-        world.settle();
+        world.run_until_idle();
         for (index, peer) in peers.iter().enumerate() {
             assert_eq!(world.read_all(peer), stored(), "round {round}, client {index}");
         }
@@ -68,7 +68,7 @@ fn values_are_stored_whose_clients_end_the_stream_behind_them_or_that_had_come_b
     for drains in [false, true] {
         let mut world = world();
         let peers: Vec<Peer> = (0..30).map(|_| world.connect()).collect();
-        world.settle();
+        world.run_until_idle();
         for (index, peer) in peers.iter().enumerate() {
             send_set(peer, if drains { 0x01 } else { SETQ }, &format!("k{index}"), 100_000 + index * 27_001);
             if !drains {
@@ -83,7 +83,7 @@ fn values_are_stored_whose_clients_end_the_stream_behind_them_or_that_had_come_b
             assert!(world.events.is_empty());
             continue;
         }
-        world.settle();
+        world.run_until_idle();
         assert!(peers.iter().all(Peer::closed));
         for index in 0..peers.len() {
             assert_eq!(stored_bytes(&mut world, &format!("k{index}")), Some(100_000 + index * 27_001));

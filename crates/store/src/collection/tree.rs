@@ -168,8 +168,8 @@ const CLOCKS_APART_MS: Millis = 2_000;
 
 /// By which time fields go for a reader in a batch of the time `now`: that, or a later one by which some have gone. One that
 /// is far ahead is of a clock that was set back since: it says nothing.
-pub(super) fn settled_at(now: Millis, settled: Millis) -> Millis {
-    if settled <= now + CLOCKS_APART_MS { now.max(settled) } else { now }
+pub(super) fn cutoff_at(now: Millis, cutoff: Millis) -> Millis {
+    if cutoff <= now + CLOCKS_APART_MS { now.max(cutoff) } else { now }
 }
 
 /// The nodes are another root's.
@@ -184,14 +184,14 @@ impl Root {
 
     /// The time at which due fields of a hash are not there any more, whether they have been taken out or not; 0 if no such field
     /// is left.
-    fn settled(&self) -> Millis {
+    fn cutoff(&self) -> Millis {
         let word = self.beside.load(Ordering::Relaxed);
         if word & BEGUN == 0 { 0 } else { word & !SHORTENED }
     }
 
     /// A worker in a batch of this time has something to take out of a hash in which a field expires.
     pub(crate) fn is_due(&self, now: Millis) -> bool {
-        self.soonest() <= settled_at(now, self.settled())
+        self.soonest() <= cutoff_at(now, self.cutoff())
     }
 
     /// The nodes are another root's: they are not taken apart with this one.
@@ -388,8 +388,8 @@ pub(super) struct Tree<'g> {
     apart: u64,
     /// When the first field of a hash expires; 0 for never.
     soonest: Millis,
-    /// See [`Root::settled`].
-    settled: Millis,
+    /// See [`Root::cutoff`].
+    cutoff: Millis,
 }
 
 impl<'g> Tree<'g> {
@@ -411,7 +411,7 @@ impl<'g> Tree<'g> {
             members_height: root.members_height as usize,
             apart: root.apart(kind),
             soonest: if header.is_timed() { root.soonest() } else { 0 },
-            settled: if header.is_timed() { root.settled() } else { 0 },
+            cutoff: if header.is_timed() { root.cutoff() } else { 0 },
         }
     }
 
@@ -434,8 +434,8 @@ impl<'g> Tree<'g> {
     }
 
     /// Fields that were due at this time are not there any more; 0 if no such field is left.
-    pub(super) fn settled(&self) -> Millis {
-        self.settled
+    pub(super) fn cutoff(&self) -> Millis {
+        self.cutoff
     }
 
     fn inner(&self, location: u64) -> Inner<'g> {

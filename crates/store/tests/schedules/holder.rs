@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Bytes that a connection takes at a time: far above what else a store of this size charges.
 const BYTES_MAX: u64 = 1 << 20;
 /// Upkeep lowers what is charged every so often.
-const SETTLE_MS: u64 = 250;
+const UPKEEP_MS: u64 = 250;
 
 /// Adds `count` threads whose connections take and give back buffers so many times, and one that does upkeep. Each connection
 /// ends with buffers that it keeps.
@@ -29,8 +29,8 @@ pub fn join(cast: &mut Cast, count: u64, steps: u64) {
             }
         });
     }
-    cast.aside("settler", |actor| {
-        actor.stage.pass(SETTLE_MS);
+    cast.aside("upkeep", |actor| {
+        actor.stage.pass(UPKEEP_MS);
         actor.batch(|guard, _, _| guard.maintain());
     });
 }

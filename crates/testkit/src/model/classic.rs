@@ -59,7 +59,7 @@ impl Model {
             exchange.sent.push(key);
             let expires_at = exptime.map(|exptime| self.expiry(exptime));
             let Some(item) = self.items.get_mut(key) else { continue };
-            // It is open whether an item that a gat has touched counts as read. A get settles it.
+            // It is open whether an item that a gat has touched counts as read. A get decides it.
             item.fetched = exptime.is_none().then_some(true);
             item.expires_at = expires_at.unwrap_or(item.expires_at);
             let item = item.clone();
@@ -77,7 +77,7 @@ impl Model {
             exchange.expected.push(&item.value);
             exchange.expected.push(b"\r\n");
             // What a gat has let expire, its second look does not find.
-            self.settle();
+            self.remove_expired();
         }
         exchange.sent.push(b"\r\n");
         exchange.expected.push(b"END\r\n");

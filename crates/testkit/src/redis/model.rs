@@ -367,12 +367,12 @@ impl Model {
     pub fn knows(&self, client: usize, words: &[Vec<u8>]) -> bool {
         let (name, _) = named(words);
         // An expired key counts until it is found, which may be at any time.
-        let settled = || {
+        let all_live = || {
             let live = |place| self.live(place).is_some();
             self.clients[client].queue.is_none() && self.items.keys().all(live)
         };
         COMMANDS.iter().any(|(known, _)| *known == name)
-            && (name != "dbsize" || settled())
+            && (name != "dbsize" || all_live())
             && Model::knows_script(&name, words)
     }
 

@@ -74,7 +74,7 @@ fn split(part: &str) -> (&str, &[u8], &[u8]) {
 }
 
 macro_rules! front {
-    ($client:ty, $name:literal, $build:ident, $settle:path, $absent:expr, { $($more:tt)* }) => {
+    ($client:ty, $name:literal, $build:ident, $finish:path, $absent:expr, { $($more:tt)* }) => {
         impl Front for $client {
             const NAME: &'static str = $name;
             const ABSENT: &'static [&'static str] = &$absent;
@@ -86,11 +86,11 @@ macro_rules! front {
             }
 
             fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
-                $settle(<$client>::get_into(self, key, buffer))
+                $finish(<$client>::get_into(self, key, buffer))
             }
 
             fn get_with(&self, key: &[u8], want: Want, buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
-                $settle(<$client>::get_with(self, key, want, buffer))
+                $finish(<$client>::get_with(self, key, want, buffer))
             }
 
             fn get_and_touch(
@@ -99,7 +99,7 @@ macro_rules! front {
                 ttl: Ttl,
                 buffer: &mut Vec<u8>,
             ) -> Result<Option<Meta>, Error> {
-                $settle(<$client>::get_and_touch(self, key, ttl, buffer))
+                $finish(<$client>::get_and_touch(self, key, ttl, buffer))
             }
 
             fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a, Self> {
@@ -107,7 +107,7 @@ macro_rules! front {
             }
 
             fn store(set: Set<'_, Self>) -> Result<Stored, Error> {
-                $settle(set.send())
+                $finish(set.send())
             }
 
             fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a, Self> {
@@ -115,11 +115,11 @@ macro_rules! front {
             }
 
             fn remove(delete: Delete<'_, Self>) -> Result<bool, Error> {
-                $settle(delete.send())
+                $finish(delete.send())
             }
 
             fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
-                $settle(<$client>::touch(self, key, ttl))
+                $finish(<$client>::touch(self, key, ttl))
             }
 
             fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Self> {
@@ -131,7 +131,7 @@ macro_rules! front {
             }
 
             fn count(incr: Incr<'_, Self>) -> Result<Option<u64>, Error> {
-                $settle(incr.send())
+                $finish(incr.send())
             }
 
             fn get_or_lease(
@@ -140,25 +140,25 @@ macro_rules! front {
                 leasing: Leasing,
                 buffer: &mut Vec<u8>,
             ) -> Result<Lease, Error> {
-                $settle(<$client>::get_or_lease(self, key, leasing, buffer))
+                $finish(<$client>::get_or_lease(self, key, leasing, buffer))
             }
 
             fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error> {
-                $settle(<$client>::fill(self, key, value, ttl, lease))
+                $finish(<$client>::fill(self, key, value, ttl, lease))
             }
 
             fn versions(&self) -> Vec<(String, Result<String, Error>)> {
-                $settle(<$client>::versions(self))
+                $finish(<$client>::versions(self))
             }
 
             fn flush_all(&self) -> Result<(), Error> {
-                $settle(<$client>::flush_all(self))
+                $finish(<$client>::flush_all(self))
             }
 
             fn many(&self, keys: &[Vec<u8>]) -> String {
                 let mut batch = <$client>::batch(self);
                 let tickets: Vec<_> = keys.iter().map(|key| batch.get(key)).collect();
-                let done = $settle(batch.run());
+                let done = $finish(batch.run());
                 let results: Vec<_> = tickets.iter().map(|ticket| done.value(ticket)).collect();
                 let all = results.iter().find_map(|result| result.as_ref().err());
                 let all = all.map(|error| format!("all: {}", failed(error)));
@@ -182,7 +182,7 @@ macro_rules! front {
                         _ => panic!("{parts}"),
                     });
                 }
-                let done = $settle(batch.run());
+                let done = $finish(batch.run());
                 let text = |value: &[u8], number: u64| format!("value={} number={number}", plain(value));
                 let told = |result: Result<Option<String>, Error>| match result {
                     Ok(Some(text)) => text,
@@ -207,13 +207,13 @@ macro_rules! front {
                 };
                 for (verb, key, value) in parts.split(',').map(split) {
                     let sent = match verb {
-                        "set" => $settle(stream.set(key, value, Ttl::Forever)),
-                        "delete" => $settle(stream.delete(key)),
+                        "set" => $finish(stream.set(key, value, Ttl::Forever)),
+                        "delete" => $finish(stream.delete(key)),
                         _ => panic!("{parts}"),
                     };
                     sent.expect("its key is good");
                 }
-                reported(&$settle(stream.barrier()))
+                reported(&$finish(stream.barrier()))
             }
         }
     };

@@ -33,8 +33,8 @@ use super::strings::{apart_units, behind_parts, long_text};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
     BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, LONG_AGO, NODE_BYTES,
-    Path, ROOT_BYTES, Root, SHORTENED, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at,
-    location_of, moves_of, node_word, settled_at, word,
+    Path, ROOT_BYTES, Root, SHORTENED, TIMES, cutoff_at, elements_of, header_of, key_by, key_of_name,
+    leaf_at, location_of, moves_of, node_word, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::Type;
@@ -117,8 +117,8 @@ pub(crate) struct Edit {
     pub(in crate::collection) elements: u64,
     /// Fields whose time had passed, and that it has taken out.
     pub(in crate::collection) expired: u64,
-    /// See [`super::Root::settled`]: that of the tree that it began with.
-    pub(super) settled: Millis,
+    /// See [`super::Root::cutoff`]: that of the tree that it began with.
+    pub(super) cutoff: Millis,
     pub(super) bytes: u64,
     /// Bytes of nodes that were made since it began, and [`ADOPTED_BYTES`] for each that was received.
     pub(in crate::collection) made_bytes: u64,
@@ -178,7 +178,7 @@ impl Edit {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
         self.numbered = false;
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
-        (self.expired, self.settled, self.made_bytes) = (0, 0, 0);
+        (self.expired, self.cutoff, self.made_bytes) = (0, 0, 0);
         (self.beside, self.in_members) = ((0, 0), false);
         self.apart = 0;
         self.loose.clear();
@@ -218,7 +218,7 @@ impl Edit {
             height => (height as usize, root.beside.load(Ordering::Acquire)),
         };
         self.apart = root.apart(Type::of_form(item.header().form()));
-        self.settled = if item.header().is_timed() { root.settled() } else { 0 };
+        self.cutoff = if item.header().is_timed() { root.cutoff() } else { 0 };
         self.elements = root.elements;
         self.bytes = root.bytes;
     }
@@ -484,7 +484,7 @@ impl Edit {
         let hash = store.member_hash(name);
         let path = self.path(store, key_by(hash));
         let leaf = self.leaf(store, &path);
-        let now = settled_at(now, self.settled);
+        let now = cutoff_at(now, self.cutoff);
         self.find_in(store, &leaf, (name, hash), now).map(|i| read(&leaf, i))
     }
 
@@ -538,7 +538,7 @@ impl Edit {
             Ok(_) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
             Ok(label) => {
                 self.elements += u64::from(new);
-                self.settle(cx, &mut path)
+                self.remove_loose(cx, &mut path)
                     .and_then(|()| self.store_leaf(cx, &path, &mut builder))
                     .and_then(|()| match label {
                         Some(label) => {
@@ -579,7 +579,7 @@ impl Edit {
         self.loosen(&builder, i);
         builder.remove(i..i + 1);
         self.elements -= 1;
-        let done = self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
+        let done = self.remove_loose(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
         self.builder = builder;
         done.map(|()| true)
     }
@@ -962,7 +962,7 @@ impl Edit {
     ) -> bool {
         let Some(leaf) = self.last_leaf(store) else { return false };
         builder.load(&leaf);
-        let gone = builder.drop_expired(self.settled_by_now(local)) as u64;
+        let gone = builder.drop_expired(self.cutoff_now(local)) as u64;
         if builder.is_empty() {
             return false;
         }
@@ -1091,7 +1091,7 @@ impl Guard<'_> {
         // With all words that an item may have: a change of them copies nothing.
         let shape = Shape::of_leaf(key.bytes.len(), ROOT_BYTES, true, true);
         let soonest = if kind == Type::Hash { edit.soonest(store) } else { 0 };
-        let settled = edit.settled_by_now(&*self.local);
+        let cutoff = edit.cutoff_now(&*self.local);
         let mut draft = match self.draft_marked(key, &shape, attributes, attributes.marks()) {
             Ok(draft) => Draft { form: kind.form_of_tree(), ..draft }.timed(soonest),
             Err(refusal) => {
@@ -1116,8 +1116,8 @@ impl Guard<'_> {
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
             beside: AtomicU64::new(match kind {
-                Type::Hash if soonest == LONG_AGO => SHORTENED | settled,
-                Type::Hash if soonest != 0 && soonest <= settled => BEGUN | settled,
+                Type::Hash if soonest == LONG_AGO => SHORTENED | cutoff,
+                Type::Hash if soonest != 0 && soonest <= cutoff => BEGUN | cutoff,
                 Type::Hash => soonest,
                 Type::List => edit.apart,
                 Type::Set | Type::SortedSet | Type::Stream => edit.beside.1,

@@ -179,7 +179,7 @@ impl Edit {
         }
         self.elements += new as u64;
         let done = if fits && self.elements < ELEMENTS_MAX {
-            self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
+            self.remove_loose(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
         } else {
             Err(Declined::TooLarge)
         };
@@ -242,7 +242,7 @@ impl Edit {
             gone += 1;
         }
         self.elements -= gone as u64;
-        let done = self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
+        let done = self.remove_loose(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
         self.builder = builder;
         done.map(|()| (end, gone))
     }

@@ -205,13 +205,13 @@ impl Store {
         }
         assert_eq!(root.members_height > 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
         let soonest = self.check_times(root.top.load(Ordering::Relaxed), height);
-        let settled = if soonest == LONG_AGO { 0 } else { tree.settled() };
+        let cutoff = if soonest == LONG_AGO { 0 } else { tree.cutoff() };
         assert_eq!(
             (if tree.kind() == Type::Hash { root.soonest() } else { 0 }, header.is_timed()),
-            (if settled == 0 { soonest } else { settled }, soonest != 0),
+            (if cutoff == 0 { soonest } else { cutoff }, soonest != 0),
             "when the first field expires"
         );
-        assert!(tree.settled() == 0 || soonest <= tree.settled(), "something is left that was due");
+        assert!(tree.cutoff() == 0 || soonest <= tree.cutoff(), "something is left that was due");
         if root.members_height > 0 {
             let members = root.beside.load(Ordering::Relaxed);
             let mut there = There::new();

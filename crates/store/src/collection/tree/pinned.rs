@@ -249,7 +249,7 @@ mod tests {
     }
 
     /// Has everything that may be freed be freed.
-    fn settle(worker: &mut Worker) {
+    fn reclaim_all(worker: &mut Worker) {
         for _ in 0..4 {
             worker.rest();
             for _ in 0..32 {
@@ -284,7 +284,7 @@ mod tests {
                 _ => assert!(guard.collection_copy(&key, &other, Expect::Any).unwrap().is_ok()),
             }
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             // What was freed is written over.
             let mut guard = worker.enter(NOW);
             for n in 0..100_u8 {
@@ -309,7 +309,7 @@ mod tests {
                 _ = guard.delete(&key, Expect::Present);
             }
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             assert_eq!(store.trees.count(), 0);
             drop(worker);
             // No chunk is lost, and none is freed twice.

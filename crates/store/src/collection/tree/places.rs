@@ -137,7 +137,7 @@ impl Edit {
             members_height,
             apart,
             soonest,
-            settled: self.settled,
+            cutoff: self.cutoff,
         }
     }
 

@@ -21,7 +21,7 @@ fn receive(guard: &mut Guard<'_>, key: &Key<'_>, element: &[u8], step: usize) ->
 }
 
 /// What waits for this worker to leave its epoch is given back.
-fn settle(worker: &mut Worker) {
+fn reclaim_all(worker: &mut Worker) {
     for _ in 0..200 {
         worker.enter(NOW).maintain();
     }
@@ -58,7 +58,7 @@ fn an_element_that_is_received_is_as_one_that_is_pushed() {
                 compare(&mut guard, &key, &list);
             }
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             drop(worker);
             store.check();
             assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
@@ -100,7 +100,7 @@ fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing(
             let mut list: List = (0..shorts).map(|n| element(n, 40)).collect();
             let new = element(0, 40_000);
             for budget in 0.. {
-                settle(&mut worker);
+                reclaim_all(&mut worker);
                 let before = store.totals().item_bytes;
                 let mut guard = worker.enter(NOW);
                 let key = guard.key(b"key");
@@ -122,7 +122,7 @@ fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing(
                 assert_eq!(pushed, Err(Declined::NoMemory));
                 compare(&mut guard, &key, &list);
                 drop(guard);
-                settle(&mut worker);
+                reclaim_all(&mut worker);
                 if budget > 0 {
                     assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
                 }
@@ -174,7 +174,7 @@ fn an_element_that_is_put_nowhere_leaves_nothing() {
         guard.store_value(&text, b"text", &Attributes::default(), Expect::Any).unwrap();
         guard.list_push(&list, End::Back, [&b"a"[..]].into_iter(), false).unwrap();
     }
-    settle(&mut worker);
+    reclaim_all(&mut worker);
     let before = store.totals().item_bytes;
     let is_back = |store: &Store| {
         assert_eq!((store.totals().item_bytes, store.input_bytes()), (before, 0));
@@ -291,7 +291,7 @@ fn a_value_that_is_received_is_as_one_that_is_set() {
             is_as(&mut guard, &key, &map);
         }
         drop(guard);
-        settle(&mut worker);
+        reclaim_all(&mut worker);
         drop(worker);
         store.check();
         assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
@@ -305,7 +305,7 @@ fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
         let mut map = Map::new();
         let value = element(1, 40_000);
         for budget in 0.. {
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             let before = store.totals().item_bytes;
             let mut guard = worker.enter(NOW);
             let key = guard.key(b"key");
@@ -326,7 +326,7 @@ fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
             assert_eq!(done, Err(Declined::NoMemory));
             is_as(&mut guard, &key, &map);
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             if budget > 0 {
                 assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
             }

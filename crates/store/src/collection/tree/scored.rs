@@ -482,7 +482,8 @@ impl Edit {
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
         members.load(&unsafe { Members::at(&cx.store.arena, path.leaf) });
         change(&mut members, high);
-        let done = self.settle(cx, &mut path).and_then(|()| self.store_members(cx, &path, &mut members));
+        let done =
+            self.remove_loose(cx, &mut path).and_then(|()| self.store_members(cx, &path, &mut members));
         self.turn();
         members.shrink();
         self.members = members;

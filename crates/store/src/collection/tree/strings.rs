@@ -138,19 +138,19 @@ impl Edit {
         builder.set_value_apart(i, &LongText::packed(left * PART_BYTES, apart.label()))?;
         builder.set_time(i, LONG_AGO);
         self.loose.push((apart.label() + left as u64, apart.len() - left * PART_BYTES));
-        self.settled = now;
+        self.cutoff = now;
         Ok(true)
     }
 
     /// Takes out the parts of strings that no entry of the leaf at the end of the path has any more. The path leads to the same
     /// leaf then.
     #[inline]
-    pub(super) fn settle(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
-        if self.loose.is_empty() { Ok(()) } else { self.remove_loose(cx, path) }
+    pub(super) fn remove_loose(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
+        if self.loose.is_empty() { Ok(()) } else { self.remove_loose_parts(cx, path) }
     }
 
     #[cold]
-    fn remove_loose(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
+    fn remove_loose_parts(&mut self, cx: &mut EditContext<'_>, path: &mut Path) -> Result<(), Declined> {
         let depth = self.height - 1;
         let low = path.low(&cx.store.arena, depth, path.steps[depth].1);
         // Else keys of theirs would lead behind those that come in their place.
@@ -282,7 +282,7 @@ impl Edit {
             return Err(Declined::TooLarge);
         }
         self.elements += u64::from(new);
-        self.settle(cx, &mut path)?;
+        self.remove_loose(cx, &mut path)?;
         self.store_leaf(cx, &path, builder)?;
         self.put_parts(cx, (Type::Hash, label), value)?;
         Ok(new)

@@ -12,8 +12,8 @@ use super::super::change::Declined;
 use super::super::times::{NEVER, time_of};
 use super::edit::Child;
 use super::{
-    Edit, EditContext, HEIGHT_MAX, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, key_by, leaf_at,
-    node_word, settled_at,
+    Edit, EditContext, HEIGHT_MAX, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, cutoff_at, key_by,
+    leaf_at, node_word,
 };
 use crate::arena::Arena;
 use crate::collection::Collection;
@@ -89,12 +89,12 @@ impl Edit {
 
     /// The time by which it takes out what is due: that of the batch, or a later one by which some has gone already.
     pub(super) fn now(&self, local: &Local) -> Millis {
-        settled_at(local.now, self.settled)
+        cutoff_at(local.now, self.cutoff)
     }
 
     /// What was due at this time is not there any more for readers; 0 if nothing has been taken out.
-    pub(super) fn settled_by_now(&self, local: &Local) -> Millis {
-        if self.expired > 0 || self.settled > 0 { self.now(local) } else { 0 }
+    pub(super) fn cutoff_now(&self, local: &Local) -> Millis {
+        if self.expired > 0 || self.cutoff > 0 { self.now(local) } else { 0 }
     }
 
     /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part nothing is.
@@ -126,7 +126,7 @@ impl Edit {
         let done = match there {
             Some(i) => {
                 builder.set_time(i, at);
-                self.settle(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
+                self.remove_loose(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder))
             }
             None => {
                 debug_assert!(false, "it was found");
@@ -170,7 +170,7 @@ impl Edit {
         if !self.load_shortened(cx, path, builder, nodes_max)? {
             self.load_live(cx, path, builder);
         }
-        self.settle(cx, path)?;
+        self.remove_loose(cx, path)?;
         self.store_leaf(cx, path, builder)
     }
 

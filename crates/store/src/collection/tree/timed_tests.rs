@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Values with their times, 0 for never.
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
-/// What is asked by names is as the map has it at this time; what is counted, once it is settled.
+/// What is asked by names is as the map has it at this time; what is counted, once what was due is taken out.
 fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
     let now = guard.now();
     let lives = live(map, now);

@@ -101,7 +101,7 @@ fn a_server_that_stops_answers_what_has_come_and_says_close_notify() {
         client.peer.send(&records);
         world.hub.stop_workers();
         for _ in 0..10_000 {
-            world.settle();
+            world.run_until_idle();
             if client.step(10_000) == 0 && world.worker.is_none() {
                 break;
             }
@@ -170,7 +170,7 @@ fn handshakes_that_stand_still_make_room_in_order_and_others_do_not() {
         while world.hub.certificates.take_wanted() {}
         world.hub.certificates.leave_wanted();
         world.hub.handles[0].waker.wake();
-        world.settle();
+        world.run_until_idle();
         silent.iter().map(Peer::closed).collect::<Vec<_>>()
     };
     assert_eq!(ask(&mut world), [true, false, false]);
@@ -195,7 +195,7 @@ fn half_a_record_is_charged_and_waited_for_no_longer_than_half_a_request() {
     let records = client.records();
     let before = world.books().0;
     client.peer.send(&records[..9_000]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.books().0, before + 9_000);
     world.pass(57_000);
     assert!(!client.peer.closed());
@@ -216,7 +216,7 @@ fn records_that_wait_for_a_client_are_charged_until_it_has_gone() {
     client.write(b"get k\r\n");
     let records = client.records();
     client.peer.send(&records);
-    world.settle();
+    world.run_until_idle();
     let held = world.books().0;
     assert!((50_000..80_000).contains(&held), "{held}");
     world.pass(62_000);
@@ -229,7 +229,7 @@ fn what_is_no_tls_is_told_so_counted_and_closed() {
     let mut world = World::new(14, Weather::FAIR);
     let plain = world.peer();
     plain.send(b"get k\r\nget k\r\nget k\r\n");
-    world.settle();
+    world.run_until_idle();
     assert!(plain.closed());
     let alert = plain.read(100);
     assert_eq!((alert.first(), alert.len()), (Some(&21), 7), "an alert, in the clear");
@@ -241,7 +241,7 @@ fn what_is_no_tls_is_told_so_counted_and_closed() {
     let mut records = client.records();
     *records.last_mut().expect("a record") ^= 1;
     client.peer.send(&records);
-    world.settle();
+    world.run_until_idle();
     assert!(client.peer.closed());
     assert_eq!(world.counters.protocol_errors.load(SeqCst), 1);
     assert_eq!(world.books(), (0, 0));
@@ -257,7 +257,7 @@ fn a_message_of_the_handshake_that_never_ends_is_not_kept_without_end() {
     for n in 0..8 {
         let body = if n == 0 { first.clone() } else { vec![0; 16_000] };
         peer.send(&[&[22, 3, 1, (16_000_u16 >> 8) as u8, 16_000_u16 as u8], &body[..]].concat());
-        world.settle();
+        world.run_until_idle();
         let most = (KEPT_BYTES_MAX + 16_700) as u64;
         assert!(world.books().0 <= most, "{n}: {:?}", world.books());
     }
@@ -302,7 +302,7 @@ fn a_record_whose_bytes_have_no_place_yet_waits_and_one_in_parts_of_the_handshak
     let hello = client.records();
     for part in hello[5..].chunks(40) {
         client.peer.send(&[&[22, 3, 1, 0, part.len() as u8], part].concat());
-        world.settle();
+        world.run_until_idle();
     }
     client.write(b"mn\r\n");
     world.talk(&mut client, usize::MAX);
@@ -321,14 +321,14 @@ fn a_client_that_goes_or_is_reset_in_any_state_of_the_handshake_leaves_nothing()
                 let part = left.min(records.len());
                 client.peer.send(&records[..part]);
                 left -= part;
-                world.settle();
+                world.run_until_idle();
                 client.step(usize::MAX);
                 if part == 0 {
                     break;
                 }
             }
             end(&client.peer);
-            world.settle();
+            world.run_until_idle();
             assert_eq!(world.hub.certificates.opening(), 0, "{cut}");
             assert_eq!(world.hub.connections(), 0, "{cut}");
         }

@@ -23,7 +23,7 @@ fn plain(requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     let peer_address = Address::Unix("/peer".into());
     let arrival = Arrival { stream: Transport::Plain(stream), peer: peer_address, listener: 0 };
     assert!(world.arrivals.send(arrival).is_ok(), "there is room");
-    world.settle();
+    world.run_until_idle();
     peer.send(requests);
     (taken(&mut world, &peer), held(&mut world))
 }
@@ -39,7 +39,7 @@ fn held(world: &mut World) -> (u64, usize) {
 fn taken(world: &mut World, peer: &Peer) -> Vec<u8> {
     let mut replies = Vec::new();
     loop {
-        world.settle();
+        world.run_until_idle();
         let came = peer.read(usize::MAX);
         if came.is_empty() {
             return replies;

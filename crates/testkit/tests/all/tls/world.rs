@@ -83,7 +83,7 @@ impl World {
         assert!(self.hub.certificates.begin(usize::MAX), "as the acceptor does");
         let arrival = Arrival { stream, peer: address, listener };
         assert!(self.arrivals.send(arrival).is_ok(), "there is room");
-        self.settle();
+        self.run_until_idle();
         peer
     }
 
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Runs turns while the worker has something to do now; false when it has ended.
-    pub fn settle(&mut self) -> bool {
+    pub fn run_until_idle(&mut self) -> bool {
         for _ in 0..200_000 {
             if self.worker.is_none() || self.network.due(0) != Due::Now {
                 return self.worker.is_some();
@@ -114,7 +114,7 @@ impl World {
     /// Lets this much time pass.
     pub fn pass(&mut self, ms: u64) {
         let until = self.time.now() + ms;
-        while self.settle() && self.time.now() < until {
+        while self.run_until_idle() && self.time.now() < until {
             let next = match self.network.due(0) {
                 Due::Now => self.time.now(),
                 Due::At(at) => at.min(until),
@@ -128,7 +128,7 @@ impl World {
     pub fn talk(&mut self, client: &mut Client, bytes_max: usize) {
         loop {
             let moved = client.step(bytes_max);
-            self.settle();
+            self.run_until_idle();
             if moved == 0 && client.peer.untaken() == 0 && client.step(bytes_max) == 0 {
                 return;
             }

@@ -261,7 +261,7 @@ impl Client {
             && !form.quiet
             && !key.outcomes(verb, resp, surely).iter().any(|outcome| rest.starts_with(&bytes(outcome)));
         let next: Vec<_> = possible.iter().filter(fits).map(|(_, outcome)| outcome.next.clone()).collect();
-        key.settle(doubts.now.1, next.into_iter());
+        key.answer(doubts.now.1, next.into_iter());
         key.asked -= 1;
         scene.books.lost += u64::from(lost);
         Ok(Match::Is(longest))

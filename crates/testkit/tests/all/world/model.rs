@@ -234,7 +234,7 @@ impl Key {
     }
 
     /// A verb was answered, not later than `now`: these are the states that would have led to the reply.
-    pub fn settle(&mut self, now: Millis, next: impl Iterator<Item = State>) {
+    pub fn answer(&mut self, now: Millis, next: impl Iterator<Item = State>) {
         self.possible.clear();
         for mut state in next {
             if let State::Held(Held { expires: Some(expiry), .. }) = &mut state

@@ -344,7 +344,7 @@ impl World {
 
     /// True if all requests are sent and answered, and users are as they are to be.
     pub fn is_done(&self) -> bool {
-        self.clients.iter().all(Client::is_done) && self.scene.users.are_settled()
+        self.clients.iter().all(Client::is_done) && self.scene.users.are_certain()
     }
 
     /// True if the acceptor has not seen the stop yet.

@@ -165,13 +165,13 @@ impl User {
     }
 
     /// Nothing is open that would make it unknown what is right for it.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_certain(&self) -> bool {
         self.changing.is_none() && self.there == There::Is && self.rules.is_multiple_of(2)
     }
 
     /// A change may begin: its client does not log in at this moment.
     pub fn is_free(&self) -> bool {
-        self.is_settled() && self.line.is_none_or(|(_, is_in)| is_in)
+        self.is_certain() && self.line.is_none_or(|(_, is_in)| is_in)
     }
 
     /// A change is asked for.

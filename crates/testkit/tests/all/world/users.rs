@@ -182,8 +182,8 @@ impl Users {
     }
 
     /// Nothing is open of any user.
-    pub fn are_settled(&self) -> bool {
-        self.all.iter().all(User::is_settled)
+    pub fn are_certain(&self) -> bool {
+        self.all.iter().all(User::is_certain)
     }
 
     /// By what a client logs in now.
@@ -338,10 +338,10 @@ fn what_is_right_is_unknown_from_a_change_until_its_reply() {
     assert_eq!((users.counts.taken, users.counts.given), (1, 0));
     users.begin(0, Change::Give);
     users.left(0, Change::Give);
-    assert_eq!((users.broken(), users.are_settled()), (Some((0, Change::Give)), false));
+    assert_eq!((users.broken(), users.are_certain()), (Some((0, Change::Give)), false));
     users.begin(0, Change::Give);
     users.done(0, Change::Give, None);
-    assert!(users.are_settled() && users.lent(0, users.stamp(0), false).is_ok());
+    assert!(users.are_certain() && users.lent(0, users.stamp(0), false).is_ok());
     assert_eq!(users.counts.given, 1);
 }
 
@@ -361,5 +361,5 @@ fn a_removed_user_is_made_with_another_password_and_the_one_before_stays_wrong()
     users.begin(0, Change::Make);
     users.done(0, Change::Make, None);
     assert_eq!(users.login(0), Login::Right);
-    assert!(users.are_settled() && users.of(0).wrong_password() != users.of(0).password());
+    assert!(users.are_certain() && users.of(0).wrong_password() != users.of(0).password());
 }

@@ -127,7 +127,7 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
 
 /// What is wrong, as `look` finds it, until that is nothing or there is no time to look `again`: what a connection was at that has
 /// ended comes back in its worker's next turns, and so does the memory that its replies had.
-fn settled(mut look: impl FnMut() -> Vec<String>, mut again: impl FnMut() -> bool) -> Vec<String> {
+fn still_wrong(mut look: impl FnMut() -> Vec<String>, mut again: impl FnMut() -> bool) -> Vec<String> {
     loop {
         let wrong = look();
         if wrong.is_empty() || !again() {
@@ -155,7 +155,7 @@ fn judge_queue(world: &World, admin: &mut Admin<'_>) {
         Ok(left) => world.queue.lock().expect("not poisoned").wrong(&left),
         Err(why) => vec![why],
     };
-    let wrong = settled(look, until_back());
+    let wrong = still_wrong(look, until_back());
     world.count("queue: popped", world.queue.lock().expect("not poisoned").popped() as u64);
     wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
 }
@@ -170,7 +170,7 @@ fn judge_work(world: &World, admin: &mut Admin<'_>) {
             Err(why) => vec![why],
         }
     };
-    let wrong = settled(look, until_back());
+    let wrong = still_wrong(look, until_back());
     world.count("streams: acknowledged", world.work.lock().expect("not poisoned").acknowledged() as u64);
     wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
 }
@@ -327,7 +327,7 @@ mod tests {
                 paused += 1;
                 paused <= pauses
             };
-            let wrong = settled(look, again);
+            let wrong = still_wrong(look, again);
             (wrong, looked)
         };
         assert_eq!(looks(1, 2), (vec![], 1));

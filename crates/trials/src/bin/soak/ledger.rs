@@ -8,7 +8,7 @@
 use crate::dialect::Dialect;
 use crate::op::{Seen, Ttl, Verb, short};
 use crate::world::{Cause, Span};
-use doubt::{counted, differs, done, settle};
+use doubt::{counted, differs, done, resolve};
 
 mod doubt;
 #[cfg(test)]
@@ -146,7 +146,7 @@ impl Key {
 
     fn follow(&mut self, dialect: Dialect, verb: &Verb, seen: &Seen, span: &Span) -> Result<Fate, Fault> {
         if let Entry::Doubtful(options) = &self.entry {
-            if let Some(entry) = settle(options.as_deref(), verb, seen, *span)? {
+            if let Some(entry) = resolve(options.as_deref(), verb, seen, *span)? {
                 self.entry = entry;
             } else {
                 self.doubt(dialect, verb);
@@ -320,7 +320,7 @@ impl Key {
                     Ok(held)
                 }
             },
-            Entry::Doubtful(_) => unreachable!("settled before"),
+            Entry::Doubtful(_) => unreachable!("resolved before"),
         }
     }
 
@@ -337,7 +337,7 @@ impl Key {
                 short(&held.value),
                 span.after.at_ms - held.span.before.at_ms
             ))),
-            Entry::Doubtful(_) => unreachable!("settled before"),
+            Entry::Doubtful(_) => unreachable!("resolved before"),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::op::{Seen, Verb, short};
 use crate::world::Span;
 
 /// What a key in doubt turns out to hold; none if that cannot be told from this.
-pub(super) fn settle(
+pub(super) fn resolve(
     options: Option<&[Option<Vec<u8>>]>,
     verb: &Verb,
     seen: &Seen,

@@ -53,9 +53,9 @@ fn a_flush_takes_what_was_there_and_nothing_that_comes_later() {
     world.begin(Cause::Flush);
     world.end(Cause::Flush);
     assert!(matches!(ask(Verb::Get, value("one")), Err(Fault::Wrong(_))));
-    ask(Verb::Get, Seen::Nothing).expect("settled");
+    ask(Verb::Get, Seen::Nothing).expect("resolved");
     ask(set("two"), Seen::Refused).expect_err("there is memory");
-    ask(Verb::Get, Seen::Nothing).expect("settled");
+    ask(Verb::Get, Seen::Nothing).expect("resolved");
     ask(set("two"), Seen::Done).expect("stored");
     assert!(matches!(ask(Verb::Get, Seen::Nothing), Err(Fault::Lost(_))));
 }
@@ -68,10 +68,10 @@ fn a_token_fits_once_and_grows() {
     ask(set("one"), Seen::Done).expect("stored");
     ask(Verb::GetToken, Seen::Token("one".into(), 3, 7)).expect("a token");
     assert!(ask(Verb::Cas("two".into(), 7), Seen::Otherwise).is_err());
-    ask(Verb::Get, Seen::Nothing).expect("settled");
+    ask(Verb::Get, Seen::Nothing).expect("resolved");
     ask(set("one"), Seen::Done).expect("stored");
     assert!(ask(Verb::GetToken, Seen::Token("one".into(), 3, 7)).is_err());
-    ask(Verb::Get, Seen::Nothing).expect("settled");
+    ask(Verb::Get, Seen::Nothing).expect("resolved");
     ask(set("one"), Seen::Done).expect("stored");
     ask(Verb::GetToken, Seen::Token("one".into(), 3, 9)).expect("a token");
     ask(Verb::Cas("two".into(), 9), Seen::Done).expect("stored");
