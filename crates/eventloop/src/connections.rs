@@ -43,8 +43,8 @@ pub(crate) struct Connection<S, C> {
     pub interest: Interest,
     /// No more is received. When the replies are out, the connection ends for this reason.
     pub closing: Option<crate::Closed>,
-    /// The connection is in the loop's list of held replies.
-    pub held: bool,
+    /// The connection is in the loop's list of deferred replies.
+    pub deferred: bool,
     /// The handler has taken a part of a request, and the rest has not arrived.
     pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.
@@ -96,7 +96,7 @@ impl<S, C> Connection<S, C> {
 
     /// All requests that have arrived, in part or whole, have their replies, and the replies are out.
     pub fn is_between_requests(&self) -> bool {
-        self.unsent == 0 && self.kept.is_empty() && !self.again && !self.receiving && !self.held
+        self.unsent == 0 && self.kept.is_empty() && !self.again && !self.receiving && !self.deferred
     }
 
     /// The loop waits for bytes of this connection.

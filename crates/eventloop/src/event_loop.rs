@@ -7,7 +7,7 @@
 //!  │                  handler.received: takes requests, leaves replies
 //!  │                    │
 //!  │                    ▼
-//!  │                  held until all events of the wait are looked at; then handler.replies, one send for each
+//!  │                  deferred until all events of the wait are looked at; then handler.replies, one send for each
 //!  │                    │
 //!  └──── bytes not taken are kept by the connection; bytes not sent wait for writability
 //! ```
@@ -86,11 +86,11 @@ pub struct EventLoop<B: Backend, C> {
     limits: Limits,
     /// Memory for replies is short: no request is processed whose reply may have to wait ([`EventLoop::set_short`]).
     short: bool,
-    /// Connections whose replies are held, in order. Their replies are sent after all events of a wait. A sleeping peer is then
-    /// woken once for many sends; waking costs the sender some microseconds.
-    held: Vec<Id>,
-    /// Bytes of the held replies.
-    held_bytes: u64,
+    /// Connections whose replies are deferred, in order. Their replies are sent after all events of a wait. A sleeping peer is
+    /// then woken once for many sends; waking costs the sender some microseconds.
+    deferred: Vec<Id>,
+    /// Bytes of the deferred replies.
+    deferred_bytes: u64,
     /// Connections whose replies wait for room.
     waiting: usize,
     /// Connections that have sent a part of a request, which the handler has taken.
@@ -114,8 +114,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             connections: Connections::new(),
             queue: VecDeque::new(),
             openings: Openings::default(),
-            held: Vec::new(),
-            held_bytes: 0,
+            deferred: Vec::new(),
+            deferred_bytes: 0,
             asleep: BTreeSet::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             limits,
@@ -148,7 +148,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             sent_at: now,
             interest: Interest::Read,
             closing: None,
-            held: false,
+            deferred: false,
             receiving: false,
             again: false,
             blocked: false,
@@ -323,7 +323,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                 }
             }
         }
-        self.send_held(handler);
+        self.send_deferred(handler);
         let before = self.queue.len();
         while let Some((at, id)) = self.asleep.first().copied()
             && at <= now
@@ -359,7 +359,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                 break;
             }
         }
-        self.send_held(handler);
+        self.send_deferred(handler);
         if self.openings.any_wait() {
             self.open_next(handler, turn.events, queued);
         }
@@ -403,7 +403,7 @@ impl<B: Backend, C> EventLoop<B, C> {
 
     fn ready<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, event: Event) {
         if event.writable || event.hangup {
-            self.send_held(handler);
+            self.send_deferred(handler);
         }
         if event.writable
             && let Some(connection) = self.connections.find(id)

@@ -273,7 +273,7 @@ pub trait Handler {
     /// there are none, or they have to be sent at once. Asked after [`Handler::received`]. The replies stay this connection's,
     /// whatever the loop does meanwhile.
     #[inline]
-    fn held(&self, connection: &Self::Connection) -> Option<u64> {
+    fn deferrable(&self, connection: &Self::Connection) -> Option<u64> {
         let _ = connection;
         None
     }

@@ -36,8 +36,8 @@ pub fn check_back(checks: &mut Checks, whose: &str, back: &Tally, evicted: Optio
     if hits + misses == 0 {
         return;
     }
-    let held = if evicted == Some(0) { misses == 0 } else { hits > 0 };
-    checks.add("what was written can be read", held, || {
+    let readable = if evicted == Some(0) { misses == 0 } else { hits > 0 };
+    checks.add("what was written can be read", readable, || {
         let evicted = evicted.map_or(String::new(), |items| format!(", {items} evicted"));
         format!("{whose}: {hits} of the {} keys that were written last{evicted}", hits + misses)
     });

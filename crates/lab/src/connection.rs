@@ -79,7 +79,7 @@ pub struct Connection {
     /// Replies to the commands of a transaction that have come.
     step: usize,
     /// The beginning of an incomplete reply.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     /// Windows under way.
     pub(crate) flights: VecDeque<Flight>,
     /// Contents of the keys that only this connection changes: see [`Known`].
@@ -108,7 +108,7 @@ impl Connection {
             requests: 0,
             key: 0,
             step: 0,
-            held: Vec::new(),
+            buffered: Vec::new(),
             flights: VecDeque::new(),
             known,
             tokens,
@@ -119,7 +119,7 @@ impl Connection {
 
     /// Takes a new connection in place of the one whose windows are all answered.
     pub(crate) fn replace(&mut self, wire: Wire) {
-        debug_assert!(self.flights.is_empty() && self.held.is_empty());
+        debug_assert!(self.flights.is_empty() && self.buffered.is_empty());
         self.wire = wire;
     }
 

@@ -221,7 +221,7 @@ impl Control {
     ///
     /// # Errors
     /// [`Error::Peer`] when it does not report that.
-    pub fn held(&self) -> Result<u64, Error> {
+    pub fn items(&self) -> Result<u64, Error> {
         let items = self.counters()?.items(self.family);
         let items = items
             .ok_or_else(|| Error::Peer(format!("{} does not say how many items it holds", self.name)))?;
@@ -245,14 +245,14 @@ impl Control {
     /// # Errors
     /// [`Error::NotEmpty`] when it holds something and may not be flushed, [`Error::Peer`] when it does not answer.
     pub fn claim(&self, may_flush: bool) -> Result<String, Error> {
-        let held = self.held();
+        let items = self.items();
         if may_flush {
             self.flush()?;
-            let what = held.map_or("what it held".to_owned(), |items| format!("{items} items"));
+            let what = items.map_or("what it held".to_owned(), |items| format!("{items} items"));
             return Ok(format!("was running before: {what} flushed"));
         }
         let name = &self.name;
-        match held {
+        match items {
             Ok(0) => Ok("was running before, and held nothing".to_owned()),
             Ok(items) => Err(Error::NotEmpty(format!(
                 "{name} holds {items} items: it is written to and flushed; if they may go, say --flush-target"
@@ -410,13 +410,13 @@ mod tests {
     fn what_was_flushed_and_is_still_counted_is_not_held() {
         const STATS: (&str, &str) = ("stats\r\n", "STAT curr_items 7\r\nEND\r\n");
         const DUMP: &str = "lru_crawler metadump all\r\n";
-        assert_eq!(saying(&[STATS, (DUMP, "END\r\n")]).held().unwrap(), 0);
-        assert_eq!(saying(&[STATS, (DUMP, "BUSY currently\r\n"), (DUMP, "END\r\n")]).held().unwrap(), 0);
+        assert_eq!(saying(&[STATS, (DUMP, "END\r\n")]).items().unwrap(), 0);
+        assert_eq!(saying(&[STATS, (DUMP, "BUSY currently\r\n"), (DUMP, "END\r\n")]).items().unwrap(), 0);
         for first in ["key=a exp=-1 la=1 cas=1 fetch=no cls=1 size=61\r\nkey=b", "ERROR\r\n"] {
             let says = vec![STATS, (DUMP, first)].leak();
-            assert_eq!(saying(says).held().unwrap(), 7, "{first}");
+            assert_eq!(saying(says).items().unwrap(), 7, "{first}");
         }
-        assert_eq!(saying(&[("stats\r\n", "STAT curr_items 0\r\nEND\r\n")]).held().unwrap(), 0);
+        assert_eq!(saying(&[("stats\r\n", "STAT curr_items 0\r\nEND\r\n")]).items().unwrap(), 0);
         let silent = saying(&[("stats\r\n", "END\r\n")]).claim(false).unwrap_err().to_string();
         assert!(
             silent.contains("does not say how many items") && silent.contains("--flush-target"),

@@ -119,7 +119,7 @@ struct Seat<A> {
     sent: usize,
     /// It waits for room in its socket.
     blocked: bool,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     state: State,
 }
 
@@ -172,8 +172,8 @@ impl<A: Agent> Dialog<A> {
             let lane = &mut lanes[index % cores.len()];
             lane.poller.add(&wire, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
             let state = State::Waits;
-            let (out, held) = (Vec::new(), Vec::new());
-            lane.seats.push(Seat { agent, wire, out, sent: 0, blocked: false, held, state });
+            let (out, buffered) = (Vec::new(), Vec::new());
+            lane.seats.push(Seat { agent, wire, out, sent: 0, blocked: false, buffered, state });
         }
         Ok(Dialog { lanes })
     }
@@ -344,20 +344,20 @@ impl<A: Agent> Lane<A> {
         tally: &mut A::Tally,
     ) -> Result<(), Error> {
         let seat = &mut self.seats[token];
-        let held = seat.held.len();
-        if buffer.len() < 2 * held {
-            buffer.resize(2 * held, 0);
+        let buffered = seat.buffered.len();
+        if buffer.len() < 2 * buffered {
+            buffer.resize(2 * buffered, 0);
         }
-        buffer[..held].copy_from_slice(&seat.held);
-        let received = match seat.wire.recv(&mut buffer[held..]) {
+        buffer[..buffered].copy_from_slice(&seat.buffered);
+        let received = match seat.wire.recv(&mut buffer[buffered..]) {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(Error::lost(error)),
         };
         let now = Instant::now();
-        let mut bytes = &buffer[..held + received];
-        seat.held.clear();
+        let mut bytes = &buffer[..buffered + received];
+        seat.buffered.clear();
         loop {
             if seat.state != State::Asked {
                 return Err(Error::surplus(bytes));
@@ -375,7 +375,7 @@ impl<A: Agent> Lane<A> {
         if bytes.len() > REPLY_BYTES_MAX {
             return Err(Error::endless(REPLY_BYTES_MAX, bytes));
         }
-        seat.held.extend_from_slice(bytes);
+        seat.buffered.extend_from_slice(bytes);
         Ok(())
     }
 }
@@ -416,6 +416,6 @@ mod tests {
         let mut dialog = Dialog::connect(&address, vec![Patient], &[None]).unwrap();
         let error = dialog.run(Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("a reply of more than 67112960 bytes"), "{error}");
-        assert!(dialog.lanes[0].seats[0].held.capacity() <= 2 * REPLY_BYTES_MAX);
+        assert!(dialog.lanes[0].seats[0].buffered.capacity() <= 2 * REPLY_BYTES_MAX);
     }
 }

@@ -190,7 +190,7 @@ impl Pair {
 
 /// How far a server that was measured twice differs from itself.
 struct Twice {
-    held: bool,
+    passed: bool,
     /// How far apart both are: the size of the logarithm of their ratio; infinite where there is none.
     off: f64,
     found: String,
@@ -212,9 +212,9 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
                 None => format!("{claim}: no ratio of {base:?} and {other:?}"),
             };
             let same = || !base.is_empty() && base == other;
-            let held = ratio.as_ref().map_or_else(same, agrees);
+            let passed = ratio.as_ref().map_or_else(same, agrees);
             let off = ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.median.ln().abs());
-            twice.push(Twice { held, off, found });
+            twice.push(Twice { passed, off, found });
             controls.push(ratio.clone());
         }
         let comparison = match ratio {
@@ -227,7 +227,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
                 why: why.unwrap_or_else(|| no_ratio(&base, &other)),
             },
             Some(ratio) if control => Comparison::control(claim, better, ratio),
-            Some(ratio) => Comparison::held_against(claim, better, ratio, &controls),
+            Some(ratio) => Comparison::compared(claim, better, ratio, &controls),
         };
         comparisons.push(comparison);
     }
@@ -276,31 +276,31 @@ struct OfOneName {
 
 impl Checks {
     /// Adds a check; `found` is asked for when it is the first of its name, or the first that fails.
-    pub fn add(&mut self, claim: &str, held: bool, found: impl FnOnce() -> String) {
-        self.add_measured(claim, held, None, found);
+    pub fn add(&mut self, claim: &str, passed: bool, found: impl FnOnce() -> String) {
+        self.add_measured(claim, passed, None, found);
     }
 
     /// Adds a check of a measured value. Of several failures of one name the one with the largest `off` is reported; its unit is
     /// the same for all of a name.
-    pub fn add_off(&mut self, claim: &str, held: bool, off: f64, found: impl FnOnce() -> String) {
+    pub fn add_off(&mut self, claim: &str, passed: bool, off: f64, found: impl FnOnce() -> String) {
         // A failure without a measure counts as the largest.
         let off = if off.is_nan() { f64::INFINITY } else { off };
-        self.add_measured(claim, held, Some(off), found);
+        self.add_measured(claim, passed, Some(off), found);
     }
 
-    fn add_measured(&mut self, claim: &str, held: bool, off: Option<f64>, found: impl FnOnce() -> String) {
+    fn add_measured(&mut self, claim: &str, passed: bool, off: Option<f64>, found: impl FnOnce() -> String) {
         let Some(have) = self.0.iter_mut().find(|have| have.check.claim == claim) else {
-            let check = Checked { claim: claim.to_owned(), held, found: found() };
-            self.0.push(OfOneName { check, times: 1, failed: u64::from(!held), off });
+            let check = Checked { claim: claim.to_owned(), passed, found: found() };
+            self.0.push(OfOneName { check, times: 1, failed: u64::from(!passed), off });
             return;
         };
         have.times += 1;
-        if held {
+        if passed {
             return;
         }
         have.failed += 1;
-        if have.check.held || off > have.off {
-            (have.check.held, have.check.found, have.off) = (false, found(), off);
+        if have.check.passed || off > have.off {
+            (have.check.passed, have.check.found, have.off) = (false, found(), off);
         }
     }
 
@@ -324,7 +324,7 @@ impl Checks {
     pub fn list(&self) -> Vec<Checked> {
         let shown = |have: &OfOneName| {
             let OfOneName { check, times, failed, off } = have;
-            let more = match (check.held, off) {
+            let more = match (check.passed, off) {
                 (true, _) if *times > 1 => format!(" (and {} more times)", times - 1),
                 (false, Some(_)) if *failed > 1 => format!(" (the worst of {failed})"),
                 (false, None) if *failed > 1 => format!(" (the first of {failed})"),
@@ -521,8 +521,8 @@ impl Experiment {
     /// The same for pairs, which need not have all rounds.
     pub fn compare_pairs(&mut self, pairs: Vec<Pair>) {
         let (twice, comparisons) = compared(pairs);
-        for Twice { held, off, found } in twice {
-            self.checks.add_off(of_time::TWICE, held, off, || found);
+        for Twice { passed, off, found } in twice {
+            self.checks.add_off(of_time::TWICE, passed, off, || found);
         }
         self.run.comparisons.extend(comparisons);
     }
@@ -648,7 +648,7 @@ mod tests {
             };
             let (twice, comparisons) = compared(vec![pair("other", 5.0, false), pair("again", again, true)]);
             let outcomes = comparisons.iter().filter(|one| !one.control).map(|one| one.outcome);
-            (twice.iter().all(|twice| twice.held), outcomes.collect::<Vec<_>>())
+            (twice.iter().all(|twice| twice.passed), outcomes.collect::<Vec<_>>())
         };
         assert_eq!(said(4.0, 4.0), (true, vec![Outcome::Differs]));
         // No load of its ladder kept the bound, either time.
@@ -695,7 +695,7 @@ mod tests {
         let lost =
             Pair::lost("a / b".to_owned(), Better::Lower, "the client of b ended: signal 6".to_owned());
         let (twice, all) = compared(vec![new(&[4.0; 6], &[4.0; 6], true), lost]);
-        assert!(twice[0].held && all.len() == 2);
+        assert!(twice[0].passed && all.len() == 2);
         assert_eq!(all[1].said(), "not shown: the client of b ended: signal 6");
     }
 
@@ -708,22 +708,22 @@ mod tests {
         assert_eq!((&known.base[..], &known.other[..]), (&[4.0, 6.0][..], &[2.0, 3.0][..]));
         let none = Pair::known(claim(), Better::Higher, &base[..2], &other[2..], true);
         let (twice, comparisons) = compared(vec![none]);
-        let Twice { held, off, found } = &twice[0];
-        assert!(!held && off.is_infinite() && comparisons[0].ratio.is_none());
+        let Twice { passed, off, found } = &twice[0];
+        assert!(!passed && off.is_infinite() && comparisons[0].ratio.is_none());
         assert!(found.ends_with("no round in which both are known"), "{found}");
     }
 
     #[test]
     fn a_null_server_that_is_slower_than_a_server_is_no_ceiling() {
         let of = |per_s: f64| Ceiling { load: "hit 50×1, RESP".to_owned(), per_s, busy: 1.0 };
-        let held = |per_s: f64| {
+        let passed = |per_s: f64| {
             let mut checks = Checks::default();
             checks.below(&of(100.0), "redis", per_s);
-            let Checked { held, found, .. } = checks.list().remove(0);
+            let Checked { passed, found, .. } = checks.list().remove(0);
             assert_eq!(found, format!("redis, hit 50×1, RESP: {per_s:.0}/s, the null server 100/s"));
-            held
+            passed
         };
-        assert_eq!([90.0, 110.0, 111.0, 200.0].map(held), [true, true, false, false]);
+        assert_eq!([90.0, 110.0, 111.0, 200.0].map(passed), [true, true, false, false]);
         // A disturbed measurement is repeated, a limited number of times.
         let best = |highest: f64, tries: &[f64]| {
             let mut rest = tries.iter();
@@ -740,14 +740,14 @@ mod tests {
     #[test]
     fn of_checks_that_measure_the_one_that_is_furthest_off_is_told() {
         let mut checks = Checks::default();
-        for (held, off, found) in [
+        for (passed, off, found) in [
             (true, 0.1, "1.1"),
             (false, 1.34, "1.34"),
             (false, 3.892, "3.892"),
             (true, 9.0, "9.0"),
             (false, 1.91, "1.91"),
         ] {
-            checks.add_off(of_time::TWICE, held, off, || found.to_owned());
+            checks.add_off(of_time::TWICE, passed, off, || found.to_owned());
         }
         assert_eq!(checks.list()[0].found, "3.892 (the worst of 3)");
         checks.add_off(of_time::TWICE, false, f64::NAN, || "none".to_owned());
@@ -768,13 +768,13 @@ mod tests {
         checks.add("counts agree", true, || "5 = 5".to_owned());
         checks.add("counts agree", true, || unreachable!("only the first is put in words"));
         assert_eq!(checks.list()[0].found, "5 = 5 (and 1 more times)");
-        assert!(checks.list()[0].held);
+        assert!(checks.list()[0].passed);
         checks.add("counts agree", false, || "5 ≠ 6".to_owned());
         checks.add("counts agree", false, || unreachable!("the first failure is kept"));
         checks.add("values whole", true, || "all".to_owned());
         let list = checks.list();
         let found = list[0].found.as_str();
-        assert_eq!((list.len(), list[0].held, found), (2, false, "5 ≠ 6 (the first of 2)"));
+        assert_eq!((list.len(), list[0].passed, found), (2, false, "5 ≠ 6 (the first of 2)"));
         checks.equal("sums", 1, 2, "larder");
         assert_eq!(checks.list()[2].found, "larder: 1 here, 2 there");
     }

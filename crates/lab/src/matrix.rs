@@ -154,7 +154,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut cells = Vec::new();
     if options.does(Part::Grid) {
         cells = costs(&mut experiment, &mut bench, &grid, visit)?;
-        held_against_the_generator(&mut experiment, &mut bench, grid.sizes[0], visit)?;
+        compare_with_the_generator(&mut experiment, &mut bench, grid.sizes[0], visit)?;
     }
     let mut faulted = Vec::new();
     if options.does(Part::Faults) {
@@ -280,13 +280,13 @@ fn costs(
     Ok(cells)
 }
 
-/// How often both are measured for [`held_against_the_generator`].
+/// How often both are measured for [`compare_with_the_generator`].
 const TRIES: usize = 5;
 /// How many times the generator's CPU time the loop by hand may take.
 const OF_THE_GENERATOR: f64 = 1.3;
 
 /// Checks that the loop by hand is no straw man: it costs about as much as the lab's own generator, one request at a time.
-fn held_against_the_generator(
+fn compare_with_the_generator(
     experiment: &mut Experiment,
     bench: &mut Bench,
     value_bytes: usize,

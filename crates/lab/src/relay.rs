@@ -294,27 +294,27 @@ fn trip(control: &Control) -> Result<f64, Error> {
 }
 
 /// Bytes, and when they are due.
-type Held = (Instant, Vec<u8>);
+type Delayed = (Instant, Vec<u8>);
 
-/// Passes bytes one way, in two threads. When a piece arrives, `hold` says how long it is held; when it is due, `fate` says what
+/// Passes bytes one way, in two threads. When a piece arrives, `delay` says how long it waits; when it is due, `fate` says what
 /// happens to it.
 fn pass(
     mut from: TcpStream,
     mut to: TcpStream,
-    hold: impl Fn() -> Duration + Send + 'static,
+    delay: impl Fn() -> Duration + Send + 'static,
     fate: impl Fn(usize) -> Fate + Send + 'static,
 ) {
-    let (sender, due) = channel::<Held>();
+    let (sender, due) = channel::<Delayed>();
     thread::spawn(move || {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while let Ok(received @ 1..) = from.read(&mut buffer) {
-            if sender.send((Instant::now() + hold(), buffer[..received].to_vec())).is_err() {
+            if sender.send((Instant::now() + delay(), buffer[..received].to_vec())).is_err() {
                 let _ = from.shutdown(Shutdown::Both);
                 return;
             }
         }
         // No more bytes come: an empty piece is the end, due as a byte would be.
-        let _ = sender.send((Instant::now() + hold(), Vec::new()));
+        let _ = sender.send((Instant::now() + delay(), Vec::new()));
     });
     thread::spawn(move || {
         for (due, bytes) in due {

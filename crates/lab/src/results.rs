@@ -143,8 +143,9 @@ impl Target {
 pub struct Checked {
     /// The claim: "the server counted as many gets as the generator".
     pub claim: String,
-    /// Whether it held.
-    pub held: bool,
+    /// Whether it passed; files of results call it `held`.
+    #[serde(rename = "held")]
+    pub passed: bool,
     /// The numbers; if the check failed, why.
     pub found: String,
 }
@@ -187,7 +188,7 @@ impl Comparison {
     }
 
     /// Two servers, compared with the noise of `controls`, each of which is `None` if it has no ratio.
-    pub fn held_against(
+    pub fn compared(
         claim: String,
         better: Better,
         ratio: Estimate,
@@ -410,18 +411,18 @@ impl Run {
         self.settings.insert(name.to_owned(), value.to_string());
     }
 
-    /// Records whether a claim held: `Ok` has the numbers, `Err` the reason.
+    /// Records whether a claim passed: `Ok` has the numbers, `Err` the reason.
     pub fn check(&mut self, claim: impl Into<String>, outcome: Result<String, String>) {
-        let (held, found) = match outcome {
+        let (passed, found) = match outcome {
             Ok(found) => (true, found),
             Err(why) => (false, why),
         };
-        self.checks.push(Checked { claim: claim.into(), held, found });
+        self.checks.push(Checked { claim: claim.into(), passed, found });
     }
 
     /// Checks that did not hold.
     pub fn failed(&self) -> impl Iterator<Item = &Checked> {
-        self.checks.iter().filter(|check| !check.held)
+        self.checks.iter().filter(|check| !check.passed)
     }
 
     /// Checks that did not hold and are not [`of_time`].
@@ -546,7 +547,7 @@ pub(crate) mod tests {
         table.row("larder", ["3"], [Estimate::of(&goodput), None]);
         run.tables.push(table);
         let ratio = Estimate::ratio(&goodput, &goodput);
-        run.comparisons.push(Comparison::held_against(
+        run.comparisons.push(Comparison::compared(
             "larder / itself".to_owned(),
             Better::Higher,
             ratio.clone().unwrap(),
@@ -570,7 +571,7 @@ pub(crate) mod tests {
         let one = |claim: &str, better, low: f64, high: f64| {
             let ratio =
                 Estimate { median: (low + high) / 2.0, interval: Some([low, high]), rounds: vec![low, high] };
-            Comparison::held_against(claim.to_owned(), better, ratio, &[Some(itself())])
+            Comparison::compared(claim.to_owned(), better, ratio, &[Some(itself())])
         };
         let mut all = vec![
             one("a / b, throughput", Better::Higher, 1.2, 1.4),

@@ -152,15 +152,15 @@ mod tests {
         // Its median is 1; one in a hundred is larger than 10.
         let noise = LogNormal::new(0.0, 1.0).unwrap();
         for rounds in 3..=20 {
-            let mut held = 0;
+            let mut covered = 0;
             for _ in 0..trials {
                 let values: Vec<f64> = (0..rounds).map(|_| noise.sample(&mut rng)).collect();
                 match interval(&values, COVERAGE) {
-                    Some([low, high]) => held += i32::from((low..=high).contains(&1.0)),
+                    Some([low, high]) => covered += i32::from((low..=high).contains(&1.0)),
                     None => assert!(rounds < ROUNDS_MIN, "{rounds}"),
                 }
             }
-            let share = f64::from(held) / f64::from(trials);
+            let share = f64::from(covered) / f64::from(trials);
             // Four standard deviations of the simulation.
             assert!(rounds < ROUNDS_MIN || share >= COVERAGE - 0.014, "{rounds} rounds: {share}");
         }

@@ -67,7 +67,7 @@ enum Drained {
     /// It is worth a chunk, and the class has none free. Whether it is on probation, and was not read often.
     NoChunk(bool),
     /// Pinned, not to be evicted, or in a transaction.
-    Held,
+    Kept,
     /// A short part of a large value, for which the class has no chunk: a span of such is a hundred values, and
     /// memory comes of the spans where their long parts are, some values at a time.
     Dear,
@@ -235,7 +235,7 @@ impl Local {
                     spare = self.free_chunk(store, class, drain.keep);
                 }
                 match self.drain_item(store, drain, location, owner, hash, overdue, &mut spare) {
-                    Drained::Gone | Drained::Held => {}
+                    Drained::Gone | Drained::Kept => {}
                     Drained::Dear => {
                         drain.given_up = true;
                         more = false;
@@ -295,7 +295,7 @@ impl Local {
         spare: &mut Option<u64>,
     ) -> Drained {
         // What is in another's transaction stays: a worker that waited for it here might be waited for.
-        let Some(mut locked) = self.lock_open(store, hash) else { return Drained::Held };
+        let Some(mut locked) = self.lock_open(store, hash) else { return Drained::Kept };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
             // SAFETY: reachable, under its home's lock.
@@ -325,7 +325,7 @@ impl Local {
                     || drain.keep && spare.is_some();
                 if !expired && header.is_tree() && self.may_be_own(hash) {
                     // This worker's own write to it has looked at its nodes.
-                    Drained::Held
+                    Drained::Kept
                 } else if dear && !stays && !expired && store.evicts() {
                     Drained::Dear
                 } else if expired || !stays {
@@ -379,7 +379,7 @@ impl Local {
             moved
         };
         if !moved {
-            return Drained::Held;
+            return Drained::Kept;
         }
         *spare = None;
         Drained::Gone

@@ -83,7 +83,7 @@ enum Step {
     /// Another worker takes one.
     Taken,
     /// Another's batch has to end first.
-    Held,
+    Wait,
     /// There may be more.
     Done,
 }
@@ -121,7 +121,7 @@ impl Later {
 impl Local {
     /// Upkeep's bounded step of expiring; true if there may be more to do now.
     pub(crate) fn expire_in_passing(&mut self, store: &Store, now: Millis) -> bool {
-        matches!(self.expire_step(store, now, true), Step::Held | Step::Done)
+        matches!(self.expire_step(store, now, true), Step::Wait | Step::Done)
     }
 
     /// A step for a worker that needs room, and would evict what lives otherwise: while another worker is at it, or
@@ -132,7 +132,7 @@ impl Local {
             match self.expire_step(store, now, false) {
                 Step::Nothing => return false,
                 Step::Done => return true,
-                Step::Taken | Step::Held => {}
+                Step::Taken | Step::Wait => {}
             }
             self.wait(store, &mut wait);
         }
@@ -156,7 +156,7 @@ impl Local {
         *next = current.number;
         self.pass_epochs(store);
         if !store.epochs.safe(current.tag) {
-            return Step::Held;
+            return Step::Wait;
         }
         if self.visit(store, now, current, notes) {
             *visit = None;

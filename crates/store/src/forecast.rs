@@ -285,7 +285,7 @@ impl Forecast {
     fn hit(&mut self, hash: u64, spread: Spread, db: u8, kept: Kept) {
         let until = self.until(kept.left_ms);
         let Some((at, known)) = self.place(hash, spread, db, kept.bytes) else { return };
-        self.keys.hold(at);
+        self.keys.spare(at);
         let lifetime = self.keys[at].lifetime;
         let loaded_until = match lifetime {
             // It is not known what a client would give it: as long as this one has.
@@ -330,7 +330,7 @@ impl Forecast {
         let until = self.until(kept.left_ms);
         let is_fill = self.loads.stored(spread);
         let Some((at, _)) = self.place(hash, spread, db, kept.bytes) else { return };
-        self.keys.hold(at);
+        self.keys.spare(at);
         self.keys[at].lifetime = kept.left_ms.map_or(NEVER, |_| (until - self.now).max(1));
         for cache in &mut self.caches {
             if cache.has(&self.keys, at, self.now) {
@@ -353,7 +353,7 @@ impl Forecast {
 
     /// Takes a key out of all caches.
     fn remove(&mut self, at: usize) {
-        self.keys.hold(at);
+        self.keys.spare(at);
         self.caches.iter_mut().for_each(|cache| cache.remove(&mut self.keys, at));
         self.keys.let_go();
     }
@@ -362,7 +362,7 @@ impl Forecast {
     fn sweep(&mut self) {
         for _ in 0..SWEPT {
             let Some(at) = self.keys.next_place() else { return };
-            self.keys.hold(at);
+            self.keys.spare(at);
             for cache in &mut self.caches {
                 cache.expire(&mut self.keys, at, self.now);
             }

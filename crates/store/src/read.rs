@@ -293,7 +293,7 @@ impl<'w> Guard<'w> {
         let next = loop {
             match store.index.walk(&store.arena, cursor, items_max, store.gate(), &mut slots) {
                 Walked::To(next) => break next,
-                Walked::Held => self.local.wait(store, &mut wait),
+                Walked::Busy => self.local.wait(store, &mut wait),
                 Walked::Unclean => self.clean(cursor),
             }
         };

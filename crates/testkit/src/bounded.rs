@@ -50,15 +50,15 @@ impl Bounded {
     ///
     /// # Panics
     /// If it is more; `what` names what was done.
-    pub fn holds(&self, what: &str) {
+    pub fn stays_within(&self, what: &str) {
         self.bounds(self.server.rss_bytes().expect("a figure"), what);
     }
 
-    /// As [`Bounded::holds`], for the highest RSS since the process began, moments between two looks included.
+    /// As [`Bounded::stays_within`], for the highest RSS since the process began, moments between two looks included.
     ///
     /// # Panics
     /// If it was more; `what` names what was done.
-    pub fn has_held(&self, what: &str) {
+    pub fn stayed_within(&self, what: &str) {
         self.bounds(self.server.rss_most_bytes().expect("a figure"), what);
     }
 
@@ -86,11 +86,11 @@ impl Bounded {
             }
             if sent > 4_000_000 {
                 sent = 0;
-                self.holds(what);
+                self.stays_within(what);
             }
         }
         take_stored(client, &mut waiting);
-        self.holds(what);
+        self.stays_within(what);
     }
 }
 

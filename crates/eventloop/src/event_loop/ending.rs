@@ -60,7 +60,7 @@ impl<B: Backend, C> EventLoop<B, C> {
 
     /// Ends a connection at once, whatever it waits for.
     pub fn close<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, why: Closed) {
-        self.send_held(handler);
+        self.send_deferred(handler);
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);

@@ -29,8 +29,8 @@ const RECEIVE_BYTES_NEARLY_SPENT: usize = 1 << 10;
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
 
-/// Replies held for a common send: as many as fit a processor's second cache beside everything else.
-const HELD_BYTES_MAX: u64 = 128 << 10;
+/// Replies deferred for a common send: as many as fit a processor's second cache beside everything else.
+const DEFERRED_BYTES_MAX: u64 = 128 << 10;
 
 /// Work for one connection, in nanoseconds, after which others come before it the next time. It is a fifth of the budget of a
 /// turn for queued connections, and what a dozen short requests with their system calls take.
@@ -95,8 +95,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             && connection.kept.is_empty()
             && handler.destination(&mut connection.state).is_some();
         if connection.uploads {
-            // Replies to earlier requests may be held, and what comes now can be answered too.
-            self.send_held(handler);
+            // Replies to earlier requests may be deferred, and what comes now can be answered too.
+            self.send_deferred(handler);
             self.receive_directly(handler, id);
         }
     }
@@ -225,8 +225,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             if taken.wait != Wait::Room {
                 break taken.wait;
             }
-            // Held replies are sent before the connection is processed again.
-            if !self.held.is_empty() {
+            // Deferred replies are sent before the connection is processed again.
+            if !self.deferred.is_empty() {
                 break Wait::Room;
             }
             // Others' replies must not wait for this connection's, so it sends its own first.
@@ -253,16 +253,16 @@ impl<B: Backend, C> EventLoop<B, C> {
             Wait::Input if connection.kept.len() == RECEIVE_BYTES => {
                 self.send_and_arrange(handler, id, Some(Closed::Input));
             }
-            Wait::Input => match handler.held(&connection.state) {
+            Wait::Input => match handler.deferrable(&connection.state) {
                 Some(bytes) if connection.closing.is_none() => {
                     // Even if this failed, the replies would go out: the handler knows which connection they belong to.
-                    debug_assert!(!connection.held, "what is held goes out before more is made");
-                    if !std::mem::replace(&mut connection.held, true) {
-                        self.held.push(id);
+                    debug_assert!(!connection.deferred, "what is deferred goes out before more is made");
+                    if !std::mem::replace(&mut connection.deferred, true) {
+                        self.deferred.push(id);
                     }
-                    self.held_bytes += bytes;
-                    if self.held_bytes >= HELD_BYTES_MAX {
-                        self.send_held(handler);
+                    self.deferred_bytes += bytes;
+                    if self.deferred_bytes >= DEFERRED_BYTES_MAX {
+                        self.send_deferred(handler);
                     }
                 }
                 _ => self.send_and_arrange(handler, id, None),

@@ -87,7 +87,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             let took_ns = self.backend.exact_ns().saturating_sub(begun_ns);
             self.openings.rests_until_ns = begun_ns + took_ns * (1 + REST_SHARE);
             handler.stream_opened(took_ns);
-            self.send_held(handler);
+            self.send_deferred(handler);
             return;
         }
     }

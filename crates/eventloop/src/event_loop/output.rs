@@ -26,30 +26,30 @@ pub(super) struct Sent {
 }
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// Sends what is held, each connection's replies by one send.
+    /// Sends what is deferred, each connection's replies by one send.
     #[inline]
-    pub(super) fn send_held<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
-        if !self.held.is_empty() {
-            self.send_all_held(handler);
+    pub(super) fn send_deferred<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
+        if !self.deferred.is_empty() {
+            self.send_all_deferred(handler);
         }
     }
 
-    fn send_all_held<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
+    fn send_all_deferred<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
         let now = self.backend.now();
-        let mut held = std::mem::take(&mut self.held);
-        self.held_bytes = 0;
-        for id in held.drain(..) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        self.deferred_bytes = 0;
+        for id in deferred.drain(..) {
             let Some(connection) = self.connections.find(id) else {
-                debug_assert!(false, "what is held goes out before its connection ends");
+                debug_assert!(false, "what is deferred goes out before its connection ends");
                 continue;
             };
-            connection.held = false;
+            connection.deferred = false;
             match send(handler, connection, &mut self.waiting, now) {
                 Ok(_) => self.arrange(handler, id),
                 Err(_) => self.close(handler, id, Closed::Error),
             }
         }
-        self.held = held;
+        self.deferred = deferred;
     }
 
     /// Sends what can be sent, then closes the connection, queues it, or decides what it waits for.
@@ -59,7 +59,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         id: Id,
         closing: Option<Closed>,
     ) {
-        self.send_held(handler);
+        self.send_deferred(handler);
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
         if connection.closing.is_none() {

@@ -3,8 +3,8 @@
 
 mod awaiting;
 mod between;
+mod deferred;
 mod drain;
-mod held;
 mod requests;
 mod toy;
 mod uploads;

@@ -206,7 +206,7 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let asks = 100_000;
     peer.send(&b"x100\n".repeat(asks));
     world.run_until_idle();
-    // Held: the limit and one reply. Not received: everything beyond one or two receives.
+    // Deferred: the limit and one reply. Not received: everything beyond one or two receives.
     assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
     assert!(peer.untaken() > 5 * asks - 3 * 65536);
     assert_eq!(world.read_all(&peer).len(), 100 * asks);

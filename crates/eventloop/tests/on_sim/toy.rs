@@ -188,7 +188,7 @@ impl Handler for Toy {
         self.worked.0 += 3;
     }
 
-    fn held(&self, conn: &Conn) -> Option<u64> {
+    fn deferrable(&self, conn: &Conn) -> Option<u64> {
         (!conn.out.is_empty() && !conn.waits).then_some(conn.out.len() as u64)
     }
 

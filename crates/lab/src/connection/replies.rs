@@ -22,16 +22,16 @@ impl Connection {
         pace: Pace,
         tally: &mut Tally,
     ) -> Result<usize, Error> {
-        let held = self.held.len();
-        buffer[..held].copy_from_slice(&self.held);
-        let received = match self.wire.recv(&mut buffer[held..]) {
+        let buffered = self.buffered.len();
+        buffer[..buffered].copy_from_slice(&self.buffered);
+        let received = match self.wire.recv(&mut buffer[buffered..]) {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(Error::lost(error)),
         };
-        self.held.clear();
-        let mut bytes = &buffer[..held + received];
+        self.buffered.clear();
+        let mut bytes = &buffer[..buffered + received];
         // A second reference, so that the script can be read while the connection changes; it is dropped before the next send.
         let script = Arc::clone(&self.script);
         let parse = match (workload.protocol, check) {
@@ -66,7 +66,7 @@ impl Connection {
         if bytes.len() == buffer.len() {
             return Err(Error::endless(bytes.len() - 1, bytes));
         }
-        self.held.extend_from_slice(bytes);
+        self.buffered.extend_from_slice(bytes);
         Ok(done)
     }
 
@@ -276,7 +276,7 @@ impl Connection {
         let length = |n: u64| self.script.windows[(n % windows) as usize].reply_bytes;
         let Some(first) = (self.answered < self.begun).then(|| length(self.answered)) else { return 0 };
         let requests = self.script.windows[(self.answered % windows) as usize].requests.len();
-        let come = self.received.max(first / requests * self.requests + self.held.len());
+        let come = self.received.max(first / requests * self.requests + self.buffered.len());
         (self.answered..self.begun).map(length).sum::<usize>().saturating_sub(come)
     }
 }

@@ -199,7 +199,7 @@ mod tests {
     fn walked(shape: Shape, fits: u64, keeps: bool) -> (Seen, f64) {
         let now = Instant::now();
         let (mut walker, mut seen) = (walker(shape, fits), Seen::default());
-        let mut held = std::collections::HashMap::new();
+        let mut stored = std::collections::HashMap::new();
         let mut out = Vec::new();
         while walker.next(now, false, &mut seen, &mut out) == Step::Request {
             let mut replies = Vec::new();
@@ -208,7 +208,7 @@ mod tests {
                 let end = asked.iter().position(|&byte| byte == b'\n').unwrap() + 1;
                 let key = asked[4..20].to_vec();
                 if asked.starts_with(b"get ") {
-                    let value: Option<&Vec<u8>> = held.get(&key).filter(|_| keeps);
+                    let value: Option<&Vec<u8>> = stored.get(&key).filter(|_| keeps);
                     if let Some(value) = value {
                         replies
                             .extend_from_slice(&[b"VALUE ", &key[..], b" 0 24\r\n", value, b"\r\n"].concat());
@@ -216,7 +216,7 @@ mod tests {
                     replies.extend_from_slice(b"END\r\n");
                     asked = &asked[end..];
                 } else {
-                    held.insert(key, asked[end..end + 24].to_vec());
+                    stored.insert(key, asked[end..end + 24].to_vec());
                     replies.extend_from_slice(b"STORED\r\n");
                     asked = &asked[end + 26..];
                 }

@@ -173,7 +173,7 @@ impl Found<'_> {
         if keys > 0 {
             writeln!(out, "read back over another connection: {hits} values, {misses} keys not there")?;
         }
-        let counts_differ = self.checks.iter().any(|check| !check.held && check.claim.contains("counted"));
+        let counts_differ = self.checks.iter().any(|check| !check.passed && check.claim.contains("counted"));
         match self.counted {
             // A remark says why.
             false if !self.args.command.is_empty() => {}

@@ -82,7 +82,7 @@ impl<'e> Bench<'e> {
         let sizes = Sizes::Fixed(space.value_bytes);
         self.write(&server, Keys::all(space), &sizes, 1, ttl_s)?;
         let (rss, counted) = (self.rss(&server)?, counted(&server.control)?);
-        let items = held(&server.control)?;
+        let items = items_of(&server.control)?;
         let whose = &server.name;
         self.experiment.checks.equal(
             "the server holds as many items as were stored",
@@ -107,7 +107,7 @@ impl<'e> Bench<'e> {
         let (rss_before, counted_before) = (self.rss(&server)?, counted(&server.control)?);
         self.pass(&server, shape, false)?;
         let (rss, counted) = (self.rss(&server)?, counted(&server.control)?);
-        let items = held(&server.control)?;
+        let items = items_of(&server.control)?;
         let claim = "the server holds as many collections as were made";
         self.experiment.checks.equal(claim, shape.keys.into(), items, &server.name);
         self.pass(&server, shape, true)?;
@@ -159,14 +159,14 @@ impl<'e> Bench<'e> {
         let deed = Deed::Write { sizes: sizes.clone(), version: 1, ttl_s };
         let written = walk(&server, Keys::all(space), &deed, &self.experiment.generator_cores)?;
         let rss = self.rss(&server)?;
-        let items = held(&server.control)?;
+        let items = items_of(&server.control)?;
         let kept = self.read(&server, Keys::all(space), &sizes, 1, true)?;
         let whose = &server.name;
         self.experiment.checks.add("a full cache has evicted", items < u64::from(count), || {
             format!("{whose}: {items} of {count} are left")
         });
         // A server that counts its buffers evicts for the replies of the reads, too.
-        let left = held(&server.control)?;
+        let left = items_of(&server.control)?;
         self.experiment.checks.add(
             "what a full cache counts can be read",
             (left..=items).contains(&kept.done),
@@ -195,12 +195,12 @@ impl<'e> Bench<'e> {
         let mut stages = Vec::new();
         let mut stage = |bench: &mut Bench<'_>, name, (bytes, items): (f64, f64)| -> Result<(), Error> {
             let rss = bench.rss(&server)? - rss_before;
-            let held = held(&server.control)?;
+            let held_items = items_of(&server.control)?;
             let whose = format!("{}, {name}", server.name);
             bench.experiment.checks.equal(
                 "the server holds as many items as were stored",
                 items as u64,
-                held,
+                held_items,
                 &whose,
             );
             stages.push(Stage {
@@ -329,7 +329,7 @@ fn counted(control: &Control) -> Result<f64, Error> {
 }
 
 /// How many items a server has.
-fn held(control: &Control) -> Result<u64, Error> {
-    let held = control.counters()?.items(control.family);
-    held.ok_or_else(|| Error::Peer(format!("{} does not say how many items it holds", control.name)))
+fn items_of(control: &Control) -> Result<u64, Error> {
+    let items = control.counters()?.items(control.family);
+    items.ok_or_else(|| Error::Peer(format!("{} does not say how many items it holds", control.name)))
 }

@@ -34,7 +34,7 @@ struct Connection {
 #[derive(Debug, Default)]
 struct Requests {
     /// The beginning of a request whose kind is not known yet.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     /// The kind of the request under way, and how many of its bytes are still to come.
     under_way: Option<(u8, usize)>,
 }
@@ -49,16 +49,16 @@ struct Replies {
 }
 
 impl Requests {
-    /// Takes the bytes that have come, with those that are held in front of them. Whole requests are owed their replies.
+    /// Takes the bytes that have come, with those that are buffered in front of them. Whole requests are owed their replies.
     fn take(&mut self, mut bytes: &[u8], kinds: &Kinds, replies: &mut Replies) -> io::Result<()> {
-        self.held.clear();
+        self.buffered.clear();
         while !bytes.is_empty() {
             let (kind, left) = match self.under_way.take() {
                 Some(under_way) => under_way,
                 None => match kinds.number(bytes)? {
                     Some(kind) => (kind, kinds.canned(kind).request_bytes),
                     None => {
-                        self.held.extend_from_slice(bytes);
+                        self.buffered.extend_from_slice(bytes);
                         break;
                     }
                 },
@@ -136,11 +136,11 @@ impl Connection {
         if !self.replies.owed.is_empty() {
             return Ok(());
         }
-        let held = self.requests.held.len();
-        buffer[..held].copy_from_slice(&self.requests.held);
-        match self.socket.recv(&mut buffer[held..]) {
+        let buffered = self.requests.buffered.len();
+        buffer[..buffered].copy_from_slice(&self.requests.buffered);
+        match self.socket.recv(&mut buffer[buffered..]) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(received) => self.requests.take(&buffer[..held + received], kinds, &mut self.replies),
+            Ok(received) => self.requests.take(&buffer[..buffered + received], kinds, &mut self.replies),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(error),
         }
@@ -204,17 +204,17 @@ mod tests {
         let taken = |pieces: &[&[u8]]| {
             let (mut requests, mut replies) = (Requests::default(), Replies::default());
             for &piece in pieces {
-                let all = [&requests.held[..], piece].concat();
+                let all = [&requests.buffered[..], piece].concat();
                 requests.take(&all, &kinds, &mut replies).unwrap();
             }
-            (replies.owed, requests.held, requests.under_way)
+            (replies.owed, requests.buffered, requests.under_way)
         };
         // All but the end of the last request, which is a get of a key that does not exist.
         let bytes = &bytes[..bytes.len() - 5];
         let whole = taken(&[bytes]);
-        let (owed, held, under_way) = &whole;
+        let (owed, buffered, under_way) = &whole;
         let count: usize = owed.iter().map(|(_, count)| count).sum();
-        assert_eq!((count, held.len(), *under_way), (99, 0, Some((1, 5))));
+        assert_eq!((count, buffered.len(), *under_way), (99, 0, Some((1, 5))));
         let first: Vec<(u8, usize)> = owed.iter().take(6).copied().collect();
         assert_eq!(first, [(0, 2), (2, 1), (1, 1), (3, 1), (2, 1), (0, 2)]);
         assert_eq!(taken(&bytes.chunks(1).collect::<Vec<_>>()), whole);

@@ -81,7 +81,7 @@ fn verdict(run: &Run) -> String {
     if run.failed().next().is_none() {
         return format!("<p class=\"verdict\">{}</p>", escape(&run.verdict));
     }
-    let reasons = run.checks.iter().enumerate().filter(|(_, check)| !check.held).map(|(at, check)| {
+    let reasons = run.checks.iter().enumerate().filter(|(_, check)| !check.passed).map(|(at, check)| {
         format!(
             "<li><a href=\"#{}\">{}</a>: {}<br><small>{}</small></li>\n",
             anchor(at),
@@ -232,7 +232,7 @@ fn latencies(run: &Run) -> String {
 
 fn checks(run: &Run) -> String {
     let rows = run.checks.iter().map(|check| {
-        let outcome = if check.held { "held" } else { "FAILED" };
+        let outcome = if check.passed { "held" } else { "FAILED" };
         vec![outcome.to_owned(), check.claim.clone(), check.found.clone()]
     });
     // A failed check is no figure: it is the reason why figures are pale.

@@ -385,7 +385,7 @@ mod tests {
             let mut checks = Checks::default();
             evicted.iter().for_each(|&evicted| check_whole(&mut checks, "redis", evicted));
             let list = checks.list();
-            (list.len(), list[0].held, list[0].found.clone())
+            (list.len(), list[0].passed, list[0].found.clone())
         };
         assert_eq!(said(&[Some(0)]), (1, true, "redis: none".to_owned()));
         assert_eq!(said(&[None]), (1, true, "redis: it does not say".to_owned()));

@@ -113,7 +113,7 @@ pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     chosen
 }
 
-/// The loads in `settings` that no null server is held against, beside servers with so many threads, in words.
+/// The loads in `settings` that no null server is compared with, beside servers with so many threads, in words.
 pub fn without_null(settings: &[Setting], workers: &[Option<u32>]) -> Option<String> {
     let lacks = |setting: &Setting| workers.iter().any(|&workers| !setting.asked.has_null(workers));
     let asked = settings.iter().find(|setting| lacks(setting))?.asked;
@@ -243,7 +243,7 @@ fn sweeps(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
                     && (*axis == "pipeline" || setting.pipeline == deep)
                     && (*axis == "value" || setting.value_bytes == small)
             };
-            let held: Vec<String> = [
+            let fixed: Vec<String> = [
                 ("connections", format!("{usual} connections")),
                 ("pipeline", format!("pipeline {deep}")),
                 ("value", format!("{small} B")),
@@ -252,13 +252,13 @@ fn sweeps(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
             .filter(|(name, _)| name != axis)
             .map(|(_, words)| words)
             .collect();
-            let (name, held) = (asked.name(), held.join(", "));
+            let (name, fixed) = (asked.name(), fixed.join(", "));
             let figures: [(&str, &str, &str, Figure); 2] = [
                 ("throughput", "1/s", "Throughput", |cell| estimate(cell, |s| s.rate)),
                 ("server CPU", "µs", "CPU time of the server per request", server_us),
             ];
             for (label, measure, title, figure) in figures {
-                let title = format!("{title} by {axis}, {name}, {held}");
+                let title = format!("{title} by {axis}, {name}, {fixed}");
                 let mut plot =
                     Plot::new(&format!("{label}-{name}-{axis}").replace(' ', "-"), &title, Kind::Lines);
                 plot.x = Axis::new(axis, unit, Scale::Log);

@@ -123,7 +123,7 @@ fn run() -> Run {
     run.tables.push(table);
     let ratio = Estimate::ratio(&[1.0, 1.1, 1.2], &[4.0, 4.1, 4.2]).unwrap();
     let claim = "larder / redis, overhead".to_owned();
-    run.comparisons.push(Comparison::held_against(claim, Better::Lower, ratio, &[]));
+    run.comparisons.push(Comparison::compared(claim, Better::Lower, ratio, &[]));
     run.check("the server counted as many gets as the generator", Ok("1,000,000".to_owned()));
     run.ceilings.push(Ceiling { load: "GET × 200".to_owned(), per_s: 1.2e7, busy: 0.97 });
     run.verdict = "Larder needs 14.6 bytes per key above key and value, redis 60.1.".to_owned();

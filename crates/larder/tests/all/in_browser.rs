@@ -577,8 +577,8 @@ fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
     let web = Web::start(&["-t", "1", "-c", "20"]);
     traffic(&web, 4);
     // This shows a warning, too.
-    let mut held: Vec<_> = (0..17).map(|_| web.text()).collect();
-    held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
+    let mut talks: Vec<_> = (0..17).map(|_| web.text()).collect();
+    talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let mut browser = open(&web, 1280, 900);
     browser.wait("document.getElementById('verdict').className === 'warning'");
     for theme in ["light", "dark"] {
@@ -603,7 +603,7 @@ fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
     assert_eq!(browser.value("document.getAnimations().length"), 0);
     browser.picture("forced-colours");
     browser.is_quiet(&origin(&web), false);
-    drop(held);
+    drop(talks);
 }
 
 #[test]

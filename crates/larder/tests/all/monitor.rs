@@ -274,9 +274,9 @@ fn every_place_answers_and_the_data_is_json() {
     let count = page.series["larder_memcached_command_seconds_count{command=\"touch\"}"];
     assert_eq!(count, of_touches("measured_calls") as f64);
     assert_eq!(of("/api/v1/settings")["settings"]["num_threads"], "1");
-    let mut held: Vec<_> = (0..5).map(|_| web.text()).collect();
+    let mut talks: Vec<_> = (0..5).map(|_| web.text()).collect();
     // They count as connections once they have been answered.
-    held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
+    talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let all = of("/api/v1/connections?max=1000");
     let first = of("/api/v1/connections?max=2");
     assert_eq!(first["connections"].as_array().map(Vec::len), Some(2));
@@ -292,10 +292,10 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
     let web = Web::start(&["-t", "1", "-c", "20"]);
     let finding = "larder_finding{rule=\"connections-near\",severity=\"warning\"}";
     assert_eq!(web.metrics("").series[finding], 0.0);
-    let mut held: Vec<_> = (0..18).map(|_| web.text()).collect();
+    let mut talks: Vec<_> = (0..18).map(|_| web.text()).collect();
     // They count as connections once they have been answered.
-    held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
-    let said = held[0].until("stats doctor\r\n", "END\r\n");
+    talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
+    let said = talks[0].until("stats doctor\r\n", "END\r\n");
     assert!(said.contains("STAT connections-near:evidence 18 of 20 connections are open\r\n"), "{said}");
     assert!(
         said.contains("STAT connections-near:severity warning\r\nSTAT connections-near:evidence "),
@@ -316,7 +316,7 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
     let (code, said) = web.doctor(&["--json"]);
     assert!(code == Some(2) && said.contains("\"rule\": \"connections-near\""), "{code:?} {said}");
     assert!(web.redis().until("MEMORY DOCTOR\r\n", "\r\n").starts_with('$'));
-    held.clear();
+    talks.clear();
     let began = Instant::now();
     while web.metrics("").series[finding] > 0.0 {
         assert!(began.elapsed() < PATIENCE, "nobody is connected");

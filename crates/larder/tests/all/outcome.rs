@@ -20,7 +20,7 @@ pub fn refused(output: &Output, code: u8, why: &str) {
 }
 
 /// Runs `larder lab` on a machine that may be busy; all its checks must hold but for those of time.
-pub fn held(arguments: &[&str]) -> Run {
+pub fn passing(arguments: &[&str]) -> Run {
     let folder = Folder::new("lab");
     let json = folder.join("out.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));

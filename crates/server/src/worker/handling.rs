@@ -14,8 +14,8 @@ use crate::hub::Hub;
 use crate::listener::ip_and_port;
 use crate::table::ConnectionFacts;
 
-/// Replies of a connection that may be held for a common send: what a socket surely takes at once.
-const HELD_REPLIES_MAX: u64 = 32 << 10;
+/// Replies of a connection that may be deferred for a common send: what a socket surely takes at once.
+const DEFERRED_REPLIES_MAX: u64 = 32 << 10;
 
 /// What it takes to write replies up to [`SEND_AT_BYTES`] and to send them.
 const FLUSH_NS: u64 = 100_000;
@@ -316,9 +316,9 @@ impl Handler for Service {
     }
 
     #[inline]
-    fn held(&self, connection: &Connection) -> Option<u64> {
+    fn deferrable(&self, connection: &Connection) -> Option<u64> {
         // Large values go out on their own; what waits for room goes on waiting.
-        connection.replies.plain_bytes().filter(|&bytes| bytes <= HELD_REPLIES_MAX && !self.short)
+        connection.replies.plain_bytes().filter(|&bytes| bytes <= DEFERRED_REPLIES_MAX && !self.short)
     }
 
     fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {

@@ -331,8 +331,8 @@ impl Handler for Timed<'_> {
         self.service.stream_worked(records);
     }
 
-    fn held(&self, connection: &Connection) -> Option<u64> {
-        self.service.held(connection)
+    fn deferrable(&self, connection: &Connection) -> Option<u64> {
+        self.service.deferrable(connection)
     }
 
     fn closed(&mut self, id: Id, connection: Connection, why: Closed) {

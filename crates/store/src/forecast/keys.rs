@@ -36,7 +36,7 @@ pub(super) struct Keys {
     free: Vec<u32>,
     most: usize,
     /// The entry that stays although no cache has it.
-    held: Option<usize>,
+    spared: Option<usize>,
     /// The entry that is looked at next.
     hand: usize,
 }
@@ -64,7 +64,7 @@ impl Keys {
             entries: Vec::new(),
             free: Vec::new(),
             most: most.min(1 << 20),
-            held: None,
+            spared: None,
             hand: 0,
         }
     }
@@ -151,7 +151,7 @@ impl Keys {
     fn grow(&mut self) {
         self.places = vec![0; self.places.len() * 2];
         for at in 0..self.entries.len() {
-            if self.entries[at].is_kept() || self.held == Some(at) {
+            if self.entries[at].is_kept() || self.spared == Some(at) {
                 let hash = self.entries[at].hash;
                 let place = self.probe(hash, Spread::of(hash));
                 self.places[place] = at as u32 + 1;
@@ -160,13 +160,13 @@ impl Keys {
     }
 
     /// This key stays, whatever caches do.
-    pub fn hold(&mut self, at: usize) {
-        self.held = Some(at);
+    pub fn spare(&mut self, at: usize) {
+        self.spared = Some(at);
     }
 
     /// No longer.
     pub fn let_go(&mut self) {
-        if let Some(at) = self.held.take() {
+        if let Some(at) = self.spared.take() {
             self.drop_unused(at);
         }
     }
@@ -174,7 +174,7 @@ impl Keys {
     /// Forgets the key if no cache has it.
     pub fn drop_unused(&mut self, at: usize) {
         let entry = self.entries[at];
-        if entry.is_kept() || self.held == Some(at) {
+        if entry.is_kept() || self.spared == Some(at) {
             return;
         }
         let mut place = self.probe(entry.hash, Spread::of(entry.hash));
@@ -244,10 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_held_stays() {
+    fn the_one_that_is_spared_stays() {
         let mut keys = Keys::new(10);
         let at = keys.add(64, Spread::of(64), 0, 1).expect("room");
-        keys.hold(at);
+        keys.spare(at);
         keys.drop_unused(at);
         assert_eq!(keys.find(64, Spread::of(64)), Some(at));
         keys.let_go();

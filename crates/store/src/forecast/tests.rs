@@ -134,7 +134,7 @@ impl Full {
         let spread = Spread::of(hash);
         let at =
             self.keys.find(hash, spread).or_else(|| self.keys.add(hash, spread, 0, bytes)).expect("room");
-        self.keys.hold(at);
+        self.keys.spare(at);
         self.cache.put(&mut self.keys, at, spread, until, now);
         self.keys.let_go();
     }

@@ -362,7 +362,7 @@ fn a_walk_that_a_transaction_keeps_waiting_collects_nothing() {
     assert!((1..=40).all(|location| insert(&index, &arena, location, true)));
     let (mut held, mut slots, gate) = (Own::default(), Vec::new(), Control::gate(0));
     assert_eq!(index.hold(&arena, 0, gate, &mut held), Hold::Held);
-    assert_eq!(index.walk(&arena, 0, 64, gate, &mut slots), Walked::Held);
+    assert_eq!(index.walk(&arena, 0, 64, gate, &mut slots), Walked::Busy);
     assert_eq!(slots.capacity(), 0, "who waits asks again and again");
     index.release(&arena, &mut held);
     assert!(matches!(index.walk(&arena, 0, 64, gate, &mut slots), Walked::To(_)));

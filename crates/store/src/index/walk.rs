@@ -25,7 +25,7 @@ pub(crate) enum Walked {
     /// The next step begins here; 0: there is none.
     To(u64),
     /// A transaction holds the bucket of the cursor: nothing was collected.
-    Held,
+    Busy,
     /// The segment has to be cleaned first: nothing was collected.
     Unclean,
 }
@@ -216,7 +216,7 @@ impl Index {
     ) -> Walked {
         slots.clear();
         let Some(Locked { place, home, control }) = self.lock_open(arena, cursor) else {
-            return Walked::Held;
+            return Walked::Busy;
         };
         let clean = control.passes(gate);
         let n = place.buckets();

@@ -39,7 +39,7 @@ fn store_one_at_last(worker: &mut Worker, now: u64, name: u64, bytes: u64, expir
 
 /// What the store holds, as its events say: keys with their bytes and when they expire.
 #[derive(Default)]
-struct Held {
+struct Contents {
     items: HashMap<u64, (u64, u64)>,
     /// Expiries with their keys, of those that have one.
     expiries: BTreeSet<(u64, u64)>,
@@ -50,7 +50,7 @@ struct Held {
     evicted: u64,
 }
 
-impl Held {
+impl Contents {
     /// Moves the time to `now`.
     fn pass(&mut self, now: u64) {
         while let Some(&(at, name)) = self.expiries.first()
@@ -144,52 +144,52 @@ fn step(run: &Run<'_>, random: &mut Dice, now: u64, names: &mut u64) -> Vec<(u64
 /// Returns how many items were evicted; none may be while a larger share of the bytes has expired.
 fn run(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
-    let (mut random, mut held, mut now) = (Dice(seed), Held::default(), NOW);
+    let (mut random, mut contents, mut now) = (Dice(seed), Contents::default(), NOW);
     let (mut names, mut written, mut tick) = (0, 0, NOW);
     while written < 4 * run.memory_bytes {
         now += random.below(run.step_ms);
-        held.pass(now);
+        contents.pass(now);
         if run.ticks && now >= tick {
-            held.tick(&mut workers[0], now);
+            contents.tick(&mut workers[0], now);
             tick = now + 100;
         }
         // The share is taken before each step: time stands still within it, so the share only falls.
-        let before = held.expired_share();
-        let evicted = held.evicted;
+        let before = contents.expired_share();
+        let evicted = contents.evicted;
         for (name, bytes, expires_at) in step(&run, &mut random, now, &mut names) {
             written += bytes;
             let worker = random.below(run.workers as u64) as usize;
-            if held.set(&mut workers[worker], now, name, bytes, expires_at) {
-                let share = held.expired_share();
+            if contents.set(&mut workers[worker], now, name, bytes, expires_at) {
+                let share = contents.expired_share();
                 assert!(
                     share <= SHARE,
                     "seed {seed}: evicted with {share:.3} of the bytes expired, {before:.3} before the step, {} \
                      evicted in it, {name} stored",
-                    held.evicted - evicted
+                    contents.evicted - evicted
                 );
             }
         }
     }
-    assert_eq!(store.totals().items, held.items.len() as u64, "the model is right");
+    assert_eq!(store.totals().items, contents.items.len() as u64, "the model is right");
     drop(workers);
     store.check();
-    held.evicted
+    contents.evicted
 }
 
 /// Does a run as [`run`] does, with workers at once. Which write was first is not known: a step has failed if an item was evicted
 /// in it that had not expired, and the share of expired bytes is too large even when the step is over.
 fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
-    let (mut random, mut held, mut now) = (Dice(seed), Held::default(), NOW);
+    let (mut random, mut contents, mut now) = (Dice(seed), Contents::default(), NOW);
     let (mut names, mut written, mut tick) = (0, 0, NOW);
     while written < 4 * run.memory_bytes {
         now += random.below(run.step_ms);
-        held.pass(now);
+        contents.pass(now);
         if run.ticks && now >= tick {
-            held.tick(&mut workers[0], now);
+            contents.tick(&mut workers[0], now);
             tick = now + 100;
         }
-        let evicted = held.evicted;
+        let evicted = contents.evicted;
         let sets: Vec<_> = workers.iter().map(|_| step(&run, &mut random, now, &mut names)).collect();
         std::thread::scope(|scope| {
             for (worker, sets) in workers.iter_mut().zip(&sets) {
@@ -200,21 +200,21 @@ fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
         });
         for (name, bytes, expires_at) in sets.into_iter().flatten() {
             written += bytes;
-            held.insert(name, bytes, expires_at);
+            contents.insert(name, bytes, expires_at);
         }
         for worker in &mut workers {
-            worker.enter(now).take_events(&mut |event, _, key| held.note(event, key));
+            worker.enter(now).take_events(&mut |event, _, key| contents.note(event, key));
         }
-        let (share, evicted) = (held.expired_share(), held.evicted - evicted);
+        let (share, evicted) = (contents.expired_share(), contents.evicted - evicted);
         assert!(
             evicted == 0 || share <= SHARE,
             "seed {seed}: {evicted} evicted, and {share:.3} expired after it"
         );
     }
-    assert_eq!(store.totals().items, held.items.len() as u64, "the model is right");
+    assert_eq!(store.totals().items, contents.items.len() as u64, "the model is right");
     drop(workers);
     store.check();
-    held.evicted
+    contents.evicted
 }
 
 fn evicts(evicted: u64, at_least: u64) {

@@ -60,7 +60,7 @@ fn queues_of_transactions() {
             }
         }
         clients.push(stream);
-        bounded.holds("queues");
+        bounded.stays_within("queues");
         if n % 20 == 0 {
             goes_on(&bounded, &mut client, "sets beside queues");
         }
@@ -93,7 +93,7 @@ fn watched_keys() {
             }
         }
         clients.push(stream);
-        bounded.holds("watched keys");
+        bounded.stays_within("watched keys");
         if n % 20 == 0 {
             goes_on(&bounded, &mut client, "sets beside watched keys");
         }
@@ -120,7 +120,7 @@ fn subscribers_that_read_nothing() {
     let mut round = 0;
     while ask(&mut publisher, &[b"PUBLISH", b"news", &message]) != ":0" {
         assert!(started.elapsed() < PATIENCE, "nobody is closed");
-        bounded.holds("subscribers");
+        bounded.stays_within("subscribers");
         round += 1;
         if round % 20 == 0 {
             goes_on(&bounded, &mut client, "sets beside subscribers");
@@ -163,7 +163,7 @@ fn monitors_that_read_nothing() {
         // The limit holds at any time, not only between two commands.
         let watch = scope.spawn(|| {
             while !over.load(Relaxed) {
-                bounded.holds("monitors");
+                bounded.stays_within("monitors");
                 thread::sleep(Duration::from_millis(1));
             }
         });

@@ -20,7 +20,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
         stream.write_all(format!("get k{number}\r\n").repeat(10).as_bytes()).expect("sent");
         readers.push(stream);
         if number % 50 == 0 {
-            bounded.holds("slow readers");
+            bounded.stays_within("slow readers");
         }
     }
     let mut refused = 0;
@@ -41,7 +41,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     }
     let held = number(&mut client, "response_obj_bytes");
     assert!(held <= bounded.memory_bytes / 4 + MEBIBYTE, "{held} bytes are held");
-    bounded.holds("slow readers");
+    bounded.stays_within("slow readers");
     // Sets of other clients go on, large and small.
     bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
     bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
@@ -66,7 +66,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
         assert!(started.elapsed() < PATIENCE, "memory of replies is not given back");
         std::thread::sleep(Duration::from_millis(20));
     }
-    bounded.holds("after slow readers");
+    bounded.stays_within("after slow readers");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn slow_readers_of_small_values_are_bounded_too() {
         let gets: String = random(10_000).take(1000).map(|key| format!("get k{key}\r\n")).collect();
         stream.write_all(gets.as_bytes()).expect("sent");
         readers.push(stream);
-        bounded.holds("slow readers of small values");
+        bounded.stays_within("slow readers of small values");
         if reader % 10 == 0 {
             bounded.fill(&mut client, "s", random(16_000).take(10), "sets beside slow readers");
         }
@@ -136,7 +136,7 @@ fn changing_sizes(megabytes: u64, options: &[&str]) {
         }
     }
     assert_eq!(client.ask("mn").expect("a reply"), "MN");
-    bounded.holds("half deleted");
+    bounded.stays_within("half deleted");
     for (name, bytes, count) in [
         ("100", 100, items / 2),
         ("1000", 1000, items / 10),

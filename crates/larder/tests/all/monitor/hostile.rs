@@ -112,8 +112,8 @@ fn beside_greedy() -> Duration {
         longest = longest.max(asked.elapsed());
         std::thread::sleep(Duration::from_millis(5));
     }
-    let held = data.stats()["response_obj_bytes"];
-    assert!(held < f64::from(8 << 20), "{held} bytes");
+    let reply_bytes = data.stats()["response_obj_bytes"];
+    assert!(reply_bytes < f64::from(8 << 20), "{reply_bytes} bytes");
     // It is given back minutes later: `admin/on_sim.rs` of the server says when.
     drop(greedy);
     longest

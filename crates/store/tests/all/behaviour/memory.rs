@@ -203,7 +203,7 @@ struct Filled {
     gone: u64,
     /// The most that a later write took out, and how many items there are in the end.
     gone_later: u64,
-    held: u64,
+    items: u64,
 }
 
 /// Stores `count` values of so many bytes in a new store.
@@ -227,7 +227,7 @@ fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
         }
     }
     assert!(filled.gone > 0, "more is stored than fits");
-    Filled { held: store.totals().items, ..filled }
+    Filled { items: store.totals().items, ..filled }
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn writes_that_share_a_batch_leave_no_more_to_evict() {
 #[test]
 fn a_cache_of_long_values_is_full_of_them() {
     let filled = fill_with(64 << 20, 1 << 20, 300);
-    assert!(filled.before >= 62 && filled.held >= 62, "{filled:?}");
+    assert!(filled.before >= 62 && filled.items >= 62, "{filled:?}");
     assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
 }
 
@@ -360,6 +360,6 @@ fn a_cache_of_long_values_is_full_of_them() {
 #[test]
 fn a_large_cache_of_long_values_gives_one_for_one() {
     let filled = fill_with(1 << 30, 1 << 20, 1_040);
-    assert!(filled.before >= 1_000 && filled.held >= 1_000, "{filled:?}");
+    assert!(filled.before >= 1_000 && filled.items >= 1_000, "{filled:?}");
     assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
 }

@@ -57,7 +57,7 @@ fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8]
     let attackers: Vec<Attacker> = (0..clients).map(|_| Attacker::new(bounded)).collect();
     attackers.iter().for_each(|attacker| attacker.send(request.to_vec()));
     wait_beside(client);
-    bounded.has_held(what);
+    bounded.stayed_within(what);
 }
 
 #[test]
@@ -154,19 +154,19 @@ fn sets_of_very_many_names() {
             let keys = count.to_string();
             let (some, weights) = (&names[..count], &ones[..count]);
             attacker.ask(&[&[&b"SUNION"[..]], some].concat());
-            bounded.has_held(&format!("SUNION of {count} names"));
+            bounded.stayed_within(&format!("SUNION of {count} names"));
             attacker.ask(&[&[&b"ZUNION"[..], keys.as_bytes()], some, &[&b"WEIGHTS"[..]], weights].concat());
-            bounded.has_held(&format!("ZUNION of {count} names and weights"));
+            bounded.stayed_within(&format!("ZUNION of {count} names and weights"));
             let head: Words<'_> = &[b"ZUNIONSTORE", b"to", keys.as_bytes()];
             attacker.ask(&[head, some, &[&b"WEIGHTS"[..]], weights].concat());
-            bounded.has_held(&format!("ZUNIONSTORE of {count} names and weights"));
+            bounded.stayed_within(&format!("ZUNIONSTORE of {count} names and weights"));
             attacker.ask(&[&[&b"SDIFFSTORE"[..], b"to"], some].concat());
-            bounded.has_held(&format!("SDIFFSTORE of {count} names"));
+            bounded.stayed_within(&format!("SDIFFSTORE of {count} names"));
             attacker.ask(&[&[&b"PFCOUNT"[..]], some].concat());
-            bounded.has_held(&format!("PFCOUNT of {count} names"));
+            bounded.stayed_within(&format!("PFCOUNT of {count} names"));
             let gets: Vec<&[u8]> = some.iter().flat_map(|name| [&b"GET"[..], name]).collect();
             attacker.ask(&[&[&b"SORT"[..], b"nothing"], &gets[..]].concat());
-            bounded.has_held(&format!("SORT with {count} patterns"));
+            bounded.stayed_within(&format!("SORT with {count} patterns"));
         }
     }
     // Long names.
@@ -176,7 +176,7 @@ fn sets_of_very_many_names() {
     let heads: [Words<'_>; 3] = [&[b"BITOP", b"OR", b"to", b"bits"], &[b"SUNION"], &[b"SINTERSTORE", b"to"]];
     for head in heads {
         attacker.ask(&[head, &long[..]].concat());
-        bounded.has_held(&format!("{} of long names", String::from_utf8_lossy(head[0])));
+        bounded.stayed_within(&format!("{} of long names", String::from_utf8_lossy(head[0])));
     }
 }
 

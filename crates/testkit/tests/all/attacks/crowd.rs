@@ -16,7 +16,7 @@ fn patterns_of_keys_by_many_clients() {
     }
     // All of them are at work meanwhile.
     (0..10).for_each(|_| assert_eq!(client.ask("mn").expect("a reply"), "MN"));
-    bounded.has_held("patterns of KEYS");
+    bounded.stayed_within("patterns of KEYS");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn subscriptions_to_many_names() {
     assert!(attacker.ask(&[b"PUBSUB", b"CHANNELS"]).strings >= taken as u64);
     attacker.send(encode(&[b"UNSUBSCRIBE"]));
     (0..taken).for_each(|_| assert_eq!(attacker.hear().errors, 0));
-    bounded.has_held("subscriptions");
+    bounded.stayed_within("subscriptions");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn monitors_beside_long_words() {
         done(&mut |attacker| attacker.ask(&[b"ECHO", &long]).errors);
         done(&mut |attacker| attacker.ask_many(&[b"EXISTS"], &[b"k"], 300_000).errors);
     }
-    bounded.has_held("MONITOR");
+    bounded.stayed_within("MONITOR");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn messages_of_megabytes() {
     attacker.ask(&[b"UNSUBSCRIBE", b"mine"]);
     attacker.send(encode(&[b"EXEC"]));
     attacker.hear();
-    bounded.has_held("PUBLISH");
+    bounded.stayed_within("PUBLISH");
 }
 
 /// Each client holds so little that it is not charged for it while its replies are sent at once; together they would hold as
@@ -112,7 +112,7 @@ fn what_a_thousand_clients_hold_between_two_turns() {
             assert_eq!(client.ask("mn").expect("a reply"), "MN");
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
-        bounded.has_held(&format!("a thousand clients, {nth}"));
+        bounded.stayed_within(&format!("a thousand clients, {nth}"));
     }
 }
 
@@ -138,7 +138,7 @@ fn dumps_and_keys_by_many_who_read_nothing() {
             assert_eq!(client.ask("mn").expect("a reply"), "MN");
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
-        bounded.has_held(row.split(['\r', ' ']).next().expect("a word"));
+        bounded.stayed_within(row.split(['\r', ' ']).next().expect("a word"));
     }
 }
 
@@ -164,7 +164,7 @@ fn large_values_that_many_have_made() {
             assert_eq!(client.ask("mn").expect("a reply"), "MN");
             std::thread::sleep(std::time::Duration::from_millis(20));
         });
-        bounded.has_held(&String::from_utf8_lossy(row[0]));
+        bounded.stayed_within(&String::from_utf8_lossy(row[0]));
     }
 }
 
@@ -181,5 +181,5 @@ fn sizes_that_many_have_counted() {
         assert_eq!(client.ask("mn").expect("a reply"), "MN");
         std::thread::sleep(std::time::Duration::from_millis(20));
     });
-    bounded.has_held("stats sizes");
+    bounded.stayed_within("stats sizes");
 }

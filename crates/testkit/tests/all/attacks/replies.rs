@@ -18,7 +18,7 @@ fn mget_of_one_value_a_hundred_thousand_times_is_answered_in_pieces() {
     assert_eq!((heard.strings, heard.bytes, heard.errors), (100_000, 1_600_000_000, 0));
     // A request behind it is answered behind it.
     assert_eq!(attacker.ask(&[b"ECHO", b"four"]).bytes, 4);
-    bounded.has_held("MGET");
+    bounded.stayed_within("MGET");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn mget_of_large_values_waits_for_room() {
     assert_eq!((heard.strings, heard.errors), (200, 0));
     // How many of the keys are still there depends on eviction: the reply has more bytes than connections may hold.
     assert!(heard.bytes > 50 << 20, "{heard:?}");
-    bounded.has_held("MGET of large values");
+    bounded.stayed_within("MGET of large values");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn mget_of_many_who_read_nothing() {
     for _ in 0..1000 {
         assert_eq!(client.ask("set other 0 0 1\r\nx").expect("a reply"), "STORED");
     }
-    bounded.has_held("MGET of many");
+    bounded.stayed_within("MGET of many");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn exec_of_twenty_thousand_values_is_sent_up_to_its_share() {
     assert_eq!((heard.strings + heard.errors, heard.first_error.as_str()), (20_000, HELD));
     // The command's write is done.
     assert_eq!(attacker.ask(&[b"GET", b"k"]).bytes, 7);
-    bounded.has_held("EXEC");
+    bounded.stayed_within("EXEC");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn exec_of_long_commands_refuses_each_whose_reply_finds_no_room() {
     attacker.ask(&[b"GET", b"k"]);
     let heard = attacker.ask(&[b"EXEC"]);
     assert_eq!((heard.errors, heard.first_error.as_str(), heard.bytes), (2, HELD, 7));
-    bounded.has_held("EXEC of long commands");
+    bounded.stayed_within("EXEC of long commands");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn writes_of_exec_that_reply_with_values_are_carried_out() {
     assert!(heard.bytes <= 16 << 20 && heard.errors > 200, "{heard:?}");
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
     assert_eq!(attacker.ask_many(&[b"MGET"], &names, 1).bytes, 0, "all are gone");
-    bounded.has_held("GETDEL in EXEC");
+    bounded.stayed_within("GETDEL in EXEC");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn command_docs_of_one_name_three_hundred_thousand_times() {
     }
     let heard = attacker.ask_many(&[b"DEBUG", b"DIGEST-VALUE"], &[b"k1"], 100_000);
     assert_eq!((heard.strings, heard.errors), (100_000, 0));
-    bounded.has_held("COMMAND DOCS");
+    bounded.stayed_within("COMMAND DOCS");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn keys_of_8_kb_are_replied_piece_by_piece() {
         found <= heard.strings && heard.strings - found <= evicted,
         "{heard:?}, {all:?}, {evicted} evicted"
     );
-    bounded.has_held("KEYS");
+    bounded.stayed_within("KEYS");
 }
 
 #[test]
@@ -176,5 +176,5 @@ fn slowlog_and_client_list_of_long_names() {
     assert!(attacker.ask(&[b"CLIENT", b"LIST"]).bytes > 6 << 20);
     attacker.ask_many(&[b"CLIENT", b"LIST", b"ID"], &[b"1"], 300_000);
     assert!(attacker.ask(&[b"SLOWLOG", b"GET", b"-1"]).bytes > 100_000);
-    bounded.has_held("long names");
+    bounded.stayed_within("long names");
 }

@@ -21,7 +21,7 @@ fn bitfield_of_43_690_steps() {
         let heard = attacker.ask_many(&[b"BITFIELD", b"b"], &[b"GET", b"i64", b"0"], many);
         assert_eq!(heard.first_error, "-ERR BITFIELD takes at most 131072 arguments");
     }
-    bounded.has_held("BITFIELD");
+    bounded.stayed_within("BITFIELD");
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn debug_populate_of_30_mb() {
     assert_eq!(heard.errors, 0);
     assert_eq!(attacker.ask(&[b"DEBUG", b"POPULATE", b"4", &vec![b'p'; 1 << 20], b"1"]).errors, 1);
     assert_eq!(attacker.ask(&[b"DEBUG", b"STRINGMATCH-LEN", b"1000000000", b"b"]).errors, 0);
-    bounded.has_held("DEBUG POPULATE");
+    bounded.stayed_within("DEBUG POPULATE");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn stats_detail_of_seventy_thousand_prefixes() {
     }
     // A 32nd of the memory.
     assert!((4000..6000).contains(&lines), "{lines} prefixes");
-    bounded.has_held("stats detail");
+    bounded.stayed_within("stats detail");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn words_by_the_hundred_thousand() {
     for row in rows {
         let heard = attacker.ask_many(row, &names, 1);
         assert!(heard.errors <= 1, "{row:?}: {heard:?}");
-        bounded.has_held(&format!("{} of many words", String::from_utf8_lossy(&row.join(&b' '))));
+        bounded.stayed_within(&format!("{} of many words", String::from_utf8_lossy(&row.join(&b' '))));
     }
     let ids = vec![&b"0"[..]; names.len()];
     for most in [names.len(), 16 << 10] {
@@ -100,14 +100,14 @@ fn words_by_the_hundred_thousand() {
         // All of them together are more than one command may name.
         assert_eq!(heard.errors > 0, most == names.len(), "{heard:?}");
     }
-    bounded.has_held("XREAD of many streams");
+    bounded.stayed_within("XREAD of many streams");
     attacker.ask(&[b"UNWATCH"]);
     let heard = attacker.ask_many(&[b"MSET"], &names, 1);
     assert_eq!(heard.errors, 0, "{heard:?}");
-    bounded.has_held("MSET of many words");
+    bounded.stayed_within("MSET of many words");
     attacker.ask(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"AKE"]);
     attacker.ask_many(&[b"MSET"], &names, 1);
-    bounded.has_held("MSET that is told");
+    bounded.stayed_within("MSET that is told");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn exec_of_many_keys() {
     attacker.ask_many(&[b"EXISTS"], &names, 1);
     let heard = attacker.ask(&[b"EXEC"]);
     assert_eq!(heard.errors, 0, "{heard:?}");
-    bounded.has_held("EXEC of many keys");
+    bounded.stayed_within("EXEC of many keys");
 }
 
 /// A command that takes longer than this grows faster than its words: it took half a minute and more while each word was searched
@@ -171,7 +171,7 @@ fn long_words() {
             _ => 1024,
         };
         assert!(heard.first_error.len() <= most, "{} bytes of an error", heard.first_error.len());
-        bounded.has_held(&format!("{} of a long word", String::from_utf8_lossy(row[0])));
+        bounded.stayed_within(&format!("{} of a long word", String::from_utf8_lossy(row[0])));
     }
 }
 
@@ -204,7 +204,7 @@ fn what_is_kept_of_many_commands() {
         let key = [&[b'k'; 60_000][..], &n.to_le_bytes()].concat();
         attacker.ask(&[b"SET", &key, b"v"]);
     }
-    bounded.has_held("long keys");
+    bounded.stayed_within("long keys");
     attacker.ask(&[b"FLUSHALL"]);
     // Numbers of trees: as many as there were at once.
     let members: Vec<String> = (0..130).map(|n| format!("{n:030}")).collect();
@@ -213,7 +213,7 @@ fn what_is_kept_of_many_commands() {
         let name = n.to_string();
         attacker.ask(&[&[&b"SADD"[..], name.as_bytes()], &members[..]].concat());
     }
-    bounded.has_held("trees");
+    bounded.stayed_within("trees");
     attacker.ask(&[b"FLUSHALL"]);
     // A list that is searched as a whole, a range that is stored, and random elements.
     let ones = vec![&b"1"[..]; 32_768];
@@ -230,7 +230,7 @@ fn what_is_kept_of_many_commands() {
         attacker.ask(&[b"ZRANDMEMBER", b"z", b"600"]);
         attacker.ask(&[b"ZRANDMEMBER", b"z", b"-1024"]);
     }
-    bounded.has_held("lists and sorted sets");
+    bounded.stayed_within("lists and sorted sets");
     // Entries that are put into a tree at once, in order.
     alike(&mut attacker, b"alike", AT_ONCE);
     let store = b"return redis.call('ZRANGESTORE', KEYS[1], KEYS[2], 0, -1)";
@@ -238,7 +238,7 @@ fn what_is_kept_of_many_commands() {
         assert_eq!(attacker.ask(&[b"EVAL", store, b"2", b"to", b"alike"]).errors, 0);
     }
     assert_eq!(attacker.ask(&[b"ZREMRANGEBYRANK", b"to", b"0", b"32767"]).errors, 0);
-    bounded.has_held("entries that are put into a tree at once");
+    bounded.stayed_within("entries that are put into a tree at once");
     // Fields that a scan reads, fields that get an expiry, and hashes whose fields expire.
     let fields: Vec<String> = (0..512).map(|n| format!("field:{n:040}")).collect();
     let fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
@@ -254,14 +254,14 @@ fn what_is_kept_of_many_commands() {
         assert_eq!(attacker.ask(&[b"HSCAN", name, b"0", b"COUNT", b"100000", b"MATCH", b"*1*"]).errors, 0);
     }
     std::thread::sleep(Duration::from_millis(500));
-    bounded.has_held("fields with times");
+    bounded.stayed_within("fields with times");
     // Few keys of one database among all of the others; the command keeps their names as it finds them.
     attacker.ask(&[b"SELECT", b"3"]);
     for n in 0..40_u32 {
         attacker.ask(&[b"SET", &[&[b'r'; 4_000][..], &n.to_le_bytes()].concat(), b"v"]);
     }
     (0..300).for_each(|_| assert_eq!(attacker.ask(&[b"RANDOMKEY"]).errors, 0));
-    bounded.has_held("RANDOMKEY");
+    bounded.stayed_within("RANDOMKEY");
     // Times of events, and the list of clients.
     attacker.ask(&[b"CONFIG", b"SET", b"latency-monitor-threshold", b"1"]);
     for _ in 0..200 {
@@ -276,7 +276,7 @@ fn what_is_kept_of_many_commands() {
     let others: Vec<Attacker> = (0..1000).map(|_| Attacker::new(&bounded)).collect();
     (0..50).for_each(|_| assert_eq!(attacker.ask(&[b"INFO", b"everything"]).errors, 0));
     drop(others);
-    bounded.has_held("LATENCY, ACL, MEMORY and INFO");
+    bounded.stayed_within("LATENCY, ACL, MEMORY and INFO");
 }
 
 const WORKERS: usize = 8;
@@ -305,7 +305,7 @@ fn a_long_pattern_on_each_of_eight_workers() {
         assert_eq!(client.ask("mn").expect("a reply"), "MN");
         std::thread::sleep(Duration::from_millis(20));
     }
-    bounded.has_held("patterns on eight workers");
+    bounded.stayed_within("patterns on eight workers");
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn entries_in_order_on_each_of_eight_workers() {
     let replies = |attacker: &mut Attacker| (0..10).filter(|_| attacker.hear().errors == 0).count();
     let done: usize = attackers.iter_mut().map(replies).sum();
     assert!(done >= WORKERS, "{done} of them were done");
-    bounded.has_held("entries in order on eight workers");
+    bounded.stayed_within("entries in order on eight workers");
 }
 
 #[test]
@@ -344,5 +344,5 @@ fn lcs_of_values_whose_table_is_what_may_be_held() {
     attacker.ask(&[b"MULTI"]);
     attacker.ask(&[b"LCS", b"one", b"two", b"IDX"]);
     attacker.ask(&[b"EXEC"]);
-    bounded.has_held("LCS");
+    bounded.stayed_within("LCS");
 }

@@ -16,7 +16,7 @@ fn scripts_that_are_little_but_comments() {
             assert_eq!(attacker.ask(&[b"EVAL", script.as_bytes(), b"0"]).errors, 0);
         }
     }
-    bounded.has_held("EVAL of long scripts");
+    bounded.stayed_within("EVAL of long scripts");
 }
 
 /// The same for libraries, each of which is deleted after a call on each worker.
@@ -37,7 +37,7 @@ fn libraries_that_are_little_but_comments() {
         }
         assert_eq!(attackers[0].ask(&[b"FUNCTION", b"DELETE", library.as_bytes()]).errors, 0);
     }
-    bounded.has_held("FCALL of long libraries");
+    bounded.stayed_within("FCALL of long libraries");
 }
 
 /// Fills each Lua state up to its bound, on each worker, one after another.
@@ -66,5 +66,5 @@ fn scripts_that_take_all_that_they_may() {
     for attacker in &mut attackers {
         assert_eq!(attacker.ask(&[b"EVAL", many.as_bytes(), b"0"]).errors, 1);
     }
-    bounded.has_held("EVAL to its bound");
+    bounded.stayed_within("EVAL to its bound");
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use larder_eventloop::Millis;
 
 use crate::world::client::{Client, Contesting, Role};
-use crate::world::model::{Expiry, Held, SECOND_MS, Verb};
+use crate::world::model::{Expiry, Item, SECOND_MS, Verb};
 use crate::world::part::{Dialect, Form, Part};
 use crate::world::plan::{Memory, Steps};
 use crate::world::random::Random;
@@ -141,25 +141,25 @@ impl Client {
     }
 
     /// The item to store under a key: a number, or a value that contains its key and version.
-    pub fn held(&mut self, scene: &mut Scene, key: usize) -> Held {
+    pub fn item(&mut self, scene: &mut Scene, key: usize) -> Item {
         let value = if key < NUMBERS {
             scene.random.below(1000).to_string().into_bytes().into()
         } else {
             self.value(scene, key)
         };
         let flags = if self.dialect.is_resp() { 0 } else { scene.random.below(1 << 32) as u32 };
-        Held { value, flags, expires: None }
+        Item { value, flags, expires: None }
     }
 
     /// Gives the item an expiry, perhaps; returns its seconds.
-    pub fn expiry(&self, scene: &mut Scene, held: &mut Held) -> u64 {
+    pub fn expiry(&self, scene: &mut Scene, item: &mut Item) -> u64 {
         if scene.plan.steps == Steps::BothWays || !scene.random.one_in(5) {
             return 0;
         }
         let seconds = scene.random.of(&EXPIRY_S);
         let first = scene.wall().0;
         let after_ms = seconds * 1000;
-        held.expires = Some(Expiry { after_ms, first: first + after_ms - SECOND_MS, last: Millis::MAX });
+        item.expires = Some(Expiry { after_ms, first: first + after_ms - SECOND_MS, last: Millis::MAX });
         seconds
     }
 

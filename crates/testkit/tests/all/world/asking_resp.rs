@@ -92,10 +92,10 @@ impl Client {
         let (bytes, verb) = match scene.random.below(16) {
             0..4 => (owned(&[b"GET", name]), Verb::Get),
             4..9 => {
-                let mut held = self.held(scene, key);
-                let seconds = self.expiry(scene, &mut held).to_string();
-                let mut set: Vec<&[u8]> = vec![b"SET", name, &held.value];
-                if held.expires.is_some() {
+                let mut item = self.item(scene, key);
+                let seconds = self.expiry(scene, &mut item).to_string();
+                let mut set: Vec<&[u8]> = vec![b"SET", name, &item.value];
+                if item.expires.is_some() {
                     set.extend([&b"EX"[..], seconds.as_bytes()]);
                 }
                 let condition = scene.random.below(6);
@@ -106,9 +106,9 @@ impl Client {
                 }
                 let bytes = owned(&set);
                 let verb = match condition {
-                    0 => Verb::Add(held),
-                    1 => Verb::Replace(held),
-                    _ => Verb::Set(held),
+                    0 => Verb::Add(item),
+                    1 => Verb::Replace(item),
+                    _ => Verb::Set(item),
                 };
                 (bytes, verb)
             }
@@ -121,8 +121,8 @@ impl Client {
             10 => (owned(&[b"DEL", name]), Verb::Delete),
             11 => (owned(&[b"GETDEL", name]), Verb::Take),
             12 => {
-                let held = self.held(scene, key);
-                (owned(&[b"GETSET", name, &held.value]), Verb::Swap(held))
+                let item = self.item(scene, key);
+                (owned(&[b"GETSET", name, &item.value]), Verb::Swap(item))
             }
             13 | 14 => {
                 let (key, by) = (scene.random.index(NUMBERS), scene.random.below(100));

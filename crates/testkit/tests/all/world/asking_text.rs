@@ -3,7 +3,7 @@
 use crate::world::asking::{Asking, NUMBERS};
 use crate::world::books::{contest_name, counter_name};
 use crate::world::client::Client;
-use crate::world::model::{Held, Verb};
+use crate::world::model::{Item, Verb};
 use crate::world::part::{Contest, Dialect, Form, Part};
 use crate::world::scene::Scene;
 
@@ -31,15 +31,15 @@ impl Client {
             }
             6..13 => {
                 let verb = scene.random.of(&["set", "set", "set", "set", "add", "replace"]);
-                let mut held = self.held(scene, any);
-                let seconds = self.expiry(scene, &mut held);
-                self.store_classic(scene, any, verb, held, seconds)
+                let mut item = self.item(scene, any);
+                let seconds = self.expiry(scene, &mut item);
+                self.store_classic(scene, any, verb, item, seconds)
             }
             13 => {
                 let key = self.text_key(&mut scene.random);
                 let value = self.value(scene, key);
-                let held = Held { value, flags: 0, expires: None };
-                self.store_classic(scene, key, "append", held, 0)
+                let item = Item { value, flags: 0, expires: None };
+                self.store_classic(scene, key, "append", item, 0)
             }
             14 | 15 => {
                 let part = self.part(scene, any, Verb::Delete, form);
@@ -69,18 +69,18 @@ impl Client {
         scene: &mut Scene,
         key: usize,
         name: &str,
-        held: Held,
+        item: Item,
         seconds: u64,
     ) -> Asking {
         let quiet = scene.random.one_in(4);
-        let head = format!("{name} {} {} {seconds} {}", self.keys[key].name, held.flags, held.value.len());
+        let head = format!("{name} {} {} {seconds} {}", self.keys[key].name, item.flags, item.value.len());
         let head = if quiet { format!("{head} noreply\r\n") } else { format!("{head}\r\n") };
-        let bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
+        let bytes = [head.as_bytes(), &item.value, b"\r\n"].concat();
         let verb = match name {
-            "add" => Verb::Add(held),
-            "replace" => Verb::Replace(held),
-            "append" => Verb::Append(held.value),
-            _ => Verb::Set(held),
+            "add" => Verb::Add(item),
+            "replace" => Verb::Replace(item),
+            "append" => Verb::Append(item.value),
+            _ => Verb::Set(item),
         };
         let asking = Asking::new(bytes, vec![self.part(scene, key, verb, self.form(quiet, 0))]);
         if quiet { asking.quiet() } else { asking }
@@ -109,9 +109,9 @@ impl Client {
                 Asking::new(bytes, parts).quiet()
             }
             6..13 => {
-                let mut held = self.held(scene, key);
-                let seconds = self.expiry(scene, &mut held);
-                self.store_meta(scene, key, held, seconds, opaque)
+                let mut item = self.item(scene, key);
+                let seconds = self.expiry(scene, &mut item);
+                self.store_meta(scene, key, item, seconds, opaque)
             }
             13 => {
                 let key = self.text_key(&mut scene.random);
@@ -140,19 +140,19 @@ impl Client {
         }
     }
 
-    fn store_meta(&mut self, scene: &mut Scene, key: usize, held: Held, seconds: u64, opaque: u64) -> Asking {
+    fn store_meta(&mut self, scene: &mut Scene, key: usize, item: Item, seconds: u64, opaque: u64) -> Asking {
         let quiet = scene.random.one_in(4);
-        let (mode, verb): (&str, fn(Held) -> Verb) = match scene.random.below(6) {
+        let (mode, verb): (&str, fn(Item) -> Verb) = match scene.random.below(6) {
             0 => (" ME", Verb::Add),
             1 => (" MR", Verb::Replace),
             _ => ("", Verb::Set),
         };
         let name = &self.keys[key].name;
         let end = if quiet { " q\r\n" } else { "\r\n" };
-        let (flags, bytes) = (held.flags, held.value.len());
+        let (flags, bytes) = (item.flags, item.value.len());
         let head = format!("ms {name} {bytes} k F{flags} T{seconds} O{opaque}{mode}{end}");
-        let bytes = [head.as_bytes(), &held.value, b"\r\n"].concat();
-        let asking = Asking::new(bytes, vec![self.part(scene, key, verb(held), self.form(quiet, opaque))]);
+        let bytes = [head.as_bytes(), &item.value, b"\r\n"].concat();
+        let asking = Asking::new(bytes, vec![self.part(scene, key, verb(item), self.form(quiet, opaque))]);
         if quiet { asking.quiet() } else { asking }
     }
 

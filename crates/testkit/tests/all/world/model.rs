@@ -24,7 +24,7 @@ pub struct Expiry {
 
 /// A stored item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Item {
     /// Its bytes.
     pub value: Rc<[u8]>,
     /// memcached's flags.
@@ -38,24 +38,24 @@ pub enum State {
     /// The key does not exist.
     Absent,
     /// The key holds this item.
-    Held(Held),
+    Item(Item),
 }
 
 /// A command on a key.
 #[derive(Clone, Debug)]
 pub enum Verb {
     Get,
-    Set(Held),
+    Set(Item),
     /// Stores if the key does not exist.
-    Add(Held),
+    Add(Item),
     /// Stores if the key exists.
-    Replace(Held),
+    Replace(Item),
     Append(Rc<[u8]>),
     Delete,
     /// GETDEL.
     Take,
     /// GETSET.
-    Swap(Held),
+    Swap(Item),
     Plus(u64),
     /// STRLEN.
     Length,
@@ -64,7 +64,7 @@ pub enum Verb {
 /// The reply of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Value(Held),
+    Value(Item),
     Nothing,
     Done,
     /// The condition of the write does not hold.
@@ -114,11 +114,11 @@ impl Verb {
     /// The result on a key in this state. RESP differs where the key does not exist: it counts as an empty one.
     fn act(&self, state: &State, resp: bool) -> Outcome {
         let keep = |answer| Outcome { answer, next: state.clone() };
-        let put = |answer, held: &Held| Outcome { answer, next: State::Held(held.clone()) };
+        let put = |answer, item: &Item| Outcome { answer, next: State::Item(item.clone()) };
         let gone = |answer| Outcome { answer, next: State::Absent };
         match (self, state) {
-            (Verb::Get | Verb::Take | Verb::Swap(_), State::Held(held)) => {
-                let answer = Answer::Value(held.clone());
+            (Verb::Get | Verb::Take | Verb::Swap(_), State::Item(item)) => {
+                let answer = Answer::Value(item.clone());
                 match self {
                     Verb::Take => gone(answer),
                     Verb::Swap(new) => put(answer, new),
@@ -127,33 +127,33 @@ impl Verb {
             }
             (Verb::Swap(new), State::Absent) => put(Answer::Nothing, new),
             (Verb::Length, state) => {
-                keep(Answer::Number(if let State::Held(held) = state { held.value.len() as u64 } else { 0 }))
+                keep(Answer::Number(if let State::Item(item) = state { item.value.len() as u64 } else { 0 }))
             }
-            (Verb::Set(new), _) | (Verb::Add(new), State::Absent) | (Verb::Replace(new), State::Held(_)) => {
+            (Verb::Set(new), _) | (Verb::Add(new), State::Absent) | (Verb::Replace(new), State::Item(_)) => {
                 put(Answer::Done, new)
             }
-            (Verb::Add(_), State::Held(_)) | (Verb::Replace(_), State::Absent) => keep(Answer::Not),
-            (Verb::Append(more), State::Held(held)) => {
-                let value: Rc<[u8]> = [&held.value[..], more].concat().into();
+            (Verb::Add(_), State::Item(_)) | (Verb::Replace(_), State::Absent) => keep(Answer::Not),
+            (Verb::Append(more), State::Item(item)) => {
+                let value: Rc<[u8]> = [&item.value[..], more].concat().into();
                 let answer = if resp { Answer::Number(value.len() as u64) } else { Answer::Done };
-                put(answer, &Held { value, ..held.clone() })
+                put(answer, &Item { value, ..item.clone() })
             }
             (Verb::Append(more), State::Absent) if resp => {
-                let held = Held { value: Rc::clone(more), flags: 0, expires: None };
-                put(Answer::Number(more.len() as u64), &held)
+                let item = Item { value: Rc::clone(more), flags: 0, expires: None };
+                put(Answer::Number(more.len() as u64), &item)
             }
             (Verb::Append(_), State::Absent) => keep(Answer::Not),
-            (Verb::Delete, State::Held(_)) => gone(Answer::Done),
-            (Verb::Plus(by), State::Held(held)) => match number(&held.value) {
+            (Verb::Delete, State::Item(_)) => gone(Answer::Done),
+            (Verb::Plus(by), State::Item(item)) => match number(&item.value) {
                 Some(before) => {
                     let value: Rc<[u8]> = (before + by).to_string().into_bytes().into();
-                    put(Answer::Number(before + by), &Held { value, ..held.clone() })
+                    put(Answer::Number(before + by), &Item { value, ..item.clone() })
                 }
                 None => keep(Answer::NoNumber),
             },
             (Verb::Plus(by), State::Absent) if resp => {
                 let value: Rc<[u8]> = by.to_string().into_bytes().into();
-                put(Answer::Number(*by), &Held { value, flags: 0, expires: None })
+                put(Answer::Number(*by), &Item { value, flags: 0, expires: None })
             }
             (Verb::Get | Verb::Take | Verb::Delete | Verb::Plus(_), State::Absent) => keep(Answer::Nothing),
         }
@@ -194,14 +194,14 @@ impl Key {
         let mut states = Vec::new();
         for state in &self.possible {
             match state {
-                State::Held(Held { expires: Some(Expiry { last, .. }), .. }) if from > *last => {
+                State::Item(Item { expires: Some(Expiry { last, .. }), .. }) if from > *last => {
                     add(&mut states, State::Absent);
                 }
-                State::Held(Held { expires: Some(Expiry { first, .. }), .. }) if to >= *first => {
+                State::Item(Item { expires: Some(Expiry { first, .. }), .. }) if to >= *first => {
                     add(&mut states, state.clone());
                     add(&mut states, State::Absent);
                 }
-                State::Held(_) | State::Absent => add(&mut states, state.clone()),
+                State::Item(_) | State::Absent => add(&mut states, state.clone()),
             }
         }
         if gone {
@@ -215,7 +215,7 @@ impl Key {
         let mut outcomes = Vec::new();
         for state in self.at(doubts.now, doubts.gone) {
             let outcome = verb.act(&state, resp);
-            let large = matches!(&outcome.answer, Answer::Value(held) if held.value.len() > COPIED_BYTES_MAX);
+            let large = matches!(&outcome.answer, Answer::Value(item) if item.value.len() > COPIED_BYTES_MAX);
             if doubts.gone && outcome.next != State::Absent {
                 outcomes.push(Outcome { answer: outcome.answer.clone(), next: State::Absent });
             }
@@ -237,7 +237,7 @@ impl Key {
     pub fn answer(&mut self, now: Millis, next: impl Iterator<Item = State>) {
         self.possible.clear();
         for mut state in next {
-            if let State::Held(Held { expires: Some(expiry), .. }) = &mut state
+            if let State::Item(Item { expires: Some(expiry), .. }) = &mut state
                 && expiry.last == Millis::MAX
             {
                 expiry.last = now + expiry.after_ms + SECOND_MS;

@@ -119,9 +119,9 @@ impl Form {
             return Vec::new();
         }
         let text = match (verb, answer) {
-            (_, Answer::Value(held)) => {
-                let head = format!("VALUE {name} {} {}\r\n", held.flags, held.value.len());
-                return [head.as_bytes(), &held.value, b"\r\n"].concat();
+            (_, Answer::Value(item)) => {
+                let head = format!("VALUE {name} {} {}\r\n", item.flags, item.value.len());
+                return [head.as_bytes(), &item.value, b"\r\n"].concat();
             }
             (Verb::Get, Answer::Nothing) => "",
             (Verb::Get, Answer::Refused) => NO_MEMORY_TO_SEND,
@@ -140,9 +140,9 @@ impl Form {
     fn meta(&self, name: &str, verb: &Verb, answer: &Answer) -> Vec<u8> {
         let opaque = self.opaque;
         let code = match (verb, answer) {
-            (Verb::Get, Answer::Value(held)) => {
-                let head = format!("VA {} k{name} f{} O{opaque}\r\n", held.value.len(), held.flags);
-                return [head.as_bytes(), &held.value, b"\r\n"].concat();
+            (Verb::Get, Answer::Value(item)) => {
+                let head = format!("VA {} k{name} f{} O{opaque}\r\n", item.value.len(), item.flags);
+                return [head.as_bytes(), &item.value, b"\r\n"].concat();
             }
             (Verb::Get, Answer::Nothing) if self.quiet => return Vec::new(),
             (Verb::Get, Answer::Nothing) => "EN",
@@ -166,7 +166,7 @@ impl Form {
     fn resp(&self, verb: &Verb, answer: &Answer) -> Vec<u8> {
         let nil = if self.dialect == Dialect::Resp3 { "_\r\n" } else { "$-1\r\n" };
         let text = match (verb, answer) {
-            (_, Answer::Value(held)) => return bulk(&held.value),
+            (_, Answer::Value(item)) => return bulk(&item.value),
             (_, Answer::Number(number)) => return format!(":{number}\r\n").into_bytes(),
             (Verb::Delete, Answer::Done) => ":1\r\n",
             (Verb::Delete, Answer::Nothing) => ":0\r\n",

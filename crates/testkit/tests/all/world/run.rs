@@ -285,18 +285,18 @@ fn balance_bank(world: &mut World) -> Result<(), String> {
     if !world.scene.plan.moves_money() {
         return Ok(());
     }
-    let ledger = held(&world.store, LEDGER).ok_or("the ledger is gone")?;
+    let ledger = stored(&world.store, LEDGER).ok_or("the ledger is gone")?;
     let names = (0..ACCOUNTS).map(account_name);
     let balances: Option<Vec<u64>> = names.map(|name| number(&world.store, &name)).collect();
     world.scene.books.bank.agrees(&ledger, &balances.ok_or("an account is gone, or overdrawn")?)
 }
 
 fn number(store: &Arc<Store>, name: &str) -> Option<u64> {
-    std::str::from_utf8(&held(store, name)?).ok()?.parse().ok()
+    std::str::from_utf8(&stored(store, name)?).ok()?.parse().ok()
 }
 
 /// The value of a key that is short.
-fn held(store: &Arc<Store>, name: &str) -> Option<Vec<u8>> {
+fn stored(store: &Arc<Store>, name: &str) -> Option<Vec<u8>> {
     let mut worker = store.worker().expect("those of the server are gone");
     let mut guard = worker.enter(1_800_000_000_000);
     let key = guard.key(name.as_bytes());

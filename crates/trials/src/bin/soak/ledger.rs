@@ -23,14 +23,14 @@ pub enum Entry {
     /// Nothing.
     Absent,
     /// A value.
-    Held(Held),
+    Item(Item),
     /// One of these; none: it is not known what.
     Doubtful(Option<Vec<Option<Vec<u8>>>>),
 }
 
 /// A value, and all that is known of it.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct Item {
     /// Its bytes.
     pub value: Vec<u8>,
     flags: Option<u32>,
@@ -103,7 +103,7 @@ impl Key {
     /// The value, if it is there as far as anybody knows.
     pub fn value(&self) -> Option<&[u8]> {
         match &self.entry {
-            Entry::Held(held) => Some(&held.value),
+            Entry::Item(item) => Some(&item.value),
             Entry::Absent | Entry::Doubtful(_) => None,
         }
     }
@@ -111,7 +111,7 @@ impl Key {
     /// The token that the item has, if that is known; or one that it has no more.
     pub fn token(&self) -> Option<u64> {
         match &self.entry {
-            Entry::Held(Held { token: Token::Is(token), .. }) => Some(*token),
+            Entry::Item(Item { token: Token::Is(token), .. }) => Some(*token),
             _ => (self.token_max > 0).then_some(self.token_max),
         }
     }
@@ -120,7 +120,7 @@ impl Key {
     pub fn may_be_gone(&self, span: &Span) -> bool {
         match &self.entry {
             Entry::Absent | Entry::Doubtful(_) => true,
-            Entry::Held(held) => held.may_be_gone(span),
+            Entry::Item(item) => item.may_be_gone(span),
         }
     }
 
@@ -155,7 +155,7 @@ impl Key {
         }
         let text = dialect != Dialect::Resp;
         let flags = text.then_some(self.flags);
-        let fresh = |value: &[u8], ttl: Ttl| Held {
+        let fresh = |value: &[u8], ttl: Ttl| Item {
             value: value.to_vec(),
             flags,
             expires: expiry(ttl, dialect, span),
@@ -188,9 +188,9 @@ impl Key {
                 Ok(Fate::There)
             }
             (Verb::Length, Seen::Number(bytes)) => {
-                let held = self.present(span)?;
-                if held.value.len() as u64 != *bytes {
-                    return Err(Fault::Wrong(format!("it has {} bytes", held.value.len())));
+                let item = self.present(span)?;
+                if item.value.len() as u64 != *bytes {
+                    return Err(Fault::Wrong(format!("it has {} bytes", item.value.len())));
                 }
                 Ok(Fate::There)
             }
@@ -205,29 +205,29 @@ impl Key {
                 Ok(Fate::There)
             }
             (Verb::Touch(ttl), Seen::Done) => {
-                let held = self.present(span)?;
-                held.expires = expiry(*ttl, dialect, span);
-                held.loose = false;
-                held.token = if held.token == Token::Changed { Token::Changed } else { Token::Unknown };
+                let item = self.present(span)?;
+                item.expires = expiry(*ttl, dialect, span);
+                item.loose = false;
+                item.token = if item.token == Token::Changed { Token::Changed } else { Token::Unknown };
                 Ok(Fate::There)
             }
             (Verb::Set(value, ttl), Seen::Done) => {
-                self.entry = Entry::Held(fresh(value, *ttl));
+                self.entry = Entry::Item(fresh(value, *ttl));
                 Ok(Fate::There)
             }
             (Verb::Swap(new), Seen::Value(value, flags)) => {
                 self.holds(value, *flags, span)?;
-                self.entry = Entry::Held(fresh(new, Ttl::Ever));
+                self.entry = Entry::Item(fresh(new, Ttl::Ever));
                 Ok(Fate::There)
             }
             (Verb::Swap(new), Seen::Nothing) => {
                 let fate = self.absent(span)?;
-                self.entry = Entry::Held(fresh(new, Ttl::Ever));
+                self.entry = Entry::Item(fresh(new, Ttl::Ever));
                 Ok(fate)
             }
             (Verb::Add(value, ttl), Seen::Done) => {
                 let fate = self.absent(span)?;
-                self.entry = Entry::Held(fresh(value, *ttl));
+                self.entry = Entry::Item(fresh(value, *ttl));
                 Ok(fate)
             }
             (Verb::Add(..), Seen::Otherwise) => {
@@ -236,20 +236,20 @@ impl Key {
             }
             (Verb::Replace(value, ttl), Seen::Done) => {
                 self.present(span)?;
-                self.entry = Entry::Held(fresh(value, *ttl));
+                self.entry = Entry::Item(fresh(value, *ttl));
                 Ok(Fate::There)
             }
             (Verb::Cas(value, token), Seen::Done) => {
-                let held = self.present(span)?;
-                if !matches!(held.token, Token::Unknown) && held.token != Token::Is(*token) {
-                    return Err(Fault::Wrong(format!("its token is {:?}", held.token)));
+                let item = self.present(span)?;
+                if !matches!(item.token, Token::Unknown) && item.token != Token::Is(*token) {
+                    return Err(Fault::Wrong(format!("its token is {:?}", item.token)));
                 }
-                self.entry = Entry::Held(fresh(value, Ttl::Ever));
+                self.entry = Entry::Item(fresh(value, Ttl::Ever));
                 Ok(Fate::There)
             }
             (Verb::Cas(_, token), Seen::Otherwise) => {
-                let held = self.present(span)?;
-                if held.token == Token::Is(*token) {
+                let item = self.present(span)?;
+                if item.token == Token::Is(*token) {
                     return Err(Fault::Wrong("it has this token".into()));
                 }
                 Ok(Fate::There)
@@ -261,7 +261,7 @@ impl Key {
             (Verb::Append(more), Seen::Number(bytes)) if !text => {
                 if *bytes == more.len() as u64 {
                     let fate = self.absent(span)?;
-                    self.entry = Entry::Held(fresh(more, Ttl::Ever));
+                    self.entry = Entry::Item(fresh(more, Ttl::Ever));
                     return Ok(fate);
                 }
                 let fate = self.concat(more, false, span)?;
@@ -273,17 +273,17 @@ impl Key {
             }
             (Verb::Plus(by), Seen::Number(sum)) if !text && sum == by => {
                 let fate = self.absent(span)?;
-                self.entry = Entry::Held(fresh(sum.to_string().as_bytes(), Ttl::Ever));
+                self.entry = Entry::Item(fresh(sum.to_string().as_bytes(), Ttl::Ever));
                 Ok(fate)
             }
             (Verb::Plus(_) | Verb::Minus(_), Seen::Number(sum)) => {
-                let held = self.present(span)?;
+                let item = self.present(span)?;
                 let new =
-                    counted(&held.value, verb, text).ok_or(Fault::Wrong("it holds no number".into()))?;
+                    counted(&item.value, verb, text).ok_or(Fault::Wrong("it holds no number".into()))?;
                 if String::from_utf8_lossy(&new).trim_end() != sum.to_string() {
-                    return Err(Fault::Wrong(format!("it was {}", short(&held.value))));
+                    return Err(Fault::Wrong(format!("it was {}", short(&item.value))));
                 }
-                held.rewrite(new, span);
+                item.rewrite(new, span);
                 Ok(Fate::There)
             }
             (_, Seen::Refused) => {
@@ -310,14 +310,14 @@ impl Key {
     }
 
     /// It was there during `span`.
-    fn present(&mut self, span: &Span) -> Result<&mut Held, Fault> {
+    fn present(&mut self, span: &Span) -> Result<&mut Item, Fault> {
         match &mut self.entry {
             Entry::Absent => Err(Fault::Wrong("it is gone, and nobody has written it since".into())),
-            Entry::Held(held) => match held.must_be_gone(span) {
+            Entry::Item(item) => match item.must_be_gone(span) {
                 Some(why) => Err(Fault::Wrong(format!("it must be gone by {why}"))),
                 None => {
-                    held.span.before = span.before;
-                    Ok(held)
+                    item.span.before = span.before;
+                    Ok(item)
                 }
             },
             Entry::Doubtful(_) => unreachable!("resolved before"),
@@ -328,29 +328,29 @@ impl Key {
     fn absent(&mut self, span: &Span) -> Result<Fate, Fault> {
         match &self.entry {
             Entry::Absent => Ok(Fate::Absent),
-            Entry::Held(held) if held.may_be_gone(span) => {
+            Entry::Item(item) if item.may_be_gone(span) => {
                 self.entry = Entry::Absent;
                 Ok(Fate::Gone)
             }
-            Entry::Held(held) => Err(Fault::Lost(format!(
+            Entry::Item(item) => Err(Fault::Lost(format!(
                 "{} was acknowledged {} ms ago, and nothing took it",
-                short(&held.value),
-                span.after.at_ms - held.span.before.at_ms
+                short(&item.value),
+                span.after.at_ms - item.span.before.at_ms
             ))),
             Entry::Doubtful(_) => unreachable!("resolved before"),
         }
     }
 
     fn holds(&mut self, value: &[u8], flags: Option<u32>, span: &Span) -> Result<(), Fault> {
-        let held = self.present(span)?;
-        if held.value != value {
+        let item = self.present(span)?;
+        if item.value != value {
             return Err(Fault::Wrong(format!(
                 "it holds {}, {}",
-                short(&held.value),
-                differs(&held.value, value)
+                short(&item.value),
+                differs(&item.value, value)
             )));
         }
-        match (held.flags, flags) {
+        match (item.flags, flags) {
             (Some(ours), Some(theirs)) if ours != theirs => {
                 Err(Fault::Wrong(format!("its flags are {ours}")))
             }
@@ -360,32 +360,32 @@ impl Key {
 
     fn has_token(&mut self, token: u64) -> Result<(), Fault> {
         let most = self.token_max;
-        let Entry::Held(held) = &mut self.entry else { return Ok(()) };
-        let fits = match held.token {
+        let Entry::Item(item) = &mut self.entry else { return Ok(()) };
+        let fits = match item.token {
             Token::Is(known) => known == token,
             Token::Changed => token > most,
             Token::Unknown => token >= most,
         };
         if !fits {
-            return Err(Fault::Wrong(format!("its token is {:?}, the largest seen {most}", held.token)));
+            return Err(Fault::Wrong(format!("its token is {:?}, the largest seen {most}", item.token)));
         }
-        held.token = Token::Is(token);
+        item.token = Token::Is(token);
         self.token_max = token;
         Ok(())
     }
 
     fn concat(&mut self, more: &[u8], front: bool, span: &Span) -> Result<Fate, Fault> {
-        let held = self.present(span)?;
-        let new = if front { [more, &held.value].concat() } else { [&held.value[..], more].concat() };
-        held.rewrite(new, span);
+        let item = self.present(span)?;
+        let new = if front { [more, &item.value].concat() } else { [&item.value[..], more].concat() };
+        item.rewrite(new, span);
         Ok(Fate::There)
     }
 
     /// The connection ended before these were answered, in this order.
     pub fn doubt(&mut self, dialect: Dialect, verb: &Verb) {
         let mut options = match std::mem::replace(&mut self.entry, Entry::Absent) {
-            // What is held may be gone by now, too.
-            Entry::Held(held) => vec![Some(held.value), None],
+            // What is there may be gone by now, too.
+            Entry::Item(item) => vec![Some(item.value), None],
             Entry::Absent => vec![None],
             Entry::Doubtful(Some(options)) => options,
             Entry::Doubtful(None) => return self.entry = Entry::Doubtful(None),
@@ -400,7 +400,7 @@ impl Key {
     }
 }
 
-impl Held {
+impl Item {
     fn may_be_gone(&self, span: &Span) -> bool {
         self.loose
             || self.span.may_meet(Cause::Flush, span)

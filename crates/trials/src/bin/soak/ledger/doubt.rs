@@ -1,6 +1,6 @@
 //! A key in doubt: what it may hold after operations that were not told, and what it turns out to hold.
 
-use super::{Entry, Fault, Held, Token};
+use super::{Entry, Fault, Item, Token};
 use crate::dialect::Dialect;
 use crate::op::{Seen, Verb, short};
 use crate::world::Span;
@@ -20,8 +20,8 @@ pub(super) fn resolve(
                 return Err(Fault::Wrong(format!("it was to hold one of {}", known.join(", "))));
             }
             let value = value.clone();
-            let held = Held { value, flags: None, expires: None, token: Token::Unknown, span, loose: true };
-            Ok(Some(Entry::Held(held)))
+            let item = Item { value, flags: None, expires: None, token: Token::Unknown, span, loose: true };
+            Ok(Some(Entry::Item(item)))
         }
         (Verb::Get, Seen::Nothing) => Ok(Some(Entry::Absent)),
         (Verb::Get, Seen::Strange(_)) => Err(Fault::Wrong("this is no answer to it".into())),

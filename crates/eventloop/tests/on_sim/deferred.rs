@@ -1,4 +1,4 @@
-//! Replies that are held for a common send while their connections go on: small requests and the heads of
+//! Replies that are deferred for a common send while their connections go on: small requests and the heads of
 //! uploads in one receive, by several peers, of which some reset or stop reading at any byte.
 
 use crate::toy::{LIMITS, World};
