@@ -296,10 +296,8 @@ const CLOSED: &[(&str, Read)] = &[
     ("subscriber_too_slow", |f| f.process.listeners_cut),
 ];
 
-const EXPIRED: &[(&str, Read)] = &[
-    ("reader", |f| f.sums.misses_expired()),
-    ("upkeep", |f| f.totals.reclaimed),
-];
+const EXPIRED: &[(&str, Read)] =
+    &[("reader", |f| f.sums.misses_expired()), ("upkeep", |f| f.totals.reclaimed)];
 
 /// What metrics are computed from.
 struct Inputs<'a> {

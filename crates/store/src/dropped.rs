@@ -194,7 +194,7 @@ mod tests {
         drop(worker);
         store.check();
         let mut worker = store.worker().unwrap();
-        let mut guard = worker.enter(NOW);
+        let guard = worker.enter(NOW);
         assert_eq!(used(&store), left);
         // 200 pieces are four steps, and 65 are two.
         for _ in 0..6 {

@@ -153,10 +153,9 @@ fn variables_stay_while_another_library_is_compiled_and_when_its_client_goes() {
 fn nothing_comes_of_a_text_amid_a_pause_that_began_while_it_was_compiled() {
     let writes = padded("", "return redis.call('INCR', KEYS[1])", 64 << 10);
     let library = library(64 << 10);
-    for (words, reply) in [
-        (&["EVAL", &*writes, "1", "n"][..], ":1\r\n"),
-        (&["FUNCTION", "LOAD", &*library][..], "$1\r\nl\r\n"),
-    ] {
+    for (words, reply) in
+        [(&["EVAL", &*writes, "1", "n"][..], ":1\r\n"), (&["FUNCTION", "LOAD", &*library][..], "$1\r\nl\r\n")]
+    {
         let mut bench = bench();
         let mut client = Session::new();
         goes_on(&mut bench, &mut client, words);

@@ -1447,6 +1447,7 @@ fn what_is_wrong_with_a_long_chunk_is_told_as_of_a_short_one() {
         assert_eq!(bench.eval(&script), format!(":{}\r\n", u8::from(is_compiled)), "{levels}");
     }
     // One that ends meanwhile does not catch it.
+    assert_eq!(bench.words(&["SET", "k", "v"]), "+OK\r\n");
     let text = "while true do pcall(loadstring, 'return 1 --' .. string.rep('x', 9000)) end";
     bench.lets_others_in_until_killed(text);
 }

@@ -399,9 +399,8 @@ fn a_large_state_is_collected_in_turns_and_a_small_one_made_anew() {
         assert_eq!(said(&mut bench, &["EVAL", "return 1", "0"]), ":1\r\n");
         let before = bench.worker.store().heap_bytes();
         let most = before + (1 << 20);
-        let leaves = format!(
-            "local t = {{}} for i = 1, {texts} do t[i] = string.rep('x', 1048576 - i) end return #t"
-        );
+        let leaves =
+            format!("local t = {{}} for i = 1, {texts} do t[i] = string.rep('x', 1048576 - i) end return #t");
         assert_eq!(said(&mut bench, &["EVAL", &leaves, "0"]), format!(":{texts}\r\n"));
         let left = bench.worker.store().heap_bytes();
         assert_eq!(left > before + (texts << 20), is_large, "{left} behind {before}");

@@ -58,7 +58,7 @@ impl Readers {
         if own.is_empty() && !(beyond && lacks_tls) {
             Readers::Clients { beyond }
         } else {
-            Readers::Own(Users::new(None, own, false))
+            Readers::Own(Users::new(None, own))
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
 
     fn users() -> Users {
         let users = [("ann", "a:secret"), ("bo", "other")].map(|(user, word)| (user.to_owned(), word.into()));
-        Users::new(None, &users, false)
+        Users::new(None, &users)
     }
 
     fn with(readers: Readers) -> Access {
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn users_of_its_own_are_asked_for_whatever_the_clients_are() {
         let mut access = access();
-        let clients = Users::new(Some(&"secret".into()), &[], false);
+        let clients = Users::new(Some(&"secret".into()), &[]);
         for (at, clients) in (0..).step_by(PAUSE_MS as usize).zip([&Users::default(), &clients]) {
             assert_eq!(beside(clients, &mut access, "", at), Admission::Refused(Status::Unauthorized));
             assert_eq!(beside(clients, &mut access, &basic("bo:other"), at), ALL);

@@ -405,17 +405,17 @@ fn a_long_element_that_was_waited_for_is_held_once() {
         let waiter = world.connect();
         waiter.narrow(5_000);
         waiter.send(&bytes_of(&resp(&["BLPOP", "l", "0"])));
-        world.settle();
+        world.run_until_idle();
         let before = store.held_bytes();
         world.exchange(&pusher, &resp(&["RPUSH", "l", &element]), ":1\r\n");
-        world.settle();
+        world.run_until_idle();
         world.exchange(&pusher, &resp(&["EXISTS", "l"]), ":0\r\n");
         // It waits for its client where it lies, and was copied nowhere.
         let held = before + BYTES as u64..before + BYTES as u64 + 10_000;
         assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
         if goes {
             waiter.reset();
-            world.settle();
+            world.run_until_idle();
         } else {
             waiter.narrow(usize::MAX);
             assert_eq!(world.read_all(&waiter), format!("*2\r\n{}{}", bulk("l"), bulk(&element)));

@@ -415,17 +415,17 @@ impl<'c> Workpiece<'c> {
             self.plant()?;
         }
         self.written = true;
-        self.edit.push_carried(&mut self.hand, end, carried)
+        self.edit.push_carried(&mut self.cx, end, carried)
     }
 
     /// The parts of the element of a list at a place do not go with it when it is taken out; none if it does not lie apart.
     pub(super) fn spare_parts(&mut self, place: usize) -> Option<Carried> {
-        if self.is_tree() { self.edit.spare_parts(self.hand.store, place) } else { None }
+        if self.is_tree() { self.edit.spare_parts(self.cx.store, place) } else { None }
     }
 
     /// A tree that is so little that it lies in its item again is published as that.
     pub(super) fn settle(&mut self) {
-        self.written |= self.is_tree() && self.edit.last_leaf(self.hand.store).is_some();
+        self.written |= self.is_tree() && self.edit.last_leaf(self.cx.store).is_some();
     }
 
     /// Puts an element in front of the one at a place of a list, or behind all.
@@ -681,15 +681,8 @@ impl Guard<'_> {
         };
         // 2.
         let cx = EditContext { store, local: &mut *self.local, key };
-        let mut changed = Workpiece {
-            kind,
-            cx,
-            state,
-            builder: &mut *builder,
-            edit: &mut *edit,
-            written: false,
-            expired,
-        };
+        let mut changed =
+            Workpiece { kind, cx, state, builder: &mut *builder, edit: &mut *edit, written: false, expired };
         let answer = change(&mut changed);
         let (written, tree) = (changed.written, matches!(changed.state, State::Tree));
         let answer = match answer {

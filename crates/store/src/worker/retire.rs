@@ -206,7 +206,7 @@ impl Local {
     fn reclaim_in_turn(&mut self, store: &Store, count: usize) {
         let Some(left) = self.step_chunks else { return self.reclaim(store, count) };
         let count = count.min(left);
-        let unused = self.take_back(store, count, true);
+        let unused = self.take_back(store, count, false);
         self.step_chunks = Some(left - count + unused);
     }
 
@@ -711,7 +711,7 @@ mod tests {
         guard.local.let_go(&store);
         assert_eq!(used(&store), PIECES + 2 - 1_000 - PASS_CHUNKS);
         drop(guard);
-        let mut guard = worker.enter(NOW);
+        let guard = worker.enter(NOW);
         assert_eq!(guard.local.pieces_left, BATCH_PIECES);
         guard.local.let_go(&store);
         assert_eq!((used(&store), guard.local.limbo_chunks()), (0, 0));

@@ -219,9 +219,7 @@ impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         // What is compiled goes on as any run does, and waits for nothing.
         let reads = self.restored.compiling.is_none();
-        if reads
-            && let Some(ms) = call.paused_ms(|_| true)
-        {
+        if reads && let Some(ms) = call.paused_ms(|_| true) {
             self.lane = None;
             return Ok(Step::Sleep(ms));
         }

@@ -195,7 +195,7 @@ impl Edit {
             }
             NewElement::Carried(carried) => {
                 for (key, &part) in keys.zip(&carried.parts) {
-                    self.adopt_carried(hand.store, key, part);
+                    self.adopt_carried(cx.store, key, part);
                 }
             }
         }

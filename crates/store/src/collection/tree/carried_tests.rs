@@ -152,7 +152,7 @@ fn an_element_that_is_carried_may_be_on_its_way_to_clients() {
     let mut guard = worker.enter(NOW);
     let (one, two) = (guard.key(b"one"), guard.key(b"two"));
     let long = element(1, 30_000);
-    fill(&mut guard, &one, &[long.clone()]);
+    fill(&mut guard, &one, std::slice::from_ref(&long));
     let there = guard.collection(&one, Type::List).unwrap().expect("it is there");
     let apart = there.entry(0).apart().expect("it is long");
     let pinned = there.pin_for_reply(&store, &apart).expect("it is alone");
@@ -160,7 +160,7 @@ fn an_element_that_is_carried_may_be_on_its_way_to_clients() {
     for (from, to) in [(&one, &two), (&two, &one), (&one, &two)] {
         assert_eq!(carry(&mut guard, (from, true), (to, true)), Ok(true));
         assert!(guard.collection(from, Type::List).unwrap().is_none());
-        compare(&mut guard, to, &[long.clone()]);
+        compare(&mut guard, to, std::slice::from_ref(&long));
         move_all(&store, &mut guard);
     }
     assert_eq!(store.held_bytes(), held);

@@ -303,21 +303,26 @@ impl Edit {
         end: End,
         received: Received,
     ) -> Result<(), Declined> {
-        self.push_new(hand, end, NewElement::Received(received))
+        self.push_new(cx, end, NewElement::Received(received))
     }
 
     /// Puts an element that has left its list to an end of this one.
     pub(in crate::collection) fn push_carried(
         &mut self,
-        hand: &mut Hand<'_>,
+        cx: &mut EditContext<'_>,
         end: End,
         carried: &Carried,
     ) -> Result<(), Declined> {
-        self.push_new(hand, end, NewElement::Carried(carried))
+        self.push_new(cx, end, NewElement::Carried(carried))
     }
 
     /// Puts an element that lies apart to an end of a list.
-    fn push_new(&mut self, hand: &mut Hand<'_>, end: End, element: NewElement<'_>) -> Result<(), Declined> {
+    fn push_new(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        end: End,
+        element: NewElement<'_>,
+    ) -> Result<(), Declined> {
         self.growth = end.into();
         let Some(last) = (self.elements as usize).checked_sub(1) else {
             return self.insert_first(cx, element);
@@ -368,9 +373,12 @@ impl Edit {
             self.remove_places(cx, place..place + 1, End::Front, true)?;
             return self.insert_at(cx, place, element);
         }
-        self.change_leaf_at(cx, (at, place), Growth::Within, |builder, i| {
-            Ok(builder.set_element(i, element)?)
-        })
+        self.change_leaf_at(
+            cx,
+            (at, place),
+            Growth::Within,
+            |builder, i| Ok(builder.set_element(i, element)?),
+        )
     }
 
     /// Takes the elements at some places out, from an end of them on: not all, where that are very many. Those that are

@@ -385,8 +385,8 @@ impl Serving<'_, '_> {
         let copied = bytes.saturating_mul(waiter.want.copies());
         let most = store.held_bytes_max();
         let mut held = Held::new(&self.waiters.taken_bytes, store);
-        let has_room = held_bytes.saturating_add(copied.saturating_add(bytes)) <= most
-            && held.raise(copied, most);
+        let has_room =
+            held_bytes.saturating_add(copied.saturating_add(bytes)) <= most && held.raise(copied, most);
         let mut reply = Output::charged(u64::MAX, store, 0);
         let mut taken = Taken::within(held);
         let given = if has_room {
