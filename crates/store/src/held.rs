@@ -76,7 +76,7 @@ impl Held {
     }
 
     /// Bytes of values with a pin, but for those that are on their way out.
-    fn pinned_bytes(&self) -> u64 {
+    pub(crate) fn pinned_bytes(&self) -> u64 {
         self.pinned.load(Ordering::Relaxed).saturating_sub(self.leaving.load(Ordering::Relaxed))
     }
 

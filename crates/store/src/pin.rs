@@ -53,6 +53,11 @@ impl Pins {
         let word = self.0.load(Ordering::Relaxed);
         word & MOVED == 0 && word >= ONE
     }
+    /// There is one pin.
+    pub(crate) fn is_only(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        word & MOVED == 0 && word / ONE == 1
+    }
     /// Drops a pin: whether it was the only one, and whether the caller has to free the memory.
     pub(crate) fn remove(&self) -> (bool, bool) {
         // Release: this thread's reads come before the freeing; Acquire: the freeing after all.
@@ -109,11 +114,13 @@ mod tests {
     #[test]
     fn last_one_out_frees() {
         let pins = Pins::new();
-        assert!(!pins.any());
+        assert!(!pins.any() && !pins.is_only());
         assert!(pins.add().unwrap());
+        assert!(pins.is_only());
         assert!(!pins.add().unwrap());
+        assert!(!pins.is_only());
         assert_eq!(pins.remove(), (false, false));
-        assert!(pins.any());
+        assert!(pins.any() && pins.is_only());
         assert!(!pins.is_dead() && !pins.kill() && pins.is_dead());
         assert_eq!(pins.remove(), (true, true));
         assert!(Pins::new().kill());
@@ -125,7 +132,7 @@ mod tests {
         for location in [(1 << 35) - 1, 0, 1] {
             pins.put_before(location);
             assert_eq!((pins.behind(), pins.is_dead(), pins.any()), (location, true, false));
-            assert!(!pins.begin_move());
+            assert!(!pins.begin_move() && !pins.is_only());
         }
     }
 

@@ -2,7 +2,8 @@
 //! many parts, each of which takes a line of memory or two, and a lock if nothing else keeps it. Workers drop some at a time
 //! where they take collections apart (`collection/tree/fell.rs`): in upkeep, and where memory is needed.
 //!
-//! Connections are not said to hold them meanwhile: no other one is to be closed for what is on its way out.
+//! Connections are not said to hold them meanwhile: no other one is to be closed for what is on its way out. A value is held
+//! once, however many pins it has, and so it is on its way out once: until the last of its pins is dropped.
 
 use crate::Store;
 use crate::read::Pinned;
@@ -60,20 +61,21 @@ impl Unpinned {
 
 impl Store {
     /// Drops pins of this store's values some at a time, by upkeep or where memory is needed. Connections do not hold `bytes` of
-    /// them any more ([`Store::held_bytes`]): those of the values, or as many as are known. Costs as much as one pin; without a
-    /// worker they are dropped at once.
+    /// them any more ([`Store::held_bytes`]): those of the values, or as many as are known, and no more than are pinned. Costs as
+    /// much as one pin; without a worker they are dropped at once.
     pub fn unpin_later(&self, bytes: u64, pins: impl Iterator<Item = Pinned> + Send + 'static) {
-        let batch = Batch { pins: Box::new(pins), bytes };
         let mut batches = self.unpinned.batches.lock().expect("no panic under the lock");
         // Under that lock: the last worker looks for some behind it when it has gone.
         let free = self.workers_free.lock().expect("no panic under the lock").len();
         if free < self.counters.len() {
+            // Many of them may be of one value. What else is pinned later is held.
+            let bytes = bytes.min(self.held.pinned_bytes());
             self.held.leave(bytes as i64);
-            batches.push_back(batch);
+            batches.push_back(Batch { pins: Box::new(pins), bytes });
             self.unpinned.any.store(true, Ordering::Relaxed);
         } else {
             drop(batches);
-            drop(batch);
+            drop(pins);
         }
     }
 
@@ -99,7 +101,7 @@ impl Local {
                 break false;
             }
             let Some(pinned) = batch.pins.next() else { break true };
-            let bytes = pinned.value_bytes().min(batch.bytes);
+            let bytes = pinned.own_bytes().min(batch.bytes);
             chunks += pinned.chunks_at_once();
             drop(pinned);
             batch.bytes -= bytes;
@@ -119,7 +121,7 @@ impl Local {
 mod tests {
     use super::*;
     use crate::class::ClassId;
-    use crate::{Attributes, Config, Expect, Guard, Lookup};
+    use crate::{Attributes, Config, Expect, Guard, Lookup, Refusal};
     use std::sync::Arc;
 
     const NOW: u64 = 1_700_000_000_000;
@@ -206,6 +208,96 @@ mod tests {
             drop(worker);
             store.check();
         }
+    }
+
+    /// So many pins of one value, which is there.
+    fn pins_of_one(guard: &mut Guard<'_>, name: &[u8], count: usize) -> Vec<Pinned> {
+        let first = pinned(guard, name);
+        let key = guard.key(name);
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it was stored") };
+        let more = (1..count).map(|_| item.pin_for_reply().expect("it is pinned already"));
+        std::iter::once(first).chain(more).collect()
+    }
+
+    /// It is held once, and is on its way out once, until the last of them is dropped. What is pinned meanwhile is held. A value
+    /// that is there costs a step one line for each pin, however many pieces it has.
+    #[test]
+    fn a_value_with_many_pins_hides_no_other() {
+        const STEPS: usize = 3;
+        let store = store();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let pins = pins_of_one(&mut guard, b"key", STEPS * STEP_CHUNKS);
+        assert_eq!(store.held_bytes(), HELD);
+        store.unpin_later((STEPS * STEP_CHUNKS) as u64 * HELD, pins.into_iter());
+        assert_eq!(store.held_bytes(), 0);
+        let other = pinned(&mut guard, b"other");
+        // The last step finds that none is left.
+        for _ in 0..=STEPS {
+            assert_eq!(store.held_bytes(), HELD);
+            assert!(guard.local.take_apart(&store));
+        }
+        assert!(!guard.local.take_apart(&store));
+        assert_eq!(store.held_bytes(), HELD);
+        drop(other);
+        assert_eq!(store.held_bytes(), 0);
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
+    /// An allocation that finds no memory, where nothing may be evicted, drops as many of them as it takes some 10 ms to drop.
+    #[test]
+    fn an_allocation_drops_so_many_pins() {
+        const STEPS: usize = 256;
+        let config = Config { memory_bytes: 8 << 20, workers_max: 1, evict: false, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let pins = pins_of_one(&mut guard, b"key", (STEPS + 44) * STEP_CHUNKS);
+        let value = vec![7; 10_000];
+        let set = |guard: &mut Guard<'_>, n: u64| {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).map(drop)
+        };
+        let items = (0..).take_while(|&n| set(&mut guard, n).is_ok()).count() as u64;
+        store.unpin_later(HELD, pins.into_iter());
+        guard.take_beside_ns();
+        assert_eq!(set(&mut guard, items), Err(Refusal::NoMemory));
+        assert_eq!(guard.take_beside_ns() / (STEP_CHUNKS as u64 * CHUNK_NS), STEPS as u64);
+        while guard.maintain() {}
+        assert_eq!(store.held_bytes(), 0);
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+
+    /// Pins of what is there free nothing when they are dropped: items give way beside them.
+    #[test]
+    fn items_give_way_while_pins_are_dropped() {
+        const STEPS: usize = 64;
+        let config = Config { memory_bytes: 16 << 20, workers_max: 1, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        for n in 0..40_000_u32 {
+            let name = n.to_le_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[1; 500], &Attributes::default(), Expect::Any).unwrap();
+        }
+        let pins = pins_of_one(&mut guard, b"key", STEPS * STEP_CHUNKS);
+        store.unpin_later(HELD, pins.into_iter());
+        store.hold(4 << 20);
+        assert!(store.is_over_limit());
+        let before = store.totals().items;
+        guard.give_way();
+        assert!(store.totals().items < before);
+        store.hold(-(4 << 20));
+        drop(guard);
+        drop(worker);
+        assert_eq!(store.held_bytes(), 0);
+        store.check();
     }
 
     /// A worker that is the last drops them, and where there is none they are dropped at once: no pin keeps the store.

@@ -164,10 +164,27 @@ impl Pinned {
         }
     }
 
-    /// Chunks that are looked at, or freed, at most, when this is dropped.
+    /// Bytes of it that connections do not hold any more when this is dropped, as far as is known: what has another pin stays
+    /// held.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        match &self.what {
+            What::Item(location) => {
+                let head = self.large(*location).head();
+                if head.pins.is_only() { head.value_bytes } else { 0 }
+            }
+            What::Parts(parts) => parts.own_bytes(&self.store.arena),
+        }
+    }
+
+    /// Chunks that are looked at, or freed, when this is dropped: of a large value whose key is there, or which is left to
+    /// workers, the head alone.
     pub(crate) fn chunks_at_once(&self) -> usize {
         match &self.what {
-            What::Item(location) => 1 + (self.large(*location).head().pieces as usize).min(PIECES_AT_ONCE),
+            What::Item(location) => {
+                let head = self.large(*location).head();
+                let pieces = head.pieces as usize;
+                if head.pins.is_dead() && pieces <= PIECES_AT_ONCE { 1 + pieces } else { 1 }
+            }
             What::Parts(parts) => parts.count(),
         }
     }

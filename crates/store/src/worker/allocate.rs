@@ -46,6 +46,8 @@ const ALLOCATE_EXPIRE_STEPS_MAX: usize = 1024;
 const ALLOCATE_APART_STEPS: usize = 32;
 /// Where nothing may be evicted it takes so many before it is refused: 65,536 chunks, some 10 ms.
 const ALLOCATE_APART_STEPS_MAX: usize = 1024;
+/// Such a step takes so long, for 64 chunks. One in which pins are dropped counts as several.
+const APART_STEP_NS: u64 = 9_600;
 /// Where nothing may be evicted it cleans so many segments of the index of what was flushed.
 const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
 /// The same of a request that can be asked again: a millisecond at most.
@@ -186,11 +188,12 @@ impl Local {
                 (false, true) => ALLOCATE_APART_STEPS,
                 (false, false) => ALLOCATE_APART_STEPS_MAX,
             };
+            let before_ns = self.beside_ns;
             if apart < apart_max && self.take_apart(store) {
-                apart += 1;
+                apart += ((self.beside_ns - before_ns) / APART_STEP_NS).max(1) as usize;
                 continue;
             }
-            if later && !goes && apart == apart_max {
+            if later && !goes && apart >= apart_max {
                 self.comes_later(store);
                 break;
             }

@@ -149,6 +149,38 @@ fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
     }
 }
 
+/// However many values were on their way to a client that is gone, a step drops the pins of so many.
+#[test]
+fn a_step_of_upkeep_takes_so_many_accesses_however_many_pins_are_dropped() {
+    const VALUES: u64 = 500;
+    const BYTES: usize = 100_000;
+    let config = Config { memory_bytes: 128 << 20, workers_max: 1, evict: false, ..Config::default() };
+    let store = Store::new(config).expect("there is memory");
+    let mut worker = store.worker().expect("a worker");
+    let mut pins = Vec::new();
+    {
+        let mut guard = worker.enter(NOW);
+        let value = vec![7; BYTES];
+        for n in 0..VALUES {
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).expect("there is room");
+            pins.push(guard.get(&key).hit().expect("it was stored").pin());
+            guard.delete(&key, Expect::Present).expect("it was stored");
+        }
+    }
+    upkeep(&mut worker, NOW);
+    let bytes = VALUES * BYTES as u64;
+    assert!(store.totals().item_bytes > bytes);
+    store.unpin_later(bytes, pins.into_iter());
+    let (most, steps) = upkeep(&mut worker, NOW + PASSES_MS);
+    println!("{most} accesses in the longest of {steps} steps");
+    assert!((1_000..=STEP_MAX).contains(&most), "{most}");
+    assert_eq!((store.totals().item_bytes, store.held_bytes()), (0, 0));
+    drop(worker);
+    store.check();
+}
+
 /// A step that needs memory itself, for what is left of a hash, takes back some pieces of what has come free, and not all.
 #[test]
 fn a_step_of_upkeep_that_needs_memory_takes_back_some_pieces_of_a_long_value() {

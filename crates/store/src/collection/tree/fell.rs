@@ -202,10 +202,16 @@ impl Local {
         store.trees.first_felled.store(location, Ordering::Relaxed);
     }
 
-    /// Drops some pins that are dropped later, or takes back some pieces of a large value that was dropped, or some chunks of
-    /// felled trees; true if there may be more. Costs some microseconds.
+    /// Drops some pins that are dropped later, or does what [`Local::take_back_some`] does; true if there may be more. Costs some
+    /// microseconds.
     pub(crate) fn take_apart(&mut self, store: &Store) -> bool {
-        if self.unpin_some(store) || self.take_dropped(store) {
+        self.unpin_some(store) || self.take_back_some(store)
+    }
+
+    /// Takes back some pieces of a large value that was dropped, or some chunks of felled trees; true if there may be more. Costs
+    /// some microseconds.
+    pub(crate) fn take_back_some(&mut self, store: &Store) -> bool {
+        if self.take_dropped(store) {
             return true;
         }
         if !store.trees.any_felled() {

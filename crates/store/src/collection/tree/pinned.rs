@@ -140,6 +140,17 @@ impl PinnedParts {
         self.bytes
     }
 
+    /// Bytes of the parts that have no other pin, as far as is known: those that connections do not hold any more when this one
+    /// is dropped.
+    pub(crate) fn own_bytes(&self, arena: &Arena) -> u64 {
+        let own = |(i, location): (usize, &u64)| {
+            // SAFETY: the pin keeps the part where it is.
+            let is_only = unsafe { part_pins(arena, *location) }.is_only();
+            if is_only { part_bytes(self.bytes as usize, i) } else { 0 }
+        };
+        self.locations.iter().enumerate().map(own).sum::<usize>() as u64
+    }
+
     /// How many parts it has.
     pub(crate) fn count(&self) -> usize {
         self.locations.len()
