@@ -44,7 +44,8 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// [`Declined`], and nothing done. (Where no memory is found to put the element back either, not even what is kept for
-    /// removals, it is lost.)
+    /// removals, it is lost; where it was alone, came back, and none is found to take out what was left in its place, that stays
+    /// beside it: an empty string.)
     ///
     /// # Panics
     /// If there is no transaction.

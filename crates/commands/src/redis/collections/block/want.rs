@@ -240,13 +240,15 @@ impl Taken {
         }
         let pinned_bytes: u64 = self.pinned.iter().map(|(_, pinned)| pinned.value_bytes()).sum();
         let mut held = Held::new(&Arc::default(), store);
+        let all_bytes = self.names.bytes() + pinned_bytes as usize;
         // It was held already, by its pins.
-        held.raise(self.names.bytes() as u64 + pinned_bytes, u64::MAX);
+        held.raise(all_bytes as u64, u64::MAX);
         let (mut copied, mut all) = (Copied::default(), self.pinned.iter().peekable());
         for (i, name) in self.names.iter().enumerate() {
             match all.next_if(|(place, _)| *place == i) {
                 Some((_, pinned)) => copied.push_made(|bytes| {
-                    bytes.reserve_exact(pinned.value_bytes() as usize);
+                    // Once for all of them.
+                    bytes.reserve_exact(all_bytes - bytes.len());
                     pinned.pieces(0).for_each(|piece| bytes.extend_from_slice(piece));
                 }),
                 None => copied.push(name),
