@@ -784,6 +784,21 @@ fn a_script_without_end_that_holds_keys_is_ended_and_cannot_catch_it() {
     assert!(replies.contains("*2\r\n-ERR Script ended") && replies.ends_with("+PONG\r\n"), "{replies}");
 }
 
+/// Its words are kept where it goes on in later turns: it keeps its worker where there is no room for them, and no longer than
+/// one that holds keys.
+#[test]
+fn a_script_without_end_whose_words_cannot_be_kept_is_ended() {
+    let mut bench = bench();
+    bench.host.look_us.store(1000, Relaxed);
+    assert_eq!(bench.words(&["CONFIG", "SET", "busy-reply-threshold", "20"]), "+OK\r\n");
+    let most = bench.worker.store().held_bytes_max() as i64;
+    bench.worker.store().hold(most);
+    let reply = bench.eval("while true do end");
+    bench.worker.store().hold(-most);
+    assert!(reply.starts_with("-ERR Script ended: it ran for longer"), "{reply}");
+    assert_eq!(bench.eval("return 1"), ":1\r\n");
+}
+
 #[test]
 fn a_script_without_end_that_holds_nothing_delays_nobody() {
     let mut bench = bench();

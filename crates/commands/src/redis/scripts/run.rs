@@ -582,7 +582,11 @@ impl Runner<'_, '_, '_, '_> {
         if kept.is_none() {
             *kept = Kept::new(self.call, self.asked.words).ok();
         }
-        Ok(if kept.is_some() { Tick::Pause } else { Tick::GoOn })
+        if kept.is_some() {
+            return Ok(Tick::Pause);
+        }
+        // Connections hold as much as they may: it keeps its worker, and has the time of a run that does.
+        if self.is_over(self.began_us) { Err(Stop::TooLong) } else { Ok(Tick::GoOn) }
     }
 }
 
