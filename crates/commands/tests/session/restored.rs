@@ -181,6 +181,37 @@ fn long_texts_of_libraries_are_compiled_between_two_steps() {
     assert_eq!(known(&mut bench), 0);
 }
 
+/// Its client may take the reply as slowly as it likes.
+#[test]
+fn what_libraries_keep_goes_with_them_while_they_are_dumped() {
+    let mut bench = bench();
+    let padded = |head: &str| format!("{head} --{}", "x".repeat(400 << 10));
+    let keeps = "#!lua name=l\nlocal t = {} redis.register_function('fill', function() \
+        for i = 1, 3 do t[i] = string.rep('x', 1048576 - i) end return #t end)";
+    let other = "#!lua name=m\nredis.register_function('f', function() return 1 end)";
+    for (head, name) in [(keeps, "l"), (other, "m")] {
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", &padded(head)]), format!("$1\r\n{name}\r\n"));
+    }
+    let before = bench.worker.store().heap_bytes();
+    assert_eq!(said(&mut bench, &["FCALL", "fill", "0"]), ":3\r\n");
+    let filled = bench.worker.store().heap_bytes();
+    assert!(filled > before + (2 << 20), "{filled} behind {before}");
+    let mut client = Session::new();
+    let (mut next, mut reply) = bench.turn(&mut client, &command(&["FUNCTION", "DUMP"]));
+    assert!(next == Next::Yield && !reply.is_empty(), "{next:?}");
+    assert_eq!(said(&mut bench, &["FUNCTION", "FLUSH"]), "+OK\r\n");
+    let left = bench.worker.store().heap_bytes();
+    assert!(left <= before, "{left} behind {before}");
+    while next != Next::Receive {
+        let (then, more) = bench.turn(&mut client, b"");
+        next = then;
+        reply.extend(more);
+    }
+    let at = reply.iter().position(|byte| *byte == b'\n').expect("a head") + 1;
+    let (restored, _) = bench.run(&mut client, &restoring(&reply[at..reply.len() - 2]), usize::MAX);
+    assert_eq!((&restored[..], known(&mut bench)), (&b"+OK\r\n"[..], 2));
+}
+
 /// A step makes a state, and reads for half a millisecond at least, however much was done in its turn.
 #[test]
 fn one_client_of_a_worker_reads_libraries_at_a_time() {

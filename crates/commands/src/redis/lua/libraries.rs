@@ -28,8 +28,8 @@ const NAMES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Library {
     pub name: Box<str>,
-    /// All of its text.
-    pub code: Box<[u8]>,
+    /// All of its text, which a reply may hold when the library is known no more.
+    pub code: Arc<[u8]>,
     pub functions: Vec<Function>,
 }
 
@@ -235,7 +235,7 @@ mod tests {
             flags: Vec::new(),
         };
         let functions = (0..functions).map(function).collect();
-        Library { name: name.into(), code: Box::default(), functions }
+        Library { name: name.into(), code: Arc::default(), functions }
     }
 
     fn some(count: usize, functions: usize) -> Vec<Library> {

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Libraries may have 1/64 of the memory. So their texts are copied in steps, as far as the client takes the reply; in a
-//! transaction all is one step. The reply is of what is known when the command begins, whatever goes meanwhile: that is held.
+//! transaction all is one step. The reply is of what is known when the command begins, whatever goes meanwhile: the texts are
+//! held, but not the libraries, whose variables workers keep as long as there is anything of them.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
 
-use super::library::Library;
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
@@ -30,10 +30,10 @@ struct Dumping {
     /// Bytes of the payload, and whether that is said.
     bytes: usize,
     begun: bool,
-    /// The library whose text is being written, and how much of it is.
-    under_way: Option<(Arc<Library>, usize)>,
+    /// The text that is being written, and how much of it is.
+    under_way: Option<(Arc<[u8]>, usize)>,
     /// Those behind it.
-    left: IntoIter<Arc<Library>>,
+    left: IntoIter<Arc<[u8]>>,
     /// The checksum of what is written.
     crc: u64,
     /// The texts: others may take the place of their libraries meanwhile.
@@ -44,16 +44,16 @@ impl Dumping {
     /// Writes some of it; true if that was the last.
     fn put_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> bool {
         match self.under_way.take() {
-            Some((library, from)) => {
-                let to = library.code.len().min(from + CHUNK_BYTES);
-                self.put(call, &library.code[from..to], ns);
-                self.under_way = (to < library.code.len()).then_some((library, to));
+            Some((text, from)) => {
+                let to = text.len().min(from + CHUNK_BYTES);
+                self.put(call, &text[from..to], ns);
+                self.under_way = (to < text.len()).then_some((text, to));
                 false
             }
             None => match self.left.next() {
-                Some(library) => {
-                    self.put(call, &library_head(library.code.len()), ns);
-                    self.under_way = Some((library, 0));
+                Some(text) => {
+                    self.put(call, &library_head(text.len()), ns);
+                    self.under_way = Some((text, 0));
                     false
                 }
                 None => {
@@ -108,9 +108,10 @@ impl Job for Dumping {
 
 /// FUNCTION DUMP: its first step, and all of it if there is no more, or in a transaction.
 pub(super) fn dump(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let all = call.shared.libraries.all();
-    let of_library = |library: &Arc<Library>| library_head(library.code.len()).len() + library.code.len();
-    let bytes = all.iter().map(of_library).sum::<usize>() + FOOTER_BYTES;
+    let all: Vec<Arc<[u8]>> =
+        call.shared.libraries.all().iter().map(|library| Arc::clone(&library.code)).collect();
+    let of_text = |text: &Arc<[u8]>| library_head(text.len()).len() + text.len();
+    let bytes = all.iter().map(of_text).sum::<usize>() + FOOTER_BYTES;
     let held = Heap::keep(call, bytes)?;
     if call.cx.guard.in_transaction() {
         call.make_room(HEAD_BYTES_MAX + bytes + 2)?;
