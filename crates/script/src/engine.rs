@@ -698,6 +698,10 @@ impl Engine {
             }
             (None, _) if shared.running.stops() => failed(TOO_DEEP.to_vec()),
             (None, Ok((true, _))) if shared.how.get().is_full => End::TooLarge,
+            // What was compiled is not to run: a client was told that it ends.
+            (None, Ok((true, LuaValue::Function(_)))) if was_told => {
+                End::Stopped { stop: Stop::Killed, place: answer::place(None, name) }
+            }
             (None, Ok((true, value))) => End::Value(Outcome { value, is_written: shared.replies.get() }),
             (None, Ok((false, LuaValue::Table(told)))) => match answer::reply(&told, name) {
                 Ok((text, is_counted)) => End::Failed { text, is_counted },
@@ -1005,6 +1009,7 @@ pub(crate) fn hex(digest: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::reply::KEPT_BYTES;
+    use crate::running::Kill;
 
     const SLOW: Duration = Duration::from_millis(20);
 
@@ -1197,6 +1202,39 @@ mod tests {
                 assert!(!engine.shared.running.works() && held.0.get() == 0, "{script}, {turns}");
                 is_fine(&mut engine, script);
             }
+        }
+    }
+
+    #[test]
+    fn what_was_compiled_is_of_no_use_where_a_client_was_told_that_it_ends() {
+        let running = Arc::new(Running::default());
+        // It is looked at never, as where the rest of it takes less than a tenth of a millisecond.
+        let pace = Pace::Look(Duration::ZERO);
+        let mut engine =
+            Engine::new(8 << 20, Arc::clone(&running), Box::new(Counted::default()), pace).expect("a state");
+        let none = Args::rest(b"", 0);
+        let given = Given {
+            keys: none,
+            args: none,
+            kind: Kind::Text,
+            resp3: false,
+            reply_bytes_max: 0,
+            is_timed: false,
+        };
+        let text = format!("return 42 --{}", "x".repeat(WHOLE_BYTES_MAX));
+        for is_killed in [false, true, false] {
+            engine.set_text(text.as_bytes());
+            let nothing = engine.nothing();
+            assert!(engine.begin(&nothing, given));
+            if is_killed {
+                assert_eq!(running.kill(), Kill::Ends);
+            }
+            match engine.go_on("text", &mut Slow::default()) {
+                Some(End::Value(outcome)) => assert!(!is_killed && engine.compiled(outcome).is_some()),
+                Some(End::Stopped { stop: Stop::Killed, .. }) => assert!(is_killed),
+                end => panic!("{end:?}"),
+            }
+            engine.forget_text();
         }
     }
 
