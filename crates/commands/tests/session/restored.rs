@@ -181,6 +181,36 @@ fn long_texts_of_libraries_are_compiled_between_two_steps() {
     assert_eq!(known(&mut bench), 0);
 }
 
+/// Where nothing goes on in later turns it is looked at all the same, so that it ends in time.
+#[test]
+fn a_long_text_that_is_compiled_in_one_step_is_looked_at() {
+    for in_exec in [false, true] {
+        let mut bench = bench();
+        // Each look takes a millisecond.
+        bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+        let text = "x".repeat(64 << 10);
+        let code = format!("#!lua name=l\nredis.register_function('f', function() return 1 end) --{text}");
+        assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", &code]), "$1\r\nl\r\n");
+        let payload = dumped_and_flushed(&mut bench);
+        let (mut other, mut client) = (Session::new(), Session::new());
+        let mut sent = restoring(&payload);
+        if in_exec {
+            sent = [command(&["MULTI"]), sent, command(&["EXEC"])].concat();
+        } else {
+            let endless = command(&["EVAL", "while true do end", "0"]);
+            assert_eq!(bench.turn(&mut other, &endless), (Next::Yield, Vec::new()));
+        }
+        let before_ns = bench.room.work().done_ns();
+        let (reply, _) = bench.run(&mut client, &sent, usize::MAX);
+        let took_ns = bench.room.work().done_ns() - before_ns;
+        let queued = if in_exec { "+OK\r\n+QUEUED\r\n*1\r\n" } else { "" };
+        assert_eq!(String::from_utf8_lossy(&reply), format!("{queued}+OK\r\n"));
+        // One for each piece of 256 bytes.
+        assert!(took_ns >= 256 * 1_000_000, "{took_ns} ns");
+        assert_eq!(said(&mut bench, &["FCALL", "f", "0"]), ":1\r\n");
+    }
+}
+
 /// Its client may take the reply as slowly as it likes.
 #[test]
 fn what_libraries_keep_goes_with_them_while_they_are_dumped() {

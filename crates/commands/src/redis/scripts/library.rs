@@ -266,6 +266,26 @@ impl Reading {
         Preparing::new(call, state, run)
     }
 
+    /// Compiles a text at once, where nothing may go on in later turns: it is looked at, and ended when its time is over.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or why the run was ended.
+    pub fn compile_at_once(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        text: &[u8],
+        name: Box<str>,
+    ) -> Result<Compiled, Fail> {
+        let mut run = Compiles::FunctionLoad { is_own: self.is_own }.run(call, &self.state, text, name);
+        let asked = Asked { words: Args::EMPTY, keys: Args::EMPTY, args: Args::EMPTY };
+        let pauses = later::pauses(call);
+        let end = run.go_on(call, &mut self.state, asked, pauses, None).unwrap_or(End::NoMemory);
+        match run.compiles.take() {
+            Some(compiles) => compiles.compiled(call, &self.state, &run, end),
+            None => Err(no_memory()),
+        }
+    }
+
     /// Goes on in the state in which a text was compiled so: `run` has come to this.
     ///
     /// # Errors

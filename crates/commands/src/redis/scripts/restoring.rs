@@ -180,9 +180,13 @@ impl Restored {
             bounded(&code)?;
             let library = match compiled.take() {
                 Some(compiled) => reading.read_compiled(call, &code, name, &compiled, &mut self.ticks)?,
-                // Where another script of the worker goes on in later turns, and in a transaction, it is one step.
                 None if is_long_text(&code[end..]) && is_alone(call) => {
                     return Ok(Read::Long(name, code[end..].to_vec()));
+                }
+                // Where another script of the worker goes on in later turns, and in a transaction, it is one step.
+                None if is_long_text(&code[end..]) => {
+                    let compiled = reading.compile_at_once(call, &code[end..], name.clone())?;
+                    reading.read_compiled(call, &code, name, &compiled, &mut self.ticks)?
                 }
                 None => reading.read(call, &code, (name, end), &mut self.ticks)?,
             };
