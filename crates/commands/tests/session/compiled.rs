@@ -58,8 +58,10 @@ fn library(bytes: usize) -> String {
 #[test]
 fn a_long_text_is_compiled_in_turns_wherever_it_is_wanted() {
     let mut bench = bench();
-    // One turn for each piece of 256 bytes, one for the end, and some for what goes on in Lua between them.
-    for (bytes, turns_long) in [(8 << 10, 0..4), ((8 << 10) + 1, 33..60), (64 << 10, 256..400)] {
+    // One turn for each piece of 256 bytes, or of 64 behind 128 KiB, one for the end, and some for what goes on in Lua between them.
+    for (bytes, turns_long) in
+        [(8 << 10, 0..4), ((8 << 10) + 1, 33..60), (64 << 10, 256..400), (256 << 10, 2560..4000)]
+    {
         let (script, library) = (&*padded("", "return 42", bytes), &*library(bytes));
         let digest = &*sha1_hex(script.as_bytes());
         let known = format!("$40\r\n{digest}\r\n");
@@ -109,6 +111,25 @@ fn what_is_wrong_with_a_long_text_is_told_as_of_a_short_one() {
     let told = said(&mut bench, &["EVAL", &code, "0"]);
     assert!(told.starts_with("-ERR Error compiling script (new function): "), "{told}");
     assert_eq!(said(&mut bench, &["EVAL", "return 'alive'", "0"]), "$5\r\nalive\r\n");
+}
+
+/// A piece of a text is asked for by a call, which lies in those of Lua's compiler.
+#[test]
+fn a_long_text_that_is_too_deep_is_told_so() {
+    let mut bench = bench();
+    let mut evaluated = |levels: usize| {
+        let (begins, ends) = ("do ".repeat(levels), "end ".repeat(levels));
+        let text = format!("{begins}{}{ends}return 42", " ".repeat(9000));
+        said(&mut bench, &["EVAL", &text, "0"])
+    };
+    assert_eq!(evaluated(180), ":42\r\n");
+    // Where there is room for the compiler's own calls, and for none or one of others, too.
+    for levels in 190..=204 {
+        let told = evaluated(levels);
+        let is_told = told.starts_with("-ERR Error compiling script (new function): ")
+            && told.ends_with("chunk has too many syntax levels\r\n");
+        assert!(is_told || levels < 198 && told == ":42\r\n", "{levels}: {told}");
+    }
 }
 
 #[test]
