@@ -295,7 +295,7 @@ impl How {
             state.give_back(call);
             return later::begin_later(call, self, words);
         }
-        let run = Run::new(call, Arc::clone(&script.nature), compiled.clone(), asked.args, self.reads);
+        let run = Run::new(call, Arc::clone(&script.nature), compiled.clone(), asked.args, self);
         match run {
             Ok(run) => later::run(call, state, run, asked),
             Err(fail) => {
@@ -334,7 +334,7 @@ impl How {
         }
         let nature = Arc::clone(&found.functions[at].nature);
         let loaded = state.function(call, &found, &nature.name, is_collected, Some(compiled));
-        let run = loaded.and_then(|compiled| Run::new(call, nature, compiled, asked.args, self.reads));
+        let run = loaded.and_then(|compiled| Run::new(call, nature, compiled, asked.args, self));
         self.run(call, state, run, (source, asked), is_collected)
     }
 
@@ -362,7 +362,7 @@ impl How {
             }
             let nature = Arc::clone(&library.functions[at].nature);
             let compiled = state.function(call, &library, &nature.name, is_collected, None)?;
-            return Run::new(call, nature, compiled, asked.args, self.reads);
+            return Run::new(call, nature, compiled, asked.args, self);
         }
         let id = self.id(source)?;
         let (script, compiled) = match state.ready(&id) {
@@ -380,7 +380,7 @@ impl How {
                 (script, compiled)
             }
         };
-        Run::new(call, Arc::clone(&script.nature), compiled, asked.args, self.reads)
+        Run::new(call, Arc::clone(&script.nature), compiled, asked.args, self)
     }
 
     /// A script by what it is known by, or, if it is not known yet, by its text.

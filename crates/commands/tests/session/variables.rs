@@ -370,6 +370,14 @@ fn a_script_that_was_left_before_a_pause_writes_nothing_amid_it() {
         for _ in 0..3 {
             assert_eq!(bench.turn(&mut client, b""), (Next::Sleep(100), Vec::new()));
         }
+        // Others of the worker go on in later turns meanwhile.
+        let mut other = Session::new();
+        goes_on(&mut bench, &mut other, &["EVAL_RO", "for i = 1, 10000 do end return 1", "0"]);
+        let mut reply = String::new();
+        while reply.is_empty() {
+            reply = ends(&mut bench, &mut other);
+        }
+        assert_eq!(reply, ":1\r\n");
         let before = if n == 1 { "$-1\r\n".to_owned() } else { format!("$1\r\n{}\r\n", n - 1) };
         assert_eq!(said(&mut bench, &["GET", "n"]), before);
         assert_eq!(said(&mut bench, &["CLIENT", "UNPAUSE"]), "+OK\r\n");

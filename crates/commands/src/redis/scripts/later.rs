@@ -184,11 +184,15 @@ impl Job for Paused {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         // It stays on the thread of its worker.
         let Some(mut at) = self.left.at.take() else { return Err(Fail::BUSY) };
-        if at.1.begins_anew()
-            && let Some(ms) = paused_ms(call)
+        if let Some(how) = at.1.begins_anew()
+            && is_paused(call)
         {
-            self.left.at.put(at);
-            return Ok(Step::Sleep(ms));
+            // Nothing of it is in the state: others of the worker do not wait for the end of the pause.
+            let (state, _run) = *at;
+            end_long(call);
+            state.give_back(call);
+            begin_later(call, how, self.kept.words())?;
+            return Ok(Step::Done);
         }
         let (state, run) = &mut *at;
         let words = self.kept.words();

@@ -124,6 +124,8 @@ impl Then {
 pub(crate) struct Run {
     nature: Arc<Nature>,
     compiled: Compiled,
+    /// How it was asked for; none of what only prepares for a script.
+    how: Option<How>,
     /// It is to change nothing.
     reads: bool,
     /// The database that its declared keys are of, and the one that it has selected.
@@ -197,7 +199,7 @@ impl Run {
         nature: Arc<Nature>,
         compiled: Compiled,
         args: Args<'_>,
-        reads: bool,
+        how: How,
     ) -> Result<Run, Fail> {
         if nature.needs_memory() {
             // Known only now: EXEC has queued it before it was loaded.
@@ -208,11 +210,11 @@ impl Run {
                 return Err(Fail::OUT_OF_MEMORY);
             }
         }
-        if reads && nature.says && !nature.no_writes {
+        if how.reads && nature.says && !nature.no_writes {
             return Err(Fail::of("ERR Can not execute a script with write flag using *_ro command."));
         }
-        let reads = reads || nature.no_writes;
-        Ok(Run::of(call.client.db, nature, compiled, reads))
+        let reads = how.reads || nature.no_writes;
+        Ok(Run { how: Some(how), ..Run::of(call.client.db, nature, compiled, reads) })
     }
 
     /// A run of `nothing`, which collects a state that wants it, and behind which `then` begins.
@@ -233,6 +235,7 @@ impl Run {
         Run {
             nature,
             compiled,
+            how: None,
             reads,
             own_db: db,
             db,
@@ -252,9 +255,9 @@ impl Run {
         self.then.is_some() || self.compiles.is_some()
     }
 
-    /// It was left, and begins anew: it was about to write amid a pause.
-    pub fn begins_anew(&self) -> bool {
-        self.begins
+    /// It was left, and begins anew, as it was asked for: it was about to write amid a pause.
+    pub fn begins_anew(&self) -> Option<How> {
+        self.how.filter(|_| self.begins)
     }
 
     /// What it runs.
