@@ -237,6 +237,11 @@ impl How {
         is_collected: bool,
     ) -> Done {
         match run {
+            // It compiles the text, and is given nothing.
+            Ok(run) if run.prepares() => {
+                let asked = Asked { words: asked.words, keys: Args::EMPTY, args: Args::EMPTY };
+                later::run(call, state, run, asked)
+            }
             Ok(run) => later::run(call, state, run, asked),
             Err(_) if state.engine.wants_room() && !is_collected => {
                 later::collect(call, state, self.name(source), asked.words, Then::Run(self))
