@@ -58,7 +58,7 @@ fn library(bytes: usize) -> String {
 #[test]
 fn a_long_text_is_compiled_in_turns_wherever_it_is_wanted() {
     let mut bench = bench();
-    // One turn for each piece of 256 bytes, or of 64 behind 128 KiB, one for the end, and some for what goes on in Lua between them.
+    // One turn for each piece of 256 bytes, or of 64 behind 128 KiB, one for the end, and some for what goes on between them.
     for (bytes, turns_long) in
         [(8 << 10, 0..4), ((8 << 10) + 1, 33..60), (64 << 10, 256..400), (256 << 10, 2560..4000)]
     {
