@@ -63,7 +63,7 @@ pub struct Options {
     against: Option<PathBuf>,
 }
 
-/// Reads the name of a server to be held against, for clap.
+/// Reads the name of a server to compare with, for clap.
 fn parse_rival(text: &str) -> Result<Kind, String> {
     match parse_peer(text)? {
         Kind::LarderRedis => Err("Larder is asked in both protocols in any case".to_owned()),

@@ -383,7 +383,7 @@ fn all_floors(
     let mut all: Vec<Floor> = Vec::new();
     let first = &experiment.contenders[0];
     if Transport::of(&first.control) == Transport::Tls {
-        let note = format!("{} speaks TLS: its loops by hand are held against no null server", first.name);
+        let note = format!("{} speaks TLS: its loops by hand are compared with no null server", first.name);
         experiment.run.notes.push(note);
         return Ok(all);
     }

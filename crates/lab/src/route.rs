@@ -1,6 +1,6 @@
 //! The route of a load to a server: the protocol, and the kind of socket.
 //!
-//! A server is held against a null server that is reached by the same route. A Unix socket costs less of the kernel than TCP, so
+//! A server is compared with a null server that is reached by the same route. A Unix socket costs less of the kernel than TCP, so
 //! that a server behind one may well do more than a null server behind the other.
 
 use std::fmt;

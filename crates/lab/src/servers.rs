@@ -111,7 +111,7 @@ impl Asked {
         self == Asked::Zipf
     }
 
-    /// Whether a null server is held against a server with so many threads that serve connections; `None`: that is not known. A
+    /// Whether a null server is compared with a server with so many threads that serve connections; `None`: that is not known. A
     /// null server has one thread, which has to look at each request of a mix: several threads may do more than it.
     fn has_null(self, workers: Option<u32>) -> bool {
         !self.is_mix() || workers == Some(1)

@@ -57,7 +57,7 @@ pub(crate) struct Session {
 }
 
 /// The next part of the received records.
-struct Next {
+struct NextRecord {
     len: usize,
     whole: bool,
 }
@@ -251,11 +251,11 @@ impl Session {
 
     /// What rustls looks at next, behind the records that it keeps: a whole record, or the beginning of one, whose header it may
     /// refuse.
-    fn next_record(&self, records: &[u8]) -> Option<Next> {
+    fn next_record(&self, records: &[u8]) -> Option<NextRecord> {
         let fresh = records.get(self.kept..)?;
         match record_bytes(fresh) {
-            Some(len) if len <= fresh.len() => Some(Next { len, whole: true }),
-            Some(_) => Some(Next { len: fresh.len(), whole: false }),
+            Some(len) if len <= fresh.len() => Some(NextRecord { len, whole: true }),
+            Some(_) => Some(NextRecord { len: fresh.len(), whole: false }),
             None => None,
         }
     }

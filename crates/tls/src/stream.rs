@@ -116,7 +116,7 @@ impl Remainder {
 }
 
 /// The slices of a receive, filled in order.
-struct Place<'p, 's> {
+struct Destination<'p, 's> {
     slices: &'p mut [IoSliceMut<'s>],
     index: usize,
     at: usize,
@@ -124,10 +124,10 @@ struct Place<'p, 's> {
     taken: usize,
 }
 
-impl<'p, 's> Place<'p, 's> {
-    fn new(slices: &'p mut [IoSliceMut<'s>]) -> Place<'p, 's> {
+impl<'p, 's> Destination<'p, 's> {
+    fn new(slices: &'p mut [IoSliceMut<'s>]) -> Destination<'p, 's> {
         let room = slices.iter().map(|slice| slice.len()).sum();
-        Place { slices, index: 0, at: 0, room, taken: 0 }
+        Destination { slices, index: 0, at: 0, room, taken: 0 }
     }
 
     fn left(&self) -> usize {
@@ -237,14 +237,14 @@ impl<S> Tls<S> {
 }
 
 impl<S: Stream> Tls<S> {
-    fn receive(&mut self, scratch: &mut Scratch, place: &mut Place<'_, '_>) -> io::Result<usize> {
-        let bytes = place.put(self.plain.left());
+    fn receive(&mut self, scratch: &mut Scratch, destination: &mut Destination<'_, '_>) -> io::Result<usize> {
+        let bytes = destination.put(self.plain.left());
         self.plain.advance(bytes);
-        if self.plain.len() > 0 || place.taken > 0 && !self.whole {
-            return Ok(place.taken);
+        if self.plain.len() > 0 || destination.taken > 0 && !self.whole {
+            return Ok(destination.taken);
         }
         if self.failed || self.ended {
-            return self.outcome(place.taken);
+            return self.outcome(destination.taken);
         }
         let kept = self.records.len();
         scratch.incoming[..kept].copy_from_slice(&self.records);
@@ -252,15 +252,15 @@ impl<S: Stream> Tls<S> {
         if !self.whole {
             // No more than this is kept of a peer before its handshake is finished.
             let most = if self.session.is_handshaking() { RECORD_BYTES_MAX } else { INCOMING_BYTES };
-            let room = place.left().clamp(RECORD_BYTES_MAX, most);
+            let room = destination.left().clamp(RECORD_BYTES_MAX, most);
             match self.inner.recv(&mut scratch.incoming[kept..kept + room])? {
                 0 => self.ended = true,
                 bytes => len += bytes,
             }
         }
-        self.open(scratch, len, place);
+        self.open(scratch, len, destination);
         self.send_messages(scratch)?;
-        self.outcome(place.taken)
+        self.outcome(destination.taken)
     }
 
     /// Sends the messages of TLS itself.
@@ -272,15 +272,15 @@ impl<S: Stream> Tls<S> {
     }
 
     /// Opens the complete records of `len` bytes, and keeps the rest.
-    fn open(&mut self, scratch: &mut Scratch, len: usize, place: &mut Place<'_, '_>) {
+    fn open(&mut self, scratch: &mut Scratch, len: usize, destination: &mut Destination<'_, '_>) {
         let opening = self.session.is_handshaking();
         let plain = &mut self.plain;
         let records = &mut scratch.incoming[..len];
         let Opened { used, records: opened, stopped, ended, failed } =
             self.session.open(records, &mut scratch.messages, |bytes| {
-                let fits = place.put(bytes);
+                let fits = destination.put(bytes);
                 plain.put(&bytes[fits..]);
-                place.left() > 0
+                destination.left() > 0
             });
         self.opened += opened;
         // What follows the end is dropped.
@@ -364,7 +364,7 @@ impl<S: Stream> Stream for Tls<S> {
         if self.finished {
             return self.inner.recv_vectored(slices);
         }
-        with_scratch(|scratch| self.receive(scratch, &mut Place::new(slices)))
+        with_scratch(|scratch| self.receive(scratch, &mut Destination::new(slices)))
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {

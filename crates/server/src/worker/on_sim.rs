@@ -204,7 +204,7 @@ impl Client {
     }
 
     /// A small request and the head of a value in one receive, twice, and behind the last value so many that
-    /// their replies are not held.
+    /// their replies are not deferred.
     fn pipeline(&self) -> (String, String) {
         let mut parts = vec![self.get(9), self.set(SHORT), self.get(9), self.set(SHORT)];
         parts.resize(parts.len() + 40, self.get(MANY));

@@ -99,7 +99,7 @@ impl Guard<'_> {
         } else if pushed.is_ok() {
             // A tree of little lies in its item again, if there is memory.
             _ = self.change_collection(from, Type::List, |list| {
-                list.settle();
+                list.shrink();
                 Ok::<_, Declined>(())
             });
         }

@@ -424,7 +424,7 @@ impl<'c> Workpiece<'c> {
     }
 
     /// A tree that is so little that it lies in its item again is published as that.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.written |= self.is_tree() && self.edit.last_leaf(self.cx.store).is_some();
     }
 

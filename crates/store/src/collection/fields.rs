@@ -78,7 +78,7 @@ pub enum Timed {
     Removed,
 }
 
-/// What settling a hash came to.
+/// What it came to when fields of a hash that were due were taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing was due, or all of it has gone, which took as long as so many leaves that are made anew, about.

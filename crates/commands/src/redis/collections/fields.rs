@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! named     a field whose time has passed is not there: the store compares
-//! counted   HLEN, HGETALL, HSCAN, HRANDFIELD, DUMP: what is due is taken out first, some of it at a time (`settle`)
+//! counted   HLEN, HGETALL, HSCAN, HRANDFIELD, DUMP: what is due is taken out first, some of it at a time (`take_due`)
 //! ```
 //!
 //! Fields that words name are looked after some at a time, as elsewhere (`words.rs`). What is done with each of them, and replied,

@@ -50,7 +50,7 @@ fn put(list: &mut List, front: bool, element: Vec<u8>) {
 }
 
 /// What waits for this worker to leave its epoch is given back.
-fn settle(worker: &mut Worker) {
+fn reclaim_all(worker: &mut Worker) {
     for _ in 0..200 {
         worker.enter(NOW).maintain();
     }
@@ -95,7 +95,7 @@ fn an_element_that_is_carried_leaves_one_list_for_another() {
                 _ = guard.delete(key, Expect::Present);
             }
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             drop(worker);
             store.check();
             assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
@@ -127,7 +127,7 @@ fn a_list_of_long_elements_turns() {
             }
             compare(&mut guard, &key, &list);
             drop(guard);
-            settle(&mut worker);
+            reclaim_all(&mut worker);
             drop(worker);
             store.check();
         }
@@ -166,7 +166,7 @@ fn an_element_that_is_carried_may_be_on_its_way_to_clients() {
     assert_eq!(store.held_bytes(), held);
     assert!(guard.list_pop(&two, End::Front, 1).unwrap().is_some());
     drop(guard);
-    settle(&mut worker);
+    reclaim_all(&mut worker);
     let mut guard = worker.enter(NOW);
     fill(&mut guard, &one, &shorts(2_000));
     assert!(pinned.pieces(0).flatten().copied().eq(long));
@@ -174,7 +174,7 @@ fn an_element_that_is_carried_may_be_on_its_way_to_clients() {
     assert_eq!(store.held_bytes(), 0);
     guard.delete(&one, Expect::Present).unwrap();
     drop(guard);
-    settle(&mut worker);
+    reclaim_all(&mut worker);
     drop(worker);
     store.check();
     assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
@@ -213,7 +213,7 @@ fn an_element_for_which_memory_is_refused_is_where_it_was() {
                     _ = guard.delete(key, Expect::Present);
                 }
                 drop(guard);
-                settle(&mut worker);
+                reclaim_all(&mut worker);
                 drop(worker);
                 store.check();
                 assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
