@@ -59,11 +59,14 @@ fn has_one(args: &Options, workload: &Workload) -> bool {
 }
 
 /// The load as a null server is asked, and how closely its replies are checked. All its values are one key's: reads that are
-/// verified are of that key, and replies of other loads are parsed.
+/// verified are of that key, and replies of other loads are parsed. Sets read none: they stay verified, since only then does the
+/// generator write their values anew, as it did in the load.
 fn asked(workload: &Workload, check: Check) -> (Workload, Check) {
     let reads_one = workload.mix.only() == Some(Verb::Hit) && workload.keys_per_request == 1;
+    let sets = workload.mix.only() == Some(Verb::Set);
     match check {
         Check::Verify if reads_one => (Workload { choice: Choice::One, ..workload.clone() }, check),
+        Check::Verify if sets => (workload.clone(), check),
         Check::Verify => (workload.clone(), Check::Parse),
         Check::Length | Check::Parse => (workload.clone(), check),
     }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_verified_where_all_are_one_keys_and_else_parsed() {
+    fn values_are_verified_where_all_are_one_keys_or_none_is_read_and_else_parsed() {
         let of = |words: &[&str], check| {
             let args = options(PLAIN, words);
             let (workload, check) = asked(&args.workload(Protocol::Classic).unwrap(), check);
@@ -128,6 +131,8 @@ mod tests {
         };
         assert_eq!(of(&[], Check::Verify), (Choice::One, Check::Verify));
         assert_eq!(of(&[], Check::Length), (Choice::Uniform, Check::Length));
+        assert_eq!(of(&["--verb", "set"], Check::Verify), (Choice::Uniform, Check::Verify));
+        assert_eq!(of(&["--verb", "set"], Check::Parse), (Choice::Uniform, Check::Parse));
         assert_eq!(of(&["--verb", "hit:9,set:1"], Check::Verify), (Choice::Uniform, Check::Parse));
         assert_eq!(of(&["--keys-per-request", "9"], Check::Verify), (Choice::Uniform, Check::Parse));
     }
