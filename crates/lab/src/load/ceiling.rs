@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use larder_eventloop::cpu;
+use rustix::process::{Resource, getrlimit};
 
 use super::Options;
 use crate::ceiling::Alone;
@@ -18,6 +19,8 @@ use crate::workload::{Verb, Workload};
 
 /// The shortest load beside which it is measured: a shorter one would take much longer with it.
 const LOAD_MIN: Duration = Duration::from_secs(1);
+/// Descriptors that this process may need beside those of connections.
+const OTHER_FILES: u64 = 64;
 
 /// The rate of the generator alone with a load that took so long; `None` if there is none, or if it cannot be measured: the load
 /// has its result already.
@@ -28,7 +31,8 @@ pub(super) fn measure(
     took: Duration,
     cores: &[Option<usize>],
 ) -> Option<Ceiling> {
-    if took < LOAD_MIN || !has_one(args, workload) {
+    let files_max = getrlimit(Resource::Nofile).current;
+    if took < LOAD_MIN || !has_one(args, workload) || !has_files(workload.connections, files_max) {
         return None;
     }
     // A null server on the generator's core would be as slow as the two together.
@@ -56,6 +60,12 @@ fn has_one(args: &Options, workload: &Workload) -> bool {
     let is_closed = args.rate.is_none() && args.threads_count() == 1;
     // What a swap finds depends on the one before, which a null server does not know.
     is_plain && is_closed && !workload.mix.has(Verb::Cas) && Answers::of(workload).is_some()
+}
+
+/// Whether both ends of so many connections may be in this process: a null server that cannot accept the last ones would have the
+/// generator wait in vain.
+fn has_files(connections: usize, files_max: Option<u64>) -> bool {
+    files_max.is_none_or(|most| 2 * connections as u64 + OTHER_FILES <= most)
 }
 
 /// The load as a null server is asked, and how closely its replies are checked. All its values are one key's: reads that are
@@ -120,6 +130,13 @@ mod tests {
         let workload = args.workload(Protocol::Classic).unwrap();
         let took = LOAD_MIN - Duration::from_nanos(1);
         assert_eq!(measure(&args, &workload, Check::Parse, took, &[None]), None);
+    }
+
+    #[test]
+    fn both_ends_of_all_connections_have_descriptors() {
+        let most = Some(1024);
+        assert!(has_files(479, most) && has_files(480, most) && !has_files(481, most));
+        assert!(has_files(1 << 20, None) && !has_files(1, Some(64)));
     }
 
     #[test]
