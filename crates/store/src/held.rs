@@ -60,6 +60,8 @@ pub(crate) struct Held {
     pinned: AtomicU64,
     /// Bytes of those whose pins are dropped later.
     leaving: AtomicU64,
+    /// Bytes of buffers that are freed later (`blocks.rs`).
+    freeing: AtomicU64,
     /// A value was not pinned since it was last asked.
     refused: AtomicBool,
 }
@@ -73,6 +75,27 @@ impl Held {
     /// Pins of values of so many bytes are dropped later, or (negative) were dropped.
     pub(crate) fn leave(&self, bytes: i64) {
         self.leaving.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So many bytes of buffers are freed later, or (negative) were freed.
+    pub(crate) fn free_later(&self, bytes: i64) {
+        self.freeing.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes of buffers that are freed later.
+    pub(crate) fn freeing_bytes(&self) -> u64 {
+        self.freeing.load(Ordering::Relaxed)
+    }
+
+    /// What buffers are, those that are freed later among them.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn buffers(&self) -> u64 {
+        self.buffers.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of buffers, but for those that are freed later.
+    fn buffers_bytes(&self) -> u64 {
+        self.buffers.load(Ordering::Relaxed).saturating_sub(self.freeing.load(Ordering::Relaxed))
     }
 
     /// Bytes of values with a pin, but for those that are on their way out.
@@ -156,11 +179,21 @@ impl Store {
     /// Lowers what buffers are charged to the most that they were since this was last called.
     pub(crate) fn lower_held(&self) {
         let peak = self.held.peak.swap(self.held.buffers.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.lower_charged(self.held.charged.load(Ordering::Relaxed), peak);
+    }
+
+    /// Lowers what buffers are charged by so many bytes, or to what they are.
+    pub(crate) fn lower_held_by(&self, bytes: u64) {
         let before = self.held.charged.load(Ordering::Relaxed);
-        if peak < before
-            && self.held.charged.compare_exchange(before, peak, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let buffers = self.held.buffers.load(Ordering::Relaxed);
+        self.lower_charged(before, buffers.max(before.saturating_sub(bytes)));
+    }
+
+    fn lower_charged(&self, before: u64, after: u64) {
+        if after < before
+            && self.held.charged.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            self.arena.charge(-((before - peak) as i64));
+            self.arena.charge(-((before - after) as i64));
             // What came meanwhile found enough charged.
             self.charge_held(self.held.buffers.load(Ordering::Relaxed));
         }
@@ -184,7 +217,7 @@ impl Store {
 
     /// Bytes that connections hold: buffers and pinned values.
     pub fn held_bytes(&self) -> u64 {
-        self.held.buffers.load(Ordering::Relaxed) + self.held.pinned_bytes()
+        self.held.buffers_bytes() + self.held.pinned_bytes()
     }
 
     /// Bytes of the limit that are charged for memory outside the store.
@@ -254,7 +287,7 @@ impl Store {
     /// share, so that every value can be read.
     pub fn may_pin(&self, bytes: u64) -> bool {
         let max = self.held_bytes_max();
-        let buffers = self.held.buffers.load(Ordering::Relaxed);
+        let buffers = self.held.buffers_bytes();
         let pinned = self.held.pinned_bytes();
         let may = buffers + pinned + bytes <= max || pinned == 0 && buffers <= max / 2;
         if !may {

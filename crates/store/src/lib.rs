@@ -19,7 +19,7 @@
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (publish, draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
 //! elements   collection (change, hash, set, sorted, list, stream) of collections, as one item each
-//! memory     worker (allocate, retire), limbo, dropped, unpin, slab, leftover, evict, expire, drain, owner, compact
+//! memory     worker (allocate, retire), limbo, dropped, unpin, blocks, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, types, event, check
 //! ```
@@ -54,6 +54,7 @@ mod arbitrate;
 mod arena;
 mod attributes;
 mod barren;
+mod blocks;
 mod bucket;
 mod check;
 mod class;
@@ -115,6 +116,7 @@ mod worker;
 mod write;
 
 pub use attributes::Attributes;
+pub use blocks::BLOCK_BYTES_AT_ONCE;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
     Added, Adding, AutoClaimed, BulkLoad, COPIED_BYTES_MAX, Claim, Collection, Consumer, ConsumerLoad,
@@ -210,6 +212,7 @@ pub struct Store {
     leftovers: leftover::Leftovers,
     dropped: dropped::Dropped,
     unpinned: unpin::Unpinned,
+    blocks: blocks::Blocks,
     /// Bytes held by requests on their way in.
     input_bytes: Apart<AtomicU64>,
     /// Bytes held by connections.
@@ -279,6 +282,7 @@ impl Store {
             leftovers: leftover::Leftovers::default(),
             dropped: dropped::Dropped::default(),
             unpinned: unpin::Unpinned::default(),
+            blocks: blocks::Blocks::default(),
             input_bytes: Apart(AtomicU64::new(0)),
             held: Apart::default(),
             recall: AtomicU64::new(0),

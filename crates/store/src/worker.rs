@@ -354,6 +354,7 @@ impl Drop for Worker {
         }
         if store.leave_worker(local.id) {
             store.unpin_rest();
+            store.free_rest();
         }
     }
 }

@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use larder_store::{FREED_BLOCK_BYTES, Millis, Pinned, Store};
+use larder_store::{BLOCK_BYTES_AT_ONCE, FREED_BLOCK_BYTES, Millis, Pinned, Store};
 
 /// A value in the store that goes out between two bytes of the buffer.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ pub struct Output {
     buf: Vec<u8>,
     start: usize,
     end: usize,
+    /// Where the replies ended when some of them were sent last.
+    sent_end: usize,
     /// How long the buffer may become without being charged for it again: it is charged already.
     reserved: usize,
     splices: Splices,
@@ -122,6 +124,14 @@ impl Drop for Account {
     }
 }
 
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.buf.capacity() > BLOCK_BYTES_AT_ONCE {
+            self.free_buffer();
+        }
+    }
+}
+
 /// A place in the replies to go back to ([`Output::rewind`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -158,13 +168,16 @@ const PAGE_BYTES: usize = 4096;
 /// A rest of so many bytes or more is not copied: its buffer goes with it.
 const MOVED_BYTES_MIN: usize = 128 << 10;
 
-/// Bytes already sent that may stay in front of the rest, if they are no more than the rest.
+/// Bytes already sent that may stay in front of the rest, however little that is.
 const SENT_BYTES_MAX: usize = 16 << 10;
+
+/// A rest of so many bytes is moved in some 2 ms, and into a block of its own, whose pages are fresh, in some 4.
+const CLOSED_UP_BYTES: usize = 16 << 20;
 
 impl Output {
     /// An empty output that asks for a send once it holds `limit_bytes`. Takes no memory yet.
     pub fn new(limit_bytes: u64) -> Output {
-        Output { limit_bytes, ..Output::default() }
+        Output::over(limit_bytes, None)
     }
 
     /// As [`Output::new`]; what its buffer takes beyond one of `free` bytes is charged to the store as what connections
@@ -172,7 +185,13 @@ impl Output {
     pub fn charged(limit_bytes: u64, store: &Arc<Store>, free: usize) -> Output {
         let account =
             Account { store: Arc::clone(store), free: touched_bytes(free, block_bytes(free)), bytes: 0 };
-        Output { limit_bytes, account: Some(account), ..Output::default() }
+        Output::over(limit_bytes, Some(account))
+    }
+
+    fn over(limit_bytes: u64, account: Option<Account>) -> Output {
+        let mut output = Output::default();
+        (output.limit_bytes, output.account) = (limit_bytes, account);
+        output
     }
 
     /// An output of these replies, in a buffer of just their size, all of which is charged if this one's is. It is
@@ -180,7 +199,7 @@ impl Output {
     pub fn beside(&self, replies: &[u8]) -> Output {
         let account = self.account.as_ref();
         let account = account.map(|a| Account { store: Arc::clone(&a.store), free: 0, bytes: 0 });
-        let mut output = Output { account, ..Output::default() };
+        let mut output = Output::over(0, account);
         // First it is charged.
         output.set_account(touched_bytes(replies.len(), block_bytes(replies.len())));
         output.buf = block_of(replies);
@@ -277,9 +296,20 @@ impl Output {
     pub fn shrink(&mut self, bytes: usize) {
         if self.is_empty() && self.buf.capacity() > bytes {
             self.clear();
+            if self.buf.capacity() > BLOCK_BYTES_AT_ONCE {
+                self.free_buffer();
+            }
             self.buf.truncate(bytes);
             self.buf.shrink_to(bytes);
             self.set_account(self.capacity_bytes());
+        }
+    }
+
+    /// Frees the buffer, if it is large some at a time.
+    fn free_buffer(&mut self) {
+        let buf = std::mem::take(&mut self.buf);
+        if let Some(account) = &mut self.account {
+            account.store.free_later(buf, std::mem::take(&mut account.bytes));
         }
     }
 
@@ -512,8 +542,23 @@ impl Output {
         if self.is_empty() {
             self.start = 0;
             self.end = 0;
-        } else if self.start >= SENT_BYTES_MAX && self.start >= self.end - self.start {
+        } else if self.start >= SENT_BYTES_MAX && self.start >= self.sent_bytes_max() {
             self.close_up();
+        }
+        self.sent_end = self.end;
+    }
+
+    /// Bytes already sent that may stay in front of the rest: as many as that has. It takes long to move a long one, which stays
+    /// where it is while nothing comes behind it; else it is moved where it is a fifth.
+    #[inline]
+    fn sent_bytes_max(&self) -> usize {
+        let rest = self.end - self.start;
+        if rest <= CLOSED_UP_BYTES {
+            rest
+        } else if self.end == self.sent_end {
+            usize::MAX
+        } else {
+            4 * rest
         }
     }
 
@@ -521,18 +566,25 @@ impl Output {
     /// have the buffer grow for ever. Gives memory back when little of it is in use.
     #[cold]
     fn close_up(&mut self) {
-        self.buf.copy_within(self.start..self.end, 0);
         for splice in self.splices.iter_mut() {
             splice.at -= self.start;
         }
-        self.end -= self.start;
-        self.start = 0;
+        let rest = self.start..self.end;
+        (self.start, self.end) = (0, rest.len());
         let bytes = self.end.next_multiple_of(ROOM_STEP);
-        if self.buf.len() >= 4 * bytes {
+        if self.buf.len() < 4 * bytes {
+            return self.buf.copy_within(rest, 0);
+        }
+        if self.buf.capacity() > BLOCK_BYTES_AT_ONCE {
+            let block = block_of(&self.buf[rest]);
+            self.free_buffer();
+            self.buf = block;
+        } else {
+            self.buf.copy_within(rest, 0);
             self.buf.truncate(bytes);
             self.buf.shrink_to_fit();
-            self.set_account(self.capacity_bytes());
         }
+        self.set_account(self.capacity_bytes());
     }
 
     /// Moves what is not sent into an output of its own, in a buffer of just its size, or with the buffer if it
@@ -551,15 +603,9 @@ impl Output {
         }
         let account = self.account.as_ref();
         let account = account.map(|a| Account { store: Arc::clone(&a.store), free: a.free, bytes: 0 });
-        let mut rest = std::mem::replace(
-            self,
-            Output {
-                limit_bytes: self.limit_bytes,
-                next_limit_bytes: self.next_limit_bytes,
-                account,
-                ..Output::default()
-            },
-        );
+        let mut fresh = Output::over(self.limit_bytes, account);
+        fresh.next_limit_bytes = self.next_limit_bytes;
+        let mut rest = std::mem::replace(self, fresh);
         if let Some(account) = &mut rest.account {
             account.free = 0;
         }
@@ -844,6 +890,71 @@ mod tests {
         }
         assert!(out.capacity_bytes() <= 4 * (100_000 + ROOM_STEP), "{}", out.capacity_bytes());
         assert_eq!(out.to_vec().len() as u64, out.len());
+    }
+
+    /// So nothing takes long while all of it goes out, and a buffer does not grow for ever all the same.
+    #[test]
+    fn a_long_rest_is_moved_only_where_more_came_behind_it() {
+        let bytes = 6 * CLOSED_UP_BYTES;
+        for is_added in [false, true] {
+            let mut out = Output::new(0);
+            out.room(bytes);
+            out.filled(bytes - 1);
+            out.advance(1);
+            if is_added {
+                out.put(b"y");
+            }
+            let before = out.capacity_bytes();
+            out.advance(out.len() - CLOSED_UP_BYTES as u64 - 1);
+            assert_eq!(out.capacity_bytes() < before, is_added);
+            out.advance(1);
+            assert_eq!(out.len(), CLOSED_UP_BYTES as u64);
+            assert_eq!(out.capacity_bytes(), CLOSED_UP_BYTES + PAGE_BYTES);
+        }
+    }
+
+    /// It stays charged until it is given back, and no longer; connections do not hold it meanwhile.
+    #[test]
+    fn a_large_buffer_is_left_to_upkeep_with_what_it_was_charged() {
+        const BYTES: usize = 2 * BLOCK_BYTES_AT_ONCE;
+        const NOW: u64 = 1_700_000_000_000;
+        // What buffers are charged falls so often.
+        const FALLS_MS: u64 = 250;
+        for way in ["dropped", "shrunk", "closed up"] {
+            let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+            let mut worker = store.worker().unwrap();
+            let before = store.heap_bytes();
+            let mut out = Output::charged(0, &store, 0);
+            out.put(&vec![b'x'; BYTES]);
+            let all = out.capacity_bytes() as u64;
+            assert_eq!(store.held_bytes(), all);
+            let left = match way {
+                "dropped" => {
+                    drop(out);
+                    None
+                }
+                "shrunk" => {
+                    out.advance(BYTES as u64);
+                    out.shrink(0);
+                    Some(out)
+                }
+                _ => {
+                    out.advance(BYTES as u64 - 1_000);
+                    assert_eq!(out.to_vec(), [b'x'; 1_000]);
+                    Some(out)
+                }
+            };
+            let own = left.as_ref().map_or(0, Output::capacity_bytes) as u64;
+            assert_eq!(own, if way == "closed up" { 1_000 } else { 0 });
+            assert_eq!((store.held_bytes(), store.heap_bytes()), (own, before + all + own), "{way}");
+            for round in 0..4 {
+                let mut guard = worker.enter(NOW + round * FALLS_MS);
+                while guard.maintain() {}
+            }
+            assert_eq!((store.held_bytes(), store.heap_bytes()), (own, before + own), "{way}");
+            drop(left);
+            assert_eq!(store.held_bytes(), 0, "{way}");
+        }
     }
 
     #[test]
