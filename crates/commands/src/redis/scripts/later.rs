@@ -191,7 +191,8 @@ impl Job for Paused {
             let (state, _run) = *at;
             end_long(call);
             state.give_back(call);
-            begin_later(call, how, self.kept.words())?;
+            // Its words are kept already: for another copy of them there may be no room.
+            begin_with(call, how, std::mem::take(&mut self.kept));
             return Ok(Step::Done);
         }
         let (state, run) = &mut *at;
@@ -362,7 +363,13 @@ pub(crate) fn is_late(call: &Call<'_, '_, '_>, how: How, words: Args<'_>) -> Res
 /// # Errors
 /// There is no room for its words until then.
 pub(crate) fn begin_later(call: &mut Call<'_, '_, '_>, how: How, words: Args<'_>) -> Done {
-    let (kept, since_us) = (Kept::new(call, words)?, call.cx.host.clock_us());
-    call.go_on_with(Begins { how, kept, since_us });
+    let kept = Kept::new(call, words)?;
+    begin_with(call, how, kept);
     Ok(())
+}
+
+/// Has a script begin in the next turn, whose words are kept.
+fn begin_with(call: &mut Call<'_, '_, '_>, how: How, kept: Kept) {
+    let since_us = call.cx.host.clock_us();
+    call.go_on_with(Begins { how, kept, since_us });
 }

@@ -6,8 +6,8 @@ use crate::core::input::Input;
 use crate::redis::call::Call;
 use crate::redis::fail::Fail;
 
-/// The last words of a request, kept until they are answered.
-#[derive(Debug)]
+/// The last words of a request, kept until they are answered; by default none.
+#[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// The end of the request; the last `rest` bytes are `left` words.
     bytes: Vec<u8>,
