@@ -2,7 +2,7 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`keys`], [`value`], [`place`] | how keys look; values that name their key; a position inside one |
+//! | [`keys`], [`value`], [`offset`] | how keys look; values that name their key; a position inside one |
 //! | [`mix`], [`workload`], [`script`] | the requests: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
 //! | [`fill`] | stores beforehand what a load expects to find |
