@@ -10,9 +10,9 @@
 //! - `shared`: what all RESP clients share: `settings`, `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`,
 //!   `latency`), scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `counters`: what a
 //!   worker counts; `figures`, `metrics`, `shown`: what is shown of it
-//! - `call`: what a command works with; `heap`, `held`, `sizes`: memory that it takes; `source`: what its steps read; `copied`:
-//!   elements in a row; `serialize`: payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given;
-//!   `reply`, `fail`: what it answers
+//! - `call`: what a command works with, and what it leaves for its next turn; `kept`: what it keeps of its request for that;
+//!   `heap`, `held`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements in a row; `serialize`:
+//!   payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
 //! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
 //!   `connection`, `server`
 
@@ -35,6 +35,7 @@ pub(crate) mod figures;
 mod heap;
 mod held;
 mod help;
+mod kept;
 mod keys;
 mod latency;
 mod limits;

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn in_redis_only_what_a_command_works_with_is_in_a_circle() {
-        let works_with = ["call", "client", "heap", "queue", "row", "rows", "shared", "source", "steps"];
+        let works_with = ["call", "client", "kept", "queue", "row", "rows", "shared"];
         assert_eq!(in_circles("commands::redis::"), works_with);
     }
 

@@ -3,10 +3,16 @@
 //!
 //! A long reply needs room before it is written ([`Call::make_room`]): the room is charged, and items give way to it
 //! ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may be of another database behind it.
+//!
+//! `job`: what is left of a command that goes on in later turns; `heap`: what a call charges beside its reply.
+
+mod heap;
+pub(crate) mod job;
 
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Attributes, DATABASES, Expect, Guard, Hint, Item, Key, Lookup, Millis, Refusal, Stored};
 
+use self::job::UnderWay;
 use super::fail::{Done, Fail};
 use super::reply;
 use super::shared::Shared;
@@ -41,7 +47,7 @@ pub(crate) enum Flow {
     Next,
     /// Goes on after so many milliseconds, and says OK then if that is not said yet.
     Sleep { ms: Millis, says: bool },
-    /// Goes on with [`crate::redis::client::Client::job`] in the next turn.
+    /// Goes on with [`Call::job`] in the next turn.
     Job,
     /// Reads the request again, of which nothing was done: memory is on its way.
     Again,
@@ -70,6 +76,8 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub tally: &'x mut Tally,
     /// What the session does next.
     pub flow: Flow,
+    /// A command that has begun and goes on in the client's next turn.
+    pub job: &'x mut Option<UnderWay>,
     /// The row of the command; none if there is no such command, or it is one of many.
     pub row: Option<RowId>,
     /// The command has passed what it has to before it runs.
@@ -279,6 +287,7 @@ impl<'c, 'w> Call<'_, 'c, 'w> {
             client: self.client,
             tally: self.tally,
             flow: self.flow,
+            job: self.job,
             row: self.row,
             admitted: self.admitted,
             later: self.later,

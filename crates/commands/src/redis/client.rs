@@ -12,7 +12,6 @@ use crate::core::output::Output;
 use crate::core::tries::Tries;
 use crate::redis::closing::Closing;
 use crate::redis::queue::Transaction;
-use crate::redis::steps::job::UnderWay;
 use crate::redis::subscriptions::Subscriptions;
 
 /// Whether replies are sent (`CLIENT REPLY`).
@@ -59,8 +58,6 @@ pub(crate) struct Client {
     pub no_touch: bool,
     /// What it has queued and watches.
     pub transaction: Transaction,
-    /// A command of its that has begun and goes on in its next turn.
-    pub job: Option<UnderWay>,
     /// How often its command was begun before.
     pub tries: u8,
     /// The request at work was gathered, and can stay where it is.
@@ -104,7 +101,6 @@ impl Client {
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),
-            job: None,
             tries: 0,
             gathers: false,
             received: None,

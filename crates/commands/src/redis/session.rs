@@ -177,6 +177,7 @@ impl Converse for Conversation {
             at: 0,
             left,
             tally,
+            job: None,
             meter,
             limits,
             runs,
@@ -506,11 +507,11 @@ impl Conversation {
                 turn.end_sample(self.client.db, staged, begun);
             }
             let replied = turn.out.len().wrapping_sub(replied);
-            if replied >= turn.reply_from || self.client.job.is_some() {
+            if replied >= turn.reply_from || turn.job.is_some() {
                 turn.note_batched(&mut self.client, staged.at, replied);
             }
         }
-        if self.client.job.is_some() {
+        if turn.job.is_some() {
             // What was read behind it is read again.
             let rest =
                 if matches!(stop, Stop::Single(_) | Stop::Inline(_)) { turn.stopped_at } else { turn.at };

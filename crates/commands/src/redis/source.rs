@@ -5,17 +5,7 @@ use larder_store::{Attributes, Database, Expect, Key, Pinned, Value};
 use crate::redis::call::{Call, kept};
 use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
-
-/// A key by its name.
-#[derive(Debug)]
-pub(crate) struct Name {
-    db: u8,
-    /// What the name of the database means.
-    database: Database,
-    key: Box<[u8]>,
-    /// The charge for it, if there is one.
-    _held: Option<Heap>,
-}
+pub(crate) use crate::redis::kept::Name;
 
 impl Name {
     pub fn of(call: &Call<'_, '_, '_>, db: u8, key: &Key<'_>) -> Name {
@@ -38,16 +28,6 @@ impl Name {
         let held = Heap::charge(call, name.len());
         let named = Name::of(call, call.client.db, &call.key(name));
         Name { database, _held: Some(held), ..named }
-    }
-
-    /// The same, for a step.
-    pub fn for_now(&self) -> Name {
-        Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }
-    }
-
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.key
     }
 
     pub fn key<'k>(&'k self, call: &Call<'_, '_, '_>) -> Key<'k> {

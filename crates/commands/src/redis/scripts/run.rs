@@ -659,6 +659,7 @@ impl Runner<'_, '_, '_, '_> {
             client: &mut *self.call.client,
             tally: &mut *self.call.tally,
             flow: Flow::Next,
+            job: &mut *self.call.job,
             row: Some(id),
             admitted: true,
             later: false,

@@ -98,7 +98,7 @@ impl Turn<'_, '_, '_, '_> {
         client.show_transaction();
         let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
         // Where the steps of a command spend what its words take it is not spent here, too: 40 MiB would be a turn of 20 ms.
-        let is_later = client.job.as_ref().is_some_and(|under_way| under_way.job.spends_on_words());
+        let is_later = self.job.as_ref().is_some_and(|under_way| under_way.job.spends_on_words());
         let words_ns = if is_later { 0 } else { copying_ns(args.encoded().len() as u64) };
         self.cx.spend(self.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
         // EXEC keeps or drops the reply of each of its commands itself.
@@ -106,17 +106,17 @@ impl Turn<'_, '_, '_, '_> {
         let mut flow = flow;
         if client.replies.is_silent() && !told && !execs {
             self.out.rewind(mark);
-            if let Some(under_way) = &mut client.job {
+            if let Some(under_way) = &mut self.job {
                 under_way.silent = true;
                 // Its reply would not be sent.
                 if under_way.job.only_reads() {
-                    client.job = None;
+                    self.job = None;
                     flow = Flow::Next;
                 }
             }
         }
         // One that waits has not ended.
-        if client.job.is_none() || !execs {
+        if self.job.is_none() || !execs {
             client.replies.end_command();
         }
         self.tell_behind(client, found);
@@ -152,7 +152,7 @@ impl Turn<'_, '_, '_, '_> {
 
     /// Behind a command's reply comes what was kept for then, and what its client has published to itself.
     pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
-        if client.job.is_some() {
+        if self.job.is_some() {
             // There may be more to come of its reply.
             return;
         }

@@ -72,7 +72,7 @@ impl Call<'_, '_, '_> {
         });
         let done = self.execute_telling(row, args);
         self.spend(keys.len() as u64 * 2 * LINE_NS);
-        let is_later = self.client.job.as_ref().is_some_and(|under_way| under_way.job.tells_watchers());
+        let is_later = self.job.as_ref().is_some_and(|under_way| under_way.job.tells_watchers());
         for (nth, key, before) in keys {
             let after = self.looked(key);
             let (watchers, scene, peer) = (&self.cx.shared.watchers, self.cx.watched(), self.cx.peer);

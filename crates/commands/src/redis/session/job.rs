@@ -1,5 +1,5 @@
 //! A connection goes on with its command in steps, one of them in each turn, until that is done. What a command in steps is says
-//! `steps/job.rs`.
+//! `call/job.rs`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +29,7 @@ impl Conversation {
     /// `rest`.
     #[cold]
     pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
-        let job = self.client.job.take()?;
+        let job = turn.job.take()?;
         turn.at = rest;
         // What its steps wait for is not what its beginning has waited for.
         self.asked = Asked::default();
@@ -144,7 +144,7 @@ impl Conversation {
                 turn.tell_behind(&mut self.client, under_way.row.and_then(table::row));
                 turn.limits = self.limits(turn.shared, turn.cx);
                 // It may have begun another.
-                let Some(next) = self.client.job.take() else {
+                let Some(next) = turn.job.take() else {
                     if execs {
                         self.client.replies.end_command();
                     }

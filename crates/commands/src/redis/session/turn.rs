@@ -20,6 +20,7 @@ use crate::redis::latency::{COMMAND, FAST_COMMAND};
 use crate::redis::row::{Run, flag};
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::shared::Shared;
+use crate::redis::steps::job::UnderWay;
 use crate::redis::table;
 
 /// The commands of a run.
@@ -40,6 +41,8 @@ pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     /// Requests left in this turn.
     pub left: u32,
     pub tally: Tally,
+    /// A command that was just begun, and goes on in the client's next turn.
+    pub job: Option<UnderWay>,
     pub meter: Meter,
     pub limits: Limits,
     /// The input was a run of plain gets and sets so far.
@@ -85,6 +88,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             client,
             tally: &mut self.tally,
             flow: Flow::Next,
+            job: &mut self.job,
             row: None,
             admitted: false,
             later: false,
@@ -139,7 +143,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         let Decoded::Request(words, _) = decode(&self.input[at..], &self.limits) else { return };
         let Some((row, id)) = words.clone().next().and_then(table::find) else { return };
         let mut call = self.call(client);
-        if call.client.job.is_some() {
+        if call.job.is_some() {
             if call.begin_note(id, words, 0, reply_bytes) {
                 self.meter.last_goes_on();
             }

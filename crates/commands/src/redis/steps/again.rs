@@ -12,7 +12,7 @@ pub(crate) use crate::core::work::STEPS_BYTES_MIN;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::row::Command;
+pub(crate) use crate::redis::kept::Again;
 
 /// How often what a command works at may change meanwhile; then it goes on with its keys held, …
 pub(super) const TRIES_MAX: u8 = 3;
@@ -21,18 +21,6 @@ pub(super) const TRIES_MAX: u8 = 3;
 pub(super) const HELD_TRIES_MAX: u8 = 3;
 /// Bytes of a value that is worked at in one step where there is no memory to keep a command's words: some 4 ms.
 const UNKEPT_BYTES_MAX: u64 = 8 << 20;
-
-/// A command with its arguments.
-#[derive(Debug)]
-pub(crate) struct Again {
-    row: &'static Command,
-    /// Behind its name.
-    words: Vec<u8>,
-    count: usize,
-    longest: u64,
-    tries: u8,
-    _held: Heap,
-}
 
 /// Waits for the lane, and begins then.
 #[derive(Debug)]
@@ -64,14 +52,6 @@ impl Again {
         let (words, count) = words_of(Some(key.bytes()), args);
         let longest = Args::decode(&words, count).longest();
         Ok(Again { row, words, count, longest, tries: call.client.tries, _held: held })
-    }
-
-    pub fn row(&self) -> &'static Command {
-        self.row
-    }
-
-    pub fn args(&self) -> Args<'_> {
-        Args::kept(&self.words, self.count, self.longest)
     }
 
     /// Begins anew; after some tries with its keys held.

@@ -329,7 +329,7 @@ impl Held {
 /// is another kind of job now that another type of value is there, which would wait for the lane.
 fn begun(call: &mut Call<'_, '_, '_>, holding: Holding) -> (Stage, Step) {
     holding.hold.step(call.cx.now());
-    match call.client.job.take() {
+    match call.job.take() {
         Some(under_way) => {
             call.flow = Flow::Next;
             let job = under_way.job;

@@ -530,7 +530,7 @@ impl Executing {
             let queued = &queue.commands[at];
             let began_ns = call.cx.room.work().done_ns();
             let (at_work, done) = begin_queued(call, queued, queue, began_ns, permitted);
-            match call.client.job.take() {
+            match call.job.take() {
                 Some(under_way) if done.is_ok() => return Some((under_way.job, at_work)),
                 _ => end_queued(call, queued, queue, at_work, done),
             }

@@ -6,12 +6,13 @@
 //!                   └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! How a connection goes on with its job is `session/job.rs`.
+//! How a connection goes on with its job is `session/job.rs`, what jobs are made of is in `steps`. A step is given a call, and a
+//! call has room for the job that its command leaves: so a job is described beside the call.
 //!
 //! A step does what is left of the worker's slice (`core/work.rs`), and a little where nothing is left.
 //!
 //! - A job asks for its keys to be held where it finds them changed each time ([`Step::Hold`]), and goes on inside of `Held`
-//!   (`held.rs`). A job that was begun before waits while others hold its keys.
+//!   (`steps/held.rs`). A job that was begun before waits while others hold its keys.
 //! - A job that must end ([`Job::must_end`]) outlives its client: its worker keeps the session until the job is done. Such are
 //!   an EXEC until its commands were run, unless it waits for the end of a pause; MSET and its like, writes of elements, SPOP, and
 //!   HGETDEL and its like, whose keys are held; and closing clients whose subscriptions new rules forbid. Any other job is dropped
@@ -39,9 +40,7 @@ use crate::redis::call::{Call, Flow};
 use crate::redis::commandlog::Entry;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
-use crate::redis::source::Name;
-use crate::redis::steps::again::Again;
-use crate::redis::steps::kept::Kept;
+use crate::redis::kept::{Again, Kept, Name};
 
 /// Memory that a step wants which makes a collection: as many leaves as it fills with short elements, …
 pub(crate) const LEAVES: (usize, usize) = (1 << 10, 16);
@@ -271,7 +270,7 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command in the next turn.
     pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
+        *self.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
         // In a batch the flow is not looked at, but this is.
         self.out.end_turn();
@@ -279,7 +278,7 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command that waits: its first step comes at once, when what is behind it is put aside.
     pub(crate) fn wait_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
+        *self.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
     }
 
@@ -293,12 +292,12 @@ impl Call<'_, '_, '_> {
         took_us: u64,
         replied_bytes: u64,
     ) -> bool {
-        let Some(under_way) = &self.client.job else { return false };
+        let Some(under_way) = &*self.job else { return false };
         // The words of one that waits are kept for as long: only where it may be listed, as what it works is short.
         let is_kept = !under_way.job.waits() || self.shared.commandlog.measures_all();
         let kept = self.shared.rows.row(row).filter(|_| is_kept);
         let noted = kept.and_then(|row| self.note_later(row, args)).map(Box::new);
-        if let Some(under_way) = &mut self.client.job {
+        if let Some(under_way) = &mut *self.job {
             under_way.row = Some(row);
             (under_way.noted, under_way.is_timed) = (noted, true);
             (under_way.took_us, under_way.replied_bytes) = (took_us, replied_bytes);

@@ -1,0 +1,136 @@
+//! What a command in steps keeps of its request: the words that it has still to look at ([`Kept`]), a key by its name ([`Name`]),
+//! or all of it, to begin again ([`Again`]).
+//!
+//! Here is what these are, and nothing of a call. How they come out of one is in `steps/kept.rs`, `source.rs` and `steps/again.rs`.
+
+use larder_protocol::resp::Args;
+use larder_store::Database;
+
+use super::heap::Heap;
+use super::row::Command;
+use crate::core::input::Input;
+
+/// The last words of a request, kept until they are answered; by default none.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// The end of the request; the last `rest` bytes are `left` words.
+    bytes: Vec<u8>,
+    rest: usize,
+    left: usize,
+    /// The charge for them; none until the gathered request is handed over.
+    input: Option<Input>,
+}
+
+/// A place among the words that are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    rest: usize,
+    pub left: usize,
+}
+
+impl Kept {
+    /// The last words of a request that was gathered: its bytes come by [`Kept::take_over`] before the next step.
+    pub fn gathered(words: Args<'_>) -> Kept {
+        Kept { bytes: Vec::new(), rest: words.encoded().len(), left: words.len(), input: None }
+    }
+
+    /// A copy of these words, which is charged to `input`.
+    pub fn copied(words: Args<'_>, input: Input) -> Kept {
+        let encoded = words.encoded();
+        Kept { bytes: encoded.to_vec(), rest: encoded.len(), left: words.len(), input: Some(input) }
+    }
+
+    /// Takes over the gathered request, whose last words they are.
+    pub fn take_over(&mut self, bytes: Vec<u8>, input: Input) {
+        (self.bytes, self.input) = (bytes, Some(input));
+    }
+
+    /// Bytes that are held for them.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.as_ref().map_or(0, Input::bytes)
+    }
+
+    /// The words that are left.
+    pub fn words(&self) -> Args<'_> {
+        Args::rest(&self.bytes[self.bytes.len() - self.rest..], self.left)
+    }
+
+    /// Where the words begin that are left.
+    pub fn place(&self) -> Place {
+        Place { rest: self.rest, left: self.left }
+    }
+
+    /// Has `look` look at some of the words from a place on, which moves behind them. They are left all the same.
+    pub fn walk<T>(&self, at: &mut Place, look: impl FnOnce(&mut Args<'_>) -> T) -> T {
+        let mut words = Args::rest(&self.bytes[self.bytes.len() - at.rest..], at.left);
+        let found = look(&mut words);
+        (at.rest, at.left) = (words.encoded().len(), words.len());
+        found
+    }
+
+    /// Has the words from a place on left once more.
+    pub fn go_back(&mut self, to: Place) {
+        (self.rest, self.left) = (to.rest, to.left);
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Has `look` take some of the words that are left.
+    pub fn take<T>(&mut self, look: impl FnOnce(&mut Args<'_>) -> T) -> T {
+        let mut words = self.words();
+        let found = look(&mut words);
+        (self.rest, self.left) = (words.encoded().len(), words.len());
+        found
+    }
+}
+
+/// A key by its name.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(super) db: u8,
+    /// What the name of the database means.
+    pub(super) database: Database,
+    pub(super) key: Box<[u8]>,
+    /// The charge for it, if there is one.
+    pub(super) _held: Option<Heap>,
+}
+
+impl Name {
+    /// The same, for a step.
+    pub fn for_now(&self) -> Name {
+        Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// A command with its arguments.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub(super) row: &'static Command,
+    /// Behind its name.
+    pub(super) words: Vec<u8>,
+    pub(super) count: usize,
+    /// Bytes of the longest of them.
+    pub(super) longest: u64,
+    /// How often it was begun before.
+    pub(super) tries: u8,
+    /// The charge for them.
+    pub(super) _held: Heap,
+}
+
+impl Again {
+    pub fn row(&self) -> &'static Command {
+        self.row
+    }
+
+    pub fn args(&self) -> Args<'_> {
+        Args::kept(&self.words, self.count, self.longest)
+    }
+}
