@@ -15,7 +15,7 @@ pub use self::access::Access;
 pub use self::bound::Bound;
 pub use self::keys::{ALL_KEYS, Keys, KeysFunction, NO_KEYS, ONE_KEY, TWO_KEYS};
 pub(crate) use self::weighs::{By, Elements, Weighs};
-use super::call::{Call, OfArgs, OfKey};
+use super::call::{OfArgs, OfKey};
 use super::clock::Clock;
 use crate::core::events::Change;
 
@@ -39,8 +39,8 @@ pub enum Tells {
     Nothing,
     /// Each change is called so.
     Each(Change),
-    /// The same, and something else behind them.
-    EachAnd(Change, ArgsTold),
+    /// The same, and behind it that its key has come to the database which its second argument names.
+    Moved(Change),
     /// Each change is called as the arguments say.
     By(ChangeOf),
 }
@@ -52,16 +52,6 @@ pub struct ChangeOf(pub(crate) fn(Args<'_>, usize) -> Change);
 impl std::fmt::Debug for ChangeOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ChangeOf")
-    }
-}
-
-/// A function that publishes an event of a command that was carried out.
-#[derive(Clone, Copy)]
-pub struct ArgsTold(pub(crate) fn(&mut Call<'_, '_, '_>, Args<'_>));
-
-impl std::fmt::Debug for ArgsTold {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ArgsTold")
     }
 }
 

@@ -8,7 +8,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{Call, database, database_or, is, kept, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copying;
-use crate::redis::row::{ArgsTold, Tells};
+use crate::redis::row::Tells;
 use crate::redis::strings::making::{Carry, carry};
 
 /// What is copied of a collection that goes elsewhere, at most, about.
@@ -85,19 +85,7 @@ pub(crate) const RENAMED: Tells =
     Tells::Each(Change { gone: (Class::Generic, "rename_from"), ..Change::made("rename_to") });
 
 /// The events of MOVE, of the key where it was and where it is.
-pub(crate) const MOVED: Tells =
-    Tells::EachAnd(Change { gone: (Class::Generic, "move_from"), ..Change::SET }, ArgsTold(tell_arrival));
-
-/// Publishes that a key has come to the database that MOVE names.
-fn tell_arrival(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
-    let (Some(name), Some(to)) = (args.at(0), args.at(1).and_then(|word| database(word).ok())) else {
-        return;
-    };
-    let (key, target) = (call.key(name), call.cx.guard.key_in(to, name));
-    if call.cx.guard.peek(&target).hit().is_some() && call.cx.guard.peek(&key).hit().is_none() {
-        call.cx.tell(Class::Generic, "move_to", to, name);
-    }
-}
+pub(crate) const MOVED: Tells = Tells::Moved(Change { gone: (Class::Generic, "move_from"), ..Change::SET });
 
 /// RENAME and, with `only_new`, RENAMENX.
 pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: bool) -> Done {

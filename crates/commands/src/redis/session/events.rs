@@ -2,11 +2,11 @@
 
 use larder_protocol::resp::Args;
 
-use crate::core::events::{Before, Change, Seen, seen};
+use crate::core::events::{Before, Change, Class, Seen, seen};
 use crate::core::watchers::{Looked, Stored};
-use crate::redis::call::Call;
+use crate::redis::call::{Call, database};
 use crate::redis::fail::Done;
-use crate::redis::row::{ArgsTold, ChangeOf, Command, Tells, flag};
+use crate::redis::row::{ChangeOf, Command, Tells, flag};
 
 /// Keys of one command that watchers get lines about.
 const KEYS_WATCHED: usize = 1024;
@@ -19,7 +19,7 @@ const MISSES_AT_ONCE: usize = 512;
 fn change_of_key(row: &Command) -> Option<Change> {
     match row.tells {
         None | Some(Tells::Nothing) => None,
-        Some(Tells::Each(change) | Tells::EachAnd(change, _)) => Some(change),
+        Some(Tells::Each(change) | Tells::Moved(change)) => Some(change),
         Some(Tells::By(ChangeOf(change))) => Some(change(Args::EMPTY, 0)),
     }
 }
@@ -166,17 +166,26 @@ impl Call<'_, '_, '_> {
             }
             let change = match tells {
                 Tells::Nothing => continue,
-                Tells::Each(change) | Tells::EachAnd(change, _) => change,
+                Tells::Each(change) | Tells::Moved(change) => change,
                 Tells::By(ChangeOf(change)) => change(args, nth),
             };
             self.cx.tell_change(&change, db, key, was, is);
         }
-        if let Tells::EachAnd(_, ArgsTold(tell)) = tells
-            && done.is_ok()
-        {
-            tell(self, args);
+        if matches!(tells, Tells::Moved(_)) && done.is_ok() {
+            self.tell_arrival(args);
         }
         done
+    }
+
+    /// Publishes that a key has come to the database that MOVE names.
+    fn tell_arrival(&mut self, args: Args<'_>) {
+        let (Some(name), Some(to)) = (args.at(0), args.at(1).and_then(|word| database(word).ok())) else {
+            return;
+        };
+        let (key, target) = (self.key(name), self.cx.guard.key_in(to, name));
+        if self.cx.guard.peek(&target).hit().is_some() && self.cx.guard.peek(&key).hit().is_none() {
+            self.cx.tell(Class::Generic, "move_to", to, name);
+        }
     }
 
     /// As [`Call::tell_around`], of a moment of a command of one key whose words do not say how it is called.
