@@ -2,9 +2,9 @@
 //!
 //! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
 //!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `row`: what the table says of a command; `rows`: all of them as a value; `table`: these, by group, number and name; `help`:
-//!   what it says of a container; `secret`: which words are shown to no client; `permissions`: what a client's user may do;
-//!   `catalog`: the commands, as its rules know them
+//! - `row`: what the table says of a command; `rows`: all of them as a value; `definition`: a row with the function that runs
+//!   its command; `table`: these, by group, number and name; `help`: what it says of a container; `secret`: which words are shown
+//!   to no client; `permissions`: what a client's user may do; `catalog`: the commands, as its rules know them
 //! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
 //!   listens; `facts`: what others see of it
 //! - `shared`: what all RESP clients share: `settings`, `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`,
@@ -29,6 +29,7 @@ mod connection;
 mod copied;
 pub(crate) mod counters;
 mod decimal;
+mod definition;
 mod facts;
 mod fail;
 pub(crate) mod figures;

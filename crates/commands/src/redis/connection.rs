@@ -7,6 +7,7 @@ use larder_protocol::resp::{Args, parse_integer};
 
 use super::call::{Call, Flow, database, is, next};
 use super::client::{Client, Replies};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
 use super::row::flag::{
@@ -26,7 +27,7 @@ use std::sync::atomic::fence;
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 const LOGIN: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | NO_AUTH;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("ping", -1, FAST | WEIGHTLESS, NO_KEYS, ping).with(WHILE_LISTENING).doc(
         "1.0.0",
         "[message]",

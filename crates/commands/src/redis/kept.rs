@@ -1,7 +1,8 @@
 //! What a command in steps keeps of its request: the words that it has still to look at ([`Kept`]), a key by its name ([`Name`]),
 //! or all of it, to begin again ([`Again`]).
 //!
-//! Here is what these are, and nothing of a call. How they come out of one is in `steps/kept.rs`, `source.rs` and `steps/again.rs`.
+//! Here is what these are, and nothing of a call. How they come out of one is in `steps/kept.rs`, `source.rs` and
+//! `steps/again.rs`.
 
 use larder_protocol::resp::Args;
 use larder_store::Database;

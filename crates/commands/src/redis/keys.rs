@@ -16,6 +16,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Expect, Hint, Key};
 
 use super::call::{Call, is};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::row::flag::{
     BLOCKING, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS,
@@ -30,7 +31,7 @@ use crate::redis::collections::sorting::{SORT, SORT_RO};
 use crate::redis::strings::set::{Condition, equals};
 use expiry::{expire, persist, remove, ttl};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("del", -2, WRITE | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])

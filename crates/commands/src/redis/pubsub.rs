@@ -9,6 +9,7 @@ mod subscribe;
 use larder_protocol::resp::Args;
 
 use super::call::{Call, KEY_BYTES_MAX};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_head, put_integer};
 use super::row::flag::{
@@ -31,7 +32,7 @@ const LISTENS: u64 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const SPEAKS: u64 = PUBSUB | LOADING | STALE | FAST;
 const ASKS: u64 = PUBSUB | LOADING | STALE;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
         .channels(Channels::All)
         .with(SUBSCRIBES | WHILE_LISTENING)

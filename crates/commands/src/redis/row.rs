@@ -1,7 +1,8 @@
-//! What a row of the table of commands is: what a command is called, takes, does with its keys, which events it causes, what it
+//! What a row of the table of commands says: what a command is called, takes, does with its keys, which events it causes, what it
 //! weighs, and how it is run.
 //!
-//! It knows no command: those are in the modules of their groups, and [`table`](super::table) lists them.
+//! It knows no command, and no function that runs one: those are in the modules of their groups, which list both together
+//! (`definition.rs`), and [`table`](super::table) numbers them.
 
 mod access;
 mod bound;
@@ -15,8 +16,8 @@ pub use self::access::Access;
 pub use self::bound::Bound;
 pub use self::keys::{ALL_KEYS, Keys, KeysFunction, NO_KEYS, ONE_KEY, TWO_KEYS};
 pub(crate) use self::weighs::{By, Elements, Weighs};
-use super::call::{OfArgs, OfKey};
 use super::clock::Clock;
+use crate::core::calls::RowId;
 use crate::core::events::Change;
 
 /// Which of a command's arguments are channels that it publishes or subscribes to.
@@ -110,31 +111,14 @@ pub(crate) enum Replaces {
 }
 
 /// How a command is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// A function of its one key, which was hashed and looked for ahead.
-    Key(KeyFunction),
-    /// A function of its arguments.
-    Args(ArgsFunction),
-    /// One of these, which the next argument names.
+    /// By a function of its one key, which was hashed and looked for ahead.
+    Key,
+    /// By a function of its arguments.
+    Args,
+    /// As one of these, which the next argument names.
     Container(&'static [Command]),
-}
-
-/// The function of a command of one key.
-#[derive(Clone, Copy)]
-pub struct KeyFunction(pub(crate) OfKey);
-/// The function of any other command.
-#[derive(Clone, Copy)]
-pub struct ArgsFunction(pub(crate) OfArgs);
-
-impl std::fmt::Debug for Run {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Run::Key(_) => "Key",
-            Run::Args(_) => "Args",
-            Run::Container(_) => "Container",
-        })
-    }
 }
 
 /// Words of a name: a bar is between two. Counted once, when the table is compiled: each request of a user with rules asks it.
@@ -154,6 +138,8 @@ const fn words_of(name: &str) -> u8 {
 pub struct Command {
     /// Its name, in lower case; of a subcommand, the container's and a `|` in front.
     pub name: &'static str,
+    /// Its number, by which the table finds the function that runs it.
+    pub(crate) id: RowId,
     /// Words in front of its arguments: its name, and of a subcommand the container's.
     pub(crate) words: u8,
     /// How many arguments it takes, the name counted; negative: at least so many.
@@ -208,41 +194,12 @@ impl Command {
         }
     }
 
-    /// A command of one key.
-    pub(crate) const fn key(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
-        Command::with_keys(ONE_KEY, Command::bare(name, arity, flags, Run::Key(KeyFunction(run))))
-    }
-
-    /// Any other command.
-    pub(crate) const fn args(name: &'static str, arity: i32, flags: u64, keys: Keys, run: OfArgs) -> Command {
-        Command::with_keys(keys, Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))))
-    }
-
-    /// A command of one key that has a collection.
-    pub(crate) const fn of_collection(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
-        Command { elements: true, ..Command::key(name, arity, flags, run) }
-    }
-
-    /// A command of several keys that have collections.
-    pub(crate) const fn of_collections(
-        name: &'static str,
-        arity: i32,
-        flags: u64,
-        keys: Keys,
-        run: OfArgs,
-    ) -> Command {
-        Command { elements: true, ..Command::args(name, arity, flags, keys, run) }
-    }
-
-    /// A command with subcommands.
-    pub(crate) const fn container(name: &'static str, rows: &'static [Command]) -> Command {
-        Command::bare(name, -2, 0, Run::Container(rows))
-    }
-
-    const fn bare(name: &'static str, arity: i32, flags: u64, run: Run) -> Command {
+    /// A row of a command without keys, of which nothing else is said. The table gives it its number.
+    pub(super) const fn bare(name: &'static str, arity: i32, flags: u64, run: Run) -> Command {
         let (wire, own) = flag::fields(flags);
         Command {
             name,
+            id: RowId::MAX,
             words: words_of(name),
             arity,
             wire,
@@ -269,7 +226,7 @@ impl Command {
 
     /// Gives a row its keys: it says what they have if it does not write, and changes the value of its key if it does; of several
     /// keys a row has to say what a write does with them.
-    const fn with_keys(keys: Keys, row: Command) -> Command {
+    pub(super) const fn with_keys(keys: Keys, row: Command) -> Command {
         let access: &[Access] = match (&keys, row.has(flag::WRITE)) {
             (Keys::None, _) => &[],
             (_, false) => &[Access::Read],
@@ -277,77 +234,6 @@ impl Command {
             (_, true) => &[],
         };
         Command { keys, access, ..row }
-    }
-
-    /// Adds that arguments are channels.
-    pub(crate) const fn channels(self, channels: Channels) -> Command {
-        Command { channels, ..self }
-    }
-
-    /// Adds what it does with its keys, if that is something else.
-    pub(crate) const fn access(self, access: &'static [Access]) -> Command {
-        Command { access, ..self }
-    }
-
-    /// Adds what it does with its keys, as its arguments say.
-    pub(crate) const fn uses(self, uses: fn(Args<'_>) -> Access) -> Command {
-        Command { uses: Some(uses), ..self }
-    }
-
-    /// Adds the events of the keys that it changes.
-    pub(crate) const fn tells(self, tells: Tells) -> Command {
-        Command { tells: Some(tells), ..self }
-    }
-
-    /// Adds arguments with which it concerns more than its keys.
-    pub(crate) const fn takes_all_if(self, takes_all_if: fn(Args<'_>) -> bool) -> Command {
-        Command { takes_all_if, ..self }
-    }
-
-    /// Adds what it takes in EXEC.
-    pub(crate) const fn weighs(self, weighs: Weighs) -> Command {
-        Command { weighs, ..self }
-    }
-
-    /// Adds what becomes of the values that its keys hold, if that is not usual.
-    pub(crate) const fn replaces(self, replaces: Replaces) -> Command {
-        Command { replaces, ..self }
-    }
-
-    /// Adds words that are shown to no client.
-    pub(crate) const fn secret(self, secret: Secret) -> Command {
-        Command { secret, ..self }
-    }
-
-    /// Adds a value that is received straight into its item.
-    pub(crate) const fn uploads(self, uploads: Uploads) -> Command {
-        Command { uploads: Some(uploads), ..self }
-    }
-
-    /// Adds ACL categories that are not its group's.
-    pub(crate) const fn categories(self, categories: &'static [&'static str]) -> Command {
-        Command { categories: Some(categories), ..self }
-    }
-
-    /// Adds what COMMAND DOCS and the documentation say.
-    pub(crate) const fn doc(
-        self,
-        since: &'static str,
-        usage: &'static str,
-        summary: &'static str,
-    ) -> Command {
-        Command { since, usage, summary, ..self }
-    }
-
-    /// Adds words of its usage that are numbers with a fraction.
-    pub(crate) const fn doubles(self, words: &'static [&'static str]) -> Command {
-        Command { doubles: words, ..self }
-    }
-
-    /// Adds these flags.
-    pub(crate) const fn with(self, flags: u64) -> Command {
-        let (wire, own) = flag::fields(flags);
-        Command { wire: self.wire | wire, own: self.own | own, ..self }
     }
 
     /// It has one of these flags.
@@ -373,7 +259,7 @@ impl Command {
     pub const fn subcommands(&self) -> &'static [Command] {
         match self.run {
             Run::Container(rows) => rows,
-            Run::Key(_) | Run::Args(_) => &[],
+            Run::Key | Run::Args => &[],
         }
     }
 
@@ -537,7 +423,7 @@ mod tests {
             let mut args = Encoder::default();
             words.iter().for_each(|word| args.push(word.as_bytes()));
             let mut found = Vec::new();
-            let row = Command { keys, ..Command::container("x", &[]) };
+            let row = Command { keys, ..Command::bare("x", -2, 0, Run::Container(&[])) };
             row.each_key(args.args(), &mut |key| found.push(String::from_utf8_lossy(key).into_owned()));
             if let Some((words, step)) = row.key_words(args.args()) {
                 let key_words: Vec<_> = words.step_by(step).map(String::from_utf8_lossy).collect();

@@ -25,6 +25,7 @@ use larder_protocol::resp::Args;
 use larder_script::{Compiled, is_long_text, sha1_hex};
 
 use super::call::{Call, integer, is, next};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::lua::cache::{self, Id, Script, id_of};
 use super::lua::libraries::Library;
@@ -45,7 +46,7 @@ const EVALS: u64 = NOSCRIPT | STALE | MOVABLEKEYS | SKIP_MONITOR | WEIGHTLESS;
 /// Behind the script: how many of its arguments are keys, and these.
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("eval", -3, EVALS, SCRIPT_KEYS, |call, args| EVAL.ask(call, args))
         .with(TAKES_ALL | IS_TOLD | PUBLISHES)
         .access(&[Access::Change])
@@ -83,7 +84,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::container("script", SCRIPT).doc("2.6.0", "", "Scripts that are known."),
 ];
 
-const SCRIPT: &[Command] = &[
+const SCRIPT: &[Definition] = &[
     Command::args("script|load", 3, NOSCRIPT | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, load).doc(
         "2.6.0",
         "script",

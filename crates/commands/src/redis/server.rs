@@ -14,6 +14,7 @@ mod usage;
 use larder_protocol::resp::Args;
 
 use super::call::{Call, Flow, is};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::keys::{copy, object};
 use super::reply::put_bulk;
@@ -32,7 +33,7 @@ const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 /// What it takes to ask for figures of the process, the system's among them.
 pub(crate) const PROCESS_NS: u64 = 13_000;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("flushall", -1, WRITE | FLUSHES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, args| {
         flush(call, args, true)
     })
@@ -67,7 +68,8 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::Figures)
         .categories(&["dangerous"])
         .doc("1.0.0", "[section [section ...]]", "Figures of the server."),
-    Command { arity: -1, ..Command::container("command", introspect::ROWS) }
+    Command::container("command", introspect::ROWS)
+        .arity(-1)
         .with(LOADING | STALE)
         .categories(&["connection"])
         .doc("2.8.13", "", "What commands there are."),

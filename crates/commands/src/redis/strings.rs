@@ -18,6 +18,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 
 use super::call::{Call, integer, is, kept, peek, read};
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
 use super::row::flag::{ASKS, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, WEIGHTLESS, WRITE};
@@ -36,7 +37,7 @@ use set::{Condition, Set, set};
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::key("get", 2, READONLY | FAST | WEIGHTLESS, |call, key, hint, _| fetch(call, key, hint)).doc(
         "1.0.0",
         "key",

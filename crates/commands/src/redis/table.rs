@@ -1,48 +1,59 @@
 //! The RESP commands: one row each, from which they are run, and from which COMMAND and the
 //! documentation speak.
+//!
+//! Groups list commands with their functions. Here all of them get numbers when this is compiled, and rows part from functions: a
+//! row's function is found by its number.
 
+use super::definition::{Function, Definition};
 use super::row::Command;
 pub use super::rows::Group;
 use super::rows::Rows;
 use crate::core::calls::{ROWS_MAX, RowId};
 
 /// All commands, by group.
-pub static REDIS: &[Group] = GROUPS;
+pub static REDIS: &[Group] = &GROUPS;
 
 /// The same for those below.
-pub(crate) static ROWS: Rows = Rows { groups: GROUPS, find, row, sub };
+pub(crate) static ROWS: Rows = Rows { groups: &GROUPS, find, row, sub };
 
-const GROUPS: &[Group] = &[
-    Group { name: "string", category: Some("string"), rows: super::strings::ROWS },
-    Group { name: "hash", category: Some("hash"), rows: super::collections::hash::ROWS },
-    Group { name: "list", category: Some("list"), rows: super::collections::list::ROWS },
-    Group { name: "set", category: Some("set"), rows: super::collections::set::ROWS },
-    Group { name: "sorted-set", category: Some("sortedset"), rows: super::collections::sorted::ROWS },
-    Group { name: "stream", category: Some("stream"), rows: super::collections::stream::ROWS },
-    Group { name: "generic", category: Some("keyspace"), rows: super::keys::ROWS },
-    Group { name: "bitmap", category: Some("bitmap"), rows: crate::redis::strings::bitmap::ROWS },
-    Group { name: "geo", category: Some("geo"), rows: super::collections::geo::ROWS },
-    Group {
+/// A group, with its commands as it lists them.
+struct List {
+    name: &'static str,
+    category: Option<&'static str>,
+    rows: &'static [Definition],
+}
+
+const LISTS: &[List] = &[
+    List { name: "string", category: Some("string"), rows: super::strings::ROWS },
+    List { name: "hash", category: Some("hash"), rows: super::collections::hash::ROWS },
+    List { name: "list", category: Some("list"), rows: super::collections::list::ROWS },
+    List { name: "set", category: Some("set"), rows: super::collections::set::ROWS },
+    List { name: "sorted-set", category: Some("sortedset"), rows: super::collections::sorted::ROWS },
+    List { name: "stream", category: Some("stream"), rows: super::collections::stream::ROWS },
+    List { name: "generic", category: Some("keyspace"), rows: super::keys::ROWS },
+    List { name: "bitmap", category: Some("bitmap"), rows: crate::redis::strings::bitmap::ROWS },
+    List { name: "geo", category: Some("geo"), rows: super::collections::geo::ROWS },
+    List {
         name: "hyperloglog",
         category: Some("hyperloglog"),
         rows: crate::redis::strings::hyperloglog::ROWS,
     },
-    Group { name: "pubsub", category: Some("pubsub"), rows: super::pubsub::ROWS },
-    Group { name: "transactions", category: Some("transaction"), rows: super::transactions::ROWS },
-    Group { name: "scripting", category: Some("scripting"), rows: super::scripts::ROWS },
-    Group { name: "connection", category: Some("connection"), rows: super::connection::ROWS },
-    Group { name: "cluster", category: None, rows: crate::redis::server::absent::ROWS },
-    Group { name: "server", category: None, rows: super::server::ROWS },
+    List { name: "pubsub", category: Some("pubsub"), rows: super::pubsub::ROWS },
+    List { name: "transactions", category: Some("transaction"), rows: super::transactions::ROWS },
+    List { name: "scripting", category: Some("scripting"), rows: super::scripts::ROWS },
+    List { name: "connection", category: Some("connection"), rows: super::connection::ROWS },
+    List { name: "cluster", category: None, rows: crate::redis::server::absent::ROWS },
+    List { name: "server", category: None, rows: super::server::ROWS },
 ];
 
 /// Commands and subcommands.
 const ROWS_COUNT: usize = {
     let (mut count, mut group) = (0, 0);
-    while group < GROUPS.len() {
-        let rows = GROUPS[group].rows;
+    while group < LISTS.len() {
+        let rows = LISTS[group].rows;
         let mut row = 0;
         while row < rows.len() {
-            count += 1 + rows[row].subcommands().len();
+            count += 1 + rows[row].subcommands.len();
             row += 1;
         }
         group += 1;
@@ -51,10 +62,21 @@ const ROWS_COUNT: usize = {
     count
 };
 
-/// A row that has a number.
+/// Commands, without subcommands.
+const COMMANDS_COUNT: usize = {
+    let (mut count, mut group) = (0, 0);
+    while group < LISTS.len() {
+        count += LISTS[group].rows.len();
+        group += 1;
+    }
+    count
+};
+
+/// A row that has a number, and what runs it.
 #[derive(Clone, Copy)]
 struct Numbered {
     row: &'static Command,
+    function: Function,
     /// The number of its first subcommand.
     subcommands: u16,
 }
@@ -80,22 +102,87 @@ const fn check(row: &Command) {
     }
 }
 
-/// All rows by their numbers: commands, group by group, and behind them the subcommands of each.
-static NUMBERED: [Numbered; ROWS_COUNT] = {
-    let mut all = [Numbered { row: &GROUPS[0].rows[0], subcommands: 0 }; ROWS_COUNT];
-    let mut next = COMMANDS_COUNT;
+/// The row of a command with this number and these subcommands.
+const fn row_of(definition: &Definition, id: usize, subcommands: &'static [Command]) -> Command {
+    let row = definition.row(id as RowId, subcommands);
+    check(&row);
+    row
+}
+
+/// The rows of all subcommands, by their numbers: those of each command behind another, group by group.
+static SUBCOMMANDS: [Command; ROWS_COUNT - COMMANDS_COUNT] = {
+    let mut all = [row_of(&LISTS[0].rows[0], 0, &[]); ROWS_COUNT - COMMANDS_COUNT];
     let (mut at, mut group) = (0, 0);
-    while group < GROUPS.len() {
-        let rows = GROUPS[group].rows;
+    while group < LISTS.len() {
+        let rows = LISTS[group].rows;
         let mut row = 0;
         while row < rows.len() {
-            check(&rows[row]);
-            all[at] = Numbered { row: &rows[row], subcommands: next as u16 };
-            let subcommands = rows[row].subcommands();
+            let subcommands = rows[row].subcommands;
             let mut sub = 0;
             while sub < subcommands.len() {
-                check(&subcommands[sub]);
-                all[next] = Numbered { row: &subcommands[sub], subcommands: 0 };
+                all[at] = row_of(&subcommands[sub], COMMANDS_COUNT + at, &[]);
+                at += 1;
+                sub += 1;
+            }
+            row += 1;
+        }
+        group += 1;
+    }
+    all
+};
+
+/// The rows of all commands, by their numbers: group by group.
+static COMMANDS: [Command; COMMANDS_COUNT] = {
+    let mut all = [row_of(&LISTS[0].rows[0], 0, &[]); COMMANDS_COUNT];
+    let mut subcommands: &[Command] = &SUBCOMMANDS;
+    let (mut at, mut group) = (0, 0);
+    while group < LISTS.len() {
+        let rows = LISTS[group].rows;
+        let mut row = 0;
+        while row < rows.len() {
+            let (own, others) = subcommands.split_at(rows[row].subcommands.len());
+            all[at] = row_of(&rows[row], at, own);
+            subcommands = others;
+            at += 1;
+            row += 1;
+        }
+        group += 1;
+    }
+    all
+};
+
+/// The groups of these.
+static GROUPS: [Group; LISTS.len()] = {
+    let mut all = [Group { name: "", category: None, rows: &[] }; LISTS.len()];
+    let mut rows: &[Command] = &COMMANDS;
+    let mut group = 0;
+    while group < LISTS.len() {
+        let list = &LISTS[group];
+        let (own, others) = rows.split_at(list.rows.len());
+        all[group] = Group { name: list.name, category: list.category, rows: own };
+        rows = others;
+        group += 1;
+    }
+    all
+};
+
+/// All rows by their numbers: commands, group by group, and behind them the subcommands of each.
+static NUMBERED: [Numbered; ROWS_COUNT] = {
+    let none = Numbered { row: &COMMANDS[0], function: Function::Container, subcommands: 0 };
+    let mut all = [none; ROWS_COUNT];
+    let mut next = COMMANDS_COUNT;
+    let (mut at, mut group) = (0, 0);
+    while group < LISTS.len() {
+        let rows = LISTS[group].rows;
+        let mut row = 0;
+        while row < rows.len() {
+            let function = rows[row].function;
+            all[at] = Numbered { row: &COMMANDS[at], function, subcommands: next as u16 };
+            let subcommands = rows[row].subcommands;
+            let mut sub = 0;
+            while sub < subcommands.len() {
+                let (row, function) = (&SUBCOMMANDS[next - COMMANDS_COUNT], subcommands[sub].function);
+                all[next] = Numbered { row, function, subcommands: 0 };
                 next += 1;
                 sub += 1;
             }
@@ -105,16 +192,6 @@ static NUMBERED: [Numbered; ROWS_COUNT] = {
         group += 1;
     }
     all
-};
-
-/// Commands, without subcommands.
-const COMMANDS_COUNT: usize = {
-    let (mut count, mut group) = (0, 0);
-    while group < GROUPS.len() {
-        count += GROUPS[group].rows.len();
-        group += 1;
-    }
-    count
 };
 
 /// Slots of [`INDEX`]: a power of two, several times as many as there are commands.
@@ -244,6 +321,12 @@ pub(crate) fn sub(container: RowId, at: usize) -> RowId {
     RowId::from(NUMBERED[container as usize].subcommands) + at as RowId
 }
 
+/// What runs the row with this number, which there is.
+#[inline]
+pub(crate) fn function(id: RowId) -> Function {
+    NUMBERED[id as usize].function
+}
+
 /// The row with this number.
 pub(crate) fn row(id: RowId) -> Option<&'static Command> {
     NUMBERED.get(id as usize).map(|numbered| numbered.row)
@@ -283,6 +366,19 @@ mod tests {
     }
 
     #[test]
+    fn every_row_has_its_number_and_a_function_of_its_kind() {
+        for (id, _, row) in ROWS.numbered() {
+            assert_eq!(row.id, id, "{}", row.name);
+            let fits = match function(id) {
+                Function::Key(_) => matches!(row.run, Run::Key),
+                Function::Args(_) => matches!(row.run, Run::Args),
+                Function::Container => matches!(row.run, Run::Container(_)),
+            };
+            assert!(fits, "{}", row.name);
+        }
+    }
+
+    #[test]
     fn a_name_that_differs_in_any_bit_is_another() {
         for (_, row) in ROWS.all() {
             for bit in 0..8 * row.name.len() {
@@ -307,7 +403,7 @@ mod tests {
                 assert_eq!(row.subcommand(sub.short_name().to_uppercase().as_bytes()), Some(at));
                 assert!(!sub.summary.is_empty(), "{}", sub.name);
             }
-            if let Run::Key(_) = row.run {
+            if matches!(row.run, Run::Key) {
                 assert!(matches!(row.keys, Keys::Range { first: 1, last: 1, step: 1 }), "{}", row.name);
                 // It is read ahead, where nothing else is asked of it.
                 let asked = flag::NO_AUTH | flag::GUARDED | flag::SHOWS_KEYS | flag::FLUSHES | flag::BLOCKING;

@@ -22,6 +22,7 @@ use larder_store::{FLUSHES_TOGETHER_MAX, Key, Lookup, Touched};
 
 use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE, late};
 use super::connection;
+use super::definition::Definition;
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::row::flag::{
@@ -60,7 +61,7 @@ const RECKON_NS: u64 = 150;
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).with(AT_ONCE).doc(
         "1.2.0",
         "",

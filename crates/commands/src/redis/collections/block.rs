@@ -44,6 +44,7 @@ use super::taking::{Form, take_first};
 use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
 use crate::core::calls::RowId;
 use crate::redis::call::{few_keys, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
@@ -60,7 +61,7 @@ const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 /// Keys behind their number, which is behind the timeout.
 const COUNTED_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
 
-pub(crate) const BLPOP: Command =
+pub(crate) const BLPOP: Definition =
     Command::of_collections("blpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Front, count: None })
     })
@@ -74,7 +75,7 @@ pub(crate) const BLPOP: Command =
         "Takes an element from the front of the first list that there is, and waits for one.",
     );
 
-pub(crate) const BRPOP: Command =
+pub(crate) const BRPOP: Definition =
     Command::of_collections("brpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Back, count: None })
     })
@@ -88,7 +89,7 @@ pub(crate) const BRPOP: Command =
         "Takes an element from the back of the first list that there is, and waits for one.",
     );
 
-pub(crate) const BLMOVE: Command =
+pub(crate) const BLMOVE: Definition =
     Command::of_collections("blmove", 6, WRITE | DENYOOM | BLOCKING, TWO_KEYS, |call, mut args| {
         let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
         args.nth(1);
@@ -108,7 +109,7 @@ pub(crate) const BLMOVE: Command =
         "As LMOVE, and waits for an element.",
     );
 
-pub(crate) const BRPOPLPUSH: Command =
+pub(crate) const BRPOPLPUSH: Definition =
     Command::of_collections("brpoplpush", 4, WRITE | DENYOOM | BLOCKING, TWO_KEYS, |call, args| {
         let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
         let timeout = timeout(args.at(2).unwrap_or_default())?;
@@ -124,7 +125,7 @@ pub(crate) const BRPOPLPUSH: Command =
     .weighs(Weighs::Elements(Elements::MoveEnd))
     .doc("2.2.0", "source destination timeout", "As BLMOVE source destination RIGHT LEFT timeout.");
 
-pub(crate) const BLMPOP: Command =
+pub(crate) const BLMPOP: Definition =
     Command::of_collections("blmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
         let time = next(&mut args)?;
         let Asked { keys, which: end, count } = mpop::parse(args, end)?;
@@ -143,7 +144,7 @@ pub(crate) const BLMPOP: Command =
         "As LMPOP, and waits for an element.",
     );
 
-pub(crate) const BZPOPMIN: Command =
+pub(crate) const BZPOPMIN: Definition =
     Command::of_collections("bzpopmin", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Min, count: None })
     })
@@ -157,7 +158,7 @@ pub(crate) const BZPOPMIN: Command =
         "Takes the member with the lowest score of the first sorted set that there is, and waits for one.",
     );
 
-pub(crate) const BZPOPMAX: Command =
+pub(crate) const BZPOPMAX: Definition =
     Command::of_collections("bzpopmax", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Max, count: None })
     })
@@ -171,7 +172,7 @@ pub(crate) const BZPOPMAX: Command =
         "Takes the member with the highest score of the first sorted set that there is, and waits for one.",
     );
 
-pub(crate) const BZMPOP: Command =
+pub(crate) const BZMPOP: Definition =
     Command::of_collections("bzmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
         let time = next(&mut args)?;
         let Asked { keys, which, count } = mpop::parse(args, which)?;

@@ -12,6 +12,7 @@ use super::{Call, ELEMENT_FRAME, LOOK_NS, look, peek_as, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_null, put_null_array};
 use crate::redis::row::flag::{DENYOOM, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
@@ -23,7 +24,7 @@ use grid::Place;
 pub(crate) use search::PLACE_NS;
 use search::{Kind, search};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection("geoadd", -5, WRITE | DENYOOM | IN_PARTS, |call, key, _, args| {
         add(call, key, args)
     })

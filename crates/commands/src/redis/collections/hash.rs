@@ -14,12 +14,13 @@ use crate::core::events::{Change, Class};
 use crate::redis::call::{OfKey, integer};
 use crate::redis::clock::Clock;
 use crate::redis::decimal::{Digits, sum};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null;
 use crate::redis::row::flag::{DENYOOM, FAST, IN_PARTS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, Command, Elements, Tells, Uploads, Weighs};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hset", key, args, false)
     })
@@ -193,7 +194,7 @@ const DROPS: Weighs = Weighs::Elements(Elements::WriteFields { behind: false, pa
 const DROPS_BEHIND: Weighs = Weighs::Elements(Elements::WriteFields { behind: true, pairs: false });
 
 /// HEXPIRE and its kin.
-const fn expire_row(name: &'static str, run: OfKey) -> Command {
+const fn expire_row(name: &'static str, run: OfKey) -> Definition {
     Command::of_collection(name, -6, WRITE | FAST, run).tells(Tells::Nothing).weighs(DROPS_BEHIND)
 }
 

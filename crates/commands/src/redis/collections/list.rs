@@ -18,12 +18,13 @@ use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::copied::Copied;
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{COPIED_BYTES_MAX, put_array, put_bulk, put_null, put_null_array};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Uploads, Weighs};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         push(call, key, args, ("lpush", End::Front, false))
     })

@@ -12,11 +12,12 @@ use super::words::{Ask, Write};
 use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::next;
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::row::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection(
         "sadd",
         -3,

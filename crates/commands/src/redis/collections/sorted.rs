@@ -17,6 +17,7 @@ use super::{Call, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, pl
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{few_keys, free_room, integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
@@ -26,7 +27,7 @@ use crate::redis::row::{
 };
 use crate::redis::waiters::Which;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         add(call, key, args)
     })

@@ -27,6 +27,7 @@ use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, SORTED_NS, STORED_NS};
 use crate::core::events::{Change, Class};
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{find, integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::row::flag::{DENYOOM, MOVABLEKEYS, READONLY, WRITE};
@@ -38,7 +39,7 @@ use work::{AT_ONCE_NS, COMPARED_TIMES, LONG_AT_ONCE_BYTES, READ_TIMES, Sorting};
 /// What may be sorted, and stored.
 const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
 
-pub(crate) const SORT: Command =
+pub(crate) const SORT: Definition =
     Command::of_collections("sort", -2, WRITE | DENYOOM | MOVABLEKEYS, SORT_KEYS, |call, args| {
         sort(call, "sort", args, true)
     })
@@ -52,7 +53,7 @@ pub(crate) const SORT: Command =
         "Elements in their order, or what other keys have of them; or stores that.",
     );
 
-pub(crate) const SORT_RO: Command =
+pub(crate) const SORT_RO: Definition =
     Command::of_collections("sort_ro", -2, READONLY | MOVABLEKEYS, ONE_KEY, |call, args| {
         sort(call, "sort_ro", args, false)
     })

@@ -23,6 +23,7 @@ use crate::core::events::{Change, Class, seen};
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::help::help;
 use crate::redis::reply::put_null;
@@ -46,7 +47,7 @@ const BAD_ID: Fail = Fail::of("ERR Invalid stream ID specified as stream command
 const SMALL: Fail =
     Fail::of("ERR The ID specified in XADD is equal or smaller than the target stream top item");
 
-const XINFO: &[Command] =
+const XINFO: &[Definition] =
     &[
         Command::args("xinfo|stream", -3, READONLY, SECOND, info).weighs(Weighs::Survey).doc(
             "5.0.0",
@@ -70,7 +71,7 @@ const XINFO: &[Command] =
             .doc("5.0.0", "", "What XINFO can do."),
     ];
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection("xadd", -5, WRITE | DENYOOM | FAST, add)
         .tells(Tells::Nothing)
         .access(&[Access::Extend])

@@ -10,6 +10,7 @@ use crate::core::progress::Ending;
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::client::Replies;
 use crate::redis::connection::{a_name, set_name};
+use crate::redis::definition::Definition;
 use crate::redis::facts::Cursor;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
@@ -25,7 +26,7 @@ use crate::redis::waiters::Unblock;
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("client|id", 2, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         call.integer(call.client.facts.id as i64)
     })

@@ -7,6 +7,7 @@ use crate::core::figures::types::{STRING, name_of};
 use crate::core::findings::{self, About};
 use crate::redis::call::{Call, few_names, integer, is, next};
 use crate::redis::collections::COMPARE_NS;
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::flag::{LOADING, READONLY, REPLIES_A_PAGE, STALE, WEIGHTLESS};
 use crate::redis::row::{Access, Command, Keys, NO_KEYS};
@@ -14,7 +15,7 @@ use crate::redis::row::{Access, Command, Keys, NO_KEYS};
 /// The key behind the subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
-pub(crate) const OBJECT: &[Command] = &[
+pub(crate) const OBJECT: &[Definition] = &[
     Command::args("object|encoding", 3, READONLY | WEIGHTLESS, SECOND, |call, args| {
         of_key(call, args, Facet::Encoding)
     })
@@ -41,7 +42,7 @@ pub(crate) const OBJECT: &[Command] = &[
     .doc("6.2.0", "", "What OBJECT can do."),
 ];
 
-pub(crate) const MEMORY: &[Command] = &[
+pub(crate) const MEMORY: &[Definition] = &[
     Command::args("memory|usage", -3, READONLY | WEIGHTLESS, SECOND, usage).access(&[Access::Look]).doc(
         "4.0.0",
         "key [SAMPLES count]",

@@ -11,6 +11,7 @@ use super::restoring::restore;
 use super::worker::State;
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, bounded, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
@@ -24,7 +25,7 @@ const LIST_NS_MAX: u64 = 10_000_000;
 
 pub(crate) const NOT_FOUND: Fail = Fail::of("ERR Function not found");
 
-pub(crate) const FUNCTION: &[Command] = &[
+pub(crate) const FUNCTION: &[Definition] = &[
     Command::args("function|flush", -2, WRITE | NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, mut args| {
         match (args.next(), args.next()) {
             (_, Some(_)) => return Err(Fail::subcommand_arity("FUNCTION", "FLUSH")),

@@ -4,6 +4,7 @@
 use larder_protocol::resp::Args;
 
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_set};
 use crate::redis::row::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
@@ -13,7 +14,7 @@ const NO_CLUSTER: Fail = Fail::of("ERR This instance has cluster support disable
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
 /// A command of a cluster.
-const fn clustered(name: &'static str, arity: i32, since: &'static str, usage: &'static str) -> Command {
+const fn clustered(name: &'static str, arity: i32, since: &'static str, usage: &'static str) -> Definition {
     Command::args(name, arity, LOADING | STALE | WEIGHTLESS, NO_KEYS, |_, _| Err(NO_CLUSTER)).doc(
         since,
         usage,
@@ -21,7 +22,7 @@ const fn clustered(name: &'static str, arity: i32, since: &'static str, usage: &
     )
 }
 
-const CLUSTER: &[Command] = &[
+const CLUSTER: &[Definition] = &[
     clustered("cluster|addslots", -3, "3.0.0", "slot [slot ...]"),
     clustered("cluster|addslotsrange", -4, "7.0.0", "start-slot end-slot [start-slot end-slot ...]"),
     clustered("cluster|bumpepoch", 2, "3.0.0", ""),
@@ -57,7 +58,7 @@ const CLUSTER: &[Command] = &[
     clustered("cluster|slots", 2, "3.0.0", ""),
 ];
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::container("cluster", CLUSTER).doc("3.0.0", "", "A cluster: there is none."),
     clustered("asking", 1, "3.0.0", "").with(FAST).categories(&["connection"]),
     clustered("readonly", 1, "3.0.0", "").with(FAST).categories(&["connection"]),
@@ -66,7 +67,7 @@ pub(crate) const ROWS: &[Command] = &[
 
 const NO_MODULES: Fail = Fail::of("ERR MODULE command not allowed. There are no modules here");
 
-pub(crate) const MODULE: &[Command] = &[
+pub(crate) const MODULE: &[Definition] = &[
     Command::args("module|list", 2, RULES, NO_KEYS, |call, _| {
         call.array(0);
         Ok(())
@@ -95,13 +96,13 @@ pub(crate) const MODULE: &[Command] = &[
 
 const NOT_SAVED: Fail = Fail::of("ERR nothing is saved here: a cache keeps its keys in memory alone");
 
-pub(crate) const SAVE: Command =
+pub(crate) const SAVE: Definition =
     Command::args("save", 1, ADMIN | NOSCRIPT | NO_MULTI | WEIGHTLESS, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
         "1.0.0",
         "",
         "Fails: nothing is saved.",
     );
-pub(crate) const BGSAVE: Command =
+pub(crate) const BGSAVE: Definition =
     Command::args("bgsave", -1, ADMIN | NOSCRIPT | WEIGHTLESS, NO_KEYS, |_, mut args| {
         match (args.next(), args.next()) {
             (Some(word), None) if is(word, "SCHEDULE") => Err(NOT_SAVED),
@@ -110,7 +111,7 @@ pub(crate) const BGSAVE: Command =
         }
     })
     .doc("1.0.0", "[SCHEDULE]", "Fails: nothing is saved.");
-pub(crate) const BGREWRITEAOF: Command =
+pub(crate) const BGREWRITEAOF: Definition =
     Command::args("bgrewriteaof", 1, ADMIN | NOSCRIPT | WEIGHTLESS, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
         "1.0.0",
         "",
@@ -119,18 +120,18 @@ pub(crate) const BGREWRITEAOF: Command =
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-pub(crate) const TRACKING: Command = Command::args("client|tracking", -3, PLAIN, NO_KEYS, tracking).doc(
+pub(crate) const TRACKING: Definition = Command::args("client|tracking", -3, PLAIN, NO_KEYS, tracking).doc(
     "6.0.0",
     "<ON|OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
     "Fails unless it is OFF: no invalidations are sent.",
 );
-pub(crate) const TRACKING_INFO: Command =
+pub(crate) const TRACKING_INFO: Definition =
     Command::args("client|trackinginfo", 2, PLAIN, NO_KEYS, tracking_info).doc(
         "6.2.0",
         "",
         "That tracking is off.",
     );
-pub(crate) const CACHING: Command = Command::args("client|caching", 3, PLAIN, NO_KEYS, |_, _| {
+pub(crate) const CACHING: Definition = Command::args("client|caching", 3, PLAIN, NO_KEYS, |_, _| {
     Err(Fail::of(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
     ))

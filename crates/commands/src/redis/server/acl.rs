@@ -15,6 +15,7 @@ use crate::core::acl::rules::Rules;
 use crate::core::acl::user::{RULES_MAX, User};
 use crate::core::calls::RowId;
 use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::permissions::{CATEGORIES, CATEGORIES_NS, categories, check, told};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
@@ -28,7 +29,7 @@ const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 const RULES: u64 = PLAIN | ADMIN;
 const CHANGES: u64 = RULES & !WEIGHTLESS | SETTLES;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("acl|whoami", 2, PLAIN, NO_KEYS, |call, _| {
         let user = call.client.facts.names().user;
         call.bulk(user.as_bytes())

@@ -10,6 +10,7 @@ use larder_store::Value;
 
 use crate::redis::call::{Call, integer};
 use crate::redis::commandlog::{Entry, Kind, Log};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::put_bulk;
@@ -22,7 +23,7 @@ use crate::redis::steps::job::Noted;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-pub(crate) const SLOWLOG: &[Command] =
+pub(crate) const SLOWLOG: &[Definition] =
     &[
         Command::args("slowlog|get", -2, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
             let count = match (args.next(), args.next()) {
@@ -49,7 +50,7 @@ pub(crate) const SLOWLOG: &[Command] =
         .doc("6.2.0", "", "What SLOWLOG can do."),
     ];
 
-pub(crate) const COMMANDLOG: &[Command] = &[
+pub(crate) const COMMANDLOG: &[Definition] = &[
     Command::args("commandlog|get", 4, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
         let (count, kind) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
         let count = count_of(count)?;

@@ -17,6 +17,7 @@ use crate::core::host::{CERTIFICATES_NS, Process};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::commandlog::namesakes;
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::parameters::{PARAMETERS, Parameter, eviction, is_password};
@@ -29,7 +30,7 @@ use crate::redis::secret::REDACTED;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("config|get", -3, RULES | REPLIES_A_PAGE, NO_KEYS, get).weighs(Weighs::Parameters).doc(
         "2.0.0",
         "parameter [parameter ...]",

@@ -7,6 +7,7 @@ use crate::core::glob::{Weight, matches};
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, integer, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::keys::digest::{Digest, Hash, Hashing, digest_of};
@@ -25,7 +26,7 @@ const ERROR_BYTES_MAX: usize = 4 << 10;
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("debug|sleep", 3, RULES | WEIGHTLESS, NO_KEYS, sleep)
         .doc("1.0.0", "seconds", "Answers later.")
         .doubles(&["seconds"]),

@@ -9,6 +9,7 @@ use larder_protocol::resp::Args;
 use super::PROCESS_NS;
 use crate::core::traffic::{COUNT_NS, Metrics, Session, Start};
 use crate::redis::call::{Call, is};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
 use crate::redis::row::flag::{ADMIN, LOADING, NOSCRIPT, SHOWS_KEYS, STALE, WEIGHTLESS};
@@ -16,7 +17,7 @@ use crate::redis::row::{Command, NO_KEYS};
 
 const RULES: u64 = ADMIN | NOSCRIPT | WEIGHTLESS;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("hotkeys|start", -2, RULES, NO_KEYS, start).doc(
         "8.6.0",
         "METRICS count [CPU] [NET] [COUNT k] [DURATION seconds] [SAMPLE ratio]",

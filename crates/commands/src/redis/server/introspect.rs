@@ -4,6 +4,7 @@ use larder_protocol::resp::Args;
 
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, few_names, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::help::help;
@@ -19,7 +20,7 @@ use crate::redis::steps::pieces::Pieces;
 /// In Redis COMMAND is a command for connections.
 const CONNECTION: &[&str] = &["connection"];
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("command|count", 2, LOADING | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         let count = call.shared.rows.all().count();
         call.length(count)

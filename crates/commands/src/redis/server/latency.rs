@@ -8,6 +8,7 @@ use larder_protocol::resp::Args;
 use super::introspect::named;
 use crate::core::findings::{self, About};
 use crate::redis::call::{Call, NAME_NS, few_names, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::latency::{COMMAND, FAST_COMMAND, Series};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
@@ -16,7 +17,7 @@ use crate::redis::row::{Command, NO_KEYS};
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::args("latency|latest", 2, RULES, NO_KEYS, latest).doc(
         "2.8.13",
         "",

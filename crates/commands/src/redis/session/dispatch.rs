@@ -38,7 +38,7 @@ impl Turn<'_, '_, '_, '_> {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
         let found = named.map(|(row, _)| row);
-        let writes_one = |row: &Command| matches!(row.run, Run::Key(_)) && row.has(flag::WRITE);
+        let writes_one = |row: &Command| matches!(row.run, Run::Key) && row.has(flag::WRITE);
         let is_untried = again == ReadAgain::Untried;
         if again != ReadAgain::Not
             && found.is_some_and(|row| self.finds_none_ahead(client, (row, is_untried), args))
@@ -142,8 +142,8 @@ impl Turn<'_, '_, '_, '_> {
             None
         } else {
             match row.run {
-                Run::Args(_) => wanted_by(row, args),
-                Run::Key(_) => is_untried.then(|| wanted_by_one(row, args)),
+                Run::Args => wanted_by(row, args),
+                Run::Key => is_untried.then(|| wanted_by_one(row, args)),
                 Run::Container(_) => None,
             }
         };

@@ -5,13 +5,15 @@ use larder_protocol::resp::Args;
 use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, KEY_BYTES_MAX, few_keys};
 use crate::redis::counters::RedisCounter;
+use crate::redis::definition::Function;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag::{AS_ONE, MOMENTS, WRITE};
-use crate::redis::row::{Access, Command, Run};
+use crate::redis::row::{Access, Command};
 use crate::redis::server::introspect;
 use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, KEY_LOOK_BYTES};
+use crate::redis::table;
 
 /// For fewer keys each worker has room.
 const MANY_WORDS: usize = 4 << 10;
@@ -192,15 +194,15 @@ impl Call<'_, '_, '_> {
 
     /// Runs a command's function.
     pub fn execute_row(&mut self, row: &'static Command, mut args: Args<'_>) -> Done {
-        match row.run {
-            Run::Key(run) => {
+        match table::function(row.id) {
+            Function::Key(run) => {
                 let key = self.key(args.next().unwrap_or_default());
                 let hint = self.cx.guard.prefetch_bucket(&key);
-                (run.0)(self, &key, &hint, args)
+                run(self, &key, &hint, args)
             }
-            Run::Args(run) => (run.0)(self, args),
+            Function::Args(run) => run(self, args),
             // Only COMMAND may stand alone.
-            Run::Container(_) => introspect::all(self),
+            Function::Container => introspect::all(self),
         }
     }
 }

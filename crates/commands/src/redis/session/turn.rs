@@ -15,9 +15,10 @@ use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use crate::redis::client::Client;
 use crate::redis::collections::block::{SERVE_NS, Serving};
+use crate::redis::definition::Function;
 use crate::redis::fail::Fail;
 use crate::redis::latency::{COMMAND, FAST_COMMAND};
-use crate::redis::row::{Run, flag};
+use crate::redis::row::flag;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::shared::Shared;
 use crate::redis::steps::job::UnderWay;
@@ -269,7 +270,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                     let found = rest.next().and_then(table::find);
                     let behind_name = rest;
                     if let Some((row, id)) = found
-                        && let Run::Key(run) = row.run
+                        && let Function::Key(run) = table::function(id)
                         && row.takes(args.len())
                         && let Some(key) = rest.next()
                         && key.len() <= KEY_BYTES_MAX
@@ -277,7 +278,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                     {
                         let key = self.cx.guard.key_in(db, key);
                         let hint = self.cx.guard.prefetch_bucket(&key);
-                        batch.push(Staged { key, hint, at: self.at, row: id, run: run.0, args: rest });
+                        batch.push(Staged { key, hint, at: self.at, row: id, run, args: rest });
                         self.row = id;
                         self.at += bytes;
                         self.left -= 1;

@@ -8,6 +8,7 @@ use crate::core::events::Change;
 use crate::core::output::Output;
 use crate::core::work::Lane;
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_integer};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
@@ -16,7 +17,7 @@ use crate::redis::source::{Name, Source};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::key("setbit", 4, WRITE | DENYOOM, set_bit).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).weighs(Weighs::Bit).replaces(Replaces::Never).doc("2.2.0", "key offset value", "Sets a bit."),
     Command::key("getbit", 3, READONLY | FAST | WEIGHTLESS, get_bit).doc("2.2.0", "key offset", "A bit."),
     Command::key("bitcount", -2, READONLY, bit_count).weighs(Weighs::Read).doc(

@@ -11,6 +11,7 @@ use larder_store::{Attributes, Database, Expect, Item, Key};
 use crate::core::events::Change;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, few_keys, find, is, next, peek};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{copy_value, each_part, put_array, put_bulk, put_integer, put_simple};
@@ -23,7 +24,7 @@ use crate::redis::steps::kept::Kept;
 pub(crate) use sketch::DENSE_BYTES;
 use sketch::{BYTES_MAX, Corrupt, HEAD_BYTES, Histogram, REGISTERS, Registers, Run};
 
-pub(crate) const ROWS: &[Command] = &[
+pub(crate) const ROWS: &[Definition] = &[
     Command::key("pfadd", -2, WRITE | DENYOOM | FAST, |call, key, _, args| add(call, key, args))
         .tells(TOLD)
         .access(&[Access::Extend])

@@ -13,6 +13,7 @@ use crate::redis::call::{Call, integer, is, next};
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::words::first;
 use crate::redis::collections::{FEW_ELEMENTS, peek_as, read_as};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::heap::Heap;
 use crate::redis::help::help;
@@ -31,10 +32,10 @@ const NO_STREAM: Fail = Fail::of(
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.",
 );
 
-pub(super) const XGROUP: Command =
+pub(super) const XGROUP: Definition =
     Command::container("xgroup", ROWS).doc("5.0.0", "", "Groups of consumers of a stream.");
 
-const ROWS: &[Command] = &[
+const ROWS: &[Definition] = &[
     Command::args("xgroup|create", -5, WRITE | DENYOOM | WEIGHTLESS, SECOND, create)
         .tells(told("xgroup-create"))
         .access(&[Access::Extend])
@@ -84,7 +85,7 @@ const ROWS: &[Command] = &[
         .doc("5.0.0", "", "What XGROUP can do."),
 ];
 
-pub(super) const XACK: Command =
+pub(super) const XACK: Definition =
     Command::of_collection("xack", -4, WRITE | FAST, |call, key, hint, mut args| {
         let group = next(&mut args)?;
         if read_as(call.cx, call.tally, key, hint, Type::Stream)?
@@ -101,7 +102,7 @@ pub(super) const XACK: Command =
     .weighs(Weighs::Elements(Elements::Ids))
     .doc("5.0.0", "key group id [id ...]", "Acknowledges entries, which are pending no more; how many.");
 
-pub(super) const XPENDING: Command = Command::of_collection("xpending", -3, READONLY, pending)
+pub(super) const XPENDING: Definition = Command::of_collection("xpending", -3, READONLY, pending)
     .weighs(Weighs::Elements(Elements::Pending))
     .doc(
         "5.0.0",
@@ -109,14 +110,14 @@ pub(super) const XPENDING: Command = Command::of_collection("xpending", -3, READ
         "What is pending in a group.",
     );
 
-pub(super) const XCLAIM: Command =
+pub(super) const XCLAIM: Definition =
     Command::of_collection("xclaim", -6, WRITE | FAST, claim).tells(Tells::Nothing).weighs(Weighs::Elements(Elements::Claim)).doc(
         "5.0.0",
         "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
         "Makes a consumer the one with which entries are pending.",
     );
 
-pub(super) const XAUTOCLAIM: Command = Command::of_collection("xautoclaim", -6, WRITE | FAST, auto_claim)
+pub(super) const XAUTOCLAIM: Definition = Command::of_collection("xautoclaim", -6, WRITE | FAST, auto_claim)
     .tells(Tells::Nothing)
     .weighs(Weighs::Elements(Elements::ClaimIdle))
     .doc(

@@ -25,6 +25,7 @@ use crate::redis::call::{Call, ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::collections::block;
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
+use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk, put_map, put_null_array};
@@ -48,7 +49,7 @@ const MOVED_BYTES: usize = STEPS_BYTES_MIN as usize;
 /// Entries that one that has waited is given, at most.
 const GIVEN_MAX: usize = 1 << 10;
 
-pub(crate) const XREAD: Command =
+pub(crate) const XREAD: Definition =
     Command::of_collections("xread", -4, READONLY | BLOCKING | MOVABLEKEYS, streams(1), |call, args| {
         let asked = parse(args, false)?;
         read(call, &asked)
@@ -61,7 +62,7 @@ pub(crate) const XREAD: Command =
         "Entries behind IDs, and waits for some.",
     );
 
-pub(crate) const XREADGROUP: Command =
+pub(crate) const XREADGROUP: Definition =
     Command::of_collections("xreadgroup", -7, WRITE | BLOCKING | MOVABLEKEYS, streams(4), |call, args| {
         let asked = parse(args, true)?;
         read_group(call, &asked)
