@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Fields that words name are looked after some at a time, as elsewhere (`words.rs`). What is done with each of them, and replied,
-//! is in `answers.rs`.
+//! is in `deed.rs`; one step of that in `answers.rs`, all of it in `doing.rs`.
 
 mod answers;
+mod deed;
+mod doing;
 
 use larder_protocol::resp::Args;
 use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Type};
@@ -22,7 +24,8 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::source::Name;
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
-use answers::{Deed, begin};
+use deed::Deed;
+use doing::begin;
 
 /// A time is no later, in milliseconds: as Redis's are.
 const TIME_MAX: i64 = (1 << 46) - 1;

@@ -1,0 +1,446 @@
+//! What is done with fields, from its first step on: at once, or in several steps.
+//!
+//! ```text
+//! few, or short     one step
+//! up to 65,536      Wants ─► Takes ─► Does: some │ some │ … ─► Sends          one moment for others
+//!                              └──── the key is held ────┘
+//! more              Steps: some, and their answers │ some, and theirs │ …     each step is one moment
+//! ```
+//!
+//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. What has begun to hold its
+//! key is done to its end, also where its client has gone. A key that goes amid it (it is evicted, or expires) has gone behind what
+//! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it. A
+//! time that the command gives, and that comes amid it, counts as when the first field was given it: all are answered alike.
+//!
+//! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or keeps as
+//! many bytes of answers as it may, it frees the key, sends what it has, and goes on as with more than 65,536 fields. Where no
+//! memory is on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
+
+use larder_protocol::resp::Args;
+use larder_store::{Key, Millis, Type};
+
+use super::answers::{Part, answer, do_some, refuse};
+use super::deed::{Become, Deed, bytes_of};
+use crate::core::access::Snapshot;
+use crate::core::events::{Before, Class};
+use crate::core::hold::Hold;
+use crate::core::input::Asked;
+use crate::core::output::Output;
+use crate::core::progress::Next;
+use crate::redis::call::ELEMENT_BYTES;
+use crate::redis::collections::listing::send;
+use crate::redis::collections::words::{WRITES_AT_ONCE, first};
+use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES};
+use crate::redis::collections::{Call, ELEMENT_ROOM, peek_as};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_array;
+use crate::redis::row::Command;
+use crate::redis::source::Name;
+use crate::redis::steps::held::{TakenOne, Taking};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::steps::patience::Patience;
+
+/// What is not done where others' rules come first ([`Fail::overtaken`]).
+const UNDONE: &str = "fields was changed";
+
+/// Begins what is done with some fields: an answer for each.
+pub(super) fn begin(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    mut fields: Args<'_>,
+    deed: Deed,
+) -> Done {
+    let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
+    let at_once = if whole { usize::MAX } else { deed.at_once(call, key, fields)? };
+    if fields.len() > at_once && !deed.is_one_step(call, key, fields) {
+        return begin_in_steps(call, name, key, (fields, at_once), deed);
+    }
+    let part = Part { sends: !whole && fields.len() == 1, ..Part::default() };
+    put_array(call.out, fields.len());
+    let most = if whole { WRITES_AT_ONCE } else { fields.len() };
+    let mut begun = false;
+    while !fields.is_empty() {
+        let some = first(&mut fields, most);
+        match do_some(call, key.bytes(), some, (deed, part)) {
+            Ok(()) => {}
+            Err(fail) if begun => refuse(call.out, some, &fail),
+            Err(fail) => {
+                call.out.rewind(mark);
+                return Err(fail);
+            }
+        }
+        begun = true;
+        call.spend_on_writes(some.len());
+    }
+    Ok(())
+}
+
+/// Begins what is done in several steps, in the first of them with so many fields at most.
+fn begin_in_steps(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    (mut fields, at_once): (Args<'_>, usize),
+    deed: Deed,
+) -> Done {
+    let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return Ok(()) };
+    let (mark, count) = (call.out.mark(), fields.len());
+    let is_whole = count <= ELEMENTS_HELD_MAX && !call.client.executes;
+    // Where each step is one moment the first comes at once, and its words are not kept.
+    let some = if is_whole { Args::EMPTY } else { first(&mut fields, call.writes_of_a_step().min(at_once)) };
+    let kept = Kept::new(call, fields)?;
+    let name = Name::kept(call, key.bytes())?;
+    let mut replies = Output::charged(u64::MAX, call.cx.guard.store(), 0);
+    let stage = if is_whole {
+        put_array(&mut replies, count);
+        Stage::Wants(Asked::default(), call.client.standing.snapshot())
+    } else {
+        put_array(call.out, count);
+        do_some(call, name.bytes(), some, (deed, Part::default())).inspect_err(|_| call.out.rewind(mark))?;
+        call.spend_on_writes(some.len());
+        Stage::Steps
+    };
+    call.go_on_with(Doing { row, deed, name, kept, replies, sent: 0, stage });
+    Ok(())
+}
+
+/// A command that does something with its fields in several steps.
+#[derive(Debug)]
+struct Doing {
+    row: &'static Command,
+    deed: Deed,
+    name: Name,
+    /// The fields that are left.
+    kept: Kept,
+    /// The answers of one moment.
+    replies: Output,
+    sent: u64,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Looks for memory for the first of them, if it writes. With the client's user when it began.
+    Wants(Asked, Snapshot),
+    /// Its key is on its way to be held.
+    Takes(Taking, Snapshot),
+    /// Its key is held.
+    Does(Hold, Moment),
+    /// What was answered is sent. If fields are left, each further step is one moment.
+    Sends,
+    /// Each step is one moment.
+    Steps,
+}
+
+/// What a step of [`Stage::Does`] came to.
+enum Did {
+    /// Some fields are answered.
+    Some,
+    /// None, for so many milliseconds: memory is on its way.
+    Nothing(Millis),
+    /// None, and others have waited for the key for long enough, or enough is kept.
+    Enough,
+}
+
+/// What is known of one moment.
+#[derive(Debug)]
+struct Moment {
+    /// The client's user when the command began.
+    user: Snapshot,
+    patience: Patience,
+    /// Some fields are answered.
+    begun: bool,
+    /// The time that fields get had passed when the first was given it.
+    passed: bool,
+    /// What the key was like before, if events are wanted.
+    before: Option<Before>,
+    /// What has become of it.
+    become_: Become,
+    /// It was there behind the last step, as far as this command knows, …
+    is_there: bool,
+    /// … and has gone by itself since, or amid a step.
+    has_gone: bool,
+}
+
+impl Moment {
+    fn of(user: Snapshot) -> Moment {
+        Moment {
+            user,
+            patience: Patience::default(),
+            begun: false,
+            passed: false,
+            before: None,
+            become_: Become::default(),
+            is_there: false,
+            has_gone: false,
+        }
+    }
+
+    /// Looks at the key before something is done with some of its fields.
+    ///
+    /// # Errors
+    /// The client may not write to it any more, and nothing is done yet.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) -> Done {
+        if !self.begun && !call.rules_hold(&mut self.user) {
+            return Err(Fail::overtaken(UNDONE));
+        }
+        let key = name.key(call);
+        let is_there = call.is_there(&key);
+        if self.begun {
+            self.has_gone |= self.is_there && !is_there;
+        } else {
+            self.before = call.look_before(name.bytes());
+        }
+        self.is_there = is_there;
+        Ok(())
+    }
+
+    /// Notes what a step has done, and whether the key is there behind it: it may have been evicted amid the step, also to make
+    /// room for the answers.
+    fn note(&mut self, done: Become, is_there: bool) {
+        self.has_gone |= done.loses_key(self.is_there, is_there);
+        self.become_.add(done);
+        (self.begun, self.is_there) = (true, is_there);
+        self.patience.found();
+    }
+}
+
+impl Doing {
+    /// Does a part of the stage: what comes then, and whether it comes at once.
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
+        Ok(match stage {
+            Stage::Wants(mut asked, user) => {
+                if self.deed.writes() && !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
+                    if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
+                        return Ok((Stage::Wants(asked, user), Step::Sleep(ms)));
+                    }
+                    call.cx.guard.memory_did_not_come();
+                }
+                let taking = Taking::of_key(call, &self.name);
+                self.take(call, taking, user)?
+            }
+            Stage::Takes(taking, user) => self.take(call, taking, user)?,
+            Stage::Does(hold, mut moment) => {
+                let did = self.do_held(call, &mut moment);
+                // The next command holds keys some time behind the last step.
+                hold.step(call.cx.now());
+                match did? {
+                    Did::Nothing(ms) => (Stage::Does(hold, moment), Step::Sleep(ms)),
+                    Did::Some if self.kept.left() > 0 => (Stage::Does(hold, moment), Step::More),
+                    Did::Some | Did::Enough => {
+                        self.tell(call, &moment);
+                        self.send(call)
+                    }
+                }
+            }
+            Stage::Sends => self.send(call),
+            Stage::Steps => (Stage::Steps, self.do_alone(call)),
+        })
+    }
+
+    /// Goes on to have the key held.
+    ///
+    /// # Errors
+    /// Others wait for it, and the client may not write to it any more.
+    fn take(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        taking: Taking,
+        mut user: Snapshot,
+    ) -> Result<(Stage, Step), Fail> {
+        Ok(match taking.go_on_for(call, &self.name, &mut user, UNDONE)? {
+            TakenOne::NotYet(taking, step) => (Stage::Takes(taking, user), step),
+            TakenOne::Held(hold) => (Stage::Does(hold, Moment::of(user)), Step::More),
+        })
+    }
+
+    /// Does it with some more fields while the key is held.
+    ///
+    /// # Errors
+    /// Nothing is done yet, and nothing can be.
+    fn do_held(&mut self, call: &mut Call<'_, '_, '_>, moment: &mut Moment) -> Result<Did, Fail> {
+        moment.look(call, &self.name)?;
+        // The first is answered in any case.
+        let most = self.fitting(call).max(usize::from(!moment.begun));
+        if most == 0 {
+            return Ok(Did::Enough);
+        }
+        if !moment.begun {
+            moment.passed = self.deed.has_passed(call.cx.now());
+        }
+        let part = Part { is_held: true, sets: moment.begun && !moment.passed, sends: false };
+        let again = call.cx.guard.ask_again(true);
+        let mut become_ = Become::default();
+        let done = self.do_kept(call, (most, part), &mut become_);
+        call.cx.guard.ask_again(again);
+        let Err(fail) = done else {
+            let key = self.name.key(call);
+            moment.note(become_, call.is_there(&key));
+            return Ok(Did::Some);
+        };
+        let comes = fail.is_no_memory() && call.cx.guard.memory_comes();
+        if comes && let Some(ms) = moment.patience.again_ms(call, 0) {
+            return Ok(Did::Nothing(ms));
+        }
+        if !moment.begun {
+            return Err(fail);
+        }
+        // Room for more answers comes when the client has read some.
+        if moment.patience.is_over() || fail == Fail::HELD {
+            return Ok(Did::Enough);
+        }
+        let Doing { kept, replies, .. } = self;
+        kept.take(|words| refuse(replies, first(words, most), &fail));
+        Ok(Did::Some)
+    }
+
+    /// Does it with so many more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them
+    /// are left.
+    fn do_kept(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        (most, part): (usize, Part),
+        become_: &mut Become,
+    ) -> Done {
+        let Doing { deed, name, kept, replies, .. } = self;
+        let place = kept.place();
+        let done = kept.take(|words| {
+            let fields = first(words, most);
+            let done = call.replying_to(replies, |call| {
+                let mark = call.out.mark();
+                let done = answer(call, name.bytes(), (fields, *deed), part, become_);
+                done.inspect_err(|_| call.out.rewind(mark))
+            });
+            call.spend_on_writes(fields.len());
+            done
+        });
+        done.inspect_err(|_| kept.go_back(place))
+    }
+
+    /// Does it with some more fields as one moment.
+    fn do_alone(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let most = self.at_once(call);
+        let Doing { deed, name, kept, .. } = self;
+        kept.take(|words| {
+            let fields = first(words, most);
+            let mark = call.out.mark();
+            if let Err(fail) = do_some(call, name.bytes(), fields, (*deed, Part::default())) {
+                call.out.rewind(mark);
+                refuse(call.out, fields, &fail);
+            }
+            call.spend_on_writes(fields.len());
+        });
+        match self.kept.left() {
+            0 => Step::Done,
+            _ if call.out.is_full() => Step::Full,
+            _ => Step::More,
+        }
+    }
+
+    /// With how many of the fields that are left it is done in one step.
+    fn at_once(&self, call: &mut Call<'_, '_, '_>) -> usize {
+        let timely = call.writes_of_a_step();
+        let (key, some) = (self.name.key(call), first(&mut self.kept.words(), timely));
+        // What is of another type by now says so when it is done.
+        timely.min(self.deed.at_once(call, &key, some).unwrap_or(WRITES_AT_ONCE))
+    }
+
+    /// With how many of them it is done in one step while the key is held: none, if as much is kept of the reply as may be.
+    fn fitting(&self, call: &mut Call<'_, '_, '_>) -> usize {
+        let most = self.at_once(call).min(self.kept.left());
+        match self.deed {
+            Deed::Take | Deed::Get(_) => {}
+            Deed::Expire(..) | Deed::Persist => return most,
+        }
+        let left = call.kept_bytes_max().saturating_sub(self.replies.own_bytes()) as usize;
+        let key = self.name.key(call);
+        // What is of another type by now says so when it is done.
+        let hash = peek_as(&mut call.cx.guard, &key, Type::Hash).unwrap_or(None);
+        let longest = hash.as_ref().map_or(0, |hash| hash.longest_apart().max(ELEMENT_BYTES));
+        if most.saturating_mul(longest + ELEMENT_ROOM) <= left {
+            return most;
+        }
+        // Fewer are looked at and done than are only done.
+        let most = most - most / 4;
+        let mut bytes = 0;
+        let beyond = self.kept.words().take(most).position(|field| {
+            bytes += bytes_of(hash.as_ref(), field) + ELEMENT_ROOM;
+            bytes > left
+        });
+        call.spend_on_looks(most);
+        beyond.unwrap_or(most)
+    }
+
+    /// Publishes what one moment has done to the key.
+    fn tell(&self, call: &mut Call<'_, '_, '_>, moment: &Moment) {
+        let Some(before) = &moment.before else { return };
+        let (key, become_) = (self.name.bytes(), moment.become_);
+        if !moment.has_gone {
+            call.tell_since(self.row, key, before, true, |call, was, is| become_.tell(call, key, was, is));
+        } else if let Some(event) = become_.event() {
+            // That it has gone is an event of its own.
+            call.cx.tell(Class::Hash, event, call.client.db, key);
+        }
+    }
+
+    /// Sends as many of the answers as there is room for.
+    fn send(&mut self, call: &mut Call<'_, '_, '_>) -> (Stage, Step) {
+        match send(call, &self.replies, &mut self.sent) {
+            Step::Done if self.kept.left() > 0 => {
+                self.replies.clear();
+                self.replies.shrink(0);
+                (Stage::Steps, Step::More)
+            }
+            step => (Stage::Sends, step),
+        }
+    }
+}
+
+impl Job for Doing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Sends);
+        let (stage, step) = self.go_on(call, stage)?;
+        self.stage = stage;
+        Ok(step)
+    }
+
+    fn holds(&self) -> bool {
+        self.must_end()
+    }
+
+    fn must_end(&self) -> bool {
+        match &self.stage {
+            Stage::Takes(taking, _) => taking.holds(),
+            Stage::Does(..) => true,
+            Stage::Wants(..) | Stage::Sends | Stage::Steps => false,
+        }
+    }
+
+    /// What was taken out is nowhere but in its reply.
+    fn asks_itself(&self) -> bool {
+        matches!(self.stage, Stage::Sends)
+    }
+
+    /// Watchers get the line of one moment when that is over.
+    fn tells_watchers(&self) -> bool {
+        matches!(self.stage, Stage::Wants(..) | Stage::Takes(..) | Stage::Does(..))
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.held_bytes() + self.replies.capacity_bytes() as u64
+    }
+
+    fn only_replies(&self) -> bool {
+        matches!(self.stage, Stage::Sends) && self.kept.left() == 0
+    }
+
+    fn only_key(&self) -> Option<&Name> {
+        Some(&self.name)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
