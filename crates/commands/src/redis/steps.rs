@@ -1,6 +1,7 @@
 //! Commands in steps: what takes longer than others should wait is done piece by piece.
 //!
 //! ```text
+//! stages    one moment for others, for which its keys are held
 //! again     begun anew, since others have changed what it worked at; held: its keys are held instead
 //! patience  it waits for memory while its keys are held
 //! kept      the words of the request that it still has to look at
@@ -15,5 +16,6 @@ pub(crate) mod kept;
 pub(crate) mod moments;
 pub(crate) mod patience;
 pub(crate) mod pieces;
+pub(crate) mod stages;
 
 pub(crate) use super::call::job;

@@ -7,10 +7,10 @@
 //! more                       ─▶ some │ some │ … ─▶ the reply: each step is one moment
 //! ```
 //!
-//! The reply has as many as there were. What has begun to hold its key is done to its end, also where its client has gone. When
-//! it has a connection's share of the replies, or 256 MiB of them, it frees the key, and goes on as with more than 65,536. Where
-//! there is no memory for the reply, or for what is left of the set, it ends with those that were taken. A key that goes amid it
-//! (it is evicted, or expires) has gone behind them.
+//! The reply has as many as there were. How a key comes to be held is in `steps/stages.rs`. When a command has a connection's
+//! share of the replies, or 256 MiB of them, it frees the key, and goes on as with more than 65,536. Where there is no memory for
+//! the reply, or for what is left of the set, it ends with those that were taken. A key that goes amid it (it is evicted, or
+//! expires) has gone behind them.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Entry, Expect, Guard, Hint, Key, Type};
@@ -20,17 +20,15 @@ use super::listing::{Form, Listed, Which, send};
 use super::pick::{Random, each_of_some, some_places};
 use super::writing::ELEMENTS_HELD_MAX;
 use super::{Call, LOOK_NS, Shown, WRITE_NS, entry_bytes_max, is_large, peek_as};
-use crate::core::access::Snapshot;
 use crate::core::events::Before;
-use crate::core::hold::Hold;
 use crate::core::output::Output;
 use crate::redis::call::{has_room, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{TakenOne, Taking};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::Step;
+use crate::redis::steps::stages::Staged;
 
 /// Members that are taken at a time.
 const POPS_AT_ONCE: usize = 256;
@@ -38,9 +36,6 @@ const POPS_AT_ONCE: usize = 256;
 const POPPED_BYTES: usize = 4 << 20;
 /// What it takes to pick a member, measure it, reply it, and take it out.
 const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
-
-/// What is not done where others' rules come first ([`Fail::overtaken`]).
-const UNDONE: &str = "members was popped";
 
 /// SPOP
 pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
@@ -85,14 +80,12 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
             let name = Name::kept(call, key.bytes())?;
             let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
             // EXEC holds its keys itself.
-            let stage = if count <= ELEMENTS_HELD_MAX && !call.client.executes {
-                Stage::Takes(Taking::of_key(call, &name), call.client.standing.snapshot())
-            } else {
-                Stage::Steps
-            };
+            let is_whole = count <= ELEMENTS_HELD_MAX && !call.client.executes;
+            let stage = if is_whole { Stage::Whole } else { Stage::Steps };
             // Its first step, too, publishes its own events.
-            let (left, popped, sent) = (count, 0, 0);
-            call.go_on_with(Popping { row, name, left, popped, random, resp3, kept, sent, stage });
+            let (left, popped, sent, before) = (count, 0, 0, None);
+            let popping = Popping { row, name, left, popped, before, random, resp3, kept, sent, stage };
+            call.go_on_in_stages(popping);
             return Ok(());
         }
     }
@@ -248,6 +241,8 @@ struct Popping {
     /// How many are still to be taken.
     left: usize,
     popped: usize,
+    /// What the key was like before the first, if they are one moment and events are wanted.
+    before: Option<Before>,
     random: Random,
     resp3: bool,
     /// The replies of those that were.
@@ -256,14 +251,10 @@ struct Popping {
     stage: Stage,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its key is on its way to be held. With the client's user when it began.
-    Takes(Taking, Snapshot),
-    /// Its key is held, and no member is taken yet.
-    Holds(Hold, Snapshot),
-    /// Some are, of one moment. With what the key was like before, if events are wanted.
-    Pops(Hold, Option<Before>),
+    /// Members are taken of one moment.
+    Whole,
     /// Each step is one moment.
     Steps,
     /// Those that were taken are replied.
@@ -271,38 +262,16 @@ enum Stage {
 }
 
 impl Popping {
-    /// Goes on to have its key held.
-    ///
-    /// # Errors
-    /// Others wait for it, and the client may not write to it any more.
-    fn hold(
-        &mut self,
-        call: &mut Call<'_, '_, '_>,
-        taking: Taking,
-        mut user: Snapshot,
-    ) -> Result<(Stage, Step), Fail> {
-        Ok(match taking.go_on_for(call, &self.name, &mut user, UNDONE)? {
-            TakenOne::NotYet(taking, step) => (Stage::Takes(taking, user), step),
-            TakenOne::Held(hold) => (Stage::Holds(hold, user), Step::More),
-        })
-    }
-
-    /// Takes some of one moment, and publishes what it has done behind the last of them. `before`: what the key was like before
-    /// the first, if events are wanted.
+    /// Takes some of one moment, and publishes what it has done behind the last of them. True if there is more to take.
     ///
     /// # Errors
     /// No member is taken yet, and none can be.
-    fn pop_held(
-        &mut self,
-        call: &mut Call<'_, '_, '_>,
-        hold: Hold,
-        before: Option<Before>,
-    ) -> Result<Step, Fail> {
+    fn pop_held(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let popped = self.popped;
-        let is_refused = self.pop_some(call, true);
-        // The next command holds keys some time behind the last step.
-        hold.step(call.cx.now());
-        let is_refused = is_refused?;
+        if popped == 0 {
+            self.before = call.look_before(self.name.bytes());
+        }
+        let is_refused = self.pop_some(call)?;
         let key = self.name.key(call);
         if !call.is_there(&key) {
             self.left = 0;
@@ -310,31 +279,27 @@ impl Popping {
         // Its reply begins with how many there are: so it keeps more, but not while others wait for the key.
         let lets_go = self.left > 0 && self.kept.own_bytes() >= call.kept_bytes_max();
         if self.left > 0 && !lets_go {
-            self.stage = Stage::Pops(hold, before);
-            return Ok(Step::More);
+            return Ok(true);
         }
-        let was_there = matches!(before, Some(Before { seen: Some(_), .. }));
+        let was_there = matches!(self.before, Some(Before { seen: Some(_), .. }));
         if was_there && self.popped == popped && !is_refused {
             // It has gone by itself, behind what was taken.
             if popped > 0 {
                 call.tell_key_changed(self.row, key.bytes());
             }
-        } else if let Some(before) = before {
-            call.tell_key_since(self.row, key.bytes(), &before, true);
+        } else if let Some(before) = &self.before {
+            call.tell_key_since(self.row, key.bytes(), before, true);
         }
-        if lets_go {
-            self.stage = Stage::Steps;
-            return Ok(Step::More);
-        }
-        Ok(self.reply(call))
+        self.stage = Stage::Steps;
+        Ok(lets_go)
     }
 
     /// Takes some; whether there was no memory for that.
     ///
     /// # Errors
     /// No member is taken yet, and none can be.
-    fn pop_some(&mut self, call: &mut Call<'_, '_, '_>, is_whole: bool) -> Result<bool, Fail> {
-        let (taken, bytes, is_refused) = match self.take_some(call, is_whole) {
+    fn pop_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let (taken, bytes, is_refused) = match self.take_some(call) {
             Ok((taken, bytes)) => (taken, bytes, false),
             // Its reply has those that are gone by then.
             Err(_) if self.popped > 0 => (0, 0, true),
@@ -349,7 +314,8 @@ impl Popping {
     }
 
     /// Takes some; none if there are none left. With the bytes of their replies.
-    fn take_some(&mut self, call: &mut Call<'_, '_, '_>, is_whole: bool) -> Result<(usize, usize), Fail> {
+    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, usize), Fail> {
+        let is_whole = self.is_whole();
         let Popping { row, name, left, random, kept, .. } = self;
         let count = (*left).min(((call.step_ns() / POP_NS) as usize).clamp(1, POPS_AT_ONCE));
         loop {
@@ -370,62 +336,41 @@ impl Popping {
             }
         }
     }
-
-    /// Replies those that were taken, as many as there is room for.
-    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
-        put_set(call.out, self.resp3, self.popped);
-        send(call, &self.kept, &mut self.sent)
-    }
 }
 
-impl Job for Popping {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        match std::mem::replace(&mut self.stage, Stage::Replies) {
-            Stage::Takes(taking, user) => {
-                let (stage, step) = self.hold(call, taking, user)?;
-                self.stage = stage;
-                Ok(step)
-            }
-            Stage::Holds(hold, mut user) => {
-                if !call.rules_hold(&mut user) {
-                    return Err(Fail::overtaken(UNDONE));
-                }
-                let before = call.look_before(self.name.bytes());
-                self.pop_held(call, hold, before)
-            }
-            Stage::Pops(hold, before) => self.pop_held(call, hold, before),
+impl Staged for Popping {
+    const UNDONE: &'static str = "members was popped";
+
+    fn is_whole(&self) -> bool {
+        self.stage == Stage::Whole
+    }
+
+    fn has_begun(&self) -> bool {
+        self.popped > 0
+    }
+
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let is_more = match self.stage {
+            Stage::Whole => self.pop_held(call)?,
             Stage::Steps => {
-                self.pop_some(call, false)?;
-                if self.left > 0 {
-                    self.stage = Stage::Steps;
-                    return Ok(Step::More);
-                }
-                Ok(self.reply(call))
+                self.pop_some(call)?;
+                self.left > 0
             }
-            Stage::Replies => Ok(send(call, &self.kept, &mut self.sent)),
+            Stage::Replies => false,
+        };
+        if is_more {
+            return Ok(Step::More);
         }
-    }
-
-    fn holds(&self) -> bool {
-        self.must_end()
-    }
-
-    fn must_end(&self) -> bool {
-        match &self.stage {
-            Stage::Takes(taking, _) => taking.holds(),
-            Stage::Holds(..) | Stage::Pops(..) => true,
-            Stage::Steps | Stage::Replies => false,
+        if self.stage != Stage::Replies {
+            self.stage = Stage::Replies;
+            put_set(call.out, self.resp3, self.popped);
         }
+        Ok(send(call, &self.kept, &mut self.sent))
     }
 
     /// What was popped is nowhere but in its reply.
     fn asks_itself(&self) -> bool {
-        self.popped > 0
-    }
-
-    /// Watchers get the line of one moment when that is over.
-    fn tells_watchers(&self) -> bool {
-        matches!(self.stage, Stage::Takes(..) | Stage::Holds(..) | Stage::Pops(..))
+        self.has_begun()
     }
 
     fn held_bytes(&self) -> u64 {
@@ -433,7 +378,7 @@ impl Job for Popping {
     }
 
     fn only_replies(&self) -> bool {
-        matches!(self.stage, Stage::Replies)
+        self.stage == Stage::Replies
     }
 
     fn only_key(&self) -> Option<&Name> {

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! few, or some of short ones    one step
-//! up to 65,536                  Looks ─► Wants ─► Takes ─► Asks ─► Writes, some in each step ─► replied
-//!                                                   └───────── the key is held ────────┘
-//! more                          Looks ─► Asks ─► Writes, some in each step: each step is one moment
+//! up to 65,536                  looks ─► the key is taken ─► asks ─► writes, some in each step ─► replied
+//!                                            └───────── the key is held ────────┘
+//! more                          looks ─► asks ─► writes, some in each step: each step is one moment
 //! ```
 //!
 //! HSETEX alone asks: whether all of its fields are there, or none is. Its key is held by then, so that what it finds is so when
@@ -15,11 +15,9 @@
 //! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
 //! waited for 2 s in all while its key is held, it frees the key and goes on as with more than 65,536: others may see a part.
 //!
-//! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say.
-//! What has begun to hold its key is done to its end, also where its client has gone. Before the first write it ends where the
-//! rules of its client's user have changed. A key that goes amid it (it is evicted, or expires) has none of the elements: they
-//! are written from the first on. When a later step is refused for want of memory, a key that was not there before is removed,
-//! and one that was has those elements that were written.
+//! A key that goes amid it (it is evicted, or expires) has none of the elements: they are written from the first on. When a later
+//! step is refused for want of memory, a key that was not there before is removed, and one that was has those elements that were
+//! written. How its key comes to be held is in `steps/stages.rs`.
 //!
 //! In EXEC, which holds its keys itself, all of it is one moment of that, and in scripts one step.
 
@@ -28,32 +26,24 @@ use larder_store::{Expect, Fields, Key, Millis, Type};
 
 use super::words::{LOOKS_AT_ONCE, Looking, Write, first};
 use super::{Call, FEW_ELEMENTS, LOOK_NS, Pairs, peek_as};
-use crate::core::access::Snapshot;
 use crate::core::events::Before;
-use crate::core::hold::Hold;
-use crate::core::input::Asked;
-use crate::core::progress::Next;
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{TakenOne, Taking};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::held::Taking;
+use crate::redis::steps::job::Step;
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
+use crate::redis::steps::stages::Staged;
 
 /// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
 /// as long as its bytes take.
 pub(super) const ELEMENTS_HELD_MAX: usize = 64 << 10;
 /// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
 pub(super) const SHORT_BYTES_MAX: usize = 512 << 10;
-/// What is allocated first for an element, about: a leaf.
-pub(super) const LEAF_BYTES: usize = 1 << 10;
 /// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.
 const RESTARTS_MAX: u8 = 3;
-
-/// What is not done where others' rules come first ([`Fail::overtaken`]).
-const UNDONE: &str = "elements was written";
 
 impl Call<'_, '_, '_> {
     /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
@@ -125,14 +115,10 @@ impl Call<'_, '_, '_> {
             self.spend_on(some.len() / write.words(), write.moment().1);
             self.spend_on_bytes(some_bytes + write.compared_bytes(some));
         }
-        let whole = is_whole.then(|| Whole::of(self.client.standing.snapshot(), kept.place()));
-        let stage = match (looks, is_whole) {
-            (true, _) => Stage::Looks(Looking::at(&kept)),
-            (false, true) => Stage::Wants(Asked::default()),
-            (false, false) => Stage::Writes(None),
-        };
-        let asking = asks.then(|| kept.place());
-        self.go_on_with(Writing { row, name, write, says_ok, asked, asking, count, kept, whole, stage });
+        let (from, whole) = (kept.place(), is_whole.then(Whole::default));
+        let (looking, asking) = (looks.then(|| Looking::at(&kept)), asks.then_some(from));
+        let writing = Writing { row, name, write, says_ok, looking, asked, asking, count, kept, from, whole };
+        self.go_on_in_stages(writing);
         Ok(())
     }
 
@@ -166,31 +152,22 @@ struct Writing {
     name: Name,
     write: Write,
     says_ok: bool,
+    /// Looks at all words, of which nothing is written yet.
+    looking: Option<Looking>,
     /// Of HSETEX: what has to hold of all fields before the first is set.
     asked: Option<Fields>,
     /// The fields of which that is still to be found, from a place on.
     asking: Option<Place>,
     count: usize,
+    /// Words that are written in steps.
     kept: Kept,
+    /// Where these words begin.
+    from: Place,
     /// All of it is one moment.
     whole: Option<Whole>,
-    stage: Stage,
 }
 
-#[derive(Debug)]
-enum Stage {
-    /// Looks at all words. Nothing is written yet.
-    Looks(Looking),
-    /// Looks for memory for the first of them.
-    Wants(Asked),
-    /// Its key is on its way to be held.
-    Takes(Taking),
-    /// Asks for what is to be asked, and writes what is left; what is one moment has its key held.
-    Writes(Option<Hold>),
-    Over,
-}
-
-/// What a step of [`Stage::Writes`] came to.
+/// What a step came to, behind the look at all words.
 enum Wrote {
     /// Some elements are written, or some fields were found to be as it is asked.
     Some,
@@ -201,12 +178,8 @@ enum Wrote {
 }
 
 /// What is known of a command that is one moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Whole {
-    /// The client's user when it began.
-    user: Snapshot,
-    /// Where its words begin.
-    from: Place,
     patience: Patience,
     /// Some of them are written.
     begun: bool,
@@ -219,103 +192,17 @@ struct Whole {
     restarts: u8,
 }
 
-impl Whole {
-    fn of(user: Snapshot, from: Place) -> Whole {
-        Whole {
-            user,
-            from,
-            patience: Patience::default(),
-            begun: false,
-            was_there: false,
-            is_there: false,
-            before: None,
-            restarts: 0,
-        }
-    }
-}
-
 impl Writing {
-    /// Does a part of the stage: what comes then, and whether it comes at once.
-    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
-        Ok(match stage {
-            Stage::Looks(mut looking) => {
-                let next = match looking.step(call, self.write, &self.kept)? {
-                    false => Stage::Looks(looking),
-                    true if self.whole.is_some() => Stage::Wants(Asked::default()),
-                    true => Stage::Writes(None),
-                };
-                (next, Step::More)
-            }
-            Stage::Wants(mut asked) => {
-                if self.finds_none(call)? {
-                    if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
-                        return Ok((Stage::Wants(asked), Step::Sleep(ms)));
-                    }
-                    call.cx.guard.memory_did_not_come();
-                }
-                let taking = Taking::of_key(call, &self.name);
-                self.take(call, taking)?
-            }
-            Stage::Takes(taking) => self.take(call, taking)?,
-            Stage::Writes(hold) => {
-                if hold.is_none() {
-                    // A step that found no memory has done nothing, and is made once more.
-                    self.stage = Stage::Writes(None);
-                }
-                let wrote = self.write(call);
-                if let Some(hold) = &hold {
-                    // The next command holds keys some time behind the last step.
-                    hold.step(call.cx.now());
-                }
-                match wrote? {
-                    Wrote::Some => {}
-                    Wrote::Nothing(ms) => return Ok((Stage::Writes(hold), Step::Sleep(ms))),
-                    Wrote::Unmet => {
-                        self.tell(call, false);
-                        call.integer(0)?;
-                        return Ok((Stage::Over, Step::Done));
-                    }
-                }
-                if self.kept.left() > 0 {
-                    // Where each further step is one moment nothing is held.
-                    let hold = hold.filter(|_| self.whole.is_some());
-                    return Ok((Stage::Writes(hold), Step::More));
-                }
-                self.tell(call, true);
-                if self.asked.is_some() {
-                    call.integer(1)?;
-                } else if self.says_ok {
-                    call.ok()?;
-                } else {
-                    call.length(self.count)?;
-                }
-                (Stage::Over, Step::Done)
-            }
-            Stage::Over => (Stage::Over, Step::Done),
-        })
-    }
-
-    /// There is no memory for the first element, and some is on its way: the others of the worker are served meanwhile.
+    /// Looks at some more words; false if all were looked at before.
     ///
     /// # Errors
-    /// The key has another type of value: it does not wait for memory.
-    fn finds_none(&self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
-        let key = self.name.key(call);
-        peek_as(&mut call.cx.guard, &key, self.write.kind())?;
-        Ok(self.write.puts() && !call.cx.guard.finds_memory(LEAF_BYTES, 1))
-    }
-
-    /// Goes on to have its key held.
-    ///
-    /// # Errors
-    /// Others wait for it, and the client may not write to it any more.
-    fn take(&mut self, call: &mut Call<'_, '_, '_>, taking: Taking) -> Result<(Stage, Step), Fail> {
-        // What is not one moment takes no key.
-        let Some(whole) = &mut self.whole else { return Ok((Stage::Writes(None), Step::More)) };
-        Ok(match taking.go_on_for(call, &self.name, &mut whole.user, UNDONE)? {
-            TakenOne::NotYet(taking, step) => (Stage::Takes(taking), step),
-            TakenOne::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
-        })
+    /// One of them would be refused.
+    fn look_at_words(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let Some(looking) = &mut self.looking else { return Ok(false) };
+        if looking.step(call, self.write, &self.kept)? {
+            self.looking = None;
+        }
+        Ok(true)
     }
 
     /// Writes some elements, where nothing is to be asked any more; or, where memory is on its way for which others of the worker
@@ -328,7 +215,7 @@ impl Writing {
             // The time until which fields were to last may have come meanwhile.
             self.write = Write::lasting(lasting, call.cx.now());
         }
-        self.look(call)?;
+        self.look(call);
         if self.asking.is_some() {
             return self.ask(call);
         }
@@ -394,27 +281,20 @@ impl Writing {
     }
 
     /// Looks at the key before some elements are written to it that are a part of one moment.
-    ///
-    /// # Errors
-    /// The client may not write to it any more, and has not yet.
-    fn look(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        let Some(whole) = &mut self.whole else { return Ok(()) };
-        if !whole.begun && !call.rules_hold(&mut whole.user) {
-            return Err(Fail::overtaken(UNDONE));
-        }
+    fn look(&mut self, call: &mut Call<'_, '_, '_>) {
+        let Some(whole) = &mut self.whole else { return };
         let key = self.name.key(call);
         let is_there = call.is_there(&key);
         if !whole.begun {
             if self.asked == Some(Fields::Present) && !is_there && self.asking.is_none() {
                 // The fields have gone with their key since they were found.
-                self.asking = Some(whole.from);
+                self.asking = Some(self.from);
             }
             (whole.was_there, whole.is_there) = (is_there, is_there);
             whole.before = call.look_before(key.bytes());
         } else if whole.is_there && !is_there {
             self.lose(call);
         }
-        Ok(())
     }
 
     /// Some elements of one moment were written.
@@ -450,8 +330,8 @@ impl Writing {
         if is_in_vain && self.write.puts() && whole.restarts < RESTARTS_MAX {
             whole.restarts += 1;
             self.count = 0;
-            self.kept.go_back(whole.from);
-            self.asking = self.asked.filter(|asked| *asked != Fields::Any).map(|_| whole.from);
+            self.kept.go_back(self.from);
+            self.asking = self.asked.filter(|asked| *asked != Fields::Any).map(|_| self.from);
             return true;
         }
         if tells && !self.write.puts() && self.count > 0 {
@@ -508,38 +388,56 @@ impl Writing {
     }
 }
 
-impl Job for Writing {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Over);
-        let (stage, step) = self.go_on(call, stage)?;
-        self.stage = stage;
-        Ok(step)
-    }
+impl Staged for Writing {
+    const UNDONE: &'static str = "elements was written";
+    const ASKS_AGAIN: bool = true;
+    const SPENDS_ON_WORDS: bool = true;
 
-    fn holds(&self) -> bool {
-        self.must_end()
-    }
-
-    fn must_end(&self) -> bool {
-        match &self.stage {
-            Stage::Takes(taking) => taking.holds(),
-            Stage::Writes(hold) => hold.is_some(),
-            Stage::Looks(_) | Stage::Wants(_) | Stage::Over => false,
-        }
-    }
-
-    /// Watchers get the lines of one moment when that is over.
-    fn tells_watchers(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.whole.is_some()
     }
 
-    /// What holds its key waits for memory itself.
-    fn asks_again(&self) -> bool {
-        self.whole.is_none()
+    fn has_begun(&self) -> bool {
+        self.whole.as_ref().is_some_and(|whole| whole.begun)
     }
 
-    fn spends_on_words(&self) -> bool {
-        true
+    fn wants_memory(&self) -> bool {
+        self.write.puts()
+    }
+
+    fn prepare(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Taking>, Fail> {
+        if self.look_at_words(call)? {
+            return Ok(None);
+        }
+        // Where the key has another type of value the command does not wait for memory.
+        let key = self.name.key(call);
+        peek_as(&mut call.cx.guard, &key, self.write.kind())?;
+        Ok(Some(Taking::of_key(call, &self.name)))
+    }
+
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.look_at_words(call)? {
+            return Ok(Step::More);
+        }
+        match self.write(call)? {
+            Wrote::Nothing(ms) => return Ok(Step::Sleep(ms)),
+            Wrote::Some if self.kept.left() > 0 => return Ok(Step::More),
+            Wrote::Some => {
+                self.tell(call, true);
+                if self.asked.is_some() {
+                    call.integer(1)?;
+                } else if self.says_ok {
+                    call.ok()?;
+                } else {
+                    call.length(self.count)?;
+                }
+            }
+            Wrote::Unmet => {
+                self.tell(call, false);
+                call.integer(0)?;
+            }
+        }
+        Ok(Step::Done)
     }
 
     fn only_key(&self) -> Option<&Name> {

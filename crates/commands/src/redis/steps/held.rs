@@ -51,15 +51,6 @@ pub(crate) enum Taken {
     Held(Hold),
 }
 
-/// How far the one key of a command is.
-#[derive(Debug)]
-pub(crate) enum TakenOne {
-    /// It is on its way.
-    NotYet(Taking, Step),
-    /// No other command is at it.
-    Held(Hold),
-}
-
 /// The mark by which a later swap of the selected database is seen: the hash of a name in it.
 pub(crate) fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
     call.cx.guard.key_in(call.client.db, b"").hash()
@@ -106,28 +97,6 @@ impl Taking {
                 if mark == mark_of(call) { Taken::Held(hold) } else { Taken::Swapped }
             }
         }
-    }
-
-    /// As [`Taking::go_on`], of the one key of a command that has done nothing yet: where the name means another key by now, that
-    /// one is taken. `user`: the client's when the command began; `undone`: as of [`Fail::overtaken`].
-    ///
-    /// # Errors
-    /// Others wait for the key, and the client may not write to it any more.
-    pub fn go_on_for(
-        self,
-        call: &mut Call<'_, '_, '_>,
-        name: &Name,
-        user: &mut Snapshot,
-        undone: &str,
-    ) -> Result<TakenOne, Fail> {
-        if self.holds() && !call.rules_hold(user) {
-            return Err(Fail::overtaken(undone));
-        }
-        Ok(match self.go_on(call) {
-            Taken::NotYet(taking, step) => TakenOne::NotYet(taking, step),
-            Taken::Swapped => TakenOne::NotYet(Taking::of_key(call, name), Step::More),
-            Taken::Held(hold) => TakenOne::Held(hold),
-        })
     }
 }
 

@@ -2,31 +2,30 @@
 //! from the first write to the last ([`hold`](crate::core::hold)).
 //!
 //! ```text
-//! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (NX, XX) ─► Writes ─► replied, and held no more
+//! notes the keys ─► announces ─► waits for requests of before ─► looks (NX, XX) ─► writes ─► replied, and held no more
 //! ```
 //!
-//! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
-//! its client has gone. Before the first write it ends where the rules of its client's user have changed. A pair for which memory is
-//! on its way is written when that has come, and others of the worker are served meanwhile. The keys are held, so that the command
-//! is refused when it has waited for 2 s in all.
+//! In scripts, and in an EXEC of one step, all of it is one step. How keys come to be held is in `steps/stages.rs`. A pair for
+//! which memory is on its way is written when that has come, and others of the worker are served meanwhile. The keys are held, so
+//! that the command is refused when it has waited for 2 s in all.
 
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use crate::core::access::Snapshot;
 use crate::core::events::{Change, Seen, seen};
-use crate::core::hold::{Hold, Keys};
+use crate::core::hold::Keys;
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::clock::Expiry;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::row::Command;
-use crate::redis::steps::held::{NOTE_NS, Taken, Taking, mark_of};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::held::{NOTE_NS, Taking, mark_of};
+use crate::redis::steps::job::Step;
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
 use crate::redis::steps::patience::Patience;
+use crate::redis::steps::stages::Staged;
 use crate::redis::strings::set::{pairs_counted, put_pair};
 
 /// Pairs that are written in one step: some 4 ms.
@@ -172,28 +171,17 @@ pub(super) struct Plan {
 struct Pairs {
     plan: Plan,
     kept: Kept,
-    /// The client's user when it began.
-    user: Snapshot,
+    /// Not in EXEC, which holds all of its keys itself.
+    is_whole: bool,
+    /// The keys that are noted, of the database that had this mark, and the place behind them.
+    noted: Option<(Keys, Place, u64)>,
+    /// Keys from a place on are to be there, or not, before the first pair is written.
+    looks: Option<Place>,
     /// Some of them are written.
     begun: bool,
     /// How long it has waited for memory, for all of them.
     patience: Patience,
-    stage: Stage,
     _held: Heap,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Notes the keys from a place on, of the database that had this mark; none: from the first, while nothing is noted.
-    Notes(Option<(Keys, Place, u64)>),
-    /// All are noted, and on their way to be held.
-    Takes(Taking),
-    /// Looks whether a key from a place on is there. In EXEC, which holds all of its keys, there is nothing to hold.
-    Looks(Option<Hold>, Place),
-    /// Writes what is left.
-    Writes(Option<Hold>),
-    /// Done.
-    Over,
 }
 
 /// Begins in the next turn with the pairs that these words begin with, which are the last of their request.
@@ -202,113 +190,27 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
     let pairs = (args.len() - plan.behind) / 2;
     let held = Heap::keep(call, if executes { 0 } else { Keys::bytes(pairs) })?;
     let kept = Kept::new(call, args)?;
-    let stage = match (executes, plan.there) {
-        (false, _) => Stage::Notes(None),
-        (true, Some(_)) => Stage::Looks(None, kept.place()),
-        (true, None) => Stage::Writes(None),
-    };
-    let user = call.client.standing.snapshot();
-    let patience = Patience::default();
-    call.go_on_with(Pairs { plan, kept, user, begun: false, patience, stage, _held: held });
+    let (is_whole, looks) = (!executes, plan.there.map(|_| kept.place()));
+    let (noted, begun, patience) = (None, false, Patience::default());
+    call.go_on_in_stages(Pairs { plan, kept, is_whole, noted, looks, begun, patience, _held: held });
     Ok(())
 }
 
-/// Notes the time of a step, also of one that found no memory: the next command holds keys some time behind the last step.
-fn step_of(hold: Option<&Hold>, call: &Call<'_, '_, '_>) {
-    if let Some(hold) = hold {
-        hold.step(call.cx.now());
-    }
-}
-
 impl Pairs {
-    /// Does a part of the stage: what comes then, and whether it comes at once.
-    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
-        let (db, plan) = (call.client.db, self.plan);
-        Ok(match stage {
-            Stage::Notes(noted) => {
-                let from_first = || (Keys::of(self.left()), self.kept.place(), mark_of(call));
-                // Keys noted while the database is swapped are another's, which a swap back before the end would hide.
-                let noted = noted.filter(|(_, _, mark)| *mark == mark_of(call));
-                let (mut keys, mut at, mark) = noted.unwrap_or_else(from_first);
-                let count = ((call.step_ns() / NOTE_NS) as usize).min((at.left - plan.behind) / 2);
-                self.kept.walk(&mut at, |words| {
-                    for name in words.by_ref().take(2 * count).step_by(2) {
-                        keys.note(call.cx.guard.key_in(db, name).hash());
-                    }
-                });
-                call.spend(count as u64 * NOTE_NS);
-                let stage = if at.left > plan.behind {
-                    Stage::Notes(Some((keys, at, mark)))
-                } else {
-                    Stage::Takes(Taking::of(keys, mark))
-                };
-                (stage, Step::More)
-            }
-            Stage::Takes(taking) => {
-                if taking.holds() {
-                    self.still_may(call)?;
-                }
-                match taking.go_on(call) {
-                    Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
-                    Taken::Swapped => (Stage::Notes(None), Step::More),
-                    Taken::Held(hold) if plan.there.is_some() => {
-                        (Stage::Looks(Some(hold), self.kept.place()), Step::More)
-                    }
-                    Taken::Held(hold) => (Stage::Writes(Some(hold)), Step::More),
-                }
-            }
-            Stage::Looks(hold, mut at) => {
-                if hold.is_some() {
-                    // EXEC asks itself.
-                    self.still_may(call)?;
-                }
-                let count = call.keys_of_a_step().min((at.left - plan.behind) / 2);
-                let is_unlike = self.kept.walk(&mut at, |words| {
-                    let mut names = words.by_ref().take(2 * count).step_by(2);
-                    let is_unlike = names.any(|name| Some(call.is_there(&call.key(name))) != plan.there);
-                    // What is left is left.
-                    names.for_each(|_| ());
-                    is_unlike
-                });
-                step_of(hold.as_ref(), call);
-                call.spend(keys_ns(count));
-                if is_unlike {
-                    call.integer(0)?;
-                    return Ok((Stage::Over, Step::Done));
-                }
-                (if at.left > plan.behind { Stage::Looks(hold, at) } else { Stage::Writes(hold) }, Step::More)
-            }
-            Stage::Writes(hold) => {
-                if hold.is_some() && !self.begun {
-                    // The turn before has written nothing.
-                    self.still_may(call)?;
-                }
-                // In EXEC, whose next step comes at once, to ask again would be no wait.
-                let awaits_ms = self.write(call, hold.is_some())?;
-                step_of(hold.as_ref(), call);
-                if let Some(ms) = awaits_ms {
-                    return Ok((Stage::Writes(hold), Step::Await(Some(ms))));
-                }
-                if self.left() > 0 {
-                    return Ok((Stage::Writes(hold), Step::More));
-                }
-                if plan.name == "mset" {
-                    call.ok()?
-                } else {
-                    call.integer(1)?
-                }
-                (Stage::Over, Step::Done)
-            }
-            Stage::Over => (Stage::Over, Step::Done),
-        })
-    }
-
-    /// Its client's user has the rules by which it began, while keys are held and nothing is written.
-    ///
-    /// # Errors
-    /// It has others, or is gone: the connection is closed behind that, as with any command in steps.
-    fn still_may(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
-        if call.rules_hold(&mut self.user) { Ok(()) } else { Err(Fail::overtaken("keys was written")) }
+    /// Looks whether some more keys are, or are not, there as the plan wants it; false if one is unlike.
+    fn look(&mut self, call: &mut Call<'_, '_, '_>, mut at: Place) -> bool {
+        let Plan { there, behind, .. } = self.plan;
+        let count = call.keys_of_a_step().min((at.left - behind) / 2);
+        let are_like = self.kept.walk(&mut at, |words| {
+            let mut names = words.by_ref().take(2 * count).step_by(2);
+            let are_like = names.all(|name| Some(call.is_there(&call.key(name))) == there);
+            // What is left is left.
+            names.for_each(|_| ());
+            are_like
+        });
+        call.spend(keys_ns(count));
+        self.looks = (at.left > behind).then_some(at);
+        are_like
     }
 
     /// Pairs that are not written.
@@ -316,13 +218,15 @@ impl Pairs {
         (self.kept.left() - self.plan.behind) / 2
     }
 
-    /// Writes as many pairs as what is left of the slice is for, one at least. `asks`: where memory is on its way and others
-    /// wait for the worker, it does not sleep, and the next pair is to be written in so many milliseconds.
+    /// Writes as many pairs as what is left of the slice is for, one at least. Where memory is on its way and others wait for the
+    /// worker, it does not sleep, and the next pair is to be written in so many milliseconds.
     ///
     /// # Errors
     /// A pair found no memory, also after it was asked again for long enough: it is not looked at once more, for which the worker
     /// would sleep.
-    fn write(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> Result<Option<Millis>, Fail> {
+    fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Millis>, Fail> {
+        // In EXEC, whose next step comes at once, to ask again would be no wait.
+        let asks = self.is_whole;
         let (written, done) = self.write_some(call, asks);
         if done.is_ok() {
             self.patience.found();
@@ -372,24 +276,57 @@ impl Pairs {
     }
 }
 
-impl Job for Pairs {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Over);
-        let (stage, step) = self.go_on(call, stage)?;
-        self.stage = stage;
-        Ok(step)
+impl Staged for Pairs {
+    const UNDONE: &'static str = "keys was written";
+
+    fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
-    fn holds(&self) -> bool {
-        self.must_end()
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
-    fn must_end(&self) -> bool {
-        match &self.stage {
-            Stage::Takes(taking) => taking.holds(),
-            Stage::Looks(..) | Stage::Writes(_) => true,
-            Stage::Notes(_) | Stage::Over => false,
+    fn prepare(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Taking>, Fail> {
+        let (db, behind) = (call.client.db, self.plan.behind);
+        // Keys noted while the database is swapped are another's, which a swap back before the end would hide.
+        let noted = self.noted.take().filter(|(_, _, mark)| *mark == mark_of(call));
+        let from_first = || (Keys::of(self.left()), self.kept.place(), mark_of(call));
+        let (mut keys, mut at, mark) = noted.unwrap_or_else(from_first);
+        if at.left <= behind {
+            return Ok(Some(Taking::of(keys, mark)));
         }
+        let count = ((call.step_ns() / NOTE_NS) as usize).min((at.left - behind) / 2);
+        self.kept.walk(&mut at, |words| {
+            for name in words.by_ref().take(2 * count).step_by(2) {
+                keys.note(call.cx.guard.key_in(db, name).hash());
+            }
+        });
+        call.spend(count as u64 * NOTE_NS);
+        self.noted = Some((keys, at, mark));
+        Ok(None)
+    }
+
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(at) = self.looks {
+            if self.look(call, at) {
+                return Ok(Step::More);
+            }
+            call.integer(0)?;
+            return Ok(Step::Done);
+        }
+        if let Some(ms) = self.write(call)? {
+            return Ok(Step::Await(Some(ms)));
+        }
+        if self.left() > 0 {
+            return Ok(Step::More);
+        }
+        if self.plan.name == "mset" {
+            call.ok()?;
+        } else {
+            call.integer(1)?;
+        }
+        Ok(Step::Done)
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! few, or short     one step
-//! up to 65,536      Wants ─► Takes ─► Does: some │ some │ … ─► Sends          one moment for others
-//!                              └──── the key is held ────┘
-//! more              Steps: some, and their answers │ some, and theirs │ …     each step is one moment
+//! up to 65,536      the key is taken ─► some │ some │ … ─► the answers are sent   one moment for others
+//!                         └──── the key is held ───┘
+//! more              some, and their answers │ some, and theirs │ …                each step is one moment
 //! ```
 //!
-//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. What has begun to hold its
-//! key is done to its end, also where its client has gone. A key that goes amid it (it is evicted, or expires) has gone behind what
-//! was done: of the fields that are left it is replied that they are not there. So is it of a field whose time comes amid it. A
-//! time that the command gives, and that comes amid it, counts as when the first field was given it: all are answered alike.
+//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. How a key comes to be
+//! held is in `steps/stages.rs`. A key that goes amid it (it is evicted, or expires) has gone behind what was done: of the fields
+//! that are left it is replied that they are not there. So is it of a field whose time comes amid it. A time that the command
+//! gives, and that comes amid it, counts as when the first field was given it: all are answered alike.
 //!
 //! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or keeps as
 //! many bytes of answers as it may, it frees the key, sends what it has, and goes on as with more than 65,536 fields. Where no
@@ -21,28 +21,21 @@ use larder_store::{Key, Millis, Type};
 
 use super::answers::{Part, answer, do_some, refuse};
 use super::deed::{Become, Deed, bytes_of};
-use crate::core::access::Snapshot;
 use crate::core::events::{Before, Class};
-use crate::core::hold::Hold;
-use crate::core::input::Asked;
 use crate::core::output::Output;
-use crate::core::progress::Next;
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::collections::listing::send;
 use crate::redis::collections::words::{WRITES_AT_ONCE, first};
-use crate::redis::collections::writing::{ELEMENTS_HELD_MAX, LEAF_BYTES};
+use crate::redis::collections::writing::ELEMENTS_HELD_MAX;
 use crate::redis::collections::{Call, ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_array;
 use crate::redis::row::Command;
 use crate::redis::source::Name;
-use crate::redis::steps::held::{TakenOne, Taking};
-use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::job::Step;
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::patience::Patience;
-
-/// What is not done where others' rules come first ([`Fail::overtaken`]).
-const UNDONE: &str = "fields was changed";
+use crate::redis::steps::stages::Staged;
 
 /// Begins what is done with some fields: an answer for each.
 pub(super) fn begin(
@@ -95,14 +88,15 @@ fn begin_in_steps(
     let mut replies = Output::charged(u64::MAX, call.cx.guard.store(), 0);
     let stage = if is_whole {
         put_array(&mut replies, count);
-        Stage::Wants(Asked::default(), call.client.standing.snapshot())
+        Stage::Whole
     } else {
         put_array(call.out, count);
         do_some(call, name.bytes(), some, (deed, Part::default())).inspect_err(|_| call.out.rewind(mark))?;
         call.spend_on_writes(some.len());
         Stage::Steps
     };
-    call.go_on_with(Doing { row, deed, name, kept, replies, sent: 0, stage });
+    let moment = Moment::default();
+    call.go_on_in_stages(Doing { row, deed, name, kept, replies, sent: 0, moment, stage });
     Ok(())
 }
 
@@ -117,24 +111,22 @@ struct Doing {
     /// The answers of one moment.
     replies: Output,
     sent: u64,
+    /// What is known of that.
+    moment: Moment,
     stage: Stage,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Looks for memory for the first of them, if it writes. With the client's user when it began.
-    Wants(Asked, Snapshot),
-    /// Its key is on its way to be held.
-    Takes(Taking, Snapshot),
-    /// Its key is held.
-    Does(Hold, Moment),
+    /// Fields are answered of one moment.
+    Whole,
     /// What was answered is sent. If fields are left, each further step is one moment.
     Sends,
     /// Each step is one moment.
     Steps,
 }
 
-/// What a step of [`Stage::Does`] came to.
+/// What a step of [`Stage::Whole`] came to.
 enum Did {
     /// Some fields are answered.
     Some,
@@ -145,10 +137,8 @@ enum Did {
 }
 
 /// What is known of one moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Moment {
-    /// The client's user when the command began.
-    user: Snapshot,
     patience: Patience,
     /// Some fields are answered.
     begun: bool,
@@ -165,27 +155,8 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(user: Snapshot) -> Moment {
-        Moment {
-            user,
-            patience: Patience::default(),
-            begun: false,
-            passed: false,
-            before: None,
-            become_: Become::default(),
-            is_there: false,
-            has_gone: false,
-        }
-    }
-
     /// Looks at the key before something is done with some of its fields.
-    ///
-    /// # Errors
-    /// The client may not write to it any more, and nothing is done yet.
-    fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) -> Done {
-        if !self.begun && !call.rules_hold(&mut self.user) {
-            return Err(Fail::overtaken(UNDONE));
-        }
+    fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) {
         let key = name.key(call);
         let is_there = call.is_there(&key);
         if self.begun {
@@ -194,7 +165,6 @@ impl Moment {
             self.before = call.look_before(name.bytes());
         }
         self.is_there = is_there;
-        Ok(())
     }
 
     /// Notes what a step has done, and whether the key is there behind it: it may have been evicted amid the step, also to make
@@ -208,78 +178,31 @@ impl Moment {
 }
 
 impl Doing {
-    /// Does a part of the stage: what comes then, and whether it comes at once.
-    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
-        Ok(match stage {
-            Stage::Wants(mut asked, user) => {
-                if self.deed.writes() && !call.cx.guard.finds_memory(LEAF_BYTES, 1) {
-                    if let Some(Next::Sleep(ms)) = asked.again(call.cx, 0) {
-                        return Ok((Stage::Wants(asked, user), Step::Sleep(ms)));
-                    }
-                    call.cx.guard.memory_did_not_come();
-                }
-                let taking = Taking::of_key(call, &self.name);
-                self.take(call, taking, user)?
-            }
-            Stage::Takes(taking, user) => self.take(call, taking, user)?,
-            Stage::Does(hold, mut moment) => {
-                let did = self.do_held(call, &mut moment);
-                // The next command holds keys some time behind the last step.
-                hold.step(call.cx.now());
-                match did? {
-                    Did::Nothing(ms) => (Stage::Does(hold, moment), Step::Sleep(ms)),
-                    Did::Some if self.kept.left() > 0 => (Stage::Does(hold, moment), Step::More),
-                    Did::Some | Did::Enough => {
-                        self.tell(call, &moment);
-                        self.send(call)
-                    }
-                }
-            }
-            Stage::Sends => self.send(call),
-            Stage::Steps => (Stage::Steps, self.do_alone(call)),
-        })
-    }
-
-    /// Goes on to have the key held.
-    ///
-    /// # Errors
-    /// Others wait for it, and the client may not write to it any more.
-    fn take(
-        &self,
-        call: &mut Call<'_, '_, '_>,
-        taking: Taking,
-        mut user: Snapshot,
-    ) -> Result<(Stage, Step), Fail> {
-        Ok(match taking.go_on_for(call, &self.name, &mut user, UNDONE)? {
-            TakenOne::NotYet(taking, step) => (Stage::Takes(taking, user), step),
-            TakenOne::Held(hold) => (Stage::Does(hold, Moment::of(user)), Step::More),
-        })
-    }
-
     /// Does it with some more fields while the key is held.
     ///
     /// # Errors
     /// Nothing is done yet, and nothing can be.
-    fn do_held(&mut self, call: &mut Call<'_, '_, '_>, moment: &mut Moment) -> Result<Did, Fail> {
-        moment.look(call, &self.name)?;
+    fn do_held(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Did, Fail> {
+        self.moment.look(call, &self.name);
         // The first is answered in any case.
-        let most = self.fitting(call).max(usize::from(!moment.begun));
+        let most = self.fitting(call).max(usize::from(!self.moment.begun));
         if most == 0 {
             return Ok(Did::Enough);
         }
-        if !moment.begun {
-            moment.passed = self.deed.has_passed(call.cx.now());
+        if !self.moment.begun {
+            self.moment.passed = self.deed.has_passed(call.cx.now());
         }
-        let part = Part { is_held: true, sets: moment.begun && !moment.passed, sends: false };
+        let sets = self.moment.begun && !self.moment.passed;
         let again = call.cx.guard.ask_again(true);
         let mut become_ = Become::default();
-        let done = self.do_kept(call, (most, part), &mut become_);
+        let done = self.do_kept(call, (most, Part { is_held: true, sets, sends: false }), &mut become_);
         call.cx.guard.ask_again(again);
         let Err(fail) = done else {
             let key = self.name.key(call);
-            moment.note(become_, call.is_there(&key));
+            self.moment.note(become_, call.is_there(&key));
             return Ok(Did::Some);
         };
+        let Doing { kept, replies, moment, .. } = self;
         let comes = fail.is_no_memory() && call.cx.guard.memory_comes();
         if comes && let Some(ms) = moment.patience.again_ms(call, 0) {
             return Ok(Did::Nothing(ms));
@@ -291,7 +214,6 @@ impl Doing {
         if moment.patience.is_over() || fail == Fail::HELD {
             return Ok(Did::Enough);
         }
-        let Doing { kept, replies, .. } = self;
         kept.take(|words| refuse(replies, first(words, most), &fail));
         Ok(Did::Some)
     }
@@ -374,9 +296,9 @@ impl Doing {
     }
 
     /// Publishes what one moment has done to the key.
-    fn tell(&self, call: &mut Call<'_, '_, '_>, moment: &Moment) {
-        let Some(before) = &moment.before else { return };
-        let (key, become_) = (self.name.bytes(), moment.become_);
+    fn tell(&self, call: &mut Call<'_, '_, '_>) {
+        let (key, moment) = (self.name.bytes(), &self.moment);
+        let (Some(before), become_) = (&moment.before, moment.become_) else { return };
         if !moment.has_gone {
             call.tell_since(self.row, key, before, true, |call, was, is| become_.tell(call, key, was, is));
         } else if let Some(event) = become_.event() {
@@ -386,46 +308,50 @@ impl Doing {
     }
 
     /// Sends as many of the answers as there is room for.
-    fn send(&mut self, call: &mut Call<'_, '_, '_>) -> (Stage, Step) {
-        match send(call, &self.replies, &mut self.sent) {
-            Step::Done if self.kept.left() > 0 => {
-                self.replies.clear();
-                self.replies.shrink(0);
-                (Stage::Steps, Step::More)
-            }
-            step => (Stage::Sends, step),
+    fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
+        let step = send(call, &self.replies, &mut self.sent);
+        if step != Step::Done || self.kept.left() == 0 {
+            return step;
         }
+        self.replies.clear();
+        self.replies.shrink(0);
+        self.stage = Stage::Steps;
+        Step::More
     }
 }
 
-impl Job for Doing {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Sends);
-        let (stage, step) = self.go_on(call, stage)?;
-        self.stage = stage;
-        Ok(step)
+impl Staged for Doing {
+    const UNDONE: &'static str = "fields was changed";
+
+    fn is_whole(&self) -> bool {
+        self.stage == Stage::Whole
     }
 
-    fn holds(&self) -> bool {
-        self.must_end()
+    fn has_begun(&self) -> bool {
+        self.moment.begun
     }
 
-    fn must_end(&self) -> bool {
-        match &self.stage {
-            Stage::Takes(taking, _) => taking.holds(),
-            Stage::Does(..) => true,
-            Stage::Wants(..) | Stage::Sends | Stage::Steps => false,
+    fn wants_memory(&self) -> bool {
+        self.deed.writes()
+    }
+
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        match self.stage {
+            Stage::Whole => match self.do_held(call)? {
+                Did::Nothing(ms) => return Ok(Step::Sleep(ms)),
+                Did::Some if self.kept.left() > 0 => return Ok(Step::More),
+                Did::Some | Did::Enough => self.tell(call),
+            },
+            Stage::Sends => {}
+            Stage::Steps => return Ok(self.do_alone(call)),
         }
+        self.stage = Stage::Sends;
+        Ok(self.send(call))
     }
 
     /// What was taken out is nowhere but in its reply.
     fn asks_itself(&self) -> bool {
-        matches!(self.stage, Stage::Sends)
-    }
-
-    /// Watchers get the line of one moment when that is over.
-    fn tells_watchers(&self) -> bool {
-        matches!(self.stage, Stage::Wants(..) | Stage::Takes(..) | Stage::Does(..))
+        self.stage == Stage::Sends
     }
 
     fn held_bytes(&self) -> u64 {
@@ -433,7 +359,7 @@ impl Job for Doing {
     }
 
     fn only_replies(&self) -> bool {
-        matches!(self.stage, Stage::Sends) && self.kept.left() == 0
+        self.stage == Stage::Sends && self.kept.left() == 0
     }
 
     fn only_key(&self) -> Option<&Name> {
