@@ -1,7 +1,7 @@
 //! EXEC of very many commands, which are run in turns, under the scheduler: others see none of it, or all; beside pairs of
 //! the same keys, which are written in turns, too.
 
-use crate::{answer_later, seeds};
+use crate::{answer_later, are_of_one_moment, rest, with_seeds, workers};
 use larder_store::schedule::{Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::talk::encode;
@@ -25,9 +25,7 @@ fn say(local: &mut Local, connection: &mut LocalConnection, input: &[u8], bytes:
     }
     let said = connection.sent().to_vec();
     connection.forget();
-    // Others have their turn before the next holds keys.
-    local.shift(1000);
-    progress();
+    rest(local);
     said
 }
 
@@ -55,9 +53,7 @@ fn write_all(local: &mut Local, connection: &mut LocalConnection, value: &str) {
 
 /// One client runs transactions, another writes pairs or runs transactions of the same keys, the third looks.
 fn in_turns(seed: u64) {
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
-    let [other, mut reader] = siblings;
+    let (local, [other, mut reader]) = workers();
     let mut schedule = Schedule::new(seed, 6_000_000);
     let at_work = Rc::new(Cell::new(2));
     for (nth, mut writer) in [local, other].into_iter().enumerate() {
@@ -80,13 +76,7 @@ fn in_turns(seed: u64) {
         let last = name(COMMANDS - 1);
         while at_work.get() > 0 {
             let words = ["MGET", &last, "k0", "k1000"];
-            let reply = answer_later(&mut reader, &mut connection, &words);
-            let values: Vec<&str> = reply.split("\r\n").filter(|text| text.len() == 1).collect();
-            assert!(
-                reply == "*3\r\n$-1\r\n$-1\r\n$-1\r\n"
-                    || values.len() == 3 && values.iter().all(|value| *value == values[0]),
-                "seed {seed}: {reply:?}"
-            );
+            are_of_one_moment(&answer_later(&mut reader, &mut connection, &words), seed);
             let runs = answer_later(&mut reader, &mut connection, &["GET", "runs"]);
             let runs = runs.split("\r\n").nth(1).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
             assert!(runs.is_multiple_of(2), "seed {seed}: {runs} of what is counted in twos");
@@ -99,21 +89,17 @@ fn in_turns(seed: u64) {
 
 #[test]
 fn many_commands_that_are_run_in_turns_are_of_one_moment() {
-    for seed in seeds(10) {
-        println!("exec: LARDER_SCHEDULE_SEED={seed}");
-        in_turns(seed);
-    }
+    with_seeds("exec", 10, in_turns);
 }
 
 /// One waits for what is pushed among commands that are run in turns, and another worker looks again and again at what is left
 /// for behind them: however its looks and their end meet, the waiter is served without a command that comes by later.
 fn served_behind(seed: u64) {
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let [mut waiter, mut other] = [0; 2].map(|_| local.sibling().expect("another worker"));
+    let (mut writer, [mut waiter, mut other]) = workers();
     let mut schedule = Schedule::new(seed, 300_000);
     let (waits, is_over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let awake = Rc::new(RefCell::new(Vec::new()));
-    let (mut writer, at, over, woken) = (local, Rc::clone(&waits), Rc::clone(&is_over), Rc::clone(&awake));
+    let (at, over, woken) = (Rc::clone(&waits), Rc::clone(&is_over), Rc::clone(&awake));
     schedule.thread("writer", move || {
         while !at.get() {
             pass();
@@ -155,8 +141,5 @@ fn served_behind(seed: u64) {
 
 #[test]
 fn who_waits_for_what_many_commands_push_is_served_behind_them() {
-    for seed in seeds(300) {
-        println!("served-behind: LARDER_SCHEDULE_SEED={seed}");
-        served_behind(seed);
-    }
+    with_seeds("served-behind", 300, served_behind);
 }

@@ -39,6 +39,21 @@ fn seeds(runs: u64) -> Range<u64> {
     }
 }
 
+/// Plays a scenario with each of its seeds. The seed that is printed last replays a run that fails.
+fn with_seeds(name: &str, runs: u64, scenario: fn(u64)) {
+    for seed in seeds(runs) {
+        println!("{name}: LARDER_SCHEDULE_SEED={seed}");
+        scenario(seed);
+    }
+}
+
+/// A server's worker, and so many others of it.
+fn workers<const SIBLINGS: usize>() -> (Local, [Local; SIBLINGS]) {
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let siblings = [(); SIBLINGS].map(|()| local.sibling().expect("another worker"));
+    (local, siblings)
+}
+
 /// Goes on while clients are at work: inserts and deletes small items, so that the index grows and shrinks.
 fn disturb(store: &Arc<Store>, mut random: Random, at_work: &Cell<usize>) {
     let mut worker = store.worker().expect("a worker");
@@ -81,9 +96,7 @@ fn disturb(store: &Arc<Store>, mut random: Random, at_work: &Cell<usize>) {
 }
 
 fn schedule(seed: u64) -> Verdict {
-    let options = ["-m", "16", "-t", "4", "-M"].map(str::to_owned);
-    let local = Local::new(&options).expect("a server");
-    let sibling = local.sibling().expect("another worker");
+    let (local, [sibling]) = workers();
     let store = Arc::clone(local.store());
     let mut random = Random(seed);
     // Large enough for the segment of these keys to split, or not.
@@ -167,13 +180,59 @@ fn answer_later(local: &mut Local, connection: &mut LocalConnection, words: &[&s
     reply
 }
 
+/// Others have their turn before the next command holds keys.
+fn rest(local: &mut Local) {
+    local.shift(1000);
+    progress();
+}
+
+/// What a client says again and again while another writes.
+type Look = Box<dyn FnMut(&mut Local, &mut LocalConnection)>;
+
+/// One client writes by turns, while others, of other workers, look.
+fn write_beside<const LOOKS: usize>(
+    seed: u64,
+    write: impl FnOnce(&mut Local, &mut LocalConnection) + 'static,
+    looks: [Look; LOOKS],
+) {
+    let (mut writer, readers) = workers::<LOOKS>();
+    let mut schedule = Schedule::new(seed, 3_000_000);
+    let at_work = Rc::new(Cell::new(true));
+    let is_over = Rc::clone(&at_work);
+    schedule.thread("writer", move || {
+        let mut connection = writer.resp_connection().by_turns();
+        write(&mut writer, &mut connection);
+        is_over.set(false);
+    });
+    for (nth, (mut reader, mut look)) in readers.into_iter().zip(looks).enumerate() {
+        let at_work = Rc::clone(&at_work);
+        schedule.thread(format!("reader-{nth}"), move || {
+            let mut connection = reader.resp_connection();
+            while at_work.get() {
+                look(&mut reader, &mut connection);
+                progress();
+                pass();
+            }
+        });
+    }
+    schedule.run();
+}
+
+/// What was written in steps to several keys, one digit each, is of one moment.
+fn are_of_one_moment(reply: &str, seed: u64) {
+    let values: Vec<&str> = reply.split("\r\n").filter(|text| text.len() == 1).collect();
+    assert!(
+        reply == "*3\r\n$-1\r\n$-1\r\n$-1\r\n"
+            || values.len() == 3 && values.iter().all(|value| *value == values[0]),
+        "seed {seed}: {reply:?}"
+    );
+}
+
 /// One client sets three keys to one value at a time, the other reads them together.
 fn together(seed: u64) {
     const ROUNDS: usize = 60;
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let sibling = local.sibling().expect("another worker");
+    let (mut writer, [mut reader]) = workers();
     let mut schedule = Schedule::new(seed, 300_000);
-    let (mut writer, mut reader) = (local, sibling);
     schedule.thread("writer", move || {
         let mut connection = writer.resp_connection();
         for round in 0..ROUNDS {
@@ -203,8 +262,5 @@ fn together(seed: u64) {
 
 #[test]
 fn keys_that_are_read_together_are_of_one_moment() {
-    for seed in seeds(40) {
-        println!("together: LARDER_SCHEDULE_SEED={seed}");
-        together(seed);
-    }
+    with_seeds("together", 40, together);
 }

@@ -1,7 +1,7 @@
 //! SADD, ZADD and RPUSH of more elements than are written in one step, SPOP, HSETEX and HGETDEL, under the scheduler: a client of
 //! another worker sees none of them or all, by what counts them and by what looks for two of them.
 
-use crate::{answer_later, seeds};
+use crate::{Look, answer_later, rest, with_seeds, workers, write_beside};
 use larder_store::Expect;
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection, START};
@@ -32,120 +32,96 @@ fn put(kind: &Kind, round: usize, writer: &mut Local, connection: &mut LocalConn
     let (head, each) = kind.put.split_at(kind.put.find(" k").expect("a key") + 2);
     let numbers = round * kind.elements..(round + 1) * kind.elements;
     let elements = numbers.map(|n| each.replace('#', &n.to_string())).collect::<String>();
-    let words = format!("{head}{elements}");
-    let words: Vec<&str> = words.split(' ').collect();
-    answer_later(writer, connection, &words)
+    say(writer, connection, &format!("{head}{elements}"))
+}
+
+/// What a client is answered that says these words.
+fn say(local: &mut Local, connection: &mut LocalConnection, words: &str) -> String {
+    answer_later(local, connection, &words.split(' ').collect::<Vec<_>>())
 }
 
 fn in_steps(seed: u64) {
     let kind = &KINDS[seed as usize % KINDS.len()];
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
-    let mut schedule = Schedule::new(seed, 3_000_000);
-    let at_work = Rc::new(Cell::new(true));
-    let (mut writer, is_over) = (local, Rc::clone(&at_work));
-    schedule.thread("writer", move || {
-        let mut connection = writer.resp_connection().by_turns();
+    let write = move |writer: &mut Local, connection: &mut LocalConnection| {
         for round in 0..ROUNDS {
-            assert!(put(kind, round, &mut writer, &mut connection).starts_with(':'), "seed {seed}");
-            // Others have their turn before the next.
-            writer.shift(1000);
-            progress();
+            assert!(put(kind, round, writer, connection).starts_with(':'), "seed {seed}");
+            rest(writer);
         }
-        is_over.set(false);
+    };
+    let mut latest = 0;
+    let count: Look = Box::new(move |reader, connection| {
+        let reply = say(reader, connection, kind.count);
+        let seen: usize = reply[1..].trim_end().parse().expect("a count");
+        assert!(seen.is_multiple_of(kind.elements), "seed {seed}: {seen} of them");
+        assert!(seen >= latest, "seed {seed}: {seen} behind {latest}");
+        latest = seen;
     });
-    for (nth, mut reader) in siblings.into_iter().enumerate() {
-        let (at_work, mut latest) = (Rc::clone(&at_work), 0);
-        schedule.thread(format!("reader-{nth}"), move || {
-            let mut connection = reader.resp_connection();
-            while at_work.get() {
-                if nth == 0 {
-                    let words: Vec<&str> = kind.count.split(' ').collect();
-                    let reply = answer_later(&mut reader, &mut connection, &words);
-                    let seen: usize = reply[1..].trim_end().parse().expect("a count");
-                    assert!(seen.is_multiple_of(kind.elements), "seed {seed}: {seen} of them");
-                    assert!(seen >= latest, "seed {seed}: {seen} behind {latest}");
-                    latest = seen;
-                } else {
-                    // The first and the last.
-                    let last = (kind.elements - 1).to_string();
-                    let words = kind.both.replace('#', "0").replace('@', &last);
-                    let words: Vec<&str> = words.split(' ').collect();
-                    let reply = answer_later(&mut reader, &mut connection, &words);
-                    let missing = reply.matches("$-1\r\n").count() + reply.matches(":0\r\n").count();
-                    assert!(reply.starts_with(':') || missing.is_multiple_of(2), "seed {seed}: {reply:?}");
-                }
-                progress();
-                pass();
-            }
-        });
-    }
-    schedule.run();
+    // The first and the last.
+    let words = kind.both.replace('#', "0").replace('@', &(kind.elements - 1).to_string());
+    let both: Look = Box::new(move |reader, connection| {
+        let reply = say(reader, connection, &words);
+        let missing = reply.matches("$-1\r\n").count() + reply.matches(":0\r\n").count();
+        assert!(reply.starts_with(':') || missing.is_multiple_of(2), "seed {seed}: {reply:?}");
+    });
+    write_beside(seed, write, [count, both]);
 }
 
 #[test]
 fn many_elements_that_are_written_in_steps_are_of_one_moment() {
-    for seed in seeds(6) {
-        println!("moments: LARDER_SCHEDULE_SEED={seed}");
-        in_steps(seed);
-    }
+    with_seeds("moments", 6, in_steps);
 }
 
-/// A reply of so many lines, which comes in pieces, of which this is the first.
-fn whole(writer: &mut Local, connection: &mut LocalConnection, first: String, lines: usize) -> String {
-    let mut reply = first;
-    while reply.matches("\r\n").count() < lines {
-        pass();
-        writer.go_on(connection);
-        reply += &String::from_utf8_lossy(connection.sent());
-        connection.forget();
-    }
-    reply
+/// Elements of a key are taken in steps, round by round, beside a client that counts them: as many as `counts` says.
+fn taken_beside(
+    seed: u64,
+    fill: impl Fn(&mut Local, &mut LocalConnection) + 'static,
+    (take, lines): (String, usize),
+    is_right: impl Fn(&str) -> bool + 'static,
+    (count, counts): (&'static str, [usize; 3]),
+) {
+    let write = move |writer: &mut Local, connection: &mut LocalConnection| {
+        for _ in 0..ROUNDS {
+            fill(writer, connection);
+            rest(writer);
+            let mut reply = say(writer, connection, &take);
+            // It comes in pieces.
+            while reply.matches("\r\n").count() < lines {
+                pass();
+                writer.go_on(connection);
+                reply += &String::from_utf8_lossy(connection.sent());
+                connection.forget();
+            }
+            assert!(is_right(&reply), "seed {seed}: {reply:.20}");
+            writer.shift(1000);
+            say(writer, connection, "DEL k");
+            progress();
+        }
+    };
+    let counts = counts.map(|count| format!(":{count}\r\n"));
+    let look: Look = Box::new(move |reader, connection| {
+        let seen = say(reader, connection, count);
+        assert!(counts.contains(&seen), "seed {seed}: {seen}");
+    });
+    write_beside(seed, write, [look]);
 }
 
 /// SPOP of more members than are taken in one step.
 fn popped_in_steps(seed: u64) {
     const POPPED: usize = 600;
     let kind = &KINDS[0];
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let mut reader = local.sibling().expect("another worker");
-    let mut schedule = Schedule::new(seed, 3_000_000);
-    let at_work = Rc::new(Cell::new(true));
-    let (mut writer, is_over) = (local, Rc::clone(&at_work));
-    schedule.thread("writer", move || {
-        let mut connection = writer.resp_connection().by_turns();
-        for _ in 0..ROUNDS {
-            put(kind, 0, &mut writer, &mut connection);
-            writer.shift(1000);
-            progress();
-            let popped = answer_later(&mut writer, &mut connection, &["SPOP", "k", &POPPED.to_string()]);
-            let popped = whole(&mut writer, &mut connection, popped, 1 + 2 * POPPED);
-            assert!(popped.starts_with(&format!("*{POPPED}\r\n")), "seed {seed}: {popped:.20}");
-            writer.shift(1000);
-            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
-            progress();
-        }
-        is_over.set(false);
-    });
-    schedule.thread("reader", move || {
-        let mut connection = reader.resp_connection();
-        let counts = [0, kind.elements, kind.elements - POPPED].map(|count| format!(":{count}\r\n"));
-        while at_work.get() {
-            let seen = answer_later(&mut reader, &mut connection, &["SCARD", "k"]);
-            assert!(counts.contains(&seen), "seed {seed}: {seen}");
-            progress();
-            pass();
-        }
-    });
-    schedule.run();
+    let fill = move |writer: &mut Local, connection: &mut LocalConnection| {
+        put(kind, 0, writer, connection);
+    };
+    let head = format!("*{POPPED}\r\n");
+    let is_right = move |reply: &str| reply.starts_with(&head);
+    let pop = (format!("SPOP k {POPPED}"), 1 + 2 * POPPED);
+    let counts = [0, kind.elements, kind.elements - POPPED];
+    taken_beside(seed, fill, pop, is_right, (kind.count, counts));
 }
 
 #[test]
 fn many_members_that_are_popped_in_steps_are_of_one_moment() {
-    for seed in seeds(6) {
-        println!("popped: LARDER_SCHEDULE_SEED={seed}");
-        popped_in_steps(seed);
-    }
+    with_seeds("popped", 6, popped_in_steps);
 }
 
 /// HSETEX of more fields than are set in one step, and HGETDEL of more than are taken in one.
@@ -155,59 +131,29 @@ fn fields_in_steps(seed: u64) {
     let pairs: String = (0..SET).map(|n| format!(" m{n} v")).collect();
     let names: String = (0..TAKEN).map(|n| format!(" m{n}")).collect();
     let set = format!("HSETEX k FNX FIELDS {SET}{pairs}");
-    let take = format!("HGETDEL k FIELDS {TAKEN}{names}");
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let mut reader = local.sibling().expect("another worker");
-    let mut schedule = Schedule::new(seed, 3_000_000);
-    let at_work = Rc::new(Cell::new(true));
-    let (mut writer, is_over) = (local, Rc::clone(&at_work));
-    schedule.thread("writer", move || {
-        let mut connection = writer.resp_connection().by_turns();
-        let [set, take] = [&set, &take].map(|words| words.split(' ').collect::<Vec<&str>>());
-        let values = format!("*{TAKEN}\r\n{}", "$1\r\nv\r\n".repeat(TAKEN));
-        for _ in 0..ROUNDS {
-            assert_eq!(answer_later(&mut writer, &mut connection, &set), ":1\r\n", "seed {seed}");
-            writer.shift(1000);
-            progress();
-            let taken = answer_later(&mut writer, &mut connection, &take);
-            let taken = whole(&mut writer, &mut connection, taken, 1 + 2 * TAKEN);
-            assert!(taken == values, "seed {seed}: {taken:.20}");
-            writer.shift(1000);
-            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
-            progress();
-        }
-        is_over.set(false);
-    });
-    schedule.thread("reader", move || {
-        let mut connection = reader.resp_connection();
-        let counts = [0, SET, SET - TAKEN].map(|count| format!(":{count}\r\n"));
-        while at_work.get() {
-            let seen = answer_later(&mut reader, &mut connection, &["HLEN", "k"]);
-            assert!(counts.contains(&seen), "seed {seed}: {seen}");
-            progress();
-            pass();
-        }
-    });
-    schedule.run();
+    let fill = move |writer: &mut Local, connection: &mut LocalConnection| {
+        assert_eq!(say(writer, connection, &set), ":1\r\n", "seed {seed}");
+    };
+    let values = format!("*{TAKEN}\r\n{}", "$1\r\nv\r\n".repeat(TAKEN));
+    let is_right = move |reply: &str| reply == values;
+    let take = (format!("HGETDEL k FIELDS {TAKEN}{names}"), 1 + 2 * TAKEN);
+    taken_beside(seed, fill, take, is_right, ("HLEN k", [0, SET, SET - TAKEN]));
 }
 
 #[test]
 fn many_fields_that_are_set_and_taken_in_steps_are_of_one_moment() {
-    for seed in seeds(6) {
-        println!("fields: LARDER_SCHEDULE_SEED={seed}");
-        fields_in_steps(seed);
-    }
+    with_seeds("fields", 6, fields_in_steps);
 }
 
 /// Another worker takes the key away, as it does with what it evicts, between steps and amid them: as often as the command begins
 /// anew. It has all of the elements then, or none if it was taken behind the last.
 fn beside_one_that_takes_the_key(seed: u64) {
     let kind = &KINDS[seed as usize % KINDS.len()];
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let store = Arc::clone(local.store());
+    let (mut writer, []) = workers();
+    let store = Arc::clone(writer.store());
     let mut schedule = Schedule::new(seed, 3_000_000);
     let (at_work, times) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
-    let (mut writer, is_over, may_take) = (local, Rc::clone(&at_work), Rc::clone(&times));
+    let (is_over, may_take) = (Rc::clone(&at_work), Rc::clone(&times));
     schedule.thread("writer", move || {
         let mut connection = writer.resp_connection().by_turns();
         let whole = format!(":{}\r\n", kind.elements);
@@ -216,12 +162,10 @@ fn beside_one_that_takes_the_key(seed: u64) {
             let reply = put(kind, 0, &mut writer, &mut connection);
             may_take.set(0);
             assert_eq!(reply, whole, "seed {seed}");
-            let words: Vec<&str> = kind.count.split(' ').collect();
-            let there = answer_later(&mut writer, &mut connection, &words);
+            let there = say(&mut writer, &mut connection, kind.count);
             assert!(there == whole || there == ":0\r\n", "seed {seed}: {there:?} of {whole:?}");
-            answer_later(&mut writer, &mut connection, &["DEL", "k"]);
-            writer.shift(1000);
-            progress();
+            say(&mut writer, &mut connection, "DEL k");
+            rest(&mut writer);
         }
         is_over.set(false);
     });
@@ -245,8 +189,5 @@ fn beside_one_that_takes_the_key(seed: u64) {
 
 #[test]
 fn elements_whose_key_is_taken_amid_it_are_all_there() {
-    for seed in seeds(12) {
-        println!("taken: LARDER_SCHEDULE_SEED={seed}");
-        beside_one_that_takes_the_key(seed);
-    }
+    with_seeds("taken", 12, beside_one_that_takes_the_key);
 }

@@ -1,7 +1,7 @@
 //! Scripts under the scheduler: money that they move between accounts is all there whenever a client looks, by a script, by MGET
 //! or by EXEC, and whether they name their accounts or not.
 
-use crate::{answer, disturb, seeds};
+use crate::{answer, disturb, with_seeds};
 use larder_store::schedule::{Random, Schedule, progress};
 use larder_testkit::local::Local;
 use std::cell::Cell;
@@ -112,8 +112,5 @@ fn moving(seed: u64) {
 
 #[test]
 fn money_that_scripts_move_is_all_there_at_every_moment() {
-    for seed in seeds(30) {
-        println!("scripts: LARDER_SCHEDULE_SEED={seed}");
-        moving(seed);
-    }
+    with_seeds("scripts", 30, moving);
 }

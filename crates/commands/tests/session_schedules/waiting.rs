@@ -1,6 +1,6 @@
 //! Commands that wait, under the scheduler: no waiter is missed, and each element goes to one.
 
-use crate::{answer, disturb, seeds};
+use crate::{answer, disturb, with_seeds, workers};
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection};
 use std::cell::{Cell, RefCell};
@@ -11,8 +11,7 @@ use std::sync::Arc;
 /// Two clients wait for elements that a third pushes to one of two lists: no waiter is missed, and each element goes to one.
 fn waiting(seed: u64) {
     const PUSHES: usize = 40;
-    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
+    let (mut pusher, siblings) = workers::<2>();
     let mut random = Random(seed);
     let mut schedule = Schedule::new(seed, 300_000);
     let (awake, popped) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(Vec::new())));
@@ -47,7 +46,7 @@ fn waiting(seed: u64) {
         });
     }
     let choices: Vec<u64> = (0..PUSHES + 2).map(|_| random.draw()).collect();
-    let (mut pusher, shared, seen) = (local, Rc::clone(&awake), Rc::clone(&popped));
+    let (shared, seen) = (Rc::clone(&awake), Rc::clone(&popped));
     schedule.thread("pusher", move || {
         let mut connection = pusher.resp_connection();
         for (n, choice) in choices.into_iter().enumerate() {
@@ -78,10 +77,7 @@ fn waiting(seed: u64) {
 
 #[test]
 fn nobody_who_waits_is_missed_and_each_element_goes_to_one() {
-    for seed in seeds(60) {
-        println!("waiting: LARDER_SCHEDULE_SEED={seed}");
-        waiting(seed);
-    }
+    with_seeds("waiting", 60, waiting);
 }
 
 /// Lists that are waited for; what is moved goes to the last.
@@ -302,10 +298,7 @@ fn waiting_beside_everything(seed: u64) {
 
 #[test]
 fn elements_are_given_once_or_stay_whoever_goes_and_whatever_is_swapped() {
-    for seed in seeds(60) {
-        println!("waiting-more: LARDER_SCHEDULE_SEED={seed}");
-        waiting_beside_everything(seed);
-    }
+    with_seeds("waiting-more", 60, waiting_beside_everything);
 }
 
 /// A client goes while it waits, about when it is given an element: that is its own or goes back, unless all was flushed
@@ -368,8 +361,5 @@ fn going(seed: u64) {
 
 #[test]
 fn what_one_is_given_who_goes_at_that_moment_stays() {
-    for seed in seeds(60) {
-        println!("going: LARDER_SCHEDULE_SEED={seed}");
-        going(seed);
-    }
+    with_seeds("going", 60, going);
 }

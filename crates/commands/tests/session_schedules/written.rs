@@ -1,9 +1,8 @@
 //! A large hash that one client writes to all the time, and two read in turns, under the scheduler: each reply is of one moment,
 //! and neither of them reads in vain for ever.
 
-use crate::{answer, answer_later, seeds};
+use crate::{answer, answer_later, with_seeds, workers};
 use larder_store::schedule::{Schedule, pass, progress};
-use larder_testkit::local::Local;
 use larder_testkit::talk::encode;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -26,18 +25,17 @@ fn fields(reply: &str) -> HashMap<&str, &str> {
 }
 
 fn written_to(seed: u64) {
-    let mut local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
-    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
-    let mut connection = local.resp_connection();
+    let (mut writer, siblings) = workers::<2>();
+    let mut connection = writer.resp_connection();
     for some in (0..FIELDS).collect::<Vec<_>>().chunks(400) {
         let words: Vec<String> = some.iter().flat_map(|n| [format!("f{n}"), value(0)]).collect();
         let words: Vec<&str> = ["HSET", "h"].into_iter().chain(words.iter().map(|word| &**word)).collect();
-        assert_eq!(answer(&mut local, &mut connection, &words), format!(":{}\r\n", some.len()));
+        assert_eq!(answer(&mut writer, &mut connection, &words), format!(":{}\r\n", some.len()));
     }
-    let bytes = answer(&mut local, &mut connection, &["HGETALL", "h"]).len();
+    let bytes = answer(&mut writer, &mut connection, &["HGETALL", "h"]).len();
     let mut schedule = Schedule::new(seed, 3_000_000);
     let (at_work, written) = (Rc::new(Cell::new(siblings.len())), Rc::new(Cell::new(0)));
-    let (mut writer, reads, count) = (local, Rc::clone(&at_work), Rc::clone(&written));
+    let (reads, count) = (Rc::clone(&at_work), Rc::clone(&written));
     schedule.thread("writer", move || {
         while reads.get() > 0 {
             let text = value(count.get() + 1);
@@ -78,8 +76,5 @@ fn written_to(seed: u64) {
 
 #[test]
 fn what_is_read_of_a_hash_that_is_always_written_to_is_of_one_moment() {
-    for seed in seeds(10) {
-        println!("written: LARDER_SCHEDULE_SEED={seed}");
-        written_to(seed);
-    }
+    with_seeds("written", 10, written_to);
 }
