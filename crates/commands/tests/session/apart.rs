@@ -100,9 +100,7 @@ fn long_elements_are_pushed_read_moved_and_popped() {
     }
     // Room for the replies of what a script calls is kept between runs.
     assert!(bench.worker.store().held_bytes() <= held + (16 << 10));
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// What `key` has of elements of 20,000 and twice 300,000 bytes is what it takes; `m`, which is restored of its payload, `shows`
@@ -136,9 +134,7 @@ pub(crate) fn is_dumped_restored_and_told_apart(
         assert!(reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
         assert_eq!(bench.reply("EXISTS n"), b":0\r\n");
     }
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// Lists with long elements are dumped and restored, have one digest, and say what they take.
@@ -345,9 +341,7 @@ fn no_turn_copies_more_than_some_mebibytes() {
         let turns = turn_by_turn_in_two(&mut bench, words, 64 << 10);
         assert!(turns.ns_max <= 250_000 && turns.count <= 2, "{}: {}", &words[..5], turns.ns_max);
     }
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// In a script, which is one moment: at the bytes of one, one below, and one above.
@@ -413,9 +407,7 @@ fn a_client_that_waits_is_given_an_element_of_any_length() {
         }
     }
     assert_eq!(bench.worker.store().held_bytes(), held);
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// Clients that wait for long elements are served some at a time, as what they are given is pinned, and each has its own.
@@ -520,7 +512,5 @@ fn a_long_element_goes_back_where_its_client_has_gone() {
         assert_eq!(bench.reply("DEL z"), b":1\r\n");
     }
     assert!(!bench.shared.has_left());
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }

@@ -19,7 +19,8 @@ fn bench() -> Bench {
     bench
 }
 
-fn said(bench: &mut Bench, words: &[&str]) -> String {
+/// What some words are answered by.
+pub fn said(bench: &mut Bench, words: &[&str]) -> String {
     let (reply, _) = bench.run(&mut Session::new(), &command(words), usize::MAX);
     String::from_utf8(reply).expect("text")
 }

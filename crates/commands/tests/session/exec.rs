@@ -1,7 +1,7 @@
 //! EXEC of very many commands, or of such as take long: in steps, beside others, and one moment for all of them.
 
 use crate::binary;
-use crate::pairs::{MANY, begun as begun_pairs, ended as ended_pairs, fill, pairs, waits};
+use crate::pairs::{MANY, begun as begun_pairs, ended as ended_pairs, ended_by, fill, pairs, waits};
 use crate::slices::STEP_NS;
 use crate::survey::command;
 use crate::users::{say, with_user};
@@ -31,16 +31,9 @@ fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8
     (next, said)
 }
 
-/// Goes on to the end of what is one moment: what is sent by then, and how many turns that took.
+/// Goes on to the end of what is one moment.
 fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
-    let (mut said, mut turns) = (Vec::new(), 0);
-    while session.must_end() {
-        said.extend(turn(bench, session, b"").1);
-        turns += 1;
-    }
-    // Others have their turn before the next holds keys.
-    bench.system += 100;
-    (String::from_utf8(said).unwrap(), turns)
+    ended_by(bench, session, |bench, session| turn(bench, session, b"").1)
 }
 
 /// Sends EXEC, and goes on until this key is held.

@@ -1,7 +1,7 @@
 //! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: in steps, beside others, and one moment for all of them.
 
 use crate::full::{NO_MEMORY, exhaust, full_beside, pressed};
-use crate::moments::{HELD_MAX, heard, of, refused_amid, said, written};
+use crate::moments::{HELD_MAX, begun_before_a_swap, heard, of, refused_amid, said, written};
 use crate::pairs::{begun, ended, turn, waits};
 use crate::users::with_user;
 use crate::{Bench, START, bench, watch};
@@ -695,20 +695,8 @@ fn answers_of_many_fields_come_in_the_order_of_their_commands() {
 fn fields_are_of_the_database_that_has_its_number_when_their_key_is_held() {
     let mut bench = bench();
     fill(&mut bench, 0..MANY);
-    // The next holds its key some milliseconds later, since another has waited.
-    let mut first = begun(&mut bench, &set("", 0..MANY));
-    waits(&mut bench, &mut Session::new(), &of("HLEN k"), "HLEN");
-    while first.must_end() {
-        turn(&mut bench, &mut first, b"");
-    }
-    let mut session = Session::new();
-    let (mut next, ..) = bench.call(&mut session, &on("HGETDEL k", 0..MANY));
-    while next == Next::Yield {
-        (next, ..) = bench.call(&mut session, b"");
-    }
-    assert_eq!((next, session.holds()), (Next::Sleep(2), false));
-    assert_eq!(said(&mut bench, "SWAPDB 0 1"), "+OK\r\n");
-    bench.system += 100;
+    let first = begun(&mut bench, &set("", 0..MANY));
+    let mut session = begun_before_a_swap(&mut bench, first, "HLEN k", &on("HGETDEL k", 0..MANY));
     let reply = bench.turns(&mut session, b"").0;
     let nulls = format!("*{MANY}\r\n{}", "$-1\r\n".repeat(MANY));
     assert!(reply == nulls.as_bytes(), "{} bytes", reply.len());

@@ -6,6 +6,7 @@ use larder_store::{Config, Store};
 
 use crate::binary::{NOOP, frame, frame_cas, get, guarded, lines, number, plain, replies, set, told};
 use crate::slices::{LARGE, bulk, bytes};
+use crate::steps::large_items;
 use crate::survey::command;
 use crate::{Bench, slices, watch};
 
@@ -192,17 +193,6 @@ fn listeners_and_watchers_are_told_of_frames_as_of_lines() {
         assert_eq!(heard[0], heard[1], "{shown}");
         assert!(!heard[0].1.is_empty() || shown.contains("100000"), "{shown}");
     }
-}
-
-/// A bench whose items may be large.
-fn large_items() -> Bench {
-    let mut bench = Bench::with_debug(Settings {
-        item_bytes_max: 24 << 20,
-        append_bytes_max: 24 << 20,
-        ..Settings::default()
-    });
-    slices::set(&mut bench, "large", &bytes(LARGE, 0));
-    bench
 }
 
 #[test]

@@ -119,6 +119,26 @@ pub(crate) fn pressed() -> (Bench, Worker) {
     (Bench::over(worker, Settings::default()), other)
 }
 
+/// Memory is on its way: a request waits for it, however often it is looked at, and others are served.
+pub(crate) fn waits_for_memory(bench: &mut Bench, session: &mut Session, input: &[u8]) {
+    for _ in 0..9 {
+        let (next, said, consumed) = bench.call(session, input);
+        assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+        assert_eq!((said.len(), consumed), (0, 0));
+        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+    }
+}
+
+/// What a request is answered when it waits no more.
+pub(crate) fn until_answered(bench: &mut Bench, session: &mut Session, input: &[u8]) -> String {
+    loop {
+        let (next, said, _) = bench.call(session, input);
+        if !matches!(next, Next::Sleep(_)) {
+            return String::from_utf8(said).expect("text");
+        }
+    }
+}
+
 /// A store that evicts nothing and is full to the last chunk, with a hash of many fields, whose values are their names, and a
 /// set of as many members. A batch of the other worker holds back what removals give back.
 pub(crate) fn full_beside(elements: usize) -> (Bench, Worker) {
@@ -208,13 +228,8 @@ fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
     }
     assert_eq!(asked_for(&bench, 10), 0);
     drop(batch);
-    let said = loop {
-        let (next, said, _) = bench.call(&mut session, &input);
-        if !matches!(next, Next::Sleep(_)) {
-            break said;
-        }
-    };
-    assert_eq!(said, b"+OK\r\n");
+    let said = until_answered(&mut bench, &mut session, &input);
+    assert_eq!(said, "+OK\r\n");
     assert_eq!(asked_for(&bench, 20), 1);
 }
 
@@ -343,20 +358,10 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
         exhaust(&mut bench, name);
         let mut session = Session::new();
         bench.turns(&mut session, before);
-        for _ in 0..9 {
-            let (next, said, consumed) = bench.call(&mut session, &input);
-            assert!(matches!(next, Next::Sleep(_)), "{expected}: {next:?}");
-            assert_eq!((said.len(), consumed), (0, 0), "{expected}");
-            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
-        }
+        waits_for_memory(&mut bench, &mut session, &input);
         drop(batch);
-        let said = loop {
-            let (next, said, _) = bench.call(&mut session, &input);
-            if !matches!(next, Next::Sleep(_)) {
-                break said;
-            }
-        };
-        assert_eq!(String::from_utf8_lossy(&said), expected);
+        let said = until_answered(&mut bench, &mut session, &input);
+        assert_eq!(said, expected);
     }
     // What only looks, or is refused, waits for nothing.
     let batch = stuck.enter(START);

@@ -1,7 +1,7 @@
 //! Commands in steps, and others that are not tried twice, that find no memory while some is on its way: they go on later, and
 //! others of their worker are served meanwhile.
 
-use crate::full::{exhaust, exhaust_by, pressed};
+use crate::full::{exhaust, exhaust_by, pressed, until_answered, waits_for_memory};
 use crate::slices::set;
 use crate::survey::command;
 use crate::{Bench, START};
@@ -268,20 +268,10 @@ fn a_write_that_monitors_are_shown_waits_for_its_memory_before_it_is_tried() {
     let mut monitor = Session::new();
     assert_eq!(bench.turns(&mut monitor, &command(&["MONITOR"])).0, b"+OK\r\n");
     let (mut session, input) = (Session::new(), command(&["SET", "shown", &"v".repeat(1_000)]));
-    for _ in 0..9 {
-        let (next, said, consumed) = bench.call(&mut session, &input);
-        assert!(matches!(next, Next::Sleep(_)), "{next:?}");
-        assert_eq!((said.len(), consumed), (0, 0));
-        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
-    }
+    waits_for_memory(&mut bench, &mut session, &input);
     drop(batch);
-    let said = loop {
-        let (next, said, _) = bench.call(&mut session, &input);
-        if !matches!(next, Next::Sleep(_)) {
-            break said;
-        }
-    };
-    assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
+    let said = until_answered(&mut bench, &mut session, &input);
+    assert_eq!(said, "+OK\r\n");
     // All that was sent to the monitor waits in its worker's outbox.
     let told = bench.host.outbox.take().0;
     let told: Vec<_> = told.iter().map(|delivery| String::from_utf8_lossy(delivery.message.text())).collect();

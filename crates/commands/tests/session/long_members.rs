@@ -3,30 +3,16 @@
 use crate::apart::{array, bulk, is_dumped_restored_and_told_apart, job};
 use crate::long_scans::is_replied_at_once;
 use crate::named::exec;
+use crate::payloads::texts;
 use crate::values::{is, large_bench};
 use crate::{Bench, bench};
 use larder_commands::{Next, Session};
-use larder_testkit::redis::frame::Frame;
 
 pub(crate) const NONE: &str = "*2\r\n$1\r\n0\r\n*0\r\n";
 
 /// What SSCAN or ZSCAN replies of a set that it has come through.
 pub(crate) fn scanned(members: &[&str]) -> String {
     format!("*2\r\n{}{}", bulk("0"), array(members))
-}
-
-/// The texts of an array.
-fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
-    let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
-    assert_eq!(bytes, reply.len());
-    frame.inside.iter().map(|one| one.body.clone().expect("a string")).collect()
-}
-
-/// Ends with a look at all that is in the store.
-pub(crate) fn check(bench: Bench) {
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
 }
 
 #[test]
@@ -105,7 +91,7 @@ fn long_members_are_put_in_asked_for_moved_and_taken_out() {
     }
     // Room for the replies of what a script calls is kept between runs.
     assert!(bench.worker.store().held_bytes() <= held + (16 << 10));
-    check(bench);
+    bench.check();
 }
 
 #[test]
@@ -122,7 +108,7 @@ fn long_members_are_put_in_and_taken_out_in_exec() {
         assert!(reply == wanted, "{bytes}: {}", &reply[..60]);
         is(&mut bench, "EXISTS s", ":0\r\n");
     }
-    check(bench);
+    bench.check();
 }
 
 /// EXEC weighs that what is looked for among members of one score is compared with some of them.
@@ -144,7 +130,7 @@ fn exec_weighs_that_long_members_are_compared() {
     }
     // It is compared with one that is as long.
     assert_eq!(exec(&mut bench, &[score.as_str(); 4]), format!("*4\r\n{}", bulk("1").repeat(4)));
-    check(bench);
+    bench.check();
 }
 
 /// Up to the limit a member is taken, at once and in steps, and above it refused before anything is done.
@@ -172,7 +158,7 @@ fn a_member_has_four_mebibytes_and_no_byte_more() {
     is(&mut bench, &format!("ZADD z 1 {long}"), too_large);
     is(&mut bench, "EXISTS z", ":0\r\n");
     is(&mut bench, "ZUNION 1 s", &array(&[&long, "a"]));
-    check(bench);
+    bench.check();
 }
 
 /// Sets with long members are dumped and restored, have one digest, and say what they take.
@@ -244,7 +230,7 @@ fn long_members_of_sorted_sets_have_scores_ranks_and_places() {
         is(bench, "EXISTS g", ":0\r\n");
         bench.reply("FLUSHALL");
     }
-    check(bench);
+    bench.check();
 }
 
 /// Sorted sets with long members are dumped and restored, have one digest, and say what they take.
@@ -327,7 +313,7 @@ fn no_turn_copies_more_than_some_mebibytes_of_members() {
     assert_eq!(is_done("EXISTS s", 1), b":0\r\n");
     assert_eq!(is_done(&format!("SREM t {all}"), 5), b":40\r\n");
     assert_eq!(is_done("SMEMBERS t", 1), array(&["more"]).as_bytes());
-    check(bench);
+    bench.check();
 }
 
 /// Members of sorted sets are compared with others of their score: two of the longest are taken out in one moment, and one gets a
@@ -375,7 +361,7 @@ fn no_turn_compares_more_than_two_of_the_longest_members() {
     let add = of("ZADD z 1");
     assert_eq!(exec(&mut bench, &[&*add; 2]), "*2\r\n:0\r\n:0\r\n");
     assert!(exec(&mut bench, &[&*add; 3]).starts_with("-EXECABORT "));
-    check(bench);
+    bench.check();
 }
 
 /// Short members are picked and popped beside long ones, each as often as it is there.
@@ -403,7 +389,7 @@ fn members_are_popped_beside_long_ones_each_once() {
     popped.dedup();
     assert_eq!(popped.len(), 1_003);
     assert!(long.iter().all(|long| popped.binary_search(&long.clone().into_bytes()).is_ok()));
-    check(bench);
+    bench.check();
 }
 
 /// A long member is matched in one step with a pattern that begins otherwise or is of letters.
@@ -421,7 +407,7 @@ fn a_long_member_is_matched_at_once_if_that_takes_no_longer_than_others_wait() {
     is(&mut bench, &format!("SREM s {job}"), ":1\r\n");
     is(&mut bench, "SADD s abbbcbd", ":1\r\n");
     is(&mut bench, "SSCAN s 0 MATCH *a?b?c?d*", &scanned(&["abbbcbd"]));
-    check(bench);
+    bench.check();
 }
 
 /// Makes sets `s` and `z` of 4,000 short members, which have had a long one.
@@ -448,7 +434,7 @@ fn short_members_are_popped_at_once_where_a_long_one_has_gone() {
     }
     is(&mut bench, "SCARD s", ":3744\r\n");
     is(&mut bench, "ZCARD z", ":3488\r\n");
-    check(bench);
+    bench.check();
 }
 
 /// For a long member that is matched there has to be room; that there was one asks for none.
@@ -475,7 +461,7 @@ fn a_long_member_that_has_gone_takes_no_room() {
     for command in ["SSCAN t 0 MATCH m*", "ZSCAN u 0 MATCH m*"] {
         is(&mut bench, command, NONE);
     }
-    check(bench);
+    bench.check();
 }
 
 /// What replies of long members take is charged, and where that is too much an error stands in their place and all stays.
@@ -498,5 +484,5 @@ fn members_for_which_there_is_no_room_stay() {
     let one = bench.reply("SPOP s");
     assert!(one.starts_with(b"$1048576\r\n"), "{}", one.len());
     is(&mut bench, "SCARD s", &format!(":{}\r\n", count + 1));
-    check(bench);
+    bench.check();
 }

@@ -1,7 +1,7 @@
 //! Long members that are brought into their order: no turn compares more of them than others wait for.
 
 use crate::apart::{array, job};
-use crate::long_members::{check, turns, turns_of};
+use crate::long_members::{turns, turns_of};
 use crate::long_scans::is_replied_at_once;
 use crate::named::exec;
 use crate::values::{is, large_bench};
@@ -36,7 +36,7 @@ fn no_turn_sorts_or_merges_more_than_a_mebibyte_of_members() {
         assert!(reply == wanted.as_bytes(), "{command} {}", reply.len());
     }
     is(&mut bench, "ZRANGE d 0 -1", &all);
-    check(bench);
+    bench.check();
 }
 
 /// Members of one place are found, sorted by their bytes and put in as few at a time, though they are not many.
@@ -61,7 +61,7 @@ fn no_turn_of_a_search_copies_or_sorts_more_than_a_mebibyte_of_members() {
             is(&mut bench, "ZRANGE d 0 -1", &all);
         }
     }
-    check(bench);
+    bench.check();
 }
 
 /// EXEC weighs that members which no word names are compared, too: where they are sorted, looked for, put in or scanned.
@@ -101,7 +101,7 @@ fn exec_weighs_that_members_are_sorted_and_looked_for() {
     // What is not sorted by its names is not compared, and sets have no order.
     let near = "GEORADIUS_RO z 13 38 1 km";
     assert_eq!(exec(&mut bench, &[near; 10]), format!("*10\r\n{}", "*0\r\n".repeat(10)));
-    check(bench);
+    bench.check();
 }
 
 /// A bound that is long is compared with members, by every command that takes one: that is spent, and looked for once.
@@ -132,7 +132,7 @@ fn what_long_bounds_are_compared_with_is_spent() {
     }
     is(&mut bench, "ZRANGE d 0 -1", &one);
     is(&mut bench, "ZRANGE z 0 -1", &array(&["short"]));
-    check(bench);
+    bench.check();
 }
 
 /// In EXEC, which weighs that once, members are looked for once, too, where they are stored.
@@ -148,7 +148,7 @@ fn what_is_stored_in_one_step_is_looked_for_once() {
     // Two bounds of a mebibyte count four times, of which two bytes take a nanosecond.
     assert!((4 << 20..8 << 20).contains(&ns), "{ns}");
     is(&mut bench, "ZRANGE d 0 -1", &array(&["short"]));
-    check(bench);
+    bench.check();
 }
 
 /// EXEC looks for a long bound while it weighs and makes room, too, which counts, but where all of the set is taken out as soon.
@@ -173,7 +173,7 @@ fn exec_weighs_that_it_looks_for_long_bounds() {
         assert_eq!(String::from_utf8_lossy(&replies), wanted, "{key}");
         assert!((looks << 21..10_000_000).contains(&ns), "{key} {ns}");
     }
-    check(bench);
+    bench.check();
 }
 
 /// Of a range of many some are taken out at a time, from the bound on: as many as ever, since each time the bound is looked for.
@@ -189,7 +189,7 @@ fn a_range_of_many_behind_a_long_bound_is_taken_out_in_steps() {
     // 256 in each of them.
     assert!((20..26).contains(&count) && ns < 10_000_000, "{count} {ns}");
     is(&mut bench, "ZRANGE z 0 -1", &array(&["0"]));
-    check(bench);
+    bench.check();
 }
 
 /// What is put into a sorted set, or looked for in one, is compared with others of its score, whichever command asks for it.
@@ -204,7 +204,7 @@ fn what_long_members_are_compared_with_is_reckoned() {
         assert_eq!(String::from_utf8_lossy(&reply), count, "{command}");
         assert!(turned > COUNT && (2 << 20..10_000_000).contains(&ns), "{command} {turned} {ns}");
     }
-    check(bench);
+    bench.check();
 }
 
 /// EXEC weighs that the parts of long members are given back where a range is taken out.
@@ -219,7 +219,7 @@ fn exec_weighs_the_parts_of_a_range_that_is_taken_out() {
     let remove = "ZREMRANGEBYRANK z 0 98";
     assert!(exec(&mut bench, &[remove; 9]).starts_with("-EXECABORT "));
     assert_eq!(exec(&mut bench, &[remove; 6]), format!("*6\r\n:99\r\n:1\r\n{}", ":0\r\n".repeat(4)));
-    check(bench);
+    bench.check();
 }
 
 /// ZSCAN looks for each long member among others of its score: one is looked for in a turn, where room is made and where it is
@@ -245,7 +245,7 @@ fn no_turn_of_a_scan_looks_for_more_than_some_mebibytes_of_members() {
         // Each once.
         assert!((COUNT * MEBIBYTE..(COUNT + 1) * MEBIBYTE).contains(&bytes), "{options} {bytes}");
     }
-    check(bench);
+    bench.check();
 }
 
 /// A member of a sorted set is matched in one step for half as long as one of a set, since it is looked for, too. That is spent
@@ -270,5 +270,5 @@ fn a_long_member_of_a_sorted_set_is_matched_for_half_as_long() {
         assert!((looks_ns..looks_ns + 1_000_000).contains(&(ns - matched_ns)), "{bytes} {ns}");
         is(&mut bench, "DEL s z", ":2\r\n");
     }
-    check(bench);
+    bench.check();
 }

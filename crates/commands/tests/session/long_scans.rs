@@ -2,7 +2,7 @@
 
 use crate::Bench;
 use crate::apart::job;
-use crate::long_members::{NONE, check, scanned, turns};
+use crate::long_members::{NONE, scanned, turns};
 use crate::values::{is, large_bench};
 use larder_commands::{Next, Session};
 
@@ -54,7 +54,7 @@ fn a_long_member_is_matched_in_steps_where_that_takes_long() {
         let reply = String::from_utf8(bench.reply(&script)).unwrap();
         assert!(reply.contains(REFUSED.trim_end()), "{}", &reply[..reply.len().min(200)]);
     }
-    check(bench);
+    bench.check();
 }
 
 /// Others may write while a member is matched.
@@ -89,7 +89,7 @@ fn what_a_scan_replies_is_there_when_it_replies() {
     assert!(reply.starts_with(b"-WRONGTYPE"), "{}", reply.len());
     drop(session);
     assert_eq!(bench.worker.store().held_bytes(), held);
-    check(bench);
+    bench.check();
 }
 
 /// Of many that each take long one is matched for each cursor, and none is replied twice or left out.
@@ -123,7 +123,7 @@ fn a_scan_comes_through_many_long_members() {
         assert_eq!(bytes / members[0].len(), count, "{scan} {bytes}");
     }
     assert_eq!(bench.worker.store().held_bytes(), held);
-    check(bench);
+    bench.check();
 }
 
 /// One byte less than is matched in one step, as many, and one more.
@@ -139,5 +139,5 @@ fn a_member_is_matched_in_one_step_up_to_six_milliseconds() {
         assert!(ns_max < 10_000_000, "{bytes} {ns_max}");
         is(&mut bench, "DEL s", ":1\r\n");
     }
-    check(bench);
+    bench.check();
 }

@@ -2,7 +2,7 @@
 //! them at a time, and in a transaction no more than is done while others wait.
 
 use crate::apart::{array, bulk, job};
-use crate::long_members::{check, turns, turns_of};
+use crate::long_members::{turns, turns_of};
 use crate::named::exec;
 use crate::values::{is, large_bench};
 use crate::{Bench, bench, slices};
@@ -67,7 +67,7 @@ fn long_values_are_sorted_by_and_stored() {
         }
     }
     assert_eq!(bench.worker.store().held_bytes(), held);
-    check(bench);
+    bench.check();
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_value_to_sort_by_or_to_be_stored_is_no_longer_than_an_element() {
         is(&mut bench, "SORT l BY h_*->f ALPHA", &order);
         is(&mut bench, "SORT l BY nosort GET h_*->f STORE d", ":2\r\n");
         is(&mut bench, "LINDEX d 0", &or(fits, &bulk(&value), &bulk("")));
-        check(bench);
+        bench.check();
     }
 }
 
@@ -134,7 +134,7 @@ fn long_numbers_are_sorted_by() {
         is(&mut bench, "SORT l BY w_*", NO_NUMBER);
     }
     assert_eq!(bench.worker.store().held_bytes(), held);
-    check(bench);
+    bench.check();
 }
 
 /// A list names one key as often as it likes: what is read of long numbers together is bounded, and short ones do not count.
@@ -161,7 +161,7 @@ fn a_sort_reads_64_mebibytes_of_long_numbers_and_no_byte_more() {
     slices::set(&mut bench, "w_2", b"2");
     let all = array(&[&["1"; 18][..], &["2", "3"]].concat());
     is(&mut bench, "SORT l BY w_*", &all);
-    check(bench);
+    bench.check();
 }
 
 /// The list is so short that it would be sorted in one step: what the values take is found out while they are read.
@@ -190,7 +190,7 @@ fn no_turn_reads_sorts_or_stores_more_than_a_mebibyte_of_values() {
     assert!(turned >= COUNT / 2 && ns_max < 10_000_000, "{turned} {ns_max}");
     assert!(reply == numbers((0..COUNT).rev()).as_bytes());
     assert_eq!(bench.worker.store().held_bytes(), held);
-    check(bench);
+    bench.check();
 }
 
 /// What is copied is charged before it is, and given back.
@@ -225,7 +225,7 @@ fn what_has_come_to_take_long_is_begun_anew_where_its_key_changes() {
         assert_eq!(String::from_utf8_lossy(&reply), format!(":{}\r\n", elements + 1), "{words}");
         is(&mut bench, "LLEN d", &format!(":{}\r\n", elements + 1));
     }
-    check(bench);
+    bench.check();
 }
 
 /// One of a worker's clients works at large values at a time.
@@ -295,7 +295,7 @@ fn a_transaction_reads_a_mebibyte_of_long_values_and_no_byte_more() {
     let reply = exec(&mut bench, &["SORT l BY w_* ALPHA"; 12]);
     let refused = reply.matches(TOO_MUCH).count();
     assert!(reply.starts_with("*12\r\n*3\r\n") && (5..12).contains(&refused), "{refused}");
-    check(bench);
+    bench.check();
 }
 
 /// A number that is longer than may be read is not read to its end before that is said: else each SORT of an EXEC took 4 ms.
@@ -319,7 +319,7 @@ fn exec_reads_of_a_long_number_only_what_it_may_read() {
     // Outside of it all of it is read.
     slices::set(&mut bench, "w_1", "1".repeat(MOST).as_bytes());
     is(&mut bench, "SORT l BY w_*", &array(&["1"]));
-    check(bench);
+    bench.check();
 }
 
 /// A list of so many elements that are alike: a pattern names the same key of each.
@@ -378,7 +378,7 @@ fn exec_reads_no_more_values_of_a_leaf_each_than_take_10_ms() {
     let (reply, ns_max) = exec_times(&mut bench, "SORT few BY w_* ALPHA", 10);
     assert_eq!(reply, ones(100) + &ENOUGH.repeat(9));
     assert!(ns_max < 12_000_000, "{ns_max}");
-    check(bench);
+    bench.check();
 }
 
 /// Long elements are copied, read as numbers or compared, and replied: an EXEC that would take more than 10 ms for that is
@@ -419,7 +419,7 @@ fn exec_weighs_what_it_takes_to_sort_long_elements() {
     for (count, reply) in [(1, ":1\r\n"), (2, ENOUGH)] {
         assert_eq!(exec(&mut bench, &[&(gets(count) + " STORE d")]), format!("*1\r\n{reply}"), "{count}");
     }
-    check(bench);
+    bench.check();
 }
 
 /// What is reckoned for a look has room for 512 bytes.
@@ -434,7 +434,7 @@ fn exec_reads_short_values_however_much_was_done() {
         let (reply, _) = exec_times(&mut bench, "SORT l BY w_* ALPHA", SORTS);
         let expected = array(&["1"; 1_000]).repeat(SORTS - refused) + &ENOUGH.repeat(refused);
         assert!(reply == expected, "{bytes}: {}", reply.matches(ENOUGH).count());
-        check(bench);
+        bench.check();
     }
 }
 
@@ -453,7 +453,7 @@ fn exec_reads_long_values_whatever_was_done_before_it() {
     let sent = bench.asked("EXEC");
     let (_, reply) = bench.same_slice(&mut session, &sent);
     assert_eq!(String::from_utf8_lossy(&reply), format!("*1\r\n{}", array(&["2", "1"])));
-    check(bench);
+    bench.check();
 }
 
 /// What GET has stored may be longer than what was sorted: what comes behind it in an EXEC is weighed by that.
@@ -473,5 +473,5 @@ fn exec_weighs_that_what_was_stored_may_be_long() {
     let all = [&["SORT l GET # STORE d"][..], &["LRANGE d 0 -1"; 30]].concat();
     let reply = exec(&mut bench, &all);
     assert!(reply.starts_with("*31\r\n:1\r\n"), "{}", &reply[..reply.len().min(80)]);
-    check(bench);
+    bench.check();
 }

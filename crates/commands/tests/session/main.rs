@@ -64,6 +64,7 @@ use larder_commands::{
 };
 use larder_store::{Config, Store, Worker};
 use larder_testkit::host::LocalHost;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const START: u64 = 1_800_000_000_000;
@@ -156,6 +157,13 @@ impl Bench {
 
     fn counted(&self, counter: Counter) -> u64 {
         self.host.counters.value(counter)
+    }
+
+    /// Ends with a look at all that is in the store.
+    fn check(self) {
+        let store = Arc::clone(self.worker.store());
+        drop(self);
+        store.check();
     }
 }
 

@@ -66,6 +66,24 @@ pub fn written(bench: &mut Bench, input: &[u8]) -> Session {
     session
 }
 
+/// Begins a command that waits to hold its key, since `first` holds its own, and a client has waited for that: it asks this.
+/// Databases are swapped meanwhile.
+pub fn begun_before_a_swap(bench: &mut Bench, mut first: Session, asks: &str, input: &[u8]) -> Session {
+    waits(bench, &mut Session::new(), &of(asks), asks);
+    while first.must_end() {
+        turn(bench, &mut first, b"");
+    }
+    let mut session = Session::new();
+    let (mut next, ..) = bench.call(&mut session, input);
+    while next == Next::Yield {
+        (next, ..) = bench.call(&mut session, b"");
+    }
+    assert_eq!((next, session.holds()), (Next::Sleep(2), false));
+    assert_eq!(said(bench, "SWAPDB 0 1"), "+OK\r\n");
+    bench.system += 100;
+    session
+}
+
 #[test]
 fn some_elements_are_written_in_one_step_and_more_in_turns() {
     for kind in KINDS {
@@ -604,20 +622,8 @@ fn databases_that_are_swapped_before_its_key_is_held_are_what_they_are_then() {
     let mut bench = bench();
     assert_eq!(said(&mut bench, "SADD k there"), ":1\r\n");
     let elements: String = (0..20_000).map(|n| format!(" {n}")).collect();
-    let mut first = begun(&mut bench, &of(&format!("RPUSH l{elements}")));
-    waits(&mut bench, &mut Session::new(), &of("LLEN l"), "LLEN");
-    while first.must_end() {
-        turn(&mut bench, &mut first, b"");
-    }
-    // The next holds its key some milliseconds later, since another has waited.
-    let mut session = Session::new();
-    let (mut next, ..) = bench.call(&mut session, &KINDS[0].put(0..4_000));
-    while next == Next::Yield {
-        (next, ..) = bench.call(&mut session, b"");
-    }
-    assert_eq!((next, session.holds()), (Next::Sleep(2), false));
-    assert_eq!(said(&mut bench, "SWAPDB 0 1"), "+OK\r\n");
-    bench.system += 100;
+    let first = begun(&mut bench, &of(&format!("RPUSH l{elements}")));
+    let mut session = begun_before_a_swap(&mut bench, first, "LLEN l", &KINDS[0].put(0..4_000));
     while !session.must_end() {
         assert_eq!(bench.call(&mut session, b"").0, Next::Yield);
     }

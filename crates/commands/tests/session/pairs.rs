@@ -50,9 +50,18 @@ pub fn begun(bench: &mut Bench, input: &[u8]) -> Session {
 
 /// Goes on with it to its end: the reply, and how many turns that took.
 pub fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
+    ended_by(bench, session, |bench, session| turn(bench, session, b"").1)
+}
+
+/// Goes on to the end of what is one moment, turn by turn: what is sent by then, and how many turns that took.
+pub fn ended_by(
+    bench: &mut Bench,
+    session: &mut Session,
+    turn: impl Fn(&mut Bench, &mut Session) -> Vec<u8>,
+) -> (String, usize) {
     let (mut said, mut turns) = (Vec::new(), 0);
     while session.must_end() {
-        said.extend(turn(bench, session, b"").1);
+        said.extend(turn(bench, session));
         turns += 1;
     }
     // Others have their turn before the next holds keys.
@@ -314,17 +323,21 @@ fn what_is_added_to_a_value_waits_for_keys_that_are_held() {
     assert_eq!(get(&mut bench, "k1"), b"$4\r\nnewx\r\n");
 }
 
-/// Its client is to be closed: it is done all the same, and then it ends.
-#[test]
-fn a_client_that_is_killed_has_its_pairs_written() {
+/// The client of a command of many pairs is to be closed: it is done all the same, and then the client's connection ends.
+fn is_written_where_its_client_is_killed(input: &[u8]) {
     let mut bench = bench();
-    let mut session = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let mut session = begun(&mut bench, input);
     let id = session.redis_client().unwrap().to_string();
     let killed = bench.turns(&mut Session::new(), &command(&["CLIENT", "KILL", "ID", &id])).0;
     assert_eq!(killed, b":1\r\n");
     ended(&mut bench, &mut session);
     assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, format!(":{MANY}\r\n").as_bytes());
     assert_eq!(bench.call(&mut session, b"").0, Next::Close);
+}
+
+#[test]
+fn a_client_that_is_killed_has_its_pairs_written() {
+    is_written_where_its_client_is_killed(&pairs("MSET", MANY, "new"));
 }
 
 #[test]
@@ -443,14 +456,7 @@ fn others_see_none_or_all_of_what_msetex_writes() {
 
 #[test]
 fn a_client_that_is_killed_has_the_pairs_of_its_msetex_written() {
-    let mut bench = bench();
-    let mut session = begun(&mut bench, &with_options(MANY, "new", EXPIRES));
-    let id = session.redis_client().unwrap().to_string();
-    let killed = bench.turns(&mut Session::new(), &command(&["CLIENT", "KILL", "ID", &id])).0;
-    assert_eq!(killed, b":1\r\n");
-    ended(&mut bench, &mut session);
-    assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, format!(":{MANY}\r\n").as_bytes());
-    assert_eq!(bench.call(&mut session, b"").0, Next::Close);
+    is_written_where_its_client_is_killed(&with_options(MANY, "new", EXPIRES));
 }
 
 #[test]

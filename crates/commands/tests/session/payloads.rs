@@ -13,7 +13,8 @@ const BAD: &str = "-ERR Bad data format\r\n";
 const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
 const MEBIBYTE: usize = 1 << 20;
 
-fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
+/// The texts of an array.
+pub fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
     let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
     assert_eq!(bytes, reply.len());
     frame.inside.iter().map(|one| one.body.clone().expect("a string")).collect()

@@ -1,6 +1,7 @@
 //! FUNCTION RESTORE of many libraries: in steps, and all or none.
 
 use crate::Bench;
+use crate::compiled::said;
 use crate::survey::command;
 use larder_commands::{Next, Pace, Session, Settings};
 use larder_testkit::talk::encode;
@@ -10,11 +11,6 @@ const TURN_NS_MAX: u64 = 2_000_000;
 
 fn bench() -> Bench {
     Bench::of(Settings::default(), 64 << 20)
-}
-
-fn said(bench: &mut Bench, words: &[&str]) -> String {
-    let (reply, _) = bench.run(&mut Session::new(), &command(words), usize::MAX);
-    String::from_utf8(reply).expect("text")
 }
 
 fn said_by(bench: &mut Bench, client: &mut Session, words: &[&str]) -> Vec<u8> {

@@ -424,10 +424,7 @@ fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
     bench.reply("DEL t");
     while bench.worker.enter(START).maintain() {}
     assert_eq!(bench.worker.store().totals().items, used);
-    let Bench { worker, .. } = bench;
-    let store = std::sync::Arc::clone(worker.store());
-    drop(worker);
-    store.check();
+    bench.check();
 }
 
 #[test]
@@ -469,10 +466,7 @@ fn a_stream_in_a_store_that_is_full_gives_way_and_a_group_reads_on() {
     bench.system += 2_000;
     assert_eq!(bench.reply("EXISTS s"), b":0\r\n");
     assert!(bench.text_of("XREADGROUP GROUP g alice STREAMS s >").starts_with("-NOGROUP"));
-    let Bench { worker, .. } = bench;
-    let store = std::sync::Arc::clone(worker.store());
-    drop(worker);
-    store.check();
+    bench.check();
 }
 
 /// In scripts and in EXEC, whose replies are not taken meanwhile, long ones are whole, or refused, and nothing is waited for.

@@ -108,9 +108,7 @@ fn long_values_are_set_read_changed_and_removed() {
     }
     // Room for the replies of what a script calls is kept between runs.
     assert!(bench.worker.store().held_bytes() <= held + (16 << 10));
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// Up to the limit a value is taken, at once and in steps, and above it refused before anything is done.
@@ -137,9 +135,7 @@ fn a_value_has_four_mebibytes_and_no_byte_more() {
     is(&mut bench, &format!("HSET h {name} {}", job(20_000)), ":1\r\n");
     is(&mut bench, &format!("HGET h {name}"), &bulk(&job(20_000)));
     is(&mut bench, &format!("HSET h {name}1 {}", job(20_000)), too_large);
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// Hashes with long values are dumped and restored, have one digest, and say what they take.
@@ -177,13 +173,11 @@ fn long_values_expire() {
     bench.system += 2_000;
     is(&mut bench, "HLEN h", ":0\r\n");
     is(&mut bench, "EXISTS h", ":0\r\n");
-    let store = std::sync::Arc::clone(bench.worker.store());
     for _ in 0..1_000 {
         bench.worker.enter(START + 2_000).maintain();
     }
     assert!(used(&bench) <= before + 2, "{before} {}", used(&bench));
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// No turn writes or replies more than some mebibytes, however many values are named.
@@ -218,9 +212,7 @@ fn no_turn_copies_more_than_some_mebibytes_of_values() {
     assert!(reply == values.as_bytes(), "{}", reply.len());
     assert!(count >= 5 && ns_max < 10_000_000, "{count} {ns_max}");
     is(&mut bench, "EXISTS h", ":0\r\n");
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
+    bench.check();
 }
 
 /// What replies of long values take is charged, and where that is too much an error stands in their place.

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::Bench;
+use crate::compiled::said;
 use crate::survey::command;
 use larder_commands::{Next, Pace, Session, Settings};
 use larder_script::sha1_hex;
@@ -23,12 +24,6 @@ fn bench(mebibytes: u64) -> Bench {
     bench.host.script_pace = Some(Pace::Look(Duration::from_millis(1)));
     assert_eq!(said(&mut bench, &["FUNCTION", "LOAD", COUNTS]), "$1\r\nl\r\n");
     bench
-}
-
-/// What some words are answered by.
-fn said(bench: &mut Bench, words: &[&str]) -> String {
-    let (reply, _) = bench.run(&mut Session::new(), &command(words), usize::MAX);
-    String::from_utf8(reply).expect("text")
 }
 
 /// The library has counted so many calls, with this one.
