@@ -10,7 +10,7 @@ use crate::item::{Header, RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::types::TypeCounts;
-use crate::worker::{Guard, chunk_facts, class_of};
+use crate::worker::{Guard, Worker, chunk_facts, class_of};
 use crate::{Key, Store};
 use std::collections::HashMap;
 
@@ -28,6 +28,15 @@ impl Guard<'_> {
 }
 
 impl Store {
+    /// Ends the last worker, and checks the store ([`Store::check`]).
+    ///
+    /// # Panics
+    /// As there.
+    pub fn check_behind(&self, worker: Worker) {
+        drop(worker);
+        self.check();
+    }
+
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
     /// places, that collections are what their leaves say, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched for
     /// nothing.

@@ -231,7 +231,6 @@ mod tests {
             let key = guard.key(&name);
             assert!(guard.peek(&key).hit().is_some_and(|item| item.value_bytes() == 100), "{n}");
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -169,8 +169,7 @@ mod tests {
             assert_eq!(used(&store), 0, "{pieces}");
             assert!(!guard.local.take_apart(&store));
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 
@@ -191,8 +190,7 @@ mod tests {
         let left = pieces[1] + 1 + pieces[2] + 1;
         assert_eq!(used(&store), left);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         let mut worker = store.worker().unwrap();
         let guard = worker.enter(NOW);
         assert_eq!(used(&store), left);
@@ -203,8 +201,7 @@ mod tests {
         assert!(!guard.local.take_dropped(&store));
         assert_eq!(used(&store), 0);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// Upkeep does it by itself.
@@ -220,7 +217,6 @@ mod tests {
         while guard.maintain() {}
         assert_eq!(used(&store), 0);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -318,8 +318,7 @@ mod tests {
                 assert!(value_of(&mut guard, &key).as_ref() == Some(&model), "round {round}, edit {edit}");
             }
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     #[test]
@@ -340,7 +339,6 @@ mod tests {
         }
         assert!(guard.local.spared.is_none(), "for as long as the edit only");
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -314,8 +314,7 @@ mod tests {
         let key = guard.key(&[0, 0, 0, 7]);
         assert!(guard.get(&key).hit().is_some());
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// What is flushed meanwhile is left to the next pass: a part that is clean of what was flushed before is not cleaned again.
@@ -338,8 +337,7 @@ mod tests {
         }
         assert!(store.items() < before / 2, "{} of {before} are left", store.items());
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// A pass of upkeep goes on, however many flushes came since it began of which others have cleaned up meanwhile.
@@ -371,8 +369,7 @@ mod tests {
         }
         assert_eq!(store.items(), 0);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     #[test]

@@ -389,7 +389,6 @@ mod tests {
         }
         assert!(used() > before - (1 << 20));
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -189,8 +189,7 @@ mod tests {
         assert_eq!(location(&mut guard, "the name"), Some(owner), "and the item that it is not of");
         guard.local.free_unseen(&store, chunk);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     #[test]
@@ -224,7 +223,6 @@ mod tests {
         assert!(guard.local.evict_at(&store, owner, piece));
         guard.local.free_unseen(&store, chunk);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -328,8 +328,7 @@ mod tests {
             guard.delete(&key, Expect::Present).unwrap();
             assert_eq!(store.type_totals()[Type::Hash as usize - 1].items, 0);
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 }

@@ -182,8 +182,7 @@ mod tests {
         }
         assert!(!guard.local.take_apart(&store));
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// Bytes that were said to be too many, or too few, are put right when the last pin is dropped; what another has pinned is
@@ -205,8 +204,7 @@ mod tests {
             drop(again);
             assert_eq!(store.held_bytes(), 0);
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 

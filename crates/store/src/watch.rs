@@ -500,8 +500,7 @@ mod tests {
         guard.end_watches();
         assert_eq!(watched(&store).0, 0);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     #[test]

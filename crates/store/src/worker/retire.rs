@@ -717,8 +717,7 @@ mod tests {
         assert_eq!((used(&store), guard.local.limbo_chunks()), (0, 0));
         assert_eq!(guard.local.pieces_left, BATCH_PIECES - (PIECES - 1_000 - PASS_CHUNKS));
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// What is taken back behind another worker's batch is so many chunks, of which pieces of large values are some.
@@ -738,8 +737,7 @@ mod tests {
         guard.local.pass_epochs(&store);
         assert_eq!((used(&store), guard.local.limbo_chunks()), (0, 0));
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 
     /// An allocation takes back so many chunks as it takes to find one, whether in a step of upkeep or not, and whether that
@@ -786,8 +784,7 @@ mod tests {
             while guard.maintain() {}
             assert_eq!((used(&store), guard.local.limbo_chunks()), (1, 0));
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 

@@ -182,8 +182,7 @@ mod tests {
                 set(&mut guard, &name, b"12345678").unwrap();
                 assert!(store.index.slots() > places, "there was no place");
                 drop(guard);
-                drop(worker);
-                store.check();
+                store.check_behind(worker);
                 return;
             }
         }

@@ -254,8 +254,7 @@ fn compare(seed: u64, evicts: bool, workers_max: usize) -> [u64; WAYS.len()] {
     }
     for Twin { worker, .. } in twins {
         let store = worker.store().clone();
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
     taken
 }

@@ -78,8 +78,7 @@ fn fields_of_a_hash_are_set_read_and_taken_out() {
     assert!(guard.peek(&key).hit().is_none(), "the last field takes the key with it");
     assert_eq!(guard.remove_named(&key, Type::Hash, names(&["n"])), Ok(0));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.totals().items, 0);
 }
 
@@ -98,8 +97,7 @@ fn members_of_a_set_are_there_once() {
     assert_eq!(guard.remove_named(&key, Type::Set, names(&["10", "0"])), Ok(1));
     assert_eq!(show(&mut guard, &key), "x y 010");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -134,8 +132,7 @@ fn a_list_is_pushed_popped_and_changed_at_both_ends_and_between() {
     assert_eq!(guard.list_set(&key, b"x", |_| Some(0)), Ok(None));
     assert_eq!(guard.list_insert(&key, End::Front, b"2", b"x"), Ok(None));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -183,8 +180,7 @@ fn members_of_a_sorted_set_are_in_order_under_every_rule() {
     assert_eq!(guard.sorted_remove(&key, |_| 0..usize::MAX).unwrap().unwrap().len(), 2);
     assert!(guard.sorted_remove(&key, |_| 0..1).unwrap().is_none());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -220,8 +216,7 @@ fn an_item_is_of_one_type_until_it_is_stored_over() {
     assert!(stored.replaced && stored.cas > before);
     assert_eq!(show(&mut guard, &key), "\"string\"");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -250,8 +245,7 @@ fn expiry_stays_when_elements_change_and_can_be_given_and_taken() {
     assert_eq!(show(&mut guard, &key), "c", "what had expired is not added to");
     assert_eq!(guard.peek(&key).hit().unwrap().expires_at(), 0);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -300,8 +294,7 @@ fn a_list_of_one_element_is_as_large_as_a_chunk_and_what_is_longer_lies_apart() 
         assert!(guard.peek(&key).hit().is_none());
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -333,8 +326,7 @@ fn a_list_of_a_hundred_thousand_is_pushed_read_and_popped_at_both_ends() {
             assert_eq!(text(popped.entries().next().unwrap().name), format!("{kind}{n}"));
         }
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.totals().items, 0);
 }
 
@@ -380,8 +372,7 @@ fn an_element_is_taken_whether_it_fits_a_leaf_or_lies_apart() {
     }
     assert!(taken > 1_000, "{taken}");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -420,8 +411,7 @@ fn a_change_for_which_there_is_no_memory_has_done_nothing() {
         assert_eq!(there, *members);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A change says what it found when it looked for its key: a look before the change would not do, since another worker may take
@@ -476,8 +466,7 @@ fn watches_hear_of_each_change_and_of_nothing_else() {
     assert!(touches(&mut guard, &mut gone("a")));
     assert!(!touches(&mut guard, &mut gone("a")));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -520,8 +509,7 @@ fn what_expires_or_is_evicted_is_told_and_flushed_collections_are_gone() {
         let key = guard.key(&name);
         assert!(guard.peek(&key).hit().is_none());
     });
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 trait CheckAfter {
@@ -588,6 +576,5 @@ fn counts_of_two_threads_in_one_hash_are_exact() {
     let list = guard.key(b"list");
     assert!(guard.peek(&list).hit().is_none(), "as many were popped as were pushed");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

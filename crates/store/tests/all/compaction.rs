@@ -69,8 +69,7 @@ fn deleted_items_give_their_memory_back_and_the_others_stay() {
         assert!(upkeep(&mut worker, &mut now, 5_000) < 20, "and then there is nothing to do");
     }
     let store = std::sync::Arc::clone(worker.store());
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]

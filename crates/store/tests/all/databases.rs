@@ -26,8 +26,7 @@ fn databases_do_not_see_each_other() {
     seen.sort_unstable();
     assert_eq!(seen, (0..DATABASES).filter(|&database| database != 3).collect::<Vec<_>>());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -85,8 +84,7 @@ fn flushes_of_databases_past_the_wrap_of_their_stamps_leave_the_others() {
     assert_eq!(get(&mut guard, 1, b"k"), None);
     assert_eq!((store.database_items(0), store.database_items(1)), (2000, 0));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -100,8 +98,7 @@ fn items_of_any_database_move_when_the_index_grows() {
         assert_eq!(get(&mut guard, (i % 16) as u8, &i.to_le_bytes()), Some(i.to_be_bytes().to_vec()));
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -130,8 +127,7 @@ fn keys_of_every_length_come_back() {
     let refused = guard.store_value(&key, b"", &Attributes::default(), Expect::Any);
     assert_eq!(refused.unwrap_err(), Refusal::NoMemory);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -163,6 +159,5 @@ fn long_keys_take_their_share_and_give_it_back() {
         }
         assert!(store.totals().used_bytes <= used + (2 << 16), "freed keys are not charged");
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

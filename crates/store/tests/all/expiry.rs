@@ -85,8 +85,7 @@ fn leave_without_requests(memory_bytes: u64, items: u64, bytes: impl Fn(&mut Ran
         "{} spans are free again",
         totals.spans_free
     );
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -142,8 +141,7 @@ fn full_cache_takes_what_expired_before_what_lives() {
     let totals = store.totals();
     assert_eq!(totals.evictions, 0);
     assert!(totals.reclaimed > 0);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A worker may have looked when the span is due, found it early enough for its item, and not shown the item yet. A visit

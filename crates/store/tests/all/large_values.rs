@@ -68,8 +68,7 @@ fn large_and_small_values_take_turns_in_a_full_cache() {
         assert!(holds(&mut worker, now, 1 << 61 | bytes as u64, &large[..bytes]));
     }
     assert_eq!(store.totals().out_of_memory, 0);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -98,8 +97,7 @@ fn value_larger_than_half_of_the_rest_is_stored_whole() {
     set(&mut worker, NOW, 1 << 60, &huge[1..]);
     assert!(holds(&mut worker, NOW, 1 << 60, &huge[1..]));
     assert_eq!(store.totals().out_of_memory, 0);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Two workers at once: one stores large values and reads them back, the other stores small ones; then both store large values,
@@ -184,8 +182,7 @@ fn an_upload_leaves_nothing_behind_whichever_way_it_ends() {
             assert_eq!(store.input_bytes(), 0, "{sent} of {bytes}");
         }
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.totals().items, 0);
 }
 
@@ -228,6 +225,5 @@ fn an_upload_that_finds_no_room_leaves_no_chunk_behind() {
         assert_eq!(used, store.totals().items, "{name} are free");
     }
     assert!(ended > 50, "{ended} found no room");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 const NOW: u64 = 1_700_000_000_000;
 const KEYS: u64 = 12;
 const STEPS: u64 = 1_500;
-/// The limits between which the test changes.
-const MEBIBYTES: [u64; 3] = [8, 12, 16];
+/// The limits between which tests change.
+pub(crate) const MEBIBYTES: [u64; 3] = [8, 12, 16];
 
 /// The length of a value, most of which lie apart.
 fn bytes(dice: &mut Dice) -> usize {
@@ -106,7 +106,7 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
 
 /// Waits until another worker has ended a batch, which may be the one that holds back what was evicted, however long its thread
 /// is not run; but not for ever, since the other worker may wait as well.
-pub(crate) fn wait_for(ended: &AtomicU64) {
+fn wait_for(ended: &AtomicU64) {
     let before = ended.load(Ordering::Relaxed);
     for _ in 0..20 {
         if ended.load(Ordering::Relaxed) != before {
@@ -116,22 +116,21 @@ pub(crate) fn wait_for(ended: &AtomicU64) {
     }
 }
 
-#[test]
-fn hashes_of_long_values_are_evicted_as_a_whole_beside_two_workers() {
+/// A store that evicts, behind the random steps of two workers beside each other. `step` makes one; true if there was no memory
+/// for it.
+pub(crate) fn stepped_by_two(step: impl Fn(&mut Worker, &mut Dice) -> bool + Sync) -> Arc<Store> {
     let most = MEBIBYTES[2] << 20;
     let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
     let store = Store::new(config).unwrap();
-    let (numbers, clock) = (AtomicU64::new(1 << 32), AtomicU64::new(NOW));
     let ended = [AtomicU64::new(0), AtomicU64::new(0)];
     let refused: u64 = std::thread::scope(|scope| {
         let workers = [0, 1].map(|nth| {
-            let (store, both) = (Arc::clone(&store), (&numbers, &clock));
-            let (own, other) = (&ended[nth], &ended[1 - nth]);
+            let (store, step, own, other) = (&store, &step, &ended[nth], &ended[1 - nth]);
             scope.spawn(move || {
                 let mut worker = store.worker().unwrap();
                 let (mut dice, mut refused) = (Dice(1 + nth as u64), 0_u64);
                 for _ in 0..STEPS {
-                    let is_refused = step(&mut worker, &mut dice, both);
+                    let is_refused = step(&mut worker, &mut dice);
                     own.fetch_add(1, Ordering::Relaxed);
                     if is_refused {
                         refused += 1;
@@ -145,6 +144,13 @@ fn hashes_of_long_values_are_evicted_as_a_whole_beside_two_workers() {
     });
     // A write finds no room while another worker's batch holds back what was evicted; once, for it waits then.
     assert!(refused < STEPS / 4, "{refused}");
+    store
+}
+
+#[test]
+fn hashes_of_long_values_are_evicted_as_a_whole_beside_two_workers() {
+    let (numbers, clock) = (AtomicU64::new(1 << 32), AtomicU64::new(NOW));
+    let store = stepped_by_two(|worker, dice| step(worker, dice, (&numbers, &clock)));
     let mut worker = store.worker().unwrap();
     let now = clock.into_inner();
     for n in 0..KEYS {
@@ -153,6 +159,5 @@ fn hashes_of_long_values_are_evicted_as_a_whole_beside_two_workers() {
     let evicted: u64 = store.totals().evictions;
     assert!(evicted > KEYS, "{evicted}");
     while worker.enter(now).maintain() {}
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

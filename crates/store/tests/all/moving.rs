@@ -47,8 +47,7 @@ fn reassigning_with_room_loses_nothing_and_keeps_tokens() {
         assert_eq!(get(&mut worker, NOW, name as u64), Some(is));
     }
     assert_eq!(store.totals().evictions, 0);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -67,8 +66,7 @@ fn pinned_value_is_not_moved_and_the_span_is_used_again() {
     drop(pinned);
     assert_eq!(worker.enter(NOW).reassign(Some(largest), None, 1), 1);
     assert_eq!(get(&mut worker, NOW, 1).unwrap().0, 100_000);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Upkeep looks for no room for items that all stay. A search among 100,000 of them, for each of some thousand batches, kept a
@@ -92,8 +90,7 @@ fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_
     assert_eq!(worker.enter(later).reassign(None, Some(5), 16), 0);
     assert_eq!(age_ms(later), before, "the hand of the class has not moved");
     assert_eq!((store.totals().evictions, store.totals().items), (0, full));
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Pinned values keep their spans; as many other spans move to the class that is to have them, and the result counts no more.
@@ -123,8 +120,7 @@ fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let totals = store.totals();
     assert_eq!((totals.evictions, totals.spans_reassigned), (0, totals.spans_moved));
     assert!(totals.spans_moved >= 32, "{}", totals.spans_moved);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Fills the store with values of one size, reads some keys often, then writes another size.
@@ -150,8 +146,7 @@ fn shift(automove: Automove) -> (u64, u64, Arc<Store>) {
     }
     let hot = (0..28_000).step_by(56).filter(|&hot| get(&mut worker, now, hot).is_some()).count();
     let new = (0..40_000).filter(|name| get(&mut worker, now, 1 << 40 | name).is_some()).count();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     (hot as u64, new as u64, store)
 }
 
@@ -231,8 +226,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
             name += 1;
         }
         assert!(all && stored > 5000, "{stored} kept");
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -279,8 +273,7 @@ fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
             assert_eq!(store.totals().evictions > 0, persisted);
             assert!(store.totals().items > stored - 40);
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 }

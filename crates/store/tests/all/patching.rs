@@ -40,8 +40,7 @@ fn patch_changes_its_bytes_and_the_token_and_nothing_else() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -183,6 +182,5 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
     let key = guard.key(b"key");
     assert!(guard.patch(&key, 0, b"x", Expect::Present).unwrap().is_some());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -183,8 +183,7 @@ fn where_all_is_hot_a_write_is_stored() {
         let value = vec![7; [20, 3_000 + n as usize * 4][n as usize % 2]];
         assert!(at_once(|| set(&mut worker, new(n), &value)).is_ok());
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// After the limit was lowered a class that has no span gets one for each two that are given back; no call goes all the way at
@@ -203,8 +202,7 @@ fn a_limit_that_falls_is_reached_in_steps() {
         at_once(|| worker.enter(NOW).maintain());
     }
     assert!(!store.is_over_limit());
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Without room and without eviction each item of the span was a search through its class: minutes for a span.

@@ -173,8 +173,7 @@ fn every_removal_is_done_in_a_full_store() {
     let key = guard.key(b"Set 600");
     assert_eq!(guard.set_add(&key, std::iter::once(&b"one more"[..])), Ok(1));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Another worker's batch holds back what each removal gives back, until no more is taken beyond the limit: those that are
@@ -215,8 +214,7 @@ fn members_that_are_gone_when_memory_ends_are_told() {
     drop(batch);
     drop(stuck);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// So many members, which go to any part of a tree.
@@ -260,8 +258,7 @@ fn many_members_are_taken_out_of_a_full_store_at_once() {
     guard.delete(&key, Expect::Present).unwrap();
     drop(guard);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Many elements of a list are taken out in the same way, also those at its ends.
@@ -304,8 +301,7 @@ fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     guard.delete(&key, Expect::Present).unwrap();
     drop(guard);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Entries of a stream, and what is pending in a group, are taken out in the same way.
@@ -344,8 +340,7 @@ fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     assert_eq!(guard.stream_trim(&key, &trim, true).unwrap().count as usize, ENTRIES - 512 - 10);
     drop(guard);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A collection that lies in one leaf gets an expiry in a full store, too.
@@ -363,6 +358,5 @@ fn collections_get_an_expiry_in_a_full_store() {
         assert_eq!(guard.peek(&key).hit().unwrap().expires_at(), NOW + 1_000);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -115,8 +115,7 @@ fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Auto
         (0..3 * MEMORY_BYTES / 908).filter(|&name| get(&mut worker, now, 1 << 40 | name)).count() as u64;
     assert!(new * 908 > MEMORY_BYTES * 3 / 4, "{new} of the new size");
     let left = read.iter().filter(|&&name| get(&mut worker, now, name)).count();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     (left * 100 / read.len()) as u64
 }
 
@@ -151,8 +150,7 @@ fn hits_are_back_when_the_memory_was_written_one_and_a_half_times_with_new_sizes
     ask(&mut worker, &mut now, "a", from, 30);
     let back = ask(&mut worker, &mut now, "b", to, 16);
     let store = std::sync::Arc::clone(worker.store());
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert!(back >= 0.95 * fresh, "{from} B to {to} B: {back:.3} of hits, {fresh:.3} in a fresh store");
 }
 

@@ -627,8 +627,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
         guard.maintain();
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     let written: usize = notes.values().map(BTreeMap::len).sum();
     let totals = store.totals();
     println!("{raised} raised, {popped} popped");

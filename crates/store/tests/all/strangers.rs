@@ -113,8 +113,7 @@ fn a_hint_of_another_key_is_no_place_for_this_one() {
         assert!(is(&mut guard, &key, b"value"), "{name}");
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// An upload of `filled` bytes of 20,000.

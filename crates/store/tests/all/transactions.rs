@@ -231,8 +231,7 @@ fn every_operation_works_in_a_transaction() {
     assert_eq!(get(&mut guard, 0, b"one"), None);
     assert_eq!(get(&mut guard, 0, b"other").unwrap(), b"23");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]

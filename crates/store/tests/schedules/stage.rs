@@ -378,8 +378,7 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
             assert!(step < CLEARING_STEPS_MAX, "memory stays after a flush: {stays:?}");
             progress();
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     });
     turns + after.run()
 }

@@ -90,8 +90,7 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
                 "limit" => assert!(!store.is_over_limit() && left > 0),
                 _ => assert_eq!(left, items),
             }
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 }
@@ -114,8 +113,7 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
         println!("{mebibytes} MiB: {most} accesses in the longest of {steps} steps");
         // 3,074 pieces are 100,000 in one step.
         assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -144,8 +142,7 @@ fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
         assert!(accesses < PIN_MAX, "{mebibytes} MiB: {accesses}");
         assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
         assert_eq!(store.totals().item_bytes, 0);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -206,8 +203,7 @@ fn a_step_of_upkeep_that_needs_memory_takes_back_some_pieces_of_a_long_value() {
     assert!((1_000..=FIELDS_STEP_MAX).contains(&most), "{most}");
     let totals = store.totals();
     assert_eq!((totals.items, totals.fields_expired), (0, 500));
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// However many fields of a hash are due, and however long their values are, a step takes so many of them out.
@@ -231,7 +227,6 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_many_fields_are_due() {
         assert!((1_000..=FIELDS_STEP_MAX).contains(&most), "{fields} fields: {most}");
         let totals = store.totals();
         assert_eq!((totals.items, totals.fields_expired), (0, fields));
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

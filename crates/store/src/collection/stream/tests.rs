@@ -461,8 +461,7 @@ proptest! {
             do_step(&store, &mut guard, &key, &mut model, step, now);
             compare(&mut guard, &key, &model);
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -513,8 +512,7 @@ fn a_stream_that_grows_has_full_leaves_and_comes_down_again() {
         assert_eq!((stream.len(), stream.added(), stream.last_id().ms), (0, 4_000, NOW + 3_999));
     });
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -572,8 +570,7 @@ fn entries_of_any_length_come_back_or_are_refused() {
     }
     compare(&mut guard, &key, &model);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A leaf has 16,376 bytes, and no field takes less than two of them.
@@ -637,8 +634,7 @@ fn every_allocation_of_a_change_may_be_refused() {
             compare(&mut guard, &key, &model);
         }
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -665,8 +661,7 @@ fn every_allocation_of_a_long_entry_may_be_refused() {
     }
     compare(&mut guard, &key, &model);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -736,8 +731,7 @@ fn values_that_lie_apart_go_with_their_entries() {
         assert_eq!(stream.unwrap().len(), 1);
     });
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -767,6 +761,5 @@ fn a_copy_and_a_renamed_stream_are_as_it_was() {
     let _ = guard.store_value(&other, b"a string", &Attributes::default(), Expect::Any);
     while guard.maintain() {}
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -158,8 +158,7 @@ fn is_as_a_vector(steps: &[Step]) {
         drop(guard);
         worker.rest();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -200,8 +199,7 @@ fn what_comes_behind_a_last_leaf_has_labels_above_its_label() {
                 compare(&mut guard, &key, &list);
             }
             drop(guard);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 }
@@ -225,8 +223,7 @@ fn elements_apart_that_are_all_put_in_one_place_find_labels() {
     }
     compare(&mut guard, &key, &list);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -287,8 +284,7 @@ fn a_change_with_elements_apart_of_which_any_allocation_is_refused_has_done_noth
         }
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is made at once, and what comes over several batches, has them at any place, the first one, too.
@@ -312,8 +308,7 @@ fn lists_that_are_made_have_elements_apart() {
         compare(&mut guard, &key, &list[..len]);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -330,8 +325,7 @@ fn an_element_that_is_too_long_changes_nothing() {
     assert_eq!(guard.list_set(&key, &long, |_| Some(0)), Err(Declined::TooLarge));
     compare(&mut guard, &key, &[b"a".to_vec()]);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A store that evicts nothing is filled to the last chunk: whatever is in it can be taken out.
@@ -363,8 +357,7 @@ fn elements_apart_are_popped_from_a_full_store() {
             drop(guard);
             worker.rest();
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -385,7 +378,6 @@ fn what_was_popped_is_read_behind_it() {
     for _ in 0..1_000 {
         worker.enter(NOW).maintain();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.trees.count(), 0);
 }

@@ -96,8 +96,7 @@ fn an_element_that_is_carried_leaves_one_list_for_another() {
             }
             drop(guard);
             reclaim_all(&mut worker);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
             assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
         }
     }
@@ -128,8 +127,7 @@ fn a_list_of_long_elements_turns() {
             compare(&mut guard, &key, &list);
             drop(guard);
             reclaim_all(&mut worker);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
     // One that is alone stays.
@@ -141,8 +139,7 @@ fn a_list_of_long_elements_turns() {
     assert_eq!(carry(&mut guard, (&key, true), (&key, false)), Ok(false));
     compare(&mut guard, &key, &list);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Its pins stay, and keep its parts when the list has gone to which it was carried.
@@ -175,8 +172,7 @@ fn an_element_that_is_carried_may_be_on_its_way_to_clients() {
     guard.delete(&one, Expect::Present).unwrap();
     drop(guard);
     reclaim_all(&mut worker);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
 }
 
@@ -214,8 +210,7 @@ fn an_element_for_which_memory_is_refused_is_where_it_was() {
                 }
                 drop(guard);
                 reclaim_all(&mut worker);
-                drop(worker);
-                store.check();
+                store.check_behind(worker);
                 assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
                 if !refused {
                     assert!(budget > 2, "the leaf of the element and both roots are made anew");
@@ -240,7 +235,6 @@ fn an_element_comes_back_from_a_key_of_another_type() {
         assert_eq!(carry(&mut guard, (&one, false), (&two, false)), Err(Declined::Type));
         compare(&mut guard, &one, &list);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -66,8 +66,7 @@ fn inner_nodes_are_made_once_for_all_fields_of_a_command() {
     let hash = guard.collection(&key, Type::Hash).unwrap().unwrap();
     assert!((0..280).all(|n| hash.has(&field(n))));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Each leaf is looked for once and made once for all fields that come into it.
@@ -121,8 +120,7 @@ fn leaves_are_made_once_for_all_fields_of_a_command() {
     assert_eq!(guard.remove_named(&key, Type::Hash, whole), Ok(420));
     assert!(guard.peek(&key).hit().is_none());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Fields of a command that has fewer than eight, or of which fewer are left behind those that are put in order together, come
@@ -147,8 +145,7 @@ fn few_fields_come_one_by_one_and_many_in_order() {
         assert_eq!(hash.field(&name).map(text), values.last().cloned(), "{fields} fields");
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// New members of one command make each leaf of the scores tree once, wherever they come.
@@ -193,8 +190,7 @@ fn leaves_of_scores_are_made_once_for_all_new_members_of_a_command() {
         assert!(made <= leaves + 32 && made < 160, "case {case}: {made} made, {leaves} are there");
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Members that get other scores by one command leave each leaf of the scores tree once and come into each once, also if all of
@@ -246,8 +242,7 @@ fn leaves_of_scores_are_made_once_for_all_members_of_a_command_that_move() {
     let there = set.entries(0..set.len()).map(|entry| (entry.score, text(entry.name)));
     assert!(there.eq(names.iter().enumerate().rev().map(|(n, name)| (500.0 - n as f64, name.clone()))));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is too long for any hash is refused, wherever it comes, and nothing is done.
@@ -278,8 +273,7 @@ fn a_command_of_which_one_field_is_too_long_does_nothing() {
     assert_eq!(hash.len(), 280);
     assert!(names.iter().all(|name| hash.field(name).map(text) == Some(b"some 000".to_vec())));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[derive(Clone, Debug)]
@@ -424,8 +418,7 @@ fn is_as_one_by_one(kind: Type, steps: &[Step]) {
     for _ in 0..2_000 {
         worker.enter(now).maintain();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!((store.totals().items, store.trees.count()), (0, 0));
 }
 

@@ -137,8 +137,7 @@ fn is_as_a_vector(steps: &[Step]) {
         drop(guard);
         worker.rest();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -181,8 +180,7 @@ fn a_queue_goes_on_for_longer_than_there_are_labels() {
         assert!(height(&mut guard, &key) >= 2);
         guard.delete(&key, Expect::Present).unwrap();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// All is put in one place, in front of the same element or behind the last one: there are labels for it, again and again.
@@ -208,8 +206,7 @@ fn elements_that_are_all_put_in_one_place_find_labels() {
         compare(&mut guard, &key, &list);
         guard.delete(&key, Expect::Present).unwrap();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -227,8 +224,7 @@ fn a_list_that_is_pushed_to_at_an_end_has_full_leaves() {
         assert!(bytes < 5_000 * 13, "{end:?} {bytes}");
         guard.delete(&key, Expect::Present).unwrap();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A store in which the n-th chunk from here on is refused.
@@ -288,8 +284,7 @@ fn a_change_of_a_list_of_which_any_allocation_is_refused_has_done_nothing() {
         }
     }
     assert!(refused > 60, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A tree goes to another key with all its nodes, which are found there, whatever was there.
@@ -329,8 +324,7 @@ fn a_tree_that_goes_to_another_key_keeps_its_nodes() {
     while guard.maintain() {}
     drop(guard);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.trees.count(), 1);
 }
 
@@ -360,6 +354,5 @@ fn a_long_list_is_trimmed_in_pieces() {
     assert!(!guard.list_trim(&key, |_| 0..0).unwrap().more);
     assert!(guard.peek(&key).hit().is_none());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

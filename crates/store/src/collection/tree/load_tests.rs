@@ -66,8 +66,7 @@ fn end(store: &Store, mut worker: Worker) {
         while worker.enter(NOW).maintain() {}
     }
     assert!(!store.trees.any_felled());
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]

@@ -129,8 +129,7 @@ fn is_as_a_set(steps: &[Step]) {
         drop(guard);
         worker.rest();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -164,8 +163,7 @@ fn a_long_member_is_there_once_however_often_it_is_named() {
         assert!(guard.peek(&key).hit().is_none());
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -214,8 +212,7 @@ fn a_change_with_members_apart_of_which_any_allocation_is_refused_has_done_nothi
         }
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is made at once, and what comes over several batches, has them, as its first member, too; and each once.
@@ -248,8 +245,7 @@ fn sets_that_are_made_have_members_apart() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -287,8 +283,7 @@ fn a_member_has_the_bytes_that_it_may_have_and_no_more() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A store that evicts nothing is filled to the last chunk: whatever is in it can be taken out, and all comes back.
@@ -327,8 +322,7 @@ fn members_apart_are_taken_out_of_a_full_store() {
         }
         assert_eq!(store.trees.count(), 0);
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is longer than all that is there, or than anything may be, is not even hashed: half of the memory may be asked for.
@@ -361,8 +355,7 @@ fn members_that_cannot_be_there_are_not_hashed() {
     assert_eq!(add(&mut guard, &key, &[member_of(2, 100_000)]), Ok(1));
     compare(&mut guard, &key, &[member_of(1, 20_000), b"short".to_vec(), member_of(2, 100_000)].into());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Bytes are given back, and with them that something lies apart.
@@ -384,8 +377,7 @@ fn a_set_forgets_what_lay_apart() {
     assert!(after.abs_diff(before) < 400, "{before} {after}");
     assert_eq!(guard.collection(&key, Type::Set).unwrap().unwrap().longest_apart(), 0);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Parts of members of one order are numbered behind each other, and numbers that are free again are taken again.

@@ -159,8 +159,7 @@ fn is_as_a_map(steps: &[Step]) {
         drop(guard);
         worker.rest();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -185,8 +184,7 @@ fn members_with_a_score_of_0_are_in_the_order_of_their_bytes() {
     assert_eq!(add(&mut guard, &key, &all), Ok(3));
     compare(&mut guard, &key, &map);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Long members of one score are in the order of their bytes, wherever these differ, in whatever order they come.
@@ -212,8 +210,7 @@ fn long_members_of_one_score_are_in_the_order_of_their_bytes() {
     }
     compare(&mut guard, &key, &map);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Each way to a member compares it with some twenty others, if these are many: one that moves is looked for at its old score and
@@ -244,8 +241,7 @@ fn a_member_that_moves_is_looked_for_no_more_than_three_times() {
         compare(&mut guard, &key, &map);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Members that are taken out by rank at once are in several leaves of the members tree: the parts of all go with the first, and
@@ -270,8 +266,7 @@ fn ranks_with_members_apart_go_from_many_leaves_at_once() {
             worker.rest();
         }
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is longer than all that is there, or than any may be, is not even hashed.
@@ -298,8 +293,7 @@ fn members_of_sorted_sets_that_cannot_be_there_are_not_hashed() {
     map.insert(member_of(2, 100_000), 1.0);
     compare(&mut guard, &key, &map);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A store that evicts nothing is filled: whatever is in it can be taken out, by name and by rank, and all comes back.
@@ -348,8 +342,7 @@ fn members_of_sorted_sets_apart_are_taken_out_of_a_full_store() {
         }
         assert_eq!(store.trees.count(), 0);
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// The check of a leaf compares the short members on both sides of a long one, which it knows nothing of.
@@ -420,8 +413,7 @@ fn a_change_with_members_apart_of_which_any_allocation_is_refused_has_done_nothi
         }
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is made at once, and what comes over several batches, in any order, has them, as its first member, too; and each once.
@@ -466,8 +458,7 @@ fn sorted_sets_that_are_made_have_members_apart() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -503,6 +494,5 @@ fn a_member_has_the_bytes_that_it_may_have_and_no_more() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

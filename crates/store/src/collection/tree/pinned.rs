@@ -413,7 +413,6 @@ mod tests {
             assert_eq!(store.held_bytes(), 0);
         }
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

@@ -59,8 +59,7 @@ fn an_element_that_is_received_is_as_one_that_is_pushed() {
             }
             drop(guard);
             reclaim_all(&mut worker);
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
             assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
         }
     }
@@ -88,8 +87,7 @@ fn elements_that_are_received_lie_beside_each_other() {
     }
     compare(&mut guard, &key, &list);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -127,8 +125,7 @@ fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing(
                     assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
                 }
             }
-            drop(worker);
-            store.check();
+            store.check_behind(worker);
         }
     }
 }
@@ -203,8 +200,7 @@ fn an_element_that_is_put_nowhere_leaves_nothing() {
     assert_eq!(guard.list_push_upload(&list, End::Front, upload, true), Ok(2));
     compare(&mut guard, &list, &[new, b"a".to_vec()]);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -292,8 +288,7 @@ fn a_value_that_is_received_is_as_one_that_is_set() {
         }
         drop(guard);
         reclaim_all(&mut worker);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
     }
 }
@@ -331,7 +326,6 @@ fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
                 assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
             }
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }

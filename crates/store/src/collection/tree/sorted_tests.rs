@@ -186,8 +186,7 @@ fn is_as_a_map(steps: &[Step]) {
         }
         compare(&mut guard, &key, &map);
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -219,8 +218,7 @@ fn both_trees_grow_high_and_come_down_to_a_leaf_and_to_nothing() {
         assert!(store.totals().chunks_moved > moved + 500, "{} moved", store.totals().chunks_moved - moved);
         compare(&mut guard, &key, &map);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         let mut worker = store.worker().unwrap();
         let mut guard = worker.enter(NOW);
         for n in (0..2_000).filter(|n| n % 700 != 0) {
@@ -236,8 +234,7 @@ fn both_trees_grow_high_and_come_down_to_a_leaf_and_to_nothing() {
         for _ in 0..1_000 {
             worker.enter(NOW).maintain();
         }
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         assert_eq!((store.totals().items, store.trees.count()), (0, 0));
     }
 }
@@ -313,8 +310,7 @@ fn a_change_of_which_any_allocation_is_refused_has_done_nothing_to_either_tree()
         }
     }
     assert!(refused > 150, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Of members with one score those that are found by their hashes alone have their names; those that are not are few.
@@ -341,8 +337,7 @@ fn members_of_one_score_are_found_however_many_they_are_and_in_whatever_order_th
         }
         compare(&mut guard, &key, &map);
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A member whose score changes, however often, while others go through the set, is met.
@@ -373,8 +368,7 @@ fn a_member_whose_score_changes_meanwhile_is_scanned() {
     assert!(round > 20, "{round}");
     assert!(names.iter().all(|name| met.contains(name)));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -397,15 +391,13 @@ fn sorted_sets_go_in_steps_and_are_evicted_and_flushed_as_any_item() {
     let key = guard.key(b"string");
     guard.store_value(&key, b"string", &Attributes::default(), Expect::Any).unwrap();
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     let mut worker = store.worker().unwrap();
     worker.enter(NOW + 1_300).flush();
     for _ in 0..1_000 {
         worker.enter(NOW + 1_300).maintain();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!((store.totals().items, store.trees.count()), (0, 0));
 }
 
@@ -465,8 +457,7 @@ fn what_is_stored_at_once_is_as_it_was_given() {
         while worker.enter(NOW).maintain() {}
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is kept of entries while they are put in order is held, and has no owner afterwards.
@@ -549,8 +540,7 @@ fn members_of_one_command_make_each_leaf_of_the_members_tree_anew_once() {
             );
         }
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -605,6 +595,5 @@ fn pairs_of_one_command_are_as_pairs_that_come_one_after_the_other() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -3,7 +3,7 @@
 
 use super::apart::PART_BYTES;
 use super::strings::{PARTS_MAX, free_label};
-use super::testing::{carry, copy, live, publish, scanned, text};
+use super::testing::{carry, copy, live, publish, scanned, set_all, text};
 use super::tests::{NOW, move_all, store};
 use crate::collection::build::{Builder, FIELD_BYTES_MAX, NewEntry};
 use crate::collection::element::LongText;
@@ -136,15 +136,7 @@ fn is_as_a_map(steps: &[Step]) {
                 };
                 let slices = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
                 assert_eq!(guard.hash_set_lasting(&key, slices, Fields::Any, lasting), Ok(true));
-                for (name, value) in pairs {
-                    let old = map.get(&name).map_or(0, |(_, at)| *at);
-                    let at = match lasting {
-                        Lasting::Never => 0,
-                        Lasting::Keep => old,
-                        Lasting::Until(at) => at,
-                    };
-                    map.insert(name, (value, at));
-                }
+                set_all(&mut map, pairs, lasting);
             }
             Step::Expire { from, count, in_ms } => {
                 let names: Vec<Vec<u8>> = (from..from + count).map(name).collect();
@@ -191,8 +183,7 @@ fn is_as_a_map(steps: &[Step]) {
         drop(guard);
         worker.rest();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -231,8 +222,7 @@ fn values_of_fields_of_one_order_lie_apart_beside_each_other() {
         compare(&mut guard, &key, &map);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -293,8 +283,7 @@ fn a_change_with_values_apart_of_which_any_allocation_is_refused_has_done_nothin
         }
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// What is made at once, and what comes over several batches, has them, in the first field, too.
@@ -331,8 +320,7 @@ fn hashes_that_are_made_have_values_apart() {
         assert_eq!(twice, Err(Declined::Twice));
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -374,8 +362,7 @@ fn a_value_has_the_bytes_that_it_may_have_and_no_more() {
         }
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A store that evicts nothing is filled to the last chunk: whatever is in it can be taken out, and all comes back.
@@ -429,8 +416,7 @@ fn values_apart_are_taken_out_of_a_full_store() {
         }
         // Later ones find spans that were given to other classes.
         assert!(counts[0] > 300 && counts[1] == counts[2] && counts[0] - counts[1] < 10, "{counts:?}");
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -452,8 +438,7 @@ fn a_hash_forgets_what_lay_apart() {
     assert!(after.abs_diff(before) < 400, "{before} {after}");
     assert_eq!(guard.collection(&key, Type::Hash).unwrap().unwrap().longest_apart(), 0);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Parts are numbered in the first gap that has so many numbers, else behind all others; where there are not as many left, the
@@ -531,8 +516,7 @@ fn long_values_that_are_due_go_some_parts_at_a_time() {
     assert!(times >= 5 && all > 6 * 1_400 / 20, "{times} {all}");
     assert_eq!(guard.collection(&key, Type::Hash).unwrap().unwrap().len(), 1);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A value that is due and has more parts than a step of upkeep gives back loses its last ones first. No reader finds it from
@@ -580,8 +564,7 @@ fn a_long_value_that_is_due_goes_in_steps_of_upkeep() {
         assert_eq!(found, written_after.map(|_| b"new".to_vec()));
         assert!(there.bytes() < 1_000);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -622,8 +605,7 @@ fn what_is_left_of_a_long_value_is_found_by_no_clock() {
         assert_eq!((there.len(), there.has(short)), (1 + usize::from(lasts), lasts), "{back} ms");
         assert!(!there.is_due() && there.bytes() < 1_000);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -669,6 +651,5 @@ fn a_long_value_comes_to_an_end_beside_another_worker() {
     let there = guard.collection(&key, Type::Hash).unwrap().unwrap();
     assert_eq!(text(&there, &there.field(b"long").unwrap()), new);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

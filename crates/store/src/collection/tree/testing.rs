@@ -2,7 +2,7 @@
 //! under another key.
 
 use super::tests::height;
-use crate::collection::{BulkLoad, Collection, Copied, Element, Type};
+use crate::collection::{BulkLoad, Collection, Copied, Element, Lasting, Type};
 use crate::worker::Guard;
 use crate::{Attributes, End, Expect, Key, Store};
 use std::collections::BTreeMap;
@@ -39,6 +39,18 @@ pub(super) fn live(map: &Timed, now: u64) -> Timed {
         .filter(|(_, (_, at))| *at == 0 || *at > now)
         .map(|(name, known)| (name.clone(), known.clone()))
         .collect()
+}
+
+/// Sets fields, which last for so long.
+pub(super) fn set_all(map: &mut Timed, pairs: Vec<(Vec<u8>, Vec<u8>)>, lasting: Lasting) {
+    for (name, value) in pairs {
+        let at = match lasting {
+            Lasting::Never => 0,
+            Lasting::Keep => map.get(&name).map_or(0, |(_, at)| *at),
+            Lasting::Until(at) => at,
+        };
+        map.insert(name, (value, at));
+    }
 }
 
 /// Takes `count` elements at most that are `which` out of a list, from this end on; returns how many they were.

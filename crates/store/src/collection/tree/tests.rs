@@ -141,8 +141,7 @@ fn is_as_a_map(kind: Type, steps: &[Step]) {
         }
         compare(&mut guard, &key, kind, &map);
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -189,8 +188,7 @@ fn a_tree_grows_high_and_comes_down_to_a_leaf_and_to_nothing() {
     assert!(guard.peek(&key).hit().is_none());
     while guard.maintain() {}
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.totals().items, 0);
 }
 
@@ -253,8 +251,7 @@ fn a_change_of_which_any_allocation_is_refused_has_done_nothing() {
         }
     }
     assert!(refused > 100, "{refused}");
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -275,8 +272,7 @@ fn room_for_the_nodes_of_a_large_edit_is_given_back() {
     assert_eq!(refused.unwrap_err(), Declined::NoMemory);
     assert!(guard.local.edit.room_for_nodes() <= KEPT, "{}", guard.local.edit.room_for_nodes());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]
@@ -396,8 +392,7 @@ fn a_flush_in_the_midst_of_a_write_leaves_no_node_behind() {
     for _ in 0..1_000 {
         worker.enter(NOW).maintain();
     }
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!((store.totals().items, store.trees.count()), (0, 0), "nothing is left of either tree");
 }
 
@@ -421,8 +416,7 @@ fn what_is_taken_out_goes_in_steps_and_to_the_next_write() {
     guard.delete(&other, Expect::Present).unwrap();
     drop(guard);
     worker.rest();
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
     let mut steps = 0;
@@ -431,8 +425,7 @@ fn what_is_taken_out_goes_in_steps_and_to_the_next_write() {
     }
     assert!(steps > 50, "{steps} steps");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert!(!store.trees.any_felled());
 }
 
@@ -509,8 +502,7 @@ fn no_call_takes_more_than_some_of_a_tree_apart() {
             }
         }
         assert!(!store.trees.any_felled());
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -542,16 +534,14 @@ fn trees_are_evicted_expire_and_are_flushed_as_any_item() {
         let key = guard.key(b"string");
         guard.store_value(&key, b"string", &Attributes::default(), Expect::Any).unwrap();
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         let mut worker = store.worker().unwrap();
         let mut guard = worker.enter(NOW + 1_300);
         while guard.maintain() {}
         guard.flush();
         while guard.maintain() {}
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
         assert_eq!(store.totals().items, 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Hashes whose fields expire, against a map with times. Leaves and nodes are small here, so that trees are high.
 
-use super::testing::live;
+use super::testing::{live, set_all};
 use super::tests::{NOW, height, move_all, store, text};
 use crate::collection::{Due, Fields, Lasting, Timed, Type};
 use crate::worker::Guard;
@@ -99,15 +99,7 @@ fn is_as_a_map(steps: &[Step]) {
                 let slices = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
                 assert_eq!(guard.hash_set_lasting(&key, slices, Fields::Any, lasting), Ok(true));
                 map = live(&map, now);
-                for (name, value) in pairs {
-                    let old = map.get(&name).map_or(0, |(_, at)| *at);
-                    let at = match lasting {
-                        Lasting::Never => 0,
-                        Lasting::Keep => old,
-                        Lasting::Until(at) => at,
-                    };
-                    map.insert(name, (value, at));
-                }
+                set_all(&mut map, pairs, lasting);
             }
             Step::Change { field } => {
                 let name = name(*field);
@@ -200,8 +192,7 @@ fn is_as_a_map(steps: &[Step]) {
     let key = guard.key(b"key");
     compare(&mut guard, &key, &map);
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 proptest! {
@@ -264,8 +255,7 @@ fn what_is_due_goes_some_leaves_at_a_time_and_the_last_takes_the_key_with_it() {
     assert_eq!(told.iter().filter(|(event, _)| *event == Event::Emptied).count(), 1);
     assert_eq!(told.last().map(|(event, _)| *event), Some(Event::Emptied));
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Leaves with something that is due are counted by the times above them, up to a number.
@@ -293,8 +283,7 @@ fn leaves_with_what_is_due_are_counted() {
         assert_eq!(due(&mut guard, &key, most).0, most.min(all));
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Upkeep takes out what no client asks for, of small hashes and of large ones, soon after its time, and lets all else be.
@@ -339,8 +328,7 @@ fn upkeep_takes_out_what_is_due() {
         maintain(&mut worker, NOW + 6_200);
         assert_eq!(there(&mut worker, NOW + 6_200), 0, "{fields} fields");
         assert_eq!(store.totals().items, 50);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -392,8 +380,7 @@ fn a_refused_write_of_times_leaves_everything() {
         }
         let _ = guard.delete(&key, Expect::Present);
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -419,8 +406,7 @@ fn nodes_with_times_are_moved_and_taken_apart() {
     guard.delete(&key, Expect::Present).unwrap();
     while guard.maintain() {}
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
     assert_eq!(store.trees.count(), 0);
 }
 
@@ -451,8 +437,7 @@ fn without_times_a_hash_is_as_if_it_never_had_any() {
             assert_eq!(bytes(&mut guard, &timed), bytes(&mut guard, &plain));
         }
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -610,8 +595,7 @@ fn a_clock_that_is_set_back_takes_no_field_before_its_time() {
         let mut guard = worker.enter(now + 2_200);
         assert_eq!(fields_of(&mut guard, &key) == 250, back < 2_200, "{back} ms");
         drop(guard);
-        drop(worker);
-        store.check();
+        store.check_behind(worker);
     }
 }
 
@@ -626,6 +610,5 @@ fn upkeep_goes_on_with_what_a_worker_whose_clock_is_ahead_has_begun() {
     assert!(matches!(worker.enter(NOW + 10).hash_take_due(&key), Ok(Due::More(_))));
     while worker.enter(NOW + 9).maintain() {}
     assert_eq!(fields_of(&mut worker.enter(NOW + 9), &key), 250);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -191,8 +191,7 @@ fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
         promoted > 2_390 && passed < 800,
         "of 2,400 each {promoted} that were read, {passed} that were not"
     );
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// How a cache changed while more values of one size were stored than fit.

@@ -90,8 +90,7 @@ fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
     assert!(!guard.claim_token(&key, first) && guard.claim_token(&key, again));
     assert!(guard.store_value(&key, b"x", &attributes, Expect::Unchanged(again)).is_ok());
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 #[test]

@@ -62,8 +62,7 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
         assert_eq!(get(&mut guard, 0, name).as_deref(), after);
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Two workers count in transactions of all keys, two count other keys one by one, which live in the same buckets.
@@ -116,6 +115,5 @@ fn counts_beside_transactions_lose_nothing() {
         assert_eq!(number(&mut guard, name), 2 * ROUNDS, "{}", String::from_utf8_lossy(name));
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }

@@ -184,8 +184,7 @@ fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
         guard.finish();
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A transaction that needs a seventh of a full store takes about that from the other keys, and so does
@@ -213,8 +212,7 @@ fn transaction_in_a_full_store_evicts_about_what_it_needs() {
         assert!(evicted <= needed * 3 / 2 + 500, "round {round}: {evicted} of {full} were evicted");
     }
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// Evicted memory waits for the batch of another worker, which does not end: if more were evicted, it would wait, too.
@@ -260,8 +258,7 @@ fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
     let held = guard.get(&from).hit().map(|item| item.value_bytes());
     assert_eq!(held, Some(BYTES), "{stored:?}");
     drop(guard);
-    drop(worker);
-    store.check();
+    store.check_behind(worker);
 }
 
 /// A full store that evicts nothing is flushed; the next thing stored is several keys of other sizes, while another
