@@ -4,7 +4,7 @@
 //! Groups list commands with their functions. Here all of them get numbers when this is compiled, and rows part from functions: a
 //! row's function is found by its number.
 
-use super::definition::{Function, Definition};
+use super::definition::{Definition, Function};
 use super::row::Command;
 pub use super::rows::Group;
 use super::rows::Rows;

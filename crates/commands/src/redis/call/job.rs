@@ -15,8 +15,8 @@
 //!   (`steps/held.rs`). A job that was begun before waits while others hold its keys.
 //! - A job that must end ([`Job::must_end`]) outlives its client: its worker keeps the session until the job is done. Such are
 //!   an EXEC until its commands were run, unless it waits for the end of a pause; MSET and its like, writes of elements, SPOP, and
-//!   HGETDEL and its like, whose keys are held (`stages.rs`); and closing clients whose subscriptions new rules forbid. Any other
-//!   job is dropped with its connection, also one in `Held` (COPY, SORT).
+//!   HGETDEL and its like, whose keys are held (`steps/stages.rs`); and closing clients whose subscriptions new rules forbid. Any
+//!   other job is dropped with its connection, also one in `Held` (COPY, SORT).
 //! - Where the rules of its user change, a job ends with its connection, unless it asks for them itself ([`Job::asks_itself`])
 //!   or must end.
 //! - A step that found no memory is made again while some is on its way, where the job says that such a step leaves it as it was

@@ -21,7 +21,7 @@ use crate::redis::steps::held::{Taken, Taking};
 use crate::redis::steps::job::{Job, LEAF, Step};
 use crate::redis::steps::kept::Kept;
 
-/// A command that may be one moment. What [`Job`] has, too, is what it is there.
+/// A command that may be one moment. A method that [`Job`] has, too, says what it says there.
 pub(crate) trait Staged: std::fmt::Debug + Send {
     /// What is not done where others' rules come first ([`Fail::overtaken`]).
     const UNDONE: &'static str;
