@@ -99,7 +99,12 @@ impl Connection {
             });
         }
         let Some(known) = self.known.get_mut(key.slot as usize) else { return };
+        // Small values have no version, and what is known of a number stays known.
         if value.len() < NAMED_BYTES_MIN {
+            if *known == Known::ABSENT {
+                *known = Known::UNKNOWN;
+                tally.mistake(|| format!("key {id} has come back"));
+            }
             return;
         }
         match std::mem::replace(known, Known::holds(version)) {
@@ -120,6 +125,7 @@ impl Connection {
         let Some(known) = self.known.get_mut(slot as usize) else { return };
         // The fill's and small values have no version.
         if workload.value_bytes(id) < NAMED_BYTES_MIN {
+            *known = Known::UNKNOWN;
             return;
         }
         let rounds = self.answered / script.windows.len() as u64;

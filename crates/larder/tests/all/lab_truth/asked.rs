@@ -61,6 +61,18 @@ fn keys_in_turn_are_asked_of_by_those_who_have_some() {
     }
 }
 
+/// A value that is too short to name its version is there all the same.
+#[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
+fn keys_that_are_set_and_deleted_are_verified_whatever_their_values_length() {
+    let folder = Folder::new("deleted");
+    for bytes in ["10", "100"] {
+        let mix = ["--verb", "get:1,set:1,delete:1", "--keys", "20", "--requests", "6000"];
+        let row = row(&folder, &[&mix[..], &["--value-bytes", bytes]].concat());
+        assert!(row("requests") == 6_000.0 && row("errors") == 0.0, "{bytes}");
+    }
+}
+
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_rate_that_nobody_can_send_ends() {
