@@ -1,4 +1,4 @@
-//! Which members of a sorted set are meant: by rank, by score, or by their bytes.
+//! Which members of a sorted set a command chooses: by rank, by score, or by their bytes.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::redis::call::{integer, is, next};
 use crate::redis::fail::Fail;
 use crate::redis::row::By;
 
-/// A score, and whether it is itself among those that are meant.
+/// An end of a range of scores, and whether it is excluded.
 #[derive(Clone, Copy, Debug)]
 struct Score {
     value: f64,
@@ -22,14 +22,14 @@ struct Score {
 impl Score {
     fn parse(word: &[u8]) -> Result<Score, Fail> {
         let (excluded, text) = word.strip_prefix(b"(").map_or((false, word), |text| (true, text));
-        // Nothing is 0, as it is to Redis.
+        // An empty text is 0, as in Redis.
         let value = if text.is_empty() { Some(0.0) } else { limit(text) };
         let value = value.ok_or(Fail::of("ERR min or max is not a float"))?;
         Ok(Score { value, excluded })
     }
 }
 
-/// A number that is an end of a range. Unlike scores that are given it is decimal, and may be beyond what a score can be.
+/// Parses an end of a range. Unlike the score of a member it has to be decimal, and may exceed what a double can hold.
 fn limit(text: &[u8]) -> Option<f64> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     if digits.starts_with(b"0x") || digits.starts_with(b"0X") {
@@ -39,14 +39,14 @@ fn limit(text: &[u8]) -> Option<f64> {
     parse_double_or_zero(text).or_else(beyond)
 }
 
-/// A member, whether it is there or not.
+/// An end of a range of members.
 #[derive(Clone, Copy, Debug)]
 enum Lex<'a> {
-    /// Before all.
+    /// In front of all members.
     First,
-    /// Behind all.
+    /// Behind all members.
     Last,
-    /// This one, and whether it is itself among those that are meant.
+    /// This member, which may be absent, and whether it is excluded.
     Member { text: &'a [u8], excluded: bool },
 }
 
@@ -61,7 +61,7 @@ impl<'a> Lex<'a> {
         }
     }
 
-    /// How many members come before it, or before or at it if those that are it belong to them.
+    /// How many members are in front of it; `with_itself`: the member itself counts, too.
     fn below(self, set: &Collection<'_>, with_itself: bool) -> usize {
         match self {
             Lex::First => 0,
@@ -79,7 +79,7 @@ impl<'a> Lex<'a> {
     }
 }
 
-/// From where to where, the lower one first; of ranks in the order of the reply.
+/// The two ends, the lower one first; of ranks in the order of the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bounds<'a> {
     Rank(i64, i64),
@@ -94,7 +94,7 @@ pub(crate) struct ScoreBounds(Score, Score);
 pub(crate) struct LexBounds<'a>(Lex<'a>, Lex<'a>);
 
 impl<'a> Bounds<'a> {
-    /// Reads the lower and the upper end.
+    /// Parses the lower and the upper end.
     pub fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Bounds<'a>, Fail> {
         Ok(match by {
             By::Rank => Bounds::Rank(integer(min)?, integer(max)?),
@@ -103,7 +103,7 @@ impl<'a> Bounds<'a> {
         })
     }
 
-    /// Bytes that are compared with members, where these are looked for once.
+    /// Bytes that are compared with members when the range is looked for once.
     pub fn compared_bytes(&self) -> usize {
         let Bounds::Lex(LexBounds(min, max)) = *self else { return 0 };
         let bytes = |end: Lex<'_>| match end {
@@ -113,7 +113,7 @@ impl<'a> Bounds<'a> {
         bytes(min) + bytes(max)
     }
 
-    /// The ranks of those that are meant.
+    /// The ranks of the chosen members.
     pub fn ranks(&self, set: &Collection<'_>) -> Range<usize> {
         let (start, end) = match *self {
             Bounds::Rank(start, stop) => return places(start, stop, set.len()),
@@ -128,25 +128,25 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// A range that is asked for, with its options.
+/// A range with its options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen<'a> {
     bounds: Bounds<'a>,
-    /// The highest first.
+    /// Whether the highest member comes first.
     back: bool,
-    /// So many are left out; none are meant if that is negative.
+    /// How many members are skipped; negative: all.
     offset: i64,
-    /// So many at most; negative: all.
+    /// How many members are chosen at most; negative: all.
     count: i64,
     pub shown: Shown,
 }
 
 impl<'a> Chosen<'a> {
-    /// Reads `min max` and the options. `fixed`: by what, and whether backwards, as old commands say with their names;
-    /// `stores`: nothing is shown.
+    /// Parses `min max` and the options. `fixed`: by what and in which direction, for old commands whose names say so. `stores`:
+    /// the range is stored, not shown.
     pub fn parse(mut args: Args<'a>, fixed: Option<(By, bool)>, stores: bool) -> Result<Chosen<'a>, Fail> {
         let (first, second) = (next(&mut args)?, next(&mut args)?);
-        // Each may be said once.
+        // Each may be given once.
         let (mut by, mut back) = (fixed.map(|(by, _)| by), fixed.map(|(_, back)| back));
         let (mut offset, mut count, mut shown) = (0, -1, Shown::Names);
         while let Some(word) = args.next() {
@@ -180,7 +180,7 @@ impl<'a> Chosen<'a> {
         Ok(Chosen { bounds: Bounds::parse(by, min, max)?, back, offset, count, shown })
     }
 
-    /// The ranks of those that are meant, from the lowest.
+    /// The ranks of the chosen members, from the lowest.
     pub fn ranks(&self, set: &Collection<'_>) -> Range<usize> {
         if let (Bounds::Rank(start, stop), true) = (self.bounds, self.back) {
             let Range { start, end } = places(start, stop, set.len());
@@ -204,7 +204,7 @@ impl<'a> Chosen<'a> {
         self.bounds.compared_bytes()
     }
 
-    /// The highest first.
+    /// Whether the highest member comes first.
     pub fn is_back(&self) -> bool {
         self.back
     }

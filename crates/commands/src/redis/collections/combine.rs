@@ -1,17 +1,17 @@
-//! Several sets, or sorted sets, made into one: SINTER, SUNION, SDIFF and their kin.
+//! Several sets, or sorted sets, combined into one: SINTER, SUNION, SDIFF and their kin.
 //!
 //! ```text
-//! little ─▶ read as they are at one moment ─▶ the reply, or the new set
-//! else   ─▶ read in steps, made in steps if it is stored ─▶ as they were? ─▶ the same, the reply in pieces
+//! little ─▶ read in one step as at one moment ─▶ the reply, or the new set
+//! else   ─▶ read in steps, made in steps if it is stored ─▶ unchanged? ─▶ the same, the reply in pieces
 //!                 ▲                                             └── no: all over again
 //!
 //! sieve    some members of the first source │ left of them after the second │ … after the last ─▶ rows
 //! gather   all members of all sources, or of the first one, marked where another has them    ─▶ members
 //! ```
 //!
-//! What all have is sieved from the smallest source, up to as many as are asked for; what none of the others has from the
-//! first, or gathered, whichever takes less. So no more is copied than may be left in the end, but of a difference the first
-//! source; that is charged as it comes.
+//! An intersection is sieved from the smallest source, up to as many members as are asked for. A difference is sieved from the
+//! first source or gathered, whichever takes less; a union is gathered. So only what may be left in the end is copied, and
+//! charged as it comes; of a difference that may be all of the first source.
 
 mod sieve;
 
@@ -36,27 +36,27 @@ use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, LEAVES, Step};
 use sieve::Sieve;
 
-/// Members that are gathered at a time.
+/// Members that are gathered at a time, at most.
 const MEMBERS_AT_ONCE: usize = 512;
-/// Bytes of them, but for the last, about.
+/// Bytes at which a batch of gathered members ends.
 const BYTES_AT_ONCE: usize = 64 << 10;
-/// What takes no longer is done in one step.
+/// Work that is done in one step.
 const AT_ONCE_NS: u64 = 400_000;
-/// No more members are put together.
+/// Members that are gathered, at most.
 const MEMBERS_MAX: usize = u32::MAX as usize - MEMBERS_AT_ONCE;
 
-/// What is made of them.
+/// How several sources become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// What all have.
+    /// The members that all sources have.
     Inter,
-    /// What any has.
+    /// The members that any source has.
     Union,
-    /// What the first has and none of the others.
+    /// The members of the first source that no other has.
     Diff,
 }
 
-/// How the scores of one member come together.
+/// How several scores of one member become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aggregate {
     Sum,
@@ -67,7 +67,7 @@ pub(crate) enum Aggregate {
 impl Aggregate {
     fn of(self, one: f64, two: f64) -> f64 {
         match self {
-            // Both infinities make nothing.
+            // The sum of both infinities is 0.
             Aggregate::Sum => Some(one + two).filter(|sum| !sum.is_nan()).unwrap_or(0.0),
             Aggregate::Min => one.min(two),
             Aggregate::Max => one.max(two),
@@ -75,28 +75,28 @@ impl Aggregate {
     }
 }
 
-/// What is done with what was made.
+/// What is done with the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It is replied as a set.
+    /// Its members are replied as a set.
     Members,
-    /// It is replied as a sorted set.
+    /// Its members are replied as a sorted set.
     Sorted(Shown),
-    /// It is counted, up to so many; 0: all.
+    /// Its members are counted, up to so many; 0: all.
     Count(u64),
     /// It is stored.
     Store,
 }
 
-/// What is asked of some keys.
+/// What a command makes of its keys.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub operation: Operation,
-    /// The type of the keys; where it is sorted sets, members of keys that are sets have the score 1.
+    /// The type of the keys. Among sorted sets a key may be a set, whose members have the score 1.
     pub kind: Type,
-    /// What the scores of each of them are multiplied by; none: 1.
+    /// Multipliers of the scores of each key; a missing one is 1.
     pub weights: Vec<f64>,
-    /// The charge for these.
+    /// The charge for the weights.
     pub weighed: Option<Heap>,
     pub aggregate: Aggregate,
     pub then: Then,
@@ -107,7 +107,7 @@ impl Plan {
         Plan { operation, kind, weights: Vec::new(), weighed: None, aggregate: Aggregate::Sum, then }
     }
 
-    /// The collection of an item, if it may be one of those.
+    /// The collection of an item, if its type is one that the plan takes.
     fn source<'r>(&self, item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> {
         let Some(item) = item else { return Ok(None) };
         match item.value() {
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// What is said if one of the keys has another type of value: of sorted sets before what is wrong with the options.
+    /// The error if one of the keys has another type of value. Commands on sorted sets reply it before errors in their options.
     pub fn wrong_type(&self, call: &mut Call<'_, '_, '_>, mut keys: Args<'_>) -> Option<Fail> {
         keys.find_map(|name| {
             let key = call.key(name);
@@ -128,7 +128,7 @@ impl Plan {
         })
     }
 
-    /// The score that an entry of the nth key has.
+    /// The weighted score of an entry of the nth key.
     fn score(&self, nth: usize, kind: Type, entry: &Entry<'_>) -> f64 {
         let score = if kind == Type::Set { 1.0 } else { entry.score };
         let weighted = score * self.weights.get(nth).copied().unwrap_or(1.0);
@@ -136,7 +136,7 @@ impl Plan {
     }
 }
 
-/// SINTER, SUNION, SDIFF
+/// Serves SINTER, SUNION and SDIFF.
 pub(crate) fn sets(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -146,7 +146,7 @@ pub(crate) fn sets(
     combine(call, (name, keys), Plan::new(operation, Type::Set, Then::Members), None, keys)
 }
 
-/// SINTERSTORE, SUNIONSTORE, SDIFFSTORE
+/// Serves SINTERSTORE, SUNIONSTORE and SDIFFSTORE.
 pub(crate) fn store_sets(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -158,7 +158,7 @@ pub(crate) fn store_sets(
     combine(call, (name, args), Plan::new(operation, Type::Set, Then::Store), Some(target), keys)
 }
 
-/// SINTERCARD
+/// Serves SINTERCARD.
 pub(crate) fn count_sets(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let keys = integer(args.at(0).unwrap_or_default()).ok().filter(|keys| *keys > 0);
     let keys = keys.ok_or(Fail::of("ERR numkeys should be greater than 0"))?;
@@ -168,7 +168,7 @@ pub(crate) fn count_sets(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     count(call, "sintercard", args, Type::Set)
 }
 
-/// ZINTERCARD
+/// Serves ZINTERCARD.
 pub(crate) fn count_sorted(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     integer(args.at(0).unwrap_or_default())?;
     count(call, "zintercard", args, Type::SortedSet)
@@ -205,7 +205,7 @@ pub(crate) fn needs_a_key(name: &str) -> Fail {
     Fail::with(format!("ERR at least 1 input key is needed for '{name}' command"))
 }
 
-/// Does it, at once or in steps. `words`: the command's name and arguments.
+/// Carries out a plan, at once or in steps. `words`: the command's name and arguments.
 pub(crate) fn combine(
     call: &mut Call<'_, '_, '_>,
     words: (&'static str, Args<'_>),
@@ -232,51 +232,51 @@ pub(crate) fn combine(
     }
 }
 
-/// What is noted of a key beside its name: what it had, its place in the order, which is sorted beside itself, and when
-/// all are read, what they are taken as one by.
+/// Bytes noted of a key beside its name: the source, its place in the order and a second one for sorting, and, when all are read,
+/// the key and hash by which all are looked at as one.
 const SOURCE_BYTES: usize =
     size_of::<Source>() + 2 * size_of::<u32>() + size_of::<Key<'_>>() + KEY_HASH_BYTES;
-/// What an allocation takes, however short, beside its bytes: their length, and what they are rounded up to.
+/// Bytes of an allocation beside its content: its length, and rounding.
 const ALLOCATED_BYTES: usize = 32;
 
-/// Bytes that are noted of keys.
+/// Bytes that are noted of the keys.
 fn sources_bytes(keys: Args<'_>) -> usize {
     keys.map(|name| name.len() + ALLOCATED_BYTES + SOURCE_BYTES).sum()
 }
 
-/// A collection that others are made into.
+/// A command that combines several collections, under way.
 #[derive(Debug)]
 struct Combining {
     plan: Plan,
     sources: Vec<Source>,
-    /// The order in which they are read.
+    /// The order in which the sources are read.
     order: Vec<u32>,
     target: Option<Name>,
     way: Way,
-    /// Members in their order, if there is one.
+    /// Members in the order of a sorted set.
     sorted: Sorted,
-    /// How many of them were sorted, or replied where there is none.
+    /// How many members were sorted; of a set, where no order is needed, replied.
     at: usize,
-    /// The member that is being replied, and how many bytes of it were.
+    /// The member that is being replied, and how many of its bytes were.
     partly: Option<(usize, usize)>,
-    /// All is read.
+    /// All sources are read.
     read: bool,
     /// The head of the reply is written.
     headed: bool,
-    /// What is stored, where that is made in steps.
+    /// The collection to store, where it is made in steps.
     making: Option<Making>,
     again: Option<(Again, Lane)>,
-    /// What is noted of the sources.
+    /// The charge for what is noted of the sources.
     noted: Heap,
-    /// What was put together.
+    /// The charge for the result.
     held: Heap,
 }
 
-/// One of the keys, and what it had when it was looked at first.
+/// One of the keys, and its state when it was first looked at.
 #[derive(Debug)]
 struct Source {
     name: Name,
-    /// None if there was nothing.
+    /// `None` if the key had no value.
     version: Option<u64>,
     len: usize,
     bytes: usize,
@@ -285,18 +285,18 @@ struct Source {
 }
 
 impl Source {
-    /// What it takes to read all of it.
+    /// Work to read all of it.
     fn reading_ns(&self) -> u64 {
         self.len as u64 * MEMBER_NS + copying_ns(self.bytes as u64)
     }
 }
 
-/// How they are put together.
+/// How the sources are combined.
 #[derive(Debug)]
 enum Way {
-    /// Members of the source at `next`, from `at` on, are added or marked.
+    /// Members of the source at `next` are added or marked, from `at` on.
     Gather { members: Members, next: usize, at: usize },
-    /// Members of the first go through all others.
+    /// Members of the first source are looked for in all others.
     Sieve(Sieve),
 }
 
@@ -308,7 +308,7 @@ impl Way {
         }
     }
 
-    /// A member is one of those that are left.
+    /// Whether a row is a member of the result.
     fn has(&self, i: usize) -> bool {
         match self {
             Way::Gather { members, .. } => !members.is_marked(i),
@@ -316,7 +316,7 @@ impl Way {
         }
     }
 
-    /// How many are left.
+    /// Members of the result.
     fn left(&self) -> u64 {
         match self {
             Way::Gather { members, .. } => members.unmarked() as u64,
@@ -324,7 +324,7 @@ impl Way {
         }
     }
 
-    /// Bytes that it takes, which are twice what is there: vectors grow so.
+    /// Bytes of the rows on the heap: twice what is there, since vectors grow by doubling.
     fn bytes(&self) -> usize {
         let (rows, each, batch) = match self {
             Way::Gather { members, .. } => (&members.rows, MEMBER_BYTES, 0),
@@ -334,7 +334,7 @@ impl Way {
     }
 }
 
-/// The source has another version than at first.
+/// A source has another version than at first.
 struct Changed;
 
 impl Combining {
@@ -368,10 +368,10 @@ impl Combining {
         }
     }
 
-    /// Looks at all keys, and makes out how they are put together. `notes`: what they are like is noted first.
+    /// Looks at all keys, and decides how they are combined. `notes`: their state is noted first.
     ///
     /// # Errors
-    /// One has another type of value.
+    /// A key has another type of value.
     fn prepare(&mut self, call: &mut Call<'_, '_, '_>, notes: bool) -> Done {
         for source in &mut self.sources {
             let key = source.name.key(call);
@@ -388,7 +388,7 @@ impl Combining {
         let len = |nth: &u32| sources[*nth as usize].len;
         self.order.sort_unstable();
         if self.plan.operation == Operation::Inter || self.plan.kind == Type::SortedSet && !self.is_diff() {
-            // The smallest first; sums of scores come out as in Redis, which has this order, too.
+            // The smallest first. Redis has this order, too, so that sums of scores are the same.
             self.order.sort_by_key(len);
         }
         let sieves = match self.plan.operation {
@@ -413,23 +413,23 @@ impl Combining {
         self.plan.operation == Operation::Diff
     }
 
-    /// The first source in their order.
+    /// The source that is read first.
     fn first(&self) -> &Source {
         &self.sources[self.order[0] as usize]
     }
 
-    /// What it takes to look for all members of the first in all others.
+    /// Work to look for all members of the first source in all others.
     fn sieving_ns(&self) -> u64 {
         let looks = (self.first().len as u64).saturating_mul(LOOK_NS);
         self.first().reading_ns().saturating_add(looks.saturating_mul(self.sources.len() as u64 - 1))
     }
 
-    /// What it takes to gather all.
+    /// Work to gather all sources.
     fn gathering_ns(&self) -> u64 {
         self.sources.iter().map(Source::reading_ns).sum()
     }
 
-    /// What it takes, at most.
+    /// Work of the command, at most.
     fn takes_ns(&self) -> u64 {
         let keys = self.sources.len() as u64 * KEY_NS;
         let (read, members) = match self.way {
@@ -441,10 +441,10 @@ impl Combining {
         keys.saturating_add(read).saturating_add(stored.saturating_mul(members as u64))
     }
 
-    /// Bytes that may be put together, at most.
+    /// Bytes that the result may take, at most.
     fn room(&self) -> usize {
         let first = std::slice::from_ref(self.first());
-        // One is copied before it is known whether it is to be added.
+        // A long member is copied before it is known whether it is to be added.
         let longest = self.sources.iter().map(|source| source.longest).max().unwrap_or(0);
         let (adds, each) = match &self.way {
             Way::Sieve(sieve) if sieve.counts() => return 2 * longest,
@@ -453,12 +453,12 @@ impl Combining {
             Way::Gather { .. } => (&self.sources[..], MEMBER_BYTES),
         };
         let members: usize = adds.iter().map(|source| source.len).sum();
-        // A number is a longer text than it lies there.
+        // A number is longer as text than it is stored.
         let bytes: usize = adds.iter().map(|source| source.bytes + source.len * DIGITS_MAX).sum();
         2 * (bytes + members * each + Sorted::bytes_of(members, bytes) + longest)
     }
 
-    /// The collection of the source that comes at this place; an error if it is another one by now.
+    /// The collection of the source at this place in the order; [`Changed`] if it is another one by now.
     fn source<'r>(
         &self,
         call: &'r mut Call<'_, '_, '_>,
@@ -474,7 +474,7 @@ impl Combining {
         Ok(Ok(self.plan.source(item)?))
     }
 
-    /// Reads some more, and adds what that takes to `ns`; true when all is read.
+    /// Reads some more, and adds that work to `ns`; true when all is read.
     fn read_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -491,7 +491,7 @@ impl Combining {
         so_far
     }
 
-    /// What is put together is charged; what is made in one step was before.
+    /// Charges the result of a command in steps. That of one step was charged before.
     fn charge(&mut self, call: &mut Call<'_, '_, '_>, bytes: usize) -> Done {
         if self.again.is_some() { self.held.set(call, bytes) } else { Ok(()) }
     }
@@ -530,7 +530,7 @@ impl Combining {
         } else if longest > 0 {
             self.charge(call, self.way.bytes() + longest)?;
         }
-        // Items may have given way to that.
+        // Charging may have evicted items.
         let there = match self.source(call, place)? {
             Ok(there) => there,
             Err(changed) => return Ok(Err(changed)),
@@ -553,7 +553,7 @@ impl Combining {
         Ok(Ok(done))
     }
 
-    /// Sorts some of what is left; true when all is.
+    /// Sorts some more of the result; true when all is sorted.
     fn sort_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<bool, Fail> {
         let rows = self.way.rows().len();
         if self.plan.kind != Type::SortedSet || matches!(self.plan.then, Then::Count(_)) || self.at == rows {
@@ -571,18 +571,18 @@ impl Combining {
         Ok(self.at == rows)
     }
 
-    /// Bytes that the order of what is left takes, at most.
+    /// Bytes of the order of the result, at most.
     fn sorted_bytes(&self) -> usize {
         let rows = self.way.rows();
         2 * Sorted::bytes_of(rows.len(), rows.text_bytes())
     }
 
-    /// The slice is used up, and long members may be compared next: that has a turn of its own.
+    /// Whether the slice is used up, and long members may be compared next: that gets a turn of its own.
     fn is_over(&self, ns: u64, ns_max: u64) -> bool {
         ns >= ns_max && merges(&self.plan, &self.way)
     }
 
-    /// Makes some of what is stored; true when all of it is.
+    /// Makes some more of the collection to store; true when all of it is made.
     fn make_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -606,17 +606,17 @@ impl Combining {
         Ok(Ok(done))
     }
 
-    /// Reads all, and sorts it.
+    /// Reads all sources, and sorts the result.
     fn read_all(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         let mut ns = 0;
-        // They cannot change meanwhile, or it is found out later.
+        // The keys cannot change meanwhile, or a later check finds it out.
         while let Ok(false) = self.read_some(call, &mut ns)? {}
         while !self.sort_some(call, &mut ns)? {}
         call.spend(ns);
         Ok(())
     }
 
-    /// All of it is one step, but for the reply.
+    /// Does everything in one step but for the reply.
     fn at_once(mut self, call: &mut Call<'_, '_, '_>, target: Option<&[u8]>, keys: Args<'_>) -> Done {
         self.held = Heap::take(call, self.room())?;
         if target.is_some() {
@@ -642,8 +642,8 @@ impl Combining {
         Ok(())
     }
 
-    /// Replies what there is room for, behind the head; what is left is kept until there is more, and charged however
-    /// short it is: many clients may keep some. `is_over`: the slice is, and all is kept.
+    /// Replies what there is room for, behind the head. What is left is kept until there is more room, and charged however short
+    /// it is: many clients may keep some. `is_over`: the slice is used up, and all is kept.
     ///
     /// # Errors
     /// Connections hold as much as they may; nothing is replied behind `mark`.
@@ -655,7 +655,7 @@ impl Combining {
     ) -> Result<Step, Fail> {
         let step = if is_over { Step::More } else { self.reply(call) };
         if step != Step::Done {
-            // All that is needed yet is members.
+            // From here on only the members are needed.
             (self.sources, self.order) = (Vec::new(), Vec::new());
             (self.plan.weights, self.plan.weighed) = (Vec::new(), None);
             self.noted = Heap::none(call);
@@ -668,7 +668,7 @@ impl Combining {
         Ok(step)
     }
 
-    /// The keys still have what was read.
+    /// Whether the keys are still as they were read.
     fn is_so(&self, call: &mut Call<'_, '_, '_>) -> bool {
         self.target.iter().all(|target| !target.is_swapped(call))
             && self.sources.iter().all(|Source { name, version, .. }| {
@@ -677,7 +677,7 @@ impl Combining {
             })
     }
 
-    /// Stores or replies what was made; true if it is the head of the reply, and members follow.
+    /// Stores the result or begins its reply; true if the head of the reply is written, and members follow.
     fn end(
         &self,
         call: &mut Call<'_, '_, '_>,
@@ -705,7 +705,7 @@ impl Combining {
             }
             Then::Members | Then::Sorted(_) => {
                 if call.cx.guard.in_transaction() {
-                    // All of it is sent at once.
+                    // The whole reply is sent at once.
                     let rows = self.way.rows();
                     let scored = self.plan.then == Then::Sorted(Shown::Scores);
                     let each = super::ELEMENT_FRAME + if scored { super::SCORE_ROOM } else { 0 };
@@ -720,7 +720,7 @@ impl Combining {
         }
     }
 
-    /// Replies more of what is left.
+    /// Replies some more members.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let (whole, resp3) = (call.cx.guard.in_transaction(), call.client.resp3);
@@ -736,7 +736,7 @@ impl Combining {
             let next = partly.take().or_else(|| Some((next_left(plan, way, sorted, at)?, 0)));
             let Some((number, from)) = next else { break Step::Done };
             let (text, score) = way.rows().at(number);
-            // What is long goes as there is room for it.
+            // A long member is written in pieces, as there is room.
             let to = if whole { text.len() } else { text.len().min(from + ELEMENT_BYTES) };
             ns += ELEMENT_NS + copying_ns((to - from) as u64);
             if from == 0 && merges(plan, way) {
@@ -768,17 +768,17 @@ impl Combining {
     }
 }
 
-/// What it takes to bring so many bytes of members into their order, or to find the next in it.
+/// Work to sort so many bytes of members, or to find the next in their order.
 fn comparing_ns(bytes: usize) -> u64 {
     COMPARES * copying_ns(bytes as u64)
 }
 
-/// They have an order, and are of several runs for their bytes alone.
+/// Whether the members are sorted, and fill several runs by their bytes alone.
 fn merges(plan: &Plan, way: &Way) -> bool {
     plan.kind == Type::SortedSet && way.rows().text_bytes() > RUN_BYTES
 }
 
-/// The next of what is left: by its score, or as they came.
+/// The next member of the result: by its score, or in the order of reading.
 fn next_left(plan: &Plan, way: &Way, sorted: &mut Sorted, at: &mut usize) -> Option<usize> {
     if plan.kind == Type::SortedSet {
         return sorted.next(&|one, other| way.rows().compare(one, other));
@@ -788,7 +788,7 @@ fn next_left(plan: &Plan, way: &Way, sorted: &mut Sorted, at: &mut usize) -> Opt
     Some(left)
 }
 
-/// Adds members of the nth key to what those before it have made, or marks them there.
+/// Adds members of the nth key to those of the keys before it, or marks them there.
 fn add(
     plan: &Plan,
     members: &mut Members,
@@ -815,7 +815,7 @@ fn add(
     }
 }
 
-/// What is left, as it is stored, from the next on.
+/// The rest of the result, as it is stored.
 fn made<'a>(
     plan: &'a Plan,
     way: &'a Way,
@@ -871,7 +871,7 @@ impl Job for Combining {
         drop(lane);
         done?;
         self.sorted = sorted;
-        // What was made for nothing is given back before it is made again.
+        // What was made in vain is freed before the command begins again.
         drop(making);
         match ended {
             None => again.run(call).map(|()| Step::Done),

@@ -1,5 +1,4 @@
-//! Places in sorted sets: GEOADD, GEOSEARCH and their kin. `grid.rs` has what a score means, `search.rs` what is looked for and
-//! how.
+//! Places in sorted sets: GEOADD, GEOSEARCH and their kin. `grid.rs` has what a score means, `search.rs` the searches.
 
 mod grid;
 mod search;
@@ -100,12 +99,12 @@ const MEMBER_USAGE: &str =
     "key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC]";
 const MEMBER_STORE_USAGE: &str = "key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC] [STORE destination|STOREDIST destination]";
 
-/// The key, and the last one behind a STORE or STOREDIST: as Redis finds them, whatever else is wrong.
+/// The key, and the destination of the last STORE or STOREDIST, as Redis finds them, whatever else is wrong.
 const RADIUS_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     let Some(key) = args.next() else { return false };
     visit(key);
     let (mut store, mut options) = (None, args);
-    // The fewest words in front of the options.
+    // The least number of words in front of the options.
     options.nth(2);
     while let Some(word) = options.next() {
         if is(word, "STORE") || is(word, "STOREDIST") {
@@ -118,15 +117,15 @@ const RADIUS_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     true
 }));
 
-/// A number of a command.
+/// Parses a number; `otherwise` is the error.
 fn double(word: &[u8], otherwise: Fail) -> Result<f64, Fail> {
     parse_double(word).ok_or(otherwise)
 }
 
-/// A longitude and a latitude.
+/// Parses a longitude and a latitude.
 ///
 /// # Errors
-/// One is no number, or they are none on the grid.
+/// One is no number, or they are not on the grid.
 fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     let number = |word| double(word, Fail::NOT_A_FLOAT);
     let place = Place { longitude: number(longitude)?, latitude: number(latitude)? };
@@ -137,7 +136,7 @@ fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     Err(Fail::with(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")))
 }
 
-/// Metres of a unit.
+/// The metres of a unit.
 ///
 /// # Errors
 /// There is no such unit.
@@ -147,7 +146,7 @@ fn unit(word: &[u8]) -> Result<f64, Fail> {
     unit.map(|(_, metres)| *metres).ok_or(Fail::of("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-/// Every third of some words with the two behind it: places and their members.
+/// Words in threes: a longitude, a latitude and a member.
 #[derive(Clone, Debug)]
 pub(super) struct Places<'a>(pub Args<'a>);
 
@@ -158,21 +157,21 @@ impl<'a> Iterator for Places<'a> {
     }
 }
 
-/// All of some places with their members are some.
+/// Checks that all of these words are places with members.
 ///
 /// # Errors
-/// One is none.
+/// One is no place.
 pub(super) fn are_places(words: Args<'_>) -> Done {
     Places(words).try_for_each(|(longitude, latitude, _)| place(longitude, latitude).map(drop))
 }
 
-/// The scores of places that are known to be some, with their members.
+/// The scores of places that were checked, with their members.
 pub(super) fn scored(words: Args<'_>) -> impl Iterator<Item = (f64, &[u8])> + Clone {
     Places(words)
         .map(|(longitude, latitude, member)| (place(longitude, latitude).map_or(0.0, Place::score), member))
 }
 
-/// GEOADD
+/// Serves GEOADD.
 fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     let (mut rule, mut changes) = (ScoreRule::default(), false);
     while let Some(word) = args.at(0) {
@@ -193,7 +192,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     call.write_words("geoadd", key, args, Write::Place(rule, changes), false)
 }
 
-/// GEODIST
+/// Serves GEODIST.
 fn distance(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (one, two) = (next(&mut args)?, next(&mut args)?);
     let unit_m = match args.next() {
@@ -212,7 +211,7 @@ fn distance(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut arg
     }
 }
 
-/// A distance, in tenths of thousandths.
+/// Writes a distance with four digits behind the point.
 fn put_distance(out: &mut Output, distance: f64) {
     let parts = (distance * 10_000.0).round_ties_even() as i64;
     let (sign, parts) = (if parts < 0 { "-" } else { "" }, parts.unsigned_abs());
@@ -232,12 +231,12 @@ enum Form {
     Place,
 }
 
-/// Bytes of what is replied of a member, at most.
+/// Bytes of the reply for a member, at most.
 const TOLD_BYTES: usize = 2 * ELEMENT_FRAME + 64;
 /// Members that are replied in one moment, at most.
 const TOLD_AT_ONCE: usize = 512;
 
-/// GEOHASH, GEOPOS
+/// Serves GEOHASH and GEOPOS.
 fn tell(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -261,13 +260,13 @@ fn tell(
     Ok(())
 }
 
-/// Replies some members, as they are at one moment, and takes them out of the words.
+/// Replies some members, as of one moment, and takes them out of the words.
 fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, form: Form, most: usize) {
     let all_bytes = words.encoded().len();
     let some = first(words, most);
     let some_bytes = all_bytes - words.encoded().len();
     let resp3 = call.client.resp3;
-    // What is of another type by now has none of them.
+    // A key of another type has none of them.
     let there: Option<Collection<'_>> = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
     for member in some {
         let place = there.as_ref().and_then(|set| set.score(member)).map(Place::of_score);
@@ -282,7 +281,7 @@ fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, f
     call.spend_on_bytes(some_bytes);
 }
 
-/// A command that has replied some members.
+/// A GEOHASH or GEOPOS that has replied some members, and goes on.
 #[derive(Debug)]
 struct Telling {
     name: Name,

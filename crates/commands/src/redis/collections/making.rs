@@ -1,5 +1,5 @@
-//! Collections that are made in steps, and stored when they are whole in place of what a key has: what is made of others
-//! (`SUNIONSTORE`, `ZRANGESTORE`, `SORT … STORE`, `GEOSEARCHSTORE` …), and what a payload has.
+//! Collections that are made in steps, and replace the value of a key when they are whole: combined or sorted ones
+//! (`SUNIONSTORE`, `ZRANGESTORE`, `SORT … STORE`, `GEOSEARCHSTORE` …), and those of a payload.
 
 use larder_store::{Attributes, BulkLoad, Expect, Key, Made, Type};
 
@@ -10,26 +10,26 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::steps::job::LEAVES;
 
-/// What is no longer than this is one leaf, or little more.
+/// A collection of at most so many bytes is one leaf, or little more.
 pub(crate) const SMALL_BYTES: u64 = 2 << 10;
-/// What it takes to put an entry into one leaf. These are measured, of a million, with a margin.
+/// Work to put an entry into a collection of one leaf. These figures are measured with a million entries, with a margin.
 const SMALL_NS: u64 = 300;
-/// What it takes to put an element to the end of a list, …
+/// Work to add an element at the end of a list, …
 const PUSHED_NS: u64 = 200;
 /// … a field or a member into a tree, …
 const PUT_NS: u64 = 1_500;
-/// … a member of a sorted set into the first of its trees, where most come in their order, …
+/// … a member of a sorted set into the first of its trees, where most come in order, …
 const SCORED_NS: u64 = 1_000;
 /// … and to finish some nodes or members.
 const FINISH_NS: u64 = 50_000;
-/// Members that are finished at a time, about: of a sorted set each is noted, sorted and put into its second tree.
+/// Members that are finished at a time, about: of a sorted set each is noted, sorted and put into the second tree.
 const FINISHED_AT_ONCE: u64 = 128;
 /// Entries that are put in at a time, at most, …
 pub(crate) const ENTRIES_AT_ONCE: usize = 128;
-/// … and bytes of them, or one: no more than fill the leaves that are looked for before.
+/// … and their bytes, unless it is one entry: they fill no more leaves than are looked for before.
 const BYTES_AT_ONCE: usize = 16 << 10;
 
-/// What it takes to put an entry in, into one leaf or into a tree.
+/// Work to put in an entry.
 pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {
     match kind {
         _ if !in_tree => SMALL_NS,
@@ -39,8 +39,7 @@ pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {
     }
 }
 
-/// What it takes to find the place of a name that is put in, beside others: a long member of a sorted set is compared with others
-/// of its score.
+/// Work to find the place of a name beside that of its entry: a long member of a sorted set is compared with others of its score.
 pub(crate) fn place_ns(kind: Type, name: &[u8]) -> u64 {
     if kind != Type::SortedSet || name.len() <= ELEMENT_BYTES {
         return 0;
@@ -48,15 +47,14 @@ pub(crate) fn place_ns(kind: Type, name: &[u8]) -> u64 {
     COMPARED_TIMES as u64 * copying_ns(name.len() as u64)
 }
 
-/// What it takes to make a collection of so many entries, in all.
+/// Work to make a collection of so many entries.
 pub(crate) fn making_ns(kind: Type, in_tree: bool, entries: u64) -> u64 {
     let finished =
         if in_tree && kind == Type::SortedSet { entries / FINISHED_AT_ONCE * FINISH_NS } else { 0 };
     entry_ns(kind, in_tree).saturating_mul(entries).saturating_add(finished)
 }
 
-/// Finishes what is loaded for a key, and adds what that takes to `ns`, up to `ns_max` about; true when it may be
-/// published.
+/// Finishes a collection that is loaded, and adds that work to `ns`, up to about `ns_max`; true when it may be published.
 ///
 /// # Errors
 /// An entry is there twice, or there is no memory.
@@ -75,33 +73,33 @@ pub(crate) fn finish(
     Ok(true)
 }
 
-/// A collection on its way.
+/// A collection that is being made.
 #[derive(Debug)]
 pub(crate) struct Making {
     kind: Type,
     load: BulkLoad,
     held: Heap,
-    /// All is put in.
+    /// Whether all entries are put in.
     filled: bool,
-    /// The last step ended since memory was on its way: the next puts something in, whatever there is.
+    /// The last step ended because memory was on its way: the next puts something in, or is refused.
     has_waited: bool,
 }
 
 impl Making {
-    /// A collection of nothing yet.
+    /// Begins an empty collection.
     pub fn new(call: &Call<'_, '_, '_>, kind: Type) -> Making {
         let load = BulkLoad::new(call.cx.guard.store(), kind);
         Making { kind, load, held: Heap::none(call), filled: false, has_waited: false }
     }
 
-    /// Entries that are put in by now.
+    /// How many entries are put in.
     pub fn len(&self) -> usize {
         self.load.len()
     }
 
-    /// Puts in more of what comes, no two of one name, and adds what that takes to `ns`, up to `ns_max` about; true when all
-    /// is in and it may be published. Where memory is on its way the step ends: its job wants [`LEAVES`] before the next, which
-    /// puts something in or is refused, however often others take what comes.
+    /// Puts in more entries, no two of one name, and adds that work to `ns`, up to about `ns_max`; true when all are in and the
+    /// collection may be published. If memory is on its way the step ends: its job wants [`LEAVES`] before the next, which puts
+    /// something in or is refused, however often others take the memory.
     ///
     /// # Errors
     /// An element is too long, or there is no memory.
@@ -146,7 +144,7 @@ impl Making {
         finish(call, &mut self.load, key, (ns, ns_max))
     }
 
-    /// Stores it in place of whatever the key has, and replies how many entries it has. None: nothing is there then.
+    /// Stores the collection in place of the key's value, and replies how many entries it has. An empty one removes the key.
     ///
     /// # Errors
     /// There is no memory.

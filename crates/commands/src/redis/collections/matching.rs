@@ -1,13 +1,13 @@
-//! A long member that is matched with a pattern of SSCAN or ZSCAN in steps, since it takes longer than others should wait.
+//! A long member that is matched with a pattern of SSCAN or ZSCAN in steps, because that takes longer than others should wait.
 //!
 //! ```text
-//! scan ─▶ a long member: copied ─▶ matched, some of it at a time ─▶ scan anew, where it is known whether it matches
-//!              ▲                                                          └── another one is there
+//! scan ─▶ a long member: copied ─▶ matched, a part in each step ─▶ scan anew, knowing whether it matches
+//!              ▲                                                          └── another long one is there
 //!              └──────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Whether a text matches depends on nothing else, so nothing has to stay as it is meanwhile: what is replied is of the moment
-//! of the last scan. In a transaction, which is one step, such a member is an error.
+//! Whether a text matches depends on nothing else, so nothing has to stay as it is meanwhile: the reply is of the moment of the
+//! last scan. In a transaction, which is one step, such a member is an error.
 
 use larder_protocol::resp::Args;
 use larder_store::{Collection, Element, Key, Type};
@@ -21,11 +21,11 @@ use crate::redis::heap::Heap;
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
 
-/// A member is so long that it is not matched in one step, and there are no others.
+/// The error if a member is too long to be matched in one step, and there are no others.
 const TOO_LONG_TO_MATCH: Fail =
     Fail::of("ERR pattern takes too long for a member that is longer than 16384 bytes");
 
-/// A long member of which it is known whether the pattern matches it.
+/// A long member, and whether the pattern matches it.
 #[derive(Debug)]
 pub(super) struct Known {
     text: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// A name of the collection is this one.
+    /// Whether a name of the collection is this one.
     pub fn is(&self, there: &Collection<'_>, name: &Element<'_>) -> bool {
         let Element::Apart(apart) = name else { return false };
         if apart.len() != self.text.len() {
@@ -48,20 +48,20 @@ impl Known {
     }
 }
 
-/// A scan on its way, and the member that is matched.
+/// A scan under way, and the member that is being matched.
 #[derive(Debug)]
 struct Matching {
     kind: Type,
-    /// The command. None: it has begun anew.
+    /// The command; `None`: it has begun again.
     again: Option<(Again, Lane)>,
     text: Vec<u8>,
     held: Option<Heap>,
     looked: LookedAt,
-    /// Once it is found out.
+    /// Whether the member matches, once that is known.
     matches: Option<bool>,
 }
 
-/// Matches a member in later turns, and scans then. `args`: those behind the key; `text`: the member, and what it is charged to.
+/// Matches a member in later turns, and then scans. `args`: those behind the key; `text`: the member, and its charge.
 ///
 /// # Errors
 /// There are no later turns.
@@ -85,10 +85,10 @@ pub(super) fn match_in_steps(
 }
 
 impl Matching {
-    /// Matches some more of the member.
+    /// Matches a part of the member.
     fn match_some(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         let Some((again, _)) = &self.again else { return Ok(()) };
-        // Behind the key and the cursor.
+        // The options are behind the key and the cursor.
         let mut options = again.args();
         options.nth(1);
         let wanted = Wanted::parse(call, self.kind, options, None)?;
@@ -103,7 +103,7 @@ impl Matching {
     }
 }
 
-/// Scans as a command says.
+/// Scans as the command's words say.
 fn scan_again(
     call: &mut Call<'_, '_, '_>,
     again: &Again,
@@ -128,7 +128,7 @@ impl Job for Matching {
         match scan_again(call, &again, self.kind, &known)? {
             Scanned::Done => Ok(Step::Done),
             Scanned::TooLong(text, held) => {
-                // What was copied is charged no more when it is copied again.
+                // The copy is no longer charged when it is made again.
                 drop((lane, known, text, held));
                 self.held = None;
                 again.run(call).map(|()| Step::Done)

@@ -1,8 +1,8 @@
-//! Members of several collections put together: each once, in the order in which they came, with a score and a mark.
+//! Members of several collections put together: each once, in the order in which they were added, with a score and a mark.
 //!
 //! ```text
 //! rows     text, score of each member       hashes, nexts, marks   of each
-//! heads    the first member of each bucket; buckets are as many as members, and one is cut in two with each that comes
+//! heads    the first member of each bucket; there are as many buckets as members, and each new member splits one
 //! ```
 
 use std::cmp::Ordering;
@@ -13,22 +13,22 @@ use larder_store::{Collection, Element};
 
 use crate::redis::copied::Copied;
 
-/// Bytes that a member takes beside its text: its end and score, its mark, its hash, the next of its bucket, and a bucket.
+/// Bytes of a member beside its text: its end and score, its mark, its hash, the next of its bucket, and a bucket.
 pub(crate) const MEMBER_BYTES: usize = ROW_BYTES + 4 * 4;
-/// The same of a row alone.
+/// Bytes of a row beside its text.
 pub(crate) const ROW_BYTES: usize = 8 + 8;
 /// No member.
 const NONE: u32 = u32::MAX;
-/// Buckets at first.
+/// Buckets at the beginning.
 const HEADS_MIN: usize = 16;
-/// Members that are sorted at a time, …
+/// Members of a run, which are sorted together, at most, …
 pub(crate) const RUN: usize = 512;
-/// … and bytes of them, or one: where they are alike these are compared some ten times, which is reckoned with 2 ms.
+/// … and their bytes, unless it is one member: members that are alike are compared some ten times, in 2 ms by reckoning.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
-/// How often the bytes of a member are compared, about, against what it takes to copy them.
+/// Work to compare the bytes of a member, in copies of them, about.
 pub(crate) const COMPARES: u64 = 4;
 
-/// Members with their scores, in the order in which they came.
+/// Members with their scores, in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     texts: Copied,
@@ -41,7 +41,7 @@ impl Rows {
         self.scores.push(score);
     }
 
-    /// The same of an element of a collection.
+    /// Adds an element of a collection.
     pub fn push_element_of(&mut self, there: &Collection<'_>, element: &Element<'_>, score: f64) {
         self.texts.push_element_of(there, element);
         self.scores.push(score);
@@ -65,7 +65,7 @@ impl Rows {
         &mut self.scores[i]
     }
 
-    /// The members from one on that are sorted beside each other, and bytes of them.
+    /// The members of the run that begins here, and their bytes.
     pub fn run_from(&self, start: usize) -> (Range<usize>, usize) {
         let (mut end, mut bytes) = (start, 0);
         while end < self.len().min(start + RUN) {
@@ -78,21 +78,21 @@ impl Rows {
         (start..end, bytes)
     }
 
-    /// Forgets all.
+    /// Removes all members.
     pub fn clear(&mut self) {
         self.texts.clear();
         self.scores.clear();
     }
 
-    /// Compares by score, and by text where that is the same.
+    /// Compares two members by score, and by text if the scores are equal.
     pub fn compare(&self, one: u32, other: u32) -> Ordering {
         let (one, other) = (self.at(one as usize), self.at(other as usize));
-        // They are numbers, of which −0 is 0.
+        // Scores are never NaN, and −0 equals 0.
         one.1.partial_cmp(&other.1).unwrap_or(Ordering::Equal).then(one.0.cmp(other.0))
     }
 }
 
-/// Some members.
+/// A set of members, with marks.
 #[derive(Debug)]
 pub(crate) struct Members {
     pub rows: Rows,
@@ -121,7 +121,7 @@ impl Members {
         self.hasher.hash_one(text) as u32
     }
 
-    /// The bucket of a hash: by its lowest bits, one bit less where that one has not been cut yet.
+    /// The bucket of a hash: by its lowest bits, or by one bit less if that bucket was not split yet.
     fn bucket(&self, hash: u32) -> usize {
         let wide = self.heads.len().next_power_of_two();
         let bucket = hash as usize & (wide - 1);
@@ -140,12 +140,12 @@ impl Members {
         None
     }
 
-    /// The number of a member.
+    /// Finds the number of a member.
     pub fn find(&self, text: &[u8]) -> Option<usize> {
         self.find_in(text, self.hash(text))
     }
 
-    /// Adds a member that is not there, if there are fewer than 2^32 - 1; or the number of the one that is.
+    /// Adds a new member; returns the number of one that is there. The caller sees to it that there are fewer than 2^32 - 1.
     pub fn insert(&mut self, text: &[u8], score: f64) -> Option<usize> {
         let hash = self.hash(text);
         if let Some(i) = self.find_in(text, hash) {
@@ -164,7 +164,7 @@ impl Members {
         None
     }
 
-    /// Cuts the next bucket in two: as many are cut as members come, so that none of them waits for all.
+    /// Splits the next bucket: one for each new member, so that none has to wait for all.
     fn cut(&mut self) {
         let new = self.heads.len();
         let half = if new.is_power_of_two() { new } else { new.next_power_of_two() / 2 };
@@ -190,36 +190,36 @@ impl Members {
         self.marks[i]
     }
 
-    /// How many are not marked.
+    /// How many members are not marked.
     pub fn unmarked(&self) -> usize {
         self.rows.len() - self.marked
     }
 }
 
-/// Members in some order: sorted some at a time, in runs, which are merged when they are asked for. The caller says each time
-/// which of two comes first, and always the same.
+/// Members in some order: sorted in runs, which are merged when members are taken. The caller passes the comparison each time,
+/// always the same.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
     numbers: Vec<u32>,
     /// What is left of each run.
     runs: Vec<Range<usize>>,
-    /// A heap of runs, the one that goes on with the least member on top.
+    /// A heap of runs, with the run of the least member on top.
     heap: Vec<u32>,
 }
 
 impl Sorted {
-    /// Bytes that so many members take.
+    /// Bytes of so many members, at most.
     pub fn bytes(members: usize) -> usize {
         4 * members + members.div_ceil(RUN) * (size_of::<Range<usize>>() + 4)
     }
 
-    /// The same of members that have so many bytes together, of which runs have no more than [`RUN_BYTES`], or one: any two
-    /// that end for that have more.
+    /// Bytes of so many members that have so many bytes of text. A run of several members has at most [`RUN_BYTES`], and two
+    /// neighbouring runs have more if that ended the first.
     pub fn bytes_of(members: usize, bytes: usize) -> usize {
         Sorted::bytes(members) + Sorted::bytes(1) * (2 * bytes / RUN_BYTES)
     }
 
-    /// Adds members, no more than [`RUN`] at a time.
+    /// Adds members as a run, at most [`RUN`] at a time.
     pub fn add_run(&mut self, numbers: impl Iterator<Item = u32>, compare: &impl Fn(u32, u32) -> Ordering) {
         let start = self.numbers.len();
         self.numbers.extend(numbers);
@@ -230,7 +230,7 @@ impl Sorted {
         self.numbers[run.clone()].sort_unstable_by(|one, other| compare(*one, *other));
         self.runs.push(run);
         self.heap.push(self.runs.len() as u32 - 1);
-        // Up to where it belongs.
+        // Moves the run up to its place.
         let mut at = self.heap.len() - 1;
         while at > 0 && self.is_before(at, (at - 1) / 2, compare) {
             self.heap.swap(at, (at - 1) / 2);
@@ -238,13 +238,13 @@ impl Sorted {
         }
     }
 
-    /// The first of the run at one place of the heap is before that of another.
+    /// Whether the first member of one run in the heap comes before that of another.
     fn is_before(&self, one: usize, other: usize, compare: &impl Fn(u32, u32) -> Ordering) -> bool {
         let first = |at: usize| self.numbers[self.runs[self.heap[at] as usize].start];
         compare(first(one), first(other)).is_lt()
     }
 
-    /// The next member.
+    /// Takes the next member.
     pub fn next(&mut self, compare: &impl Fn(u32, u32) -> Ordering) -> Option<usize> {
         let run = &mut self.runs[*self.heap.first()? as usize];
         let number = self.numbers[run.start];
@@ -252,7 +252,7 @@ impl Sorted {
         if run.start == run.end {
             self.heap.swap_remove(0);
         }
-        // Down to where it belongs.
+        // Moves the run down to its place.
         let mut at = 0;
         loop {
             let mut least = at;

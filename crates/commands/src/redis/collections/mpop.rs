@@ -9,19 +9,19 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 use crate::redis::row::Keys;
 
-/// Keys behind their number.
+/// Keys behind a word that says how many they are.
 pub(crate) const KEYS: Keys = Keys::Counted { count: 1, step: 1 };
 
-/// What is asked.
+/// What the command asks for.
 pub(crate) struct Asked<'a, W> {
     pub keys: Args<'a>,
-    /// From which end.
+    /// From which end to take.
     pub which: W,
-    /// How many, at most; 1 at least.
+    /// How many elements to take, at most; at least 1.
     pub count: usize,
 }
 
-/// Reads `numkeys key [key ...] which [COUNT count]`.
+/// Parses `numkeys key [key ...] which [COUNT count]`.
 pub(crate) fn parse<W>(
     mut args: Args<'_>,
     which: impl Fn(&[u8]) -> Result<W, Fail>,
@@ -40,7 +40,7 @@ pub(crate) fn parse<W>(
     Ok(Asked { keys, which, count: count.unwrap_or(1) })
 }
 
-/// Replies the key of the first collection that is there, and as many elements of its end; [`taking::take_first`].
+/// Takes elements from an end of the first collection that is there, and replies its key and them; see [`taking::take_first`].
 pub(crate) fn pop(call: &mut Call<'_, '_, '_>, keys: Args<'_>, of: (Type, End), count: usize) -> Done {
     if !taking::take_first(call, keys, of, count, false)? {
         put_null_array(call.out, call.client.resp3);

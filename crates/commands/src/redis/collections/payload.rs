@@ -1,11 +1,11 @@
-//! A collection as DUMP gives it: in the plain forms, which every Redis and Valkey reads.
+//! DUMP of a collection, in the plain forms that every Redis and Valkey reads.
 //!
 //! ```text
 //! type 1: 1 list, 2 set, 4 hash, 5 sorted set │ how many │ entries │ version 2 │ CRC-64 8      lengths, strings, end: `serialize.rs`
 //!
 //! list, set    string
 //! hash         field │ value
-//!              if a field expires: type 24, time 8 of the first in front of how many, and time │ field │ value,
+//!              if a field expires: type 24, the first time 8 in front of how many, and time │ field │ value,
 //!                                  time 0 for never, else 1 + milliseconds behind the first; version 12
 //! sorted set   member │ score 8, a double LE
 //! ```
@@ -23,23 +23,23 @@ use crate::redis::serialize::{
     FOOTER_BYTES, LENGTH_BYTES_MAX, TIMED_VERSION, VERSION, crc64_on, length, packed,
 };
 
-/// The types in a payload.
+/// The types of payloads.
 pub(crate) const TYPE_LIST: u8 = 1;
 pub(crate) const TYPE_SET: u8 = 2;
 pub(crate) const TYPE_HASH: u8 = 4;
 pub(crate) const TYPE_SORTED_SET: u8 = 5;
 
-/// A hash a field of which expires.
+/// A hash of which a field expires.
 pub(crate) const TYPE_TIMED_HASH: u8 = 24;
-/// The same as Valkey writes it. (Of Redis the number was that of another form, which no release wrote.)
+/// Such a hash as Valkey writes it. (In Redis the number was that of another form, which no release wrote.)
 pub(crate) const TYPE_VALKEY_HASH: u8 = 22;
 /// Bytes of a time.
 pub(crate) const TIME_BYTES: usize = 8;
 
-/// What stands before the entries.
+/// What is in front of the entries.
 type Head = ArrayVec<u8, { 1 + TIME_BYTES + LENGTH_BYTES_MAX }>;
 
-/// What a payload is of: the type, and when the first field of a hash expires, 0 for never.
+/// What the payload is of: the type, and for a hash when its first field expires, 0 for never.
 pub(super) type Of = (Type, Millis);
 
 fn head((kind, soonest): Of, len: usize) -> Head {
@@ -98,19 +98,19 @@ pub(super) fn each_piece_of_entry(
     }
 }
 
-/// The checksum of what stands before the entries.
+/// The checksum of what is in front of the entries.
 pub(super) fn begin_checksum(of: Of, len: usize) -> u64 {
     crc64_on(0, &head(of, len))
 }
 
-/// Replies what stands before entries that take so many bytes.
+/// Writes what is in front of entries of so many bytes.
 pub(super) fn put_head(out: &mut Output, of: Of, len: usize, bytes: u64) {
     let head = head(of, len);
     put_bulk_head(out, b'$', head.len() as u64 + bytes + FOOTER_BYTES as u64);
     out.put(&head);
 }
 
-/// Replies what stands behind entries, given the checksum of all before.
+/// Writes what is behind the entries. `checksum`: that of all before.
 pub(super) fn put_end(out: &mut Output, soonest: Millis, checksum: u64) {
     let version = if soonest == 0 { VERSION } else { TIMED_VERSION }.to_le_bytes();
     out.put(&version);
@@ -118,7 +118,7 @@ pub(super) fn put_end(out: &mut Output, soonest: Millis, checksum: u64) {
     out.put(b"\r\n");
 }
 
-/// Replies all of a collection from where it lies.
+/// Writes a whole collection from where it lies.
 pub(super) fn put_all(out: &mut Output, there: &Collection<'_>) {
     let (of, len) = ((there.kind(), there.soonest()), there.len());
     let mut bytes = 0;
@@ -136,10 +136,10 @@ pub(super) fn put_all(out: &mut Output, there: &Collection<'_>) {
     put_end(out, of.1, checksum);
 }
 
-/// DUMP of a collection; null if there is none by now.
+/// Begins DUMP of a collection. It replies null if there is none by then.
 ///
 /// # Errors
-/// It is none of this type any more; there is no room.
+/// The key has another type of value by then; there is no room.
 pub(crate) fn dump(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,

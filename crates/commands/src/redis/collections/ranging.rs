@@ -1,7 +1,7 @@
-//! ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX: members are taken out of a sorted set. Many are taken some at a time,
-//! between which others are served, each of which is one moment.
+//! ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX: members are removed from a sorted set. Many are removed in steps, each of
+//! which is one moment.
 //!
-//! No more go than were meant when the command came: those that others put there meanwhile do not keep it going.
+//! No more are removed than were meant when the command came: members that others add meanwhile do not keep it going.
 
 use larder_protocol::resp::Args;
 use larder_store::{Key, Type};
@@ -27,16 +27,16 @@ pub(crate) fn remove(
     let words = [next(&mut args)?, next(&mut args)?];
     let bounds = Bounds::parse(by, words[0], words[1])?;
     let (whole, mut meant, mut len) = (call.cx.guard.in_transaction(), 0..0, 0);
-    // They are looked for once: long bounds are compared with many.
+    // They are looked for once: long bounds are compared with many members.
     let gone = call.cx.guard.sorted_remove(key, |set| {
         (meant, len) = (bounds.ranks(set), set.len());
-        // All of a set go with its root.
+        // A set that loses all members goes with its root, at once.
         let at_once = whole || meant.len() <= MEMBERS_AT_ONCE || meant.len() == len;
         if at_once { meant.clone() } else { 0..0 }
     })?;
     let gone = gone.map(|gone| gone.len());
     call.spend_on_bytes(bounds.compared_bytes());
-    // What is meant is of an attempt that has found a set, of which nothing may be left in the last.
+    // `meant` may be of an earlier attempt that has found a set, though the last found none.
     let Some(gone) = gone else { return call.length(0) };
     if gone == meant.len() {
         call.spend_on(if gone == len { 1 } else { gone }, SCORED_NS);
@@ -62,12 +62,12 @@ pub(crate) fn meant<'a>(
     let there = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
     match (there, Bounds::parse(by, words[0], words[1])) {
         (Some(set), Ok(bounds)) => (bounds.ranks(&set).len() as u64, set.len() as u64),
-        // Nothing is taken out.
+        // Nothing will be removed.
         _ => (0, 0),
     }
 }
 
-/// Members that are removed some at a time.
+/// Members that are removed in steps.
 #[derive(Debug)]
 struct Removing {
     row: &'static Command,
@@ -75,14 +75,14 @@ struct Removing {
     by: By,
     words: [Box<[u8]>; 2],
     _held: Heap,
-    /// The first of them by rank, which does not change by what goes behind it.
+    /// The rank of the first of them. When some are removed, the next has it.
     start: usize,
     left: usize,
     gone: usize,
 }
 
 impl Removing {
-    /// Removes some; how many.
+    /// Removes up to `most` members; returns how many.
     fn remove_some(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<usize, Fail> {
         let most = most.min(self.left);
         let bounds = Bounds::parse(self.by, &self.words[0], &self.words[1])?;
@@ -100,7 +100,7 @@ impl Removing {
 
 impl Job for Removing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        // To look for long bounds once more would take longer than to take out as many as ever.
+        // A second search for long bounds would take longer than to remove as many members as a step may.
         let is_long = self.words.iter().any(|word| word.len() > ELEMENT_BYTES);
         let ns = if is_long { u64::MAX } else { call.step_ns() };
         let most = ((ns / SCORED_NS) as usize).clamp(1, MEMBERS_AT_ONCE);

@@ -267,7 +267,7 @@ const SEVERAL_USAGE: &str =
 const STORE_USAGE: &str =
     "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM|MIN|MAX>]";
 
-/// A destination, and keys behind their number.
+/// A destination, and keys behind a word that says how many they are.
 const STORE_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     let Some(target) = args.next() else { return false };
     visit(target);
@@ -287,7 +287,7 @@ const fn stored(name: &'static str) -> Tells {
     Tells::Each(Change::store(Class::SortedSet, name))
 }
 
-/// A score, or that there is none.
+/// Writes a score, or that there is none.
 fn put_score(out: &mut Output, resp3: bool, score: Option<f64>) {
     match score {
         Some(score) => put_double(out, resp3, score),
@@ -295,12 +295,12 @@ fn put_score(out: &mut Output, resp3: bool, score: Option<f64>) {
     }
 }
 
-/// The word is an option of ZADD.
+/// Whether the word is an option of ZADD.
 fn is_option(word: &[u8]) -> bool {
     ["NX", "XX", "GT", "LT", "CH", "INCR"].iter().any(|option| is(word, option))
 }
 
-/// ZADD
+/// Serves ZADD.
 fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     let mut rule = ScoreRule::default();
     let mut changes = false;
@@ -334,7 +334,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     call.write_words("zadd", key, args, Write::Score(rule, changes), false)
 }
 
-/// Gives one member a score, and replies which it has then.
+/// Gives a member a score, and replies the score that it has then.
 fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64, member: &[u8]) -> Done {
     call.spend_on_moving(member);
     let scored = call.cx.guard.sorted_add(key, rule, std::iter::once((score, member)))?;
@@ -342,7 +342,7 @@ fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64,
     Ok(())
 }
 
-/// ZCOUNT, ZLEXCOUNT
+/// Serves ZCOUNT and ZLEXCOUNT.
 fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, by: By) -> Done {
     let (from, to) = (next(&mut args)?, next(&mut args)?);
     let bounds = Bounds::parse(by, from, to)?;
@@ -351,7 +351,7 @@ fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
     call.length(members.unwrap_or(0))
 }
 
-/// ZRANK, ZREVRANK
+/// Serves ZRANK and ZREVRANK.
 fn rank(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, back: bool) -> Done {
     let member = next(&mut args)?;
     let with_score = match (args.next(), args.next()) {
@@ -382,7 +382,7 @@ fn rank(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: A
     Ok(())
 }
 
-/// ZRANGE and its kin.
+/// Serves ZRANGE and its kin.
 fn range(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -402,7 +402,7 @@ fn range(
     call.list_chosen(name, key, hint, args, listed, &which)
 }
 
-/// What it is called that they are.
+/// The event of ZPOPMIN or ZPOPMAX.
 pub(super) const fn popped(which: Which) -> Change {
     change(if matches!(which, Which::Min) { "zpopmin" } else { "zpopmax" })
 }
@@ -415,7 +415,7 @@ pub(super) fn which(word: &[u8]) -> Result<Which, Fail> {
     }
 }
 
-/// The ranks of so many members from an end on.
+/// The ranks of up to `count` members at an end.
 pub(super) fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Range<usize> {
     match which {
         Which::Min => 0..count.min(set.len()),
@@ -423,7 +423,7 @@ pub(super) fn end_places(set: &Collection<'_>, which: Which, count: usize) -> Ra
     }
 }
 
-/// Takes so many members from an end.
+/// Takes up to `count` members from an end.
 pub(super) fn take<'r>(
     guard: &'r mut Guard<'_>,
     key: &Key<'_>,
@@ -433,7 +433,7 @@ pub(super) fn take<'r>(
     Ok(guard.sorted_remove(key, |set| end_places(set, which, count))?)
 }
 
-/// What was taken from an end, that which was there first.
+/// Visits the members that were taken from an end, the outermost first.
 pub(super) fn each_popped<'r>(
     popped: Option<&Removed<'r>>,
     which: Which,
@@ -447,15 +447,15 @@ pub(super) fn each_popped<'r>(
     }
 }
 
-/// So many members at an end have more bytes than are taken in one moment. They are looked at only where any may be as long: the
-/// longest that there was may have gone.
+/// Whether so many members at an end have more bytes than are taken in one moment. They are looked at only if any may be that
+/// long: the longest may be gone by now.
 fn are_long(set: &Collection<'_>, which: Which, count: usize) -> bool {
     let places = end_places(set, which, count);
     set.longest_apart().saturating_mul(places.len()) > taking::TAKEN_BYTES
         && set.entries(places).map(|entry| entry.name.len()).sum::<usize>() > taking::TAKEN_BYTES
 }
 
-/// ZPOPMIN, ZPOPMAX
+/// Serves ZPOPMIN and ZPOPMAX.
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
     if args.len() > 1 {
         return Err(Fail::SYNTAX);
@@ -481,7 +481,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
     let free = free_room(call.out);
     call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set), free))?;
-    // In RESP3 pairs are nested where there may be several.
+    // RESP3 nests pairs where there may be several.
     let (nested, resp3) = (count.is_some() && call.client.resp3, call.client.resp3);
     let popped = take(&mut call.cx.guard, key, which, count.unwrap_or(1))?;
     Shown::Scores.put_head(call.out, nested, popped.as_ref().map_or(0, Removed::len));
@@ -496,7 +496,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
     Ok(())
 }
 
-/// Reads `numkeys key [key ...]` and the options of several sorted sets; `stores`: nothing is shown.
+/// Parses `numkeys key [key ...]` and the options of several sorted sets; `stores`: nothing is shown.
 fn plan<'a>(
     call: &mut Call<'_, '_, '_>,
     mut args: Args<'a>,
@@ -515,7 +515,7 @@ fn plan<'a>(
     }
 }
 
-/// Reads the options of so many sorted sets.
+/// Parses the options; `keys`: how many sorted sets there are.
 fn options(call: &mut Call<'_, '_, '_>, plan: &mut Plan, mut args: Args<'_>, keys: usize) -> Done {
     let (weighs, stores) = (plan.operation != Operation::Diff, plan.then == Then::Store);
     while let Some(word) = args.next() {
@@ -545,13 +545,13 @@ fn options(call: &mut Call<'_, '_, '_>, plan: &mut Plan, mut args: Args<'_>, key
     Ok(())
 }
 
-/// ZINTER, ZUNION, ZDIFF
+/// Serves ZINTER, ZUNION and ZDIFF.
 fn several(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, operation: Operation) -> Done {
     let (plan, keys) = plan(call, args, name, operation, false)?;
     combine::combine(call, (name, args), plan, None, keys)
 }
 
-/// ZINTERSTORE, ZUNIONSTORE, ZDIFFSTORE
+/// Serves ZINTERSTORE, ZUNIONSTORE and ZDIFFSTORE.
 fn store_several(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,

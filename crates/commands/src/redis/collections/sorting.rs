@@ -1,4 +1,4 @@
-//! SORT and SORT_RO: elements of a list, a set or a sorted set in the order of what they are, or of what other keys say of
+//! SORT and SORT_RO: elements of a list, a set or a sorted set in the order of their own values, or of what other keys have for
 //! them.
 //!
 //! ```text
@@ -6,15 +6,15 @@
 //!                                                                        └─▶ gather: what GET names ─▶ the new list
 //! ```
 //!
-//! The elements are of one moment. What `BY` and `GET` name of them are other keys, each of which is looked at once, when
-//! its turn comes: in a transaction, which has the store to itself for that, all are of one moment.
+//! The elements are of one moment. Other keys that `BY` and `GET` name are looked at once, each in its turn. In a transaction,
+//! which then has the store to itself, everything is of one moment.
 //!
-//! What takes long is done in steps, and so is what comes to take long, since other keys have long values. The command begins anew
-//! if the key has changed until the elements are copied or the result is stored, three times. Then it goes on with its keys held
-//! (`steps/held.rs`): until the elements are copied, with `BY` until all are weighed, with `GET` until the reply begins, and with
-//! `STORE` until the result is stored. A held key may still expire or be evicted. Where that happens three times more, the elements
-//! are copied in one step, and the rest is done in steps without another look at them; a result that no other key is read for is
-//! made and stored in one step.
+//! A long SORT is done in steps; so is one that turns out to be long, since other keys have long values. The command begins anew
+//! if the key has changed before the elements are copied or the result is stored, up to three times. Then it goes on with its
+//! keys held (`steps/held.rs`): until the elements are copied, with `BY` until all are weighed, with `GET` until the reply
+//! begins, and with `STORE` until the result is stored. A held key may still expire or be evicted. If that happens three times
+//! more, the elements are copied in one step, and the rest is done in steps without another look at the key; a result that
+//! depends on no other key is made and stored in one step.
 
 mod number;
 mod pattern;
@@ -36,7 +36,7 @@ use crate::redis::steps::again::Leave;
 use pattern::{Patterns, Shape, reads};
 use work::{AT_ONCE_NS, COMPARED_TIMES, LONG_AT_ONCE_BYTES, READ_TIMES, Sorting};
 
-/// What may be sorted, and stored.
+/// ACL categories of SORT: of what may be sorted and stored.
 const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
 
 pub(crate) const SORT: Definition =
@@ -66,8 +66,8 @@ pub(crate) const SORT_RO: Definition =
         "As SORT, which stores nothing.",
     );
 
-/// The key, and the last one behind a STORE, found as [`Asked::parse`] finds it: Redis takes a word for an option that
-/// STORE's destination is.
+/// The key, and the destination of the last STORE, found as [`Asked::parse`] finds it: Redis would take a destination that is
+/// called like an option for one.
 const SORT_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     let Some(key) = args.next() else { return false };
     visit(key);
@@ -87,15 +87,15 @@ const SORT_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     true
 }));
 
-/// What is asked for, beside the patterns of GET.
+/// The arguments but for the patterns of GET.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     key: &'a [u8],
     by: Option<&'a [u8]>,
-    /// The order is that of what is there: one BY has named no key, whatever another says.
+    /// Whether the elements keep their order: a BY named no key, whatever another says.
     is_unsorted: bool,
     offset: i64,
-    /// Negative: all.
+    /// Negative: all elements.
     count: i64,
     back: bool,
     alpha: bool,
@@ -103,7 +103,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the arguments; `gets` is called with each pattern of GET.
+    /// Parses the arguments; `gets` is called with each pattern of GET.
     fn parse(mut args: Args<'a>, stores: bool, gets: &mut dyn FnMut(&'a [u8])) -> Result<Asked<'a>, Fail> {
         let key = next(&mut args)?;
         let (back, alpha) = (false, false);
@@ -133,49 +133,49 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Keys are read that are none of its arguments.
+/// Whether SORT reads keys that are none of its arguments.
 pub(crate) fn reads_others(args: Args<'_>, stores: bool) -> bool {
     let mut gets = false;
     let asked = Asked::parse(args, stores, &mut |pattern| gets |= reads(pattern));
     asked.is_ok_and(|asked| gets || asked.by.is_some() && !asked.is_unsorted)
 }
 
-/// How many patterns GET has; none if something is wrong with the arguments.
+/// How many patterns GET has; 0 if the arguments are wrong.
 pub(crate) fn patterns(args: Args<'_>, stores: bool) -> u64 {
     let mut gets = 0;
     let asked = Asked::parse(args, stores, &mut |_| gets += 1);
     asked.map_or(0, |_| gets)
 }
 
-/// Bytes of the longest value of another key that it may store in a transaction, if GET names any.
+/// Bytes of the longest value of another key that it may store in a transaction; 0 if GET names no other key.
 pub(crate) fn longest_stored(args: Args<'_>) -> u64 {
     let mut gets = false;
     let asked = Asked::parse(args, true, &mut |pattern| gets |= reads(pattern));
     if asked.is_ok() && gets { LONG_AT_ONCE_BYTES as u64 } else { 0 }
 }
 
-/// Bytes of an element for which [`sorting_ns`] has room.
+/// Bytes of an element that [`sorting_ns`] covers.
 pub(crate) const SHORT_ELEMENT_BYTES: u64 = 64;
 
-/// Whether the order of a list or a sorted set is left as it is. A set has one in any case, where others may rely on it.
+/// Whether a list or a sorted set is left in its order. A set is always sorted if others may rely on the order.
 pub(crate) fn leaves_order(args: Args<'_>, stores: bool) -> bool {
     Asked::parse(args, stores, &mut |_| {}).is_ok_and(|asked| asked.is_unsorted)
 }
 
-/// How often the bytes of elements are read, compared and replied or stored, beside being copied at first, against what it takes
-/// to copy them: of several elements, and whether they are brought into an order.
+/// How often the bytes of elements are read, compared and replied or stored, beside the first copy, in units of a copy.
+/// `several`: there are several elements; `sorts`: they are sorted.
 pub(crate) fn element_times(args: Args<'_>, stores: bool, several: bool, sorts: bool) -> u64 {
     let Ok(asked) = Asked::parse(args, stores, &mut |_| {}) else { return 0 };
     let are_numbers = sorts && asked.by.is_none() && !asked.alpha;
     1 + if are_numbers { READ_TIMES } else { 0 } + if sorts && several { COMPARED_TIMES } else { 0 }
 }
 
-/// What it takes to sort so many elements.
+/// Work to sort so many elements.
 pub(crate) fn sorting_ns(elements: u64) -> u64 {
     elements.saturating_mul(SORTED_NS)
 }
 
-/// The collection of an item, if it may be sorted.
+/// The elements of an item, if they may be sorted.
 fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> {
     let Some(item) = item else { return Ok(None) };
     match item.value() {
@@ -186,10 +186,10 @@ fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> 
     }
 }
 
-/// What SORT names by patterns is for users that may read every key.
+/// Checks that the user may read every key, if SORT has patterns that name others.
 ///
 /// # Errors
-/// The client's may not.
+/// The client's user may not.
 fn permit_patterns(call: &mut Call<'_, '_, '_>, name: &str, args: Args<'_>, by: bool, gets: bool) -> Done {
     if !(by || gets) || call.may_read_every_key(name, args) {
         return Ok(());
@@ -206,7 +206,7 @@ fn sort(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, stores:
     let names_others = asked.by.is_some_and(pattern::names);
     permit_patterns(call, name, args, names_others, gets > 0)?;
     let bytes = bytes + asked.by.map_or(0, <[u8]>::len) + (gets + 1) * size_of::<Shape>();
-    // Twice: vectors grow so.
+    // Twice, since vectors grow by doubling.
     let noted = Heap::take(call, 2 * bytes)?;
     let mut patterns = Patterns::default();
     Asked::parse(args, stores, &mut |pattern| patterns.get(pattern))?;
@@ -230,7 +230,7 @@ fn sort(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, stores:
 }
 
 impl Sorting {
-    /// What it takes, at most: of elements that lie in so many bytes.
+    /// Work of the command, at most, for elements of so many bytes.
     fn takes_ns(&self, bytes: u64) -> u64 {
         let copied = self.window().len() as u64;
         let looks = if self.weighs() { copied.saturating_mul(LOOK_NS) } else { 0 };

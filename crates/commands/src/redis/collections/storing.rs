@@ -1,12 +1,12 @@
-//! A part of a sorted set, stored under another key: ZRANGESTORE.
+//! ZRANGESTORE: a part of a sorted set, stored under another key.
 //!
 //! ```text
-//! little ─▶ copied and stored at one moment
-//! else   ─▶ copied in steps ─▶ made in steps ─▶ as it was? ─▶ stored
+//! little ─▶ copied and stored in one step
+//! else   ─▶ copied in steps ─▶ made in steps ─▶ unchanged? ─▶ stored
 //!                 ▲                                 └── no: all over again
 //! ```
 //!
-//! What is copied is charged before it is made, and is no more than connections may hold.
+//! A copy is charged before it is made, and takes no more than connections may hold.
 
 use std::ops::Range;
 
@@ -25,16 +25,16 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, LEAVES, Step};
 
-/// Members that are copied at a time.
+/// Members that are copied at a time, at most.
 const MEMBERS_AT_ONCE: usize = 512;
-/// Bytes of them, but for the last, about.
+/// Bytes at which a batch of copied members ends.
 const BYTES_AT_ONCE: usize = 64 << 10;
-/// What takes no longer is copied in one step.
+/// A command of less work is done in one step.
 const AT_ONCE_NS: u64 = 400_000;
-/// What a member takes beside its name: where that ends, and its score.
+/// Bytes of a member beside its name: where that ends, and its score.
 const MEMBER_BYTES: usize = size_of::<usize>() + size_of::<f64>();
 
-/// ZRANGESTORE
+/// Serves ZRANGESTORE.
 pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let mut rest = args;
     let (to, from) = (next(&mut rest)?, next(&mut rest)?);
@@ -64,7 +64,7 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                 held: Heap::none(call),
                 again: Some((again, lane)),
             };
-            // Its own steps publish events, so that none of these is of the command that begins it.
+            // The job publishes the events of its own last step; the command that begins it has none.
             call.go_on_with(storing);
             Ok(())
         }
@@ -75,8 +75,8 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
 }
 
-/// The ranks of the members that are meant, in a sorted set that was known by its key and its version when they were looked for:
-/// long bounds are compared with many.
+/// The ranks of the chosen members, and the key and version of the sorted set in which they were found: finding them again
+/// compares long bounds with many members.
 #[derive(Debug)]
 struct Meant {
     of: (u64, u64),
@@ -84,7 +84,7 @@ struct Meant {
 }
 
 impl Meant {
-    /// Looks for them if it is another one now; how many bytes are compared for that.
+    /// Finds the ranks again if the sorted set is another one; returns how many bytes are compared for that.
     fn look(&mut self, chosen: &Chosen<'_>, set: &Collection<'_>, of: (u64, u64)) -> usize {
         if self.of == of {
             return 0;
@@ -94,12 +94,12 @@ impl Meant {
     }
 }
 
-/// Bytes that a copy of these members takes, which are twice what is there: vectors grow so.
+/// Bytes of a copy of these members: twice what is there, since vectors grow by doubling.
 fn copied_bytes(set: &Collection<'_>, places: Range<usize>) -> usize {
     2 * set.entries(places).map(|entry| entry.name.len() + MEMBER_BYTES).sum::<usize>()
 }
 
-/// Members with their scores, in order.
+/// Copied members with their scores, in order.
 #[derive(Debug, Default)]
 struct Members {
     names: Copied,
@@ -114,7 +114,7 @@ impl Members {
         }
     }
 
-    /// Those from a place on.
+    /// The members from a place on.
     fn made(&self, from: usize) -> impl Iterator<Item = Made<'_>> {
         (from..self.scores.len()).map(|i| Made {
             name: self.names.at(i),
@@ -125,7 +125,7 @@ impl Members {
     }
 }
 
-/// All of it is one step.
+/// Does the command in one step.
 fn at_once(
     call: &mut Call<'_, '_, '_>,
     [to, from]: [&[u8]; 2],
@@ -154,7 +154,7 @@ fn at_once(
             let item = call.cx.guard.peek(&from).hit();
             let version = item.map_or(0, |item| item.cas());
             if let Some(set) = of_type(item, Type::SortedSet)? {
-                // Items have given way to what was charged, and others may have written meanwhile.
+                // Charging has evicted items, and others may have written meanwhile.
                 compared += meant.look(chosen, &set, (from.hash(), version));
                 grown = copied_bytes(&set, meant.places.clone()) > bytes;
                 if grown {
@@ -173,35 +173,35 @@ fn at_once(
     }
 }
 
-/// Members that are copied, and stored then.
+/// A ZRANGESTORE in steps.
 #[derive(Debug)]
 struct Storing {
     from: Name,
     to: Name,
-    /// What is copied of.
+    /// The version of the sorted set that is copied.
     version: u64,
-    /// Members that are left to copy.
+    /// Ranks that are left to copy.
     places: Range<usize>,
     copied: Members,
-    /// What is made of it.
+    /// The sorted set that is made.
     making: Making,
     held: Heap,
     again: Option<(Again, Lane)>,
 }
 
-/// What a look at the sorted set came to.
+/// What a part of a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
     /// There is more to do.
     More,
-    /// All is made.
+    /// The sorted set is made.
     All,
-    /// It is another one.
+    /// The source has another version.
     Changed,
 }
 
 impl Storing {
-    /// The sorted set, if it is still the one that it was.
+    /// The source, if it is still the same.
     fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
         if self.from.is_swapped(call) {
             return Ok(None);
@@ -210,7 +210,7 @@ impl Storing {
         of_type(call.cx.guard.peek(&key).hit().filter(|item| item.cas() == self.version), Type::SortedSet)
     }
 
-    /// Copies some members, and adds what that takes to `ns`.
+    /// Copies some members, and adds that work to `ns`.
     fn copy_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<Looked, Fail> {
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
         let Range { start, end } = self.places;
@@ -223,7 +223,7 @@ impl Storing {
         }
         let members = self.copied.scores.len() + to - start;
         self.held.set(call, 2 * (self.copied.names.bytes() + bytes + members * MEMBER_BYTES))?;
-        // Items may have given way to that.
+        // Charging may have evicted items.
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
         self.copied.add(&there, start..to);
         self.places.start = to;
@@ -231,7 +231,7 @@ impl Storing {
         Ok(Looked::More)
     }
 
-    /// Makes some of what is copied into a sorted set.
+    /// Puts some of the copied members into the new sorted set.
     fn make_some(&mut self, call: &mut Call<'_, '_, '_>, ns: (&mut u64, u64)) -> Result<Looked, Fail> {
         if self.to.is_swapped(call) {
             return Ok(Looked::Changed);
@@ -277,7 +277,7 @@ impl Job for Storing {
         drop(lane);
         done?;
         if !stored {
-            // What was copied is charged no more when it is copied again.
+            // The copy is no longer charged when it is made again.
             (self.copied, self.held) = (Members::default(), Heap::none(call));
             drop(making);
             again.run(call)?;

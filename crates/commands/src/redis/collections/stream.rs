@@ -1,11 +1,11 @@
-//! Commands on streams: their rows, and what XADD, XTRIM, XSETID, XRANGE and XINFO do; how IDs are read and written.
+//! Commands on streams: their rows; XADD, XTRIM, XSETID, XRANGE and XINFO; and how IDs are read and written.
 //!
 //! ```text
-//! told.rs      replies of what a stream has, copied in steps where they are long
-//! trimming.rs  what is taken out or put some at a time
+//! told.rs      replies with contents of a stream, copied in steps if they are long
+//! trimming.rs  removing entries and pending ones some at a time
 //! reading.rs   XREAD and XREADGROUP, which may wait
 //! groups.rs    groups, and what is pending in them
-//! payload.rs   a stream as DUMP gives it; loading.rs: as RESTORE reads it
+//! payload.rs   DUMP of a stream; loading.rs: its RESTORE
 //! ```
 
 mod groups;
@@ -32,15 +32,15 @@ use crate::redis::row::{Access, Command, Elements, Keys, NO_KEYS, Tells, Weighs}
 pub(crate) use told::FULL_ENTRIES;
 use told::Tale;
 
-/// The key behind the subcommand.
+/// The keys of subcommands: the word behind the subcommand.
 pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
-/// What trimming takes is not spent up to so many entries, and bytes, with one that is put.
+/// Trimming up to so many entries and bytes with XADD is not spent.
 const FEW_TRIMMED: u64 = 100;
 const FEW_TRIMMED_BYTES: u64 = 128 << 10;
-/// Entries that are trimmed about, where the client does not say how many: a hundred nodes of Redis's.
+/// Entries that are trimmed with `~`, if the client gives no LIMIT: a hundred nodes of Redis.
 const LIMIT_ABOUT: u64 = 10_000;
 
-/// How often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
+/// How often bytes that lie apart are copied on their way into leaves, in units of a copy outside of the cache.
 pub(crate) const APART_COPIES: u64 = 3;
 
 const BAD_ID: Fail = Fail::of("ERR Invalid stream ID specified as stream command argument");
@@ -120,7 +120,7 @@ pub(crate) const ROWS: &[Definition] = &[
     groups::XAUTOCLAIM,
 ];
 
-/// A change of a stream.
+/// Makes a change of a stream.
 pub(super) const fn change(name: &'static str) -> Change {
     Change { empties: false, ..Change::of(Class::Stream, name) }
 }
@@ -129,21 +129,21 @@ pub(super) const fn told(name: &'static str) -> Tells {
     Tells::Each(change(name))
 }
 
-/// An ID as a bulk string.
+/// Writes an ID as a bulk string.
 pub(super) fn put_id(out: &mut Output, id: StreamId) {
     let mut text = [0; 48];
     let end = write_id(&mut text, id);
     super::put_bulk(out, &text[..end]);
 }
 
-/// Writes the text of an ID; how long it is.
+/// Writes the text of an ID; returns its length.
 pub(super) fn write_id(text: &mut [u8; 48], id: StreamId) -> usize {
     let end = write_unsigned(text, 0, id.ms);
     text[end] = b'-';
     write_unsigned(text, end + 1, id.seq)
 }
 
-/// Writes a number at a place; where it ends.
+/// Writes a number at a place; returns its end.
 fn write_unsigned(text: &mut [u8; 48], at: usize, n: u64) -> usize {
     match i64::try_from(n) {
         Ok(n) => at + write_integer(&mut text[at..], n),
@@ -155,7 +155,7 @@ fn write_unsigned(text: &mut [u8; 48], at: usize, n: u64) -> usize {
     }
 }
 
-/// A number of 64 bits that is not below 0: a plus may be in front, as for Redis.
+/// Parses a number of 64 bits without a sign, but for a plus, as Redis does.
 fn unsigned(word: &[u8]) -> Option<u64> {
     let word = word.strip_prefix(b"+").unwrap_or(word);
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
@@ -164,10 +164,10 @@ fn unsigned(word: &[u8]) -> Option<u64> {
     word.iter().try_fold(0_u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
-/// An ID, of which `seq` is what it has where that is not said.
+/// Parses an ID. `seq`: its second part, if that is missing.
 ///
 /// # Errors
-/// It is none.
+/// It is no ID.
 pub(super) fn strict_id(word: &[u8], seq: u64) -> Result<StreamId, Fail> {
     let (ms, seq) = match word.iter().position(|byte| *byte == b'-') {
         Some(dash) => (unsigned(&word[..dash]), unsigned(&word[dash + 1..])),
@@ -176,7 +176,7 @@ pub(super) fn strict_id(word: &[u8], seq: u64) -> Result<StreamId, Fail> {
     Ok(StreamId { ms: ms.ok_or(BAD_ID)?, seq: seq.ok_or(BAD_ID)? })
 }
 
-/// The same, or `-`, the least, or `+`, the greatest.
+/// Parses an ID, `-` for the least, or `+` for the greatest.
 pub(super) fn any_id(word: &[u8], seq: u64) -> Result<StreamId, Fail> {
     match word {
         b"-" => Ok(StreamId::MIN),
@@ -185,10 +185,10 @@ pub(super) fn any_id(word: &[u8], seq: u64) -> Result<StreamId, Fail> {
     }
 }
 
-/// An end of a range: with `(` in front it is none of it.
+/// Parses an end of a range; with `(` in front the ID is not part of the range.
 ///
 /// # Errors
-/// It is none, or nothing is on that side of it.
+/// It is no ID, or there is no ID on that side of it.
 pub(super) fn bound(word: &[u8], is_start: bool) -> Result<StreamId, Fail> {
     let seq = if is_start { 0 } else { u64::MAX };
     match word {
@@ -204,20 +204,20 @@ pub(super) fn bound(word: &[u8], is_start: bool) -> Result<StreamId, Fail> {
     }
 }
 
-/// All words are IDs.
+/// Checks that all words are IDs.
 ///
 /// # Errors
-/// One is none.
+/// One is not.
 pub(super) fn each_id(mut words: Args<'_>) -> Done {
     words.try_for_each(|word| strict_id(word, 0).map(drop))
 }
 
-/// The IDs that words are, each of which is one.
+/// The IDs of these words.
 pub(super) fn ids<'a>(words: Args<'a>) -> impl Iterator<Item = StreamId> + Clone + use<'a> {
     words.filter_map(|word| strict_id(word, 0).ok())
 }
 
-/// There is no such key, or no such group.
+/// The error if there is no such key, or no such group.
 pub(super) fn no_group(key: &[u8], group: &[u8]) -> Fail {
     Fail::with(format!(
         "NOGROUP No such key '{}' or consumer group '{}'",
@@ -226,7 +226,7 @@ pub(super) fn no_group(key: &[u8], group: &[u8]) -> Fail {
     ))
 }
 
-/// The stream is there, and no such group.
+/// The error if the stream has no such group.
 pub(super) fn no_group_for(key: &[u8], group: &[u8]) -> Fail {
     Fail::with(format!(
         "NOGROUP No such consumer group '{}' for key name '{}'",
@@ -235,7 +235,7 @@ pub(super) fn no_group_for(key: &[u8], group: &[u8]) -> Fail {
     ))
 }
 
-/// Why a stream was not changed; `none` where something is not there.
+/// The error if a stream was not changed; `none` if the stream or group is missing.
 pub(super) fn refused(refusal: StreamRefusal, none: impl FnOnce() -> Fail) -> Fail {
     match refusal {
         StreamRefusal::Declined(declined) => declined.into(),
@@ -254,14 +254,14 @@ pub(super) fn refused(refusal: StreamRefusal, none: impl FnOnce() -> Fail) -> Fa
     }
 }
 
-/// What XADD and XTRIM say before the ID.
+/// The options of XADD and XTRIM.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     trim: Option<Trim>,
     present: bool,
 }
 
-/// The options of XADD or XTRIM, which are taken out; of XADD up to its ID.
+/// Parses the options of XADD or XTRIM, and takes them out of `args`; for XADD up to its ID.
 fn options(args: &mut Args<'_>, adds: bool) -> Result<Options, Fail> {
     let (mut to, mut about, mut limit, mut present) = (None, false, None, false);
     while let Some(word) = args.at(0) {
@@ -318,7 +318,7 @@ fn options(args: &mut Args<'_>, adds: bool) -> Result<Options, Fail> {
     Ok(Options { trim: Some(Trim { to, about, limit }), present })
 }
 
-/// The ID of a new entry.
+/// Parses the ID of a new entry.
 fn new_id(word: &[u8]) -> Result<NewId, Fail> {
     if word == b"*" {
         return Ok(NewId::Now);
@@ -329,7 +329,7 @@ fn new_id(word: &[u8]) -> Result<NewId, Fail> {
     strict_id(word, 0).map(NewId::Is)
 }
 
-/// XADD
+/// Serves XADD.
 fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let Options { trim, present } = options(&mut args, true)?;
     let Some(word) = args.next() else { return Err(Fail::arity("xadd")) };
@@ -356,7 +356,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
     done
 }
 
-/// Fields with their values, of which it is known how many there are.
+/// Pairs of fields and values, with a known count.
 #[derive(Clone)]
 struct FieldPairs<'a>(Args<'a>);
 
@@ -374,7 +374,7 @@ impl<'a> Iterator for FieldPairs<'a> {
 impl ExactSizeIterator for FieldPairs<'_> {}
 
 impl Call<'_, '_, '_> {
-    /// Puts an entry, and publishes that and what is trimmed for it.
+    /// Adds an entry, and publishes that and what is trimmed with it.
     fn add_entry(&mut self, key: &Key<'_>, adding: &Adding<'_>) -> Done {
         let tells = self.cx.shared.events.any();
         let db = self.client.db;
@@ -404,7 +404,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// XTRIM
+/// Serves XTRIM.
 fn trim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let Some(trim) = options(&mut args, false)?.trim else { return Err(Fail::SYNTAX) };
     let at_once = call.cx.guard.in_transaction();
@@ -416,7 +416,7 @@ fn trim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args
     call.length(done.count as usize)
 }
 
-/// XSETID
+/// Serves XSETID.
 fn set_id(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let last = strict_id(next(&mut args)?, 0)?;
     let (mut added, mut deleted_max) = (None, None);
@@ -445,7 +445,7 @@ fn set_id(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
     call.ok()
 }
 
-/// XRANGE, XREVRANGE
+/// Serves XRANGE and XREVRANGE.
 fn range(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -474,7 +474,7 @@ fn range(
     call.tell_stream(key, Tale::Range { from, to, most, back })
 }
 
-/// XINFO STREAM
+/// Serves XINFO STREAM.
 fn info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let key = call.key(next(&mut args)?);
     let tale = match args.next() {
@@ -484,7 +484,7 @@ fn info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             match (args.next(), args.next(), args.next()) {
                 (None, ..) => {}
                 (Some(word), Some(count), None) if is(word, "COUNT") => {
-                    // Less than none is as many as are shown unless it is said; none are all.
+                    // A negative COUNT means the default, and 0 means all.
                     most = match integer(count)? {
                         0 => usize::MAX,
                         count => usize::try_from(count).unwrap_or(FULL_ENTRIES),

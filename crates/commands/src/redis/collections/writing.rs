@@ -1,4 +1,4 @@
-//! Commands that write many elements of one collection: as one moment for others, of which those that name another key are served
+//! Commands that write many elements of one collection, as one moment for other clients. Requests for other keys are served
 //! meanwhile.
 //!
 //! ```text
@@ -8,18 +8,19 @@
 //! more                          looks ─► asks ─► writes, some in each step: each step is one moment
 //! ```
 //!
-//! HSETEX alone asks: whether all of its fields are there, or none is. Its key is held by then, so that what it finds is so when
-//! it sets the first of them.
+//! HSETEX alone asks whether all of its fields are there, or none is. Its key is held by then, so that the answer still holds
+//! when it sets the first of them.
 //!
-//! What would refuse any of the words is found before the first is written: some of them at a time are looked at. Memory that is
-//! on its way is waited for before the key is held, as long as any write waits, and so is that of each step. When a command has
-//! waited for 2 s in all while its key is held, it frees the key and goes on as with more than 65,536: others may see a part.
+//! All words are looked at, some in each step, before the first is written: what would refuse one of them is found then. Memory
+//! that is on its way is waited for before the key is held, as long as any write waits, and so is that of each step. A command
+//! that has waited for 2 s in all while its key is held frees the key and goes on as with more than 65,536: others may see a
+//! part.
 //!
-//! A key that goes amid it (it is evicted, or expires) has none of the elements: they are written from the first on. When a later
-//! step is refused for want of memory, a key that was not there before is removed, and one that was has those elements that were
-//! written. How its key comes to be held is in `steps/stages.rs`.
+//! If the key goes meanwhile (it is evicted, or expires), the elements are written again from the first on. When a later step is
+//! refused for want of memory, a key that was not there before is removed, and one that was keeps the elements that were written.
+//! `steps/stages.rs` has its key held.
 //!
-//! In EXEC, which holds its keys itself, all of it is one moment of that, and in scripts one step.
+//! In EXEC, which holds its keys itself, the command is a part of that moment; in scripts it is one step.
 
 use larder_protocol::resp::Args;
 use larder_store::{Expect, Fields, Key, Millis, Type};
@@ -37,19 +38,19 @@ use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::patience::Patience;
 use crate::redis::steps::stages::Staged;
 
-/// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, where elements are long, for
-/// as long as its bytes take.
+/// Elements of a command that is one moment, at most: others wait for its key for 0.2 s of work, or, if elements are long, for as
+/// long as their bytes take.
 pub(super) const ELEMENTS_HELD_MAX: usize = 64 << 10;
-/// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside what these take.
+/// Bytes of the words of short elements that are written in one step, at most: some 0.3 ms beside the elements' own work.
 pub(super) const SHORT_BYTES_MAX: usize = 512 << 10;
-/// How often a command begins with its first element again, since its key has gone. Then it goes on with the next.
+/// How often a command begins again with its first element because its key has gone. After that it goes on with the next.
 const RESTARTS_MAX: u8 = 3;
 
 impl Call<'_, '_, '_> {
     /// Writes the elements that `words` name, and replies how many count, or `OK`. `name`: the command's.
     ///
     /// # Errors
-    /// Why not all of them were written: none, or, of more than are one step, those of some steps were.
+    /// Why not all elements were written: none is, or, in several steps, those of some steps are.
     pub fn write_words(
         &mut self,
         name: &'static str,
@@ -70,11 +71,11 @@ impl Call<'_, '_, '_> {
         self.write_in_steps(name, key, words, (write, most), says_ok, None)
     }
 
-    /// The same in several steps, in each of which no more than `most` are written. `asked`: of HSETEX, which replies whether
-    /// that held of all fields before the first of them was set.
+    /// As [`Call::write_words`], in several steps of at most `most` elements. `asked`: of HSETEX, which replies whether that held
+    /// of all fields before the first of them was set.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Call::write_words`].
     pub(super) fn write_in_steps(
         &mut self,
         name: &'static str,
@@ -85,12 +86,12 @@ impl Call<'_, '_, '_> {
         asked: Option<Fields>,
     ) -> Done {
         let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(()) };
-        // Before anything is done to the first of them.
+        // Words are looked at before anything is written.
         let looks = self.look_ahead(write, words)?;
         let asks = asked.is_some_and(|asked| asked != Fields::Any);
         let is_whole = words.len() / write.words() <= ELEMENTS_HELD_MAX && !self.client.executes;
         let all_bytes = words.encoded().len();
-        // Where each step is one moment the first comes at once, and its words are not kept.
+        // Where each step is one moment, the first is done at once, and its words are not kept.
         let some = if looks || asks || is_whole {
             Args::EMPTY
         } else {
@@ -106,7 +107,7 @@ impl Call<'_, '_, '_> {
                 count = write.run(call, &key, some)?;
                 Ok(())
             };
-            // The first step of others is published with the beginning of their command.
+            // The first step of other commands is published with the beginning of the command.
             if asked.is_some() {
                 self.tell_fields_around(key.bytes(), write, run)?;
             } else {
@@ -122,15 +123,15 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// All of these elements are written in one step, though they are more than are written in one of several: they are short,
-    /// and nothing long goes with them.
+    /// Whether all elements are written in one step, though they are more than one of several steps writes: they are short, and
+    /// nothing long is removed with them.
     pub(super) fn are_one_step(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> bool {
         let are_few = words.len() / write.words() <= write.short_max();
-        // EXEC serves others between its steps, too, and its keys are held in any case.
+        // An EXEC in steps serves others between them, and its keys are held in any case.
         if !are_few || words.encoded().len() > SHORT_BYTES_MAX || self.client.executes {
             return false;
         }
-        // The longest word of the request may be its key, and of words that were kept it is not known.
+        // The longest word of the request may be its key; of kept words it is not known.
         let (longest, mut each) = (words.longest() as usize, words);
         let is_short = |word: &[u8]| word.len() <= ELEMENT_BYTES;
         let are_short = (1..=ELEMENT_BYTES).contains(&longest) || each.all(is_short);
@@ -152,42 +153,42 @@ struct Writing {
     name: Name,
     write: Write,
     says_ok: bool,
-    /// Looks at all words, of which nothing is written yet.
+    /// The look at all words, before anything is written.
     looking: Option<Looking>,
-    /// Of HSETEX: what has to hold of all fields before the first is set.
+    /// The condition of HSETEX on all of its fields.
     asked: Option<Fields>,
-    /// The fields of which that is still to be found, from a place on.
+    /// Where the fields begin that are not checked yet.
     asking: Option<Place>,
     count: usize,
-    /// Words that are written in steps.
+    /// The words that are written in steps.
     kept: Kept,
     /// Where these words begin.
     from: Place,
-    /// All of it is one moment.
+    /// What is known if the whole command is one moment.
     whole: Option<Whole>,
 }
 
-/// What a step came to, behind the look at all words.
+/// What a step did, behind the look at all words.
 enum Wrote {
-    /// Some elements are written, or some fields were found to be as it is asked.
+    /// Some elements are written, or some fields meet the condition.
     Some,
-    /// Nothing, for so many milliseconds: memory is on its way.
+    /// Nothing is done for so many milliseconds: memory is on its way.
     Nothing(Millis),
-    /// Not all fields are as it is asked: none is set.
+    /// Not all fields meet the condition: none is set.
     Unmet,
 }
 
-/// What is known of a command that is one moment.
+/// The state of a command that is one moment.
 #[derive(Debug, Default)]
 struct Whole {
     patience: Patience,
-    /// Some of them are written.
+    /// Some elements are written.
     begun: bool,
     /// The key was there before, …
     was_there: bool,
-    /// … and is since the last step, as far as this command knows.
+    /// … and is there since the last step, as far as this command knows.
     is_there: bool,
-    /// What the key was like before, if events are wanted.
+    /// The key's state before, if events are wanted.
     before: Option<Before>,
     restarts: u8,
 }
@@ -205,14 +206,14 @@ impl Writing {
         Ok(true)
     }
 
-    /// Writes some elements, where nothing is to be asked any more; or, where memory is on its way for which others of the worker
-    /// should not wait, none, and says in how many milliseconds to try again, if its key stays held.
+    /// Writes some elements, or checks some fields first where that is left to do. Writes none where memory is on its way for
+    /// which other connections of the worker should not wait, and returns when to try again, if its key stays held.
     ///
     /// # Errors
     /// Why they were not written.
     fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Wrote, Fail> {
         if let Write::Set(lasting) = self.write {
-            // The time until which fields were to last may have come meanwhile.
+            // The time at which fields were to expire may have come meanwhile.
             self.write = Write::lasting(lasting, call.cx.now());
         }
         self.look(call);
@@ -243,13 +244,13 @@ impl Writing {
         if whole.was_there {
             self.tell(call, false);
         } else if whole.begun {
-            // There was nothing before, and there is nothing again.
+            // The key was not there before, and is removed again.
             let _ = call.cx.guard.delete(&key, Expect::Present);
         }
         Err(fail)
     }
 
-    /// Looks whether some more fields are as it is asked.
+    /// Checks whether some more fields meet the condition.
     ///
     /// # Errors
     /// The key has another type of value.
@@ -271,8 +272,8 @@ impl Writing {
         Ok(if holds { Wrote::Some } else { Wrote::Unmet })
     }
 
-    /// The command has waited for memory for as long as others may wait for its key: it is held no more. What is left is written
-    /// as of very many elements: each step is one moment, and waits for memory as any write does.
+    /// Frees the key, since the command has waited for memory for as long as others may wait for its key. The rest is written as
+    /// of more than 65,536: each step is one moment, and waits for memory as any write does.
     fn let_go(&mut self, call: &mut Call<'_, '_, '_>) {
         if self.whole.as_ref().is_some_and(|whole| whole.begun) {
             self.tell(call, true);
@@ -280,14 +281,14 @@ impl Writing {
         self.whole = None;
     }
 
-    /// Looks at the key before some elements are written to it that are a part of one moment.
+    /// Looks at the key before some of the elements of one moment are written to it.
     fn look(&mut self, call: &mut Call<'_, '_, '_>) {
         let Some(whole) = &mut self.whole else { return };
         let key = self.name.key(call);
         let is_there = call.is_there(&key);
         if !whole.begun {
             if self.asked == Some(Fields::Present) && !is_there && self.asking.is_none() {
-                // The fields have gone with their key since they were found.
+                // The fields were checked, but have gone with their key since.
                 self.asking = Some(self.from);
             }
             (whole.was_there, whole.is_there) = (is_there, is_there);
@@ -297,35 +298,35 @@ impl Writing {
         }
     }
 
-    /// Some elements of one moment were written.
+    /// Notes that some of the elements of one moment were written.
     fn note_written(&mut self, call: &mut Call<'_, '_, '_>) {
         let Some(whole) = &mut self.whole else { return };
         whole.patience.found();
         let (puts, found) = (self.write.puts(), call.cx.guard.found_collection());
-        // Between the look at the key and the write, and in its midst, another worker may evict it, or find that it has expired.
+        // Between the look at the key and the write, and amid the write, another worker may evict the key or find it expired.
         let is_lost = whole.is_there && puts && !found;
         if is_lost && self.lose(call) {
-            // It has the elements of this step alone.
+            // The key has the elements of this step alone.
             let key = self.name.key(call);
             let _ = call.cx.guard.delete(&key, Expect::Present);
             return;
         }
         let key = self.name.key(call);
-        // A look would not show whether a key has gone behind what is put into it.
+        // A look would not show that the key was gone and the write made it anew.
         let is_there = if puts { found || self.write.makes() } else { call.is_there(&key) };
         if let Some(whole) = &mut self.whole {
             (whole.begun, whole.is_there) = (true, is_there);
         }
     }
 
-    /// The key has gone by itself, and with it what was written: that was before this moment. Whether the first element is the
-    /// next once more.
+    /// Notes that the key has gone, and the written elements with it: that was before this moment. Returns whether the command
+    /// begins with its first element again.
     fn lose(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
         let Some(whole) = &mut self.whole else { return false };
         (whole.was_there, whole.is_there) = (false, false);
         let tells = whole.before.is_some();
         whole.before = tells.then(Before::absent);
-        // Of a key that has gone none of the fields is there which had to be.
+        // No field of a key that has gone meets the condition that all are there.
         let is_in_vain = whole.begun || self.asked == Some(Fields::Present);
         if is_in_vain && self.write.puts() && whole.restarts < RESTARTS_MAX {
             whole.restarts += 1;
@@ -335,18 +336,18 @@ impl Writing {
             return true;
         }
         if tells && !self.write.puts() && self.count > 0 {
-            // What was taken out was taken out before it went.
+            // The elements were taken out before the key went.
             let key = self.name.key(call);
             call.tell_key_changed(self.row, key.bytes());
         }
         false
     }
 
-    /// Writes as many elements as what is left of the slice is for; if that is refused all of them are left.
+    /// Writes as many elements as the rest of the slice allows; none if that is refused.
     fn write_some(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         let Writing { row, name, write, asked, count, kept, whole, .. } = self;
         let (write, key) = (*write, name.key(call));
-        // No more are looked at than there is time for.
+        // Only as many words are looked at as there is time for.
         let timely = call.moment_of(write, write.moment().0);
         let some = first(&mut kept.words(), timely * write.words());
         let words = timely.min(call.at_once(write, &key, some)) * write.words();
@@ -360,7 +361,7 @@ impl Writing {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
             };
-            // One moment is published when it is over.
+            // One moment is published at its end.
             if whole.is_some() {
                 run(call)
             } else if asked.is_some() {
@@ -372,7 +373,7 @@ impl Writing {
         done.inspect_err(|_| kept.go_back(place))
     }
 
-    /// Publishes what one moment has done to its key: all of it, or a part.
+    /// Publishes what one moment did to its key. `is_done`: all of it.
     fn tell(&self, call: &mut Call<'_, '_, '_>, is_done: bool) {
         let Some(Whole { before: Some(before), .. }) = &self.whole else { return };
         let key = self.name.bytes();
@@ -409,7 +410,7 @@ impl Staged for Writing {
         if self.look_at_words(call)? {
             return Ok(None);
         }
-        // Where the key has another type of value the command does not wait for memory.
+        // If the key has another type of value, the command does not wait for memory.
         let key = self.name.key(call);
         peek_as(&mut call.cx.guard, &key, self.write.kind())?;
         Ok(Some(Taking::of_key(call, &self.name)))

@@ -1,4 +1,4 @@
-//! Members of one source that go through all others: some at a time, those that are left through the next.
+//! Sieving: members of one source are looked for in all others, some at a time; those that are left go on to the next source.
 
 use larder_store::{Collection, Type};
 
@@ -10,14 +10,14 @@ use crate::redis::collections::words::COMPARED_TIMES;
 use crate::redis::collections::{LOOK_NS, MEMBER_NS};
 use crate::redis::fail::Fail;
 
-/// Members that go together.
+/// Members of a batch, at most.
 const BATCH: usize = MEMBERS_AT_ONCE / 2;
-/// Bytes of them, but for the last, about.
+/// Bytes at which a batch ends.
 const BATCH_BYTES: usize = 64 << 10;
-/// Some that have more bytes end with a long one: they are charged, and looked at byte by byte in each source.
+/// A batch of more bytes ends with a long member: it is charged, and compared byte by byte in each source.
 const LONG_BATCH_BYTES: usize = 2 * BATCH_BYTES;
 
-/// Bytes of the members of a source that go together from a place on, if there is a long one among them; else 0.
+/// Bytes of the batch of a source from a place on, if it has a long member; else 0.
 fn long_batch_bytes(there: &Collection<'_>, at: usize) -> usize {
     if there.longest_apart() == 0 || at >= there.len() {
         return 0;
@@ -32,21 +32,21 @@ fn long_batch_bytes(there: &Collection<'_>, at: usize) -> usize {
     if bytes > LONG_BATCH_BYTES { bytes } else { 0 }
 }
 
-/// How far members have come.
+/// A sieve, with the batch that is in it.
 #[derive(Debug, Default)]
 pub(super) struct Sieve {
-    /// What has gone through.
+    /// The members that went through.
     pub rows: Rows,
-    /// How many that are, kept or not.
+    /// How many went through, kept in `rows` or not.
     pub left: u64,
     /// How many are enough.
     most: u64,
-    /// They are counted only.
+    /// Whether they are only counted.
     counts: bool,
-    /// Those that are on their way, and which of them are left.
+    /// The members of the batch, and which of them are left.
     batch: Rows,
     alive: Vec<u32>,
-    /// Where the next come from, and the source that is next for those on their way.
+    /// Where the next batch begins, and the source in which the present one is looked for next.
     at: usize,
     next: usize,
 }
@@ -56,25 +56,25 @@ impl Sieve {
         Sieve { most, counts, ..Sieve::default() }
     }
 
-    /// None is on its way, nor will be.
+    /// Frees the batch: no other will follow.
     pub fn forget_batch(&mut self) {
         (self.batch, self.alive) = (Rows::default(), Vec::new());
     }
 
-    /// Bytes of those that are on their way, if there is a long one among them; else 0.
+    /// Bytes of the batch, if it has a long member; else 0.
     pub fn long_bytes(&self) -> usize {
         if self.batch.text_bytes() > LONG_BATCH_BYTES { self.batch.text_bytes() } else { 0 }
     }
 
-    /// They are counted only.
+    /// Whether members are only counted.
     pub fn counts(&self) -> bool {
         self.counts
     }
 }
 
 impl Combining {
-    /// Takes the next members out of the first source, or those on their way through another; true when all are through,
-    /// or as many as are wanted.
+    /// Takes the next batch from the first source, or looks for the present one in another; true when all members are through, or
+    /// as many as are wanted.
     pub(super) fn sieve_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -86,7 +86,7 @@ impl Combining {
             return self.let_through(call).map(Ok);
         }
         let place = if sieve.alive.is_empty() { 0 } else { place };
-        // Where its score is asked for it is looked for among others of that.
+        // If the score is needed, a long member is looked up in order, among others of its score.
         let is_ordered = self.plan.kind == Type::SortedSet && self.plan.operation == Operation::Inter;
         let times = if is_ordered { COMPARED_TIMES as u64 } else { 1 };
         let (long_ns, from) = (times * copying_ns(sieve.long_bytes() as u64), sieve.at);
@@ -100,12 +100,12 @@ impl Combining {
             if let Way::Sieve(sieve) = &mut self.way
                 && sieve.long_bytes() > 0
             {
-                // What it took is given back.
+                // Frees the old batch before its successor is charged.
                 sieve.batch = Rows::default();
             }
             if bytes > 0 {
                 self.charge(call, self.way.bytes() + 2 * bytes)?;
-                // Items may have given way to that.
+                // Charging may have evicted items.
                 there = match self.source(call, place)? {
                     Ok(there) => there,
                     Err(changed) => return Ok(Err(changed)),
@@ -135,7 +135,7 @@ impl Combining {
         let Some(there) = there else {
             if keeps {
                 alive.clear();
-                // Nothing is in all of them.
+                // No member is in all sources.
                 *at = usize::MAX;
             }
             return Ok(Ok(false));
@@ -152,7 +152,7 @@ impl Combining {
         Ok(Ok(false))
     }
 
-    /// Keeps those that have gone through all sources; true if they are as many as are wanted.
+    /// Keeps the members that went through all sources; true if they are as many as are wanted.
     fn let_through(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let Way::Sieve(sieve) = &self.way else { return Ok(true) };
         if !sieve.counts {

@@ -1,6 +1,5 @@
-//! What is done with the fields that words name, of each of which something is replied (HGETDEL, HGETEX, HEXPIRE and its kin,
-//! HPERSIST): with how many of them at a time, and what becomes of their hash. How one step does it is in `answers.rs`, and the
-//! whole command in `doing.rs`.
+//! Deeds on fields, each of which has an answer (HGETDEL, HGETEX, HEXPIRE and its kin, HPERSIST): how many fields one moment
+//! takes, and what becomes of their hash. `answers.rs` does one step, `doing.rs` the whole command.
 
 use larder_protocol::resp::Args;
 use larder_store::{Collection, Key, Lasting, Millis, Type};
@@ -12,21 +11,21 @@ use crate::redis::collections::writing::SHORT_BYTES_MAX;
 use crate::redis::collections::{Call, peek_as};
 use crate::redis::fail::Fail;
 
-/// What is done with the fields that words name.
+/// What a command does with the fields that it names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
-    /// Their values are replied, and they are taken out.
+    /// Replies their values, and takes them out.
     Take,
-    /// Their values are replied, and they last as long as is said.
+    /// Replies their values, and sets how long they last.
     Get(Lasting),
-    /// They expire at this time, if that holds of when they did.
+    /// Has them expire at this time, if the condition on their present expiry holds.
     Expire(Millis, When),
-    /// They expire no more.
+    /// Removes their expiry.
     Persist,
 }
 
 impl Deed {
-    /// It changes the hash, for which memory is wanted.
+    /// Whether it changes the hash, for which memory is wanted.
     pub fn writes(self) -> bool {
         match self {
             Deed::Get(lasting) => !matches!(lasting, Lasting::Keep),
@@ -34,7 +33,7 @@ impl Deed {
         }
     }
 
-    /// The time that fields get has passed.
+    /// Whether the time that fields get has passed.
     pub fn has_passed(self, now: Millis) -> bool {
         match self {
             Deed::Get(Lasting::Until(at)) | Deed::Expire(at, _) => at <= now,
@@ -42,8 +41,8 @@ impl Deed {
         }
     }
 
-    /// Fields with which it is done in one moment, at most, from the first on: of those whose values are replied, or given back,
-    /// as many as have so many bytes together.
+    /// How many of these fields, from the first on, one moment takes at most. Where values are replied, or freed, their bytes are
+    /// bounded.
     ///
     /// # Errors
     /// The key has another type of value.
@@ -75,8 +74,8 @@ impl Deed {
         Ok(told.min(beside))
     }
 
-    /// It is done with all of these fields in one step, though they are more than in one of several: they are short, nothing in
-    /// their hash lies apart, and the values that are replied have few bytes together.
+    /// Whether one step takes all of these fields, though they are more than one of several steps takes: they are short, nothing
+    /// of their hash lies apart, and the replied values have few bytes together.
     pub fn is_one_step(self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> bool {
         if !call.are_one_step(Write::Drop, key, fields) {
             return false;
@@ -92,29 +91,29 @@ impl Deed {
     }
 }
 
-/// Bytes of a field's value; none if it is not there.
+/// Bytes of a field's value; 0 if it is not there.
 pub(super) fn bytes_of(hash: Option<&Collection<'_>>, field: &[u8]) -> usize {
     hash.and_then(|hash| hash.field(field)).map_or(0, |value| value.len())
 }
 
-/// What has become of a hash, for keyspace events.
+/// What became of a hash, for keyspace events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Become {
     pub timed: bool,
     pub persistent: bool,
     pub reduced: bool,
-    /// Fields are gone since the time that they were given has come amid the command.
+    /// Fields have gone, since the time that they were given has passed.
     expired: bool,
 }
 
 impl Become {
-    /// How that is called.
+    /// The name of the event.
     pub fn event(self) -> Option<&'static str> {
         let named = [(self.reduced, "hdel"), (self.timed, "hexpire"), (self.persistent, "hpersist")];
         named.into_iter().find(|(is, _)| *is).map(|(_, event)| event)
     }
 
-    /// This became of it, too.
+    /// Adds what else became of it.
     pub fn add(&mut self, more: Become) {
         self.timed |= more.timed;
         self.persistent |= more.persistent;
@@ -122,17 +121,17 @@ impl Become {
         self.expired |= more.expired;
     }
 
-    /// Fields were given a time, which has come already: they are gone.
+    /// Notes that fields were given a time that has passed: they are gone.
     pub fn expire(&mut self) {
         (self.timed, self.expired) = (true, true);
     }
 
-    /// A key that was there and is not behind this has gone by itself: only where fields are taken out nothing may be left of it.
+    /// Whether a key has gone by itself: only removing fields may leave nothing of it.
     pub fn loses_key(self, was_there: bool, is_there: bool) -> bool {
         was_there && !is_there && !self.reduced && !self.expired
     }
 
-    /// Publishes it, by what the key was like before and is now.
+    /// Publishes it. `was`, `is`: the key's state before, and now.
     pub fn tell(self, call: &mut Call<'_, '_, '_>, name: &[u8], was: Seen, is: Seen) {
         let (true, Some(event), db) = (was != is, self.event(), call.client.db) else { return };
         if !self.expired {

@@ -1,4 +1,4 @@
-//! What is done with fields, from its first step on: at once, or in several steps.
+//! Commands that do something with fields, from their first step on: at once, or in several steps.
 //!
 //! ```text
 //! few, or short     one step
@@ -7,14 +7,14 @@
 //! more              some, and their answers │ some, and theirs │ …                each step is one moment
 //! ```
 //!
-//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. How a key comes to be
-//! held is in `steps/stages.rs`. A key that goes amid it (it is evicted, or expires) has gone behind what was done: of the fields
-//! that are left it is replied that they are not there. So is it of a field whose time comes amid it. A time that the command
-//! gives, and that comes amid it, counts as when the first field was given it: all are answered alike.
+//! Answers are kept until all is done, so that a client that does not read keeps no other from the key. `steps/stages.rs` has the
+//! key held. If the key goes meanwhile (it is evicted, or expires), the rest of the fields are answered as not there. So is a
+//! field that expires meanwhile. Whether a time that the command sets has passed is decided at the first field: all are answered
+//! alike.
 //!
-//! A step that finds no memory is made again while some is on its way. When a command has waited so for 2 s in all, or keeps as
-//! many bytes of answers as it may, it frees the key, sends what it has, and goes on as with more than 65,536 fields. Where no
-//! memory is on its way the command is refused, or, if something is done by then, each field of the step has that for an answer.
+//! A step that finds no memory is made again while some is on its way. A command that has waited so for 2 s in all, or keeps as
+//! many bytes of answers as it may, frees the key, sends what it has, and goes on as with more than 65,536 fields. If no memory
+//! is on its way the command is refused; if some fields are done by then, each field of the step is answered with the error.
 
 use larder_protocol::resp::Args;
 use larder_store::{Key, Millis, Type};
@@ -37,7 +37,7 @@ use crate::redis::steps::kept::Kept;
 use crate::redis::steps::patience::Patience;
 use crate::redis::steps::stages::Staged;
 
-/// Begins what is done with some fields: an answer for each.
+/// Begins a deed on some fields, with an answer for each.
 pub(super) fn begin(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -70,7 +70,7 @@ pub(super) fn begin(
     Ok(())
 }
 
-/// Begins what is done in several steps, in the first of them with so many fields at most.
+/// Begins a deed in several steps. `at_once`: fields of the first step, at most.
 fn begin_in_steps(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -81,7 +81,7 @@ fn begin_in_steps(
     let Some((row, _)) = call.shared.rows.find(name.as_bytes()) else { return Ok(()) };
     let (mark, count) = (call.out.mark(), fields.len());
     let is_whole = count <= ELEMENTS_HELD_MAX && !call.client.executes;
-    // Where each step is one moment the first comes at once, and its words are not kept.
+    // Where each step is one moment, the first is done at once, and its words are not kept.
     let some = if is_whole { Args::EMPTY } else { first(&mut fields, call.writes_of_a_step().min(at_once)) };
     let kept = Kept::new(call, fields)?;
     let name = Name::kept(call, key.bytes())?;
@@ -100,7 +100,7 @@ fn begin_in_steps(
     Ok(())
 }
 
-/// A command that does something with its fields in several steps.
+/// A command that does its deed on fields in several steps.
 #[derive(Debug)]
 struct Doing {
     row: &'static Command,
@@ -108,54 +108,54 @@ struct Doing {
     name: Name,
     /// The fields that are left.
     kept: Kept,
-    /// The answers of one moment.
+    /// The answers of the fields that are one moment.
     replies: Output,
     sent: u64,
-    /// What is known of that.
+    /// The state of that moment.
     moment: Moment,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Fields are answered of one moment.
+    /// All fields are one moment, and answers are kept.
     Whole,
-    /// What was answered is sent. If fields are left, each further step is one moment.
+    /// The kept answers are sent. If fields are left, each further step is one moment.
     Sends,
     /// Each step is one moment.
     Steps,
 }
 
-/// What a step of [`Stage::Whole`] came to.
+/// What a step of [`Stage::Whole`] did.
 enum Did {
     /// Some fields are answered.
     Some,
-    /// None, for so many milliseconds: memory is on its way.
+    /// Nothing is done for so many milliseconds: memory is on its way.
     Nothing(Millis),
-    /// None, and others have waited for the key for long enough, or enough is kept.
+    /// Nothing is done: others have waited for the key for long enough, or enough answers are kept.
     Enough,
 }
 
-/// What is known of one moment.
+/// The state of one moment.
 #[derive(Debug, Default)]
 struct Moment {
     patience: Patience,
     /// Some fields are answered.
     begun: bool,
-    /// The time that fields get had passed when the first was given it.
+    /// The time that fields get had passed when the first got it.
     passed: bool,
-    /// What the key was like before, if events are wanted.
+    /// The key's state before, if events are wanted.
     before: Option<Before>,
-    /// What has become of it.
+    /// What the steps did to the key.
     become_: Become,
-    /// It was there behind the last step, as far as this command knows, …
+    /// The key was there behind the last step, as far as this command knows, …
     is_there: bool,
     /// … and has gone by itself since, or amid a step.
     has_gone: bool,
 }
 
 impl Moment {
-    /// Looks at the key before something is done with some of its fields.
+    /// Looks at the key before a step.
     fn look(&mut self, call: &mut Call<'_, '_, '_>, name: &Name) {
         let key = name.key(call);
         let is_there = call.is_there(&key);
@@ -167,8 +167,8 @@ impl Moment {
         self.is_there = is_there;
     }
 
-    /// Notes what a step has done, and whether the key is there behind it: it may have been evicted amid the step, also to make
-    /// room for the answers.
+    /// Notes what a step did, and whether the key is there behind it: it may have been evicted amid the step, also to make room
+    /// for the answers.
     fn note(&mut self, done: Become, is_there: bool) {
         self.has_gone |= done.loses_key(self.is_there, is_there);
         self.become_.add(done);
@@ -178,13 +178,13 @@ impl Moment {
 }
 
 impl Doing {
-    /// Does it with some more fields while the key is held.
+    /// Does the deed on some more fields while the key is held.
     ///
     /// # Errors
     /// Nothing is done yet, and nothing can be.
     fn do_held(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Did, Fail> {
         self.moment.look(call, &self.name);
-        // The first is answered in any case.
+        // The first field is answered in any case.
         let most = self.fitting(call).max(usize::from(!self.moment.begun));
         if most == 0 {
             return Ok(Did::Enough);
@@ -210,7 +210,7 @@ impl Doing {
         if !moment.begun {
             return Err(fail);
         }
-        // Room for more answers comes when the client has read some.
+        // There is room for more answers when the client has read some.
         if moment.patience.is_over() || fail == Fail::HELD {
             return Ok(Did::Enough);
         }
@@ -218,8 +218,8 @@ impl Doing {
         Ok(Did::Some)
     }
 
-    /// Does it with so many more fields, as a part of one moment, and keeps an answer for each. If that is refused all of them
-    /// are left.
+    /// Does the deed on `most` more fields as a part of one moment, and keeps an answer for each. If that is refused, they are
+    /// left.
     fn do_kept(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -241,7 +241,7 @@ impl Doing {
         done.inspect_err(|_| kept.go_back(place))
     }
 
-    /// Does it with some more fields as one moment.
+    /// Does the deed on some more fields as one moment.
     fn do_alone(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let most = self.at_once(call);
         let Doing { deed, name, kept, .. } = self;
@@ -261,15 +261,15 @@ impl Doing {
         }
     }
 
-    /// With how many of the fields that are left it is done in one step.
+    /// How many of the fields that are left one step takes.
     fn at_once(&self, call: &mut Call<'_, '_, '_>) -> usize {
         let timely = call.writes_of_a_step();
         let (key, some) = (self.name.key(call), first(&mut self.kept.words(), timely));
-        // What is of another type by now says so when it is done.
+        // A key of another type is refused when the step is made.
         timely.min(self.deed.at_once(call, &key, some).unwrap_or(WRITES_AT_ONCE))
     }
 
-    /// With how many of them it is done in one step while the key is held: none, if as much is kept of the reply as may be.
+    /// How many of them one step takes while the key is held: 0 if as many answers are kept as may be.
     fn fitting(&self, call: &mut Call<'_, '_, '_>) -> usize {
         let most = self.at_once(call).min(self.kept.left());
         match self.deed {
@@ -278,13 +278,13 @@ impl Doing {
         }
         let left = call.kept_bytes_max().saturating_sub(self.replies.own_bytes()) as usize;
         let key = self.name.key(call);
-        // What is of another type by now says so when it is done.
+        // A key of another type is refused when the step is made.
         let hash = peek_as(&mut call.cx.guard, &key, Type::Hash).unwrap_or(None);
         let longest = hash.as_ref().map_or(0, |hash| hash.longest_apart().max(ELEMENT_BYTES));
         if most.saturating_mul(longest + ELEMENT_ROOM) <= left {
             return most;
         }
-        // Fewer are looked at and done than are only done.
+        // Looking at fields takes time, too, so that fewer are done.
         let most = most - most / 4;
         let mut bytes = 0;
         let beyond = self.kept.words().take(most).position(|field| {
@@ -295,19 +295,19 @@ impl Doing {
         beyond.unwrap_or(most)
     }
 
-    /// Publishes what one moment has done to the key.
+    /// Publishes what one moment did to the key.
     fn tell(&self, call: &mut Call<'_, '_, '_>) {
         let (key, moment) = (self.name.bytes(), &self.moment);
         let (Some(before), become_) = (&moment.before, moment.become_) else { return };
         if !moment.has_gone {
             call.tell_since(self.row, key, before, true, |call, was, is| become_.tell(call, key, was, is));
         } else if let Some(event) = become_.event() {
-            // That it has gone is an event of its own.
+            // The store publishes that the key has gone.
             call.cx.tell(Class::Hash, event, call.client.db, key);
         }
     }
 
-    /// Sends as many of the answers as there is room for.
+    /// Sends as many of the kept answers as there is room for.
     fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let step = send(call, &self.replies, &mut self.sent);
         if step != Step::Done || self.kept.left() == 0 {
@@ -349,7 +349,7 @@ impl Staged for Doing {
         Ok(self.send(call))
     }
 
-    /// What was taken out is nowhere but in its reply.
+    /// Elements that were taken out are nowhere but in the reply.
     fn asks_itself(&self) -> bool {
         self.stage == Stage::Sends
     }

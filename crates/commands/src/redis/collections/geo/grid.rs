@@ -1,35 +1,35 @@
 //! Places on the earth as Redis keeps them: 26 bits of longitude and 26 of latitude, interleaved, are the score of a member.
 //!
 //! ```text
-//! x  where the longitude lies between -180 and 180, in 2^step parts      bits 1, 3, 5 … of a cell's number
-//! y  where the latitude lies between -85.05112878 and 85.05112878        bits 0, 2, 4 …
+//! x  the place of the longitude between -180 and 180, in 2^step parts    bits 1, 3, 5 … of a cell's number
+//! y  the place of the latitude between -85.05112878 and 85.05112878      bits 0, 2, 4 …
 //! ```
 //!
-//! A cell of fewer bits is the range of the scores that begin with them. A search looks through the cell of its centre, of such
-//! a size that what is searched lies in it and the eight around it, and asks each member there how far it is. Replies are to be
-//! Redis's to the last digit, so the arithmetic is, too, operation by operation.
+//! A cell of fewer bits is the range of the scores that begin with them. A search looks through the cell of its centre and the
+//! eight around it, which are so large that the shape lies within them, and computes the distance of each member there. Replies
+//! have to be Redis's to the last digit, so the arithmetic is, too, operation by operation.
 
 /// Bits of each coordinate in a score.
 pub(super) const STEP_MAX: u32 = 26;
 pub(super) const LONGITUDE_MAX: f64 = 180.0;
 pub(super) const LATITUDE_MAX: f64 = 85.051_128_78;
 const EARTH_RADIUS_M: f64 = 6_372_797.560_856;
-/// Half of the equator, as the projection has it.
+/// Half of the equator in metres, as the projection has it.
 const MERCATOR_MAX_M: f64 = 20_037_726.37;
 const RADIANS: f64 = std::f64::consts::PI / 180.0;
 /// Letters of a geohash.
 const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
-/// Letters of one; the bits end within the last, which is 0.
+/// Letters of a geohash; the bits end within the last one, which is 0.
 const GEOHASH_LETTERS: usize = 11;
 
-/// A place.
+/// A place on the earth, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub longitude: f64,
     pub latitude: f64,
 }
 
-/// Every second bit of a word, from the lowest on, as one number.
+/// Gathers every second bit of a word, from the lowest on, into one number.
 fn gathered(bits: u64) -> u32 {
     let mut x = bits & 0x5555_5555_5555_5555;
     for (shift, mask) in [
@@ -44,7 +44,7 @@ fn gathered(bits: u64) -> u32 {
     x as u32
 }
 
-/// The bits of a number, as every second of a word.
+/// Spreads the bits of a number to every second bit of a word.
 fn spread(n: u32) -> u64 {
     let mut x = u64::from(n);
     for (shift, mask) in [
@@ -67,14 +67,14 @@ pub(super) struct Cell {
     step: u32,
 }
 
-/// The least and the greatest longitude of a cell, and its latitudes.
+/// The ranges of longitude and latitude of a cell.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     longitude: (f64, f64),
     latitude: (f64, f64),
 }
 
-/// Where a number lies between the ends of a range, in 2^step parts.
+/// The part that a number falls into, of 2^step parts from `-max` to `max`.
 fn part(n: f64, max: f64, step: u32) -> u32 {
     let offset = (n - -max) / (max - -max);
     (offset * (1_u64 << step) as f64) as u32
@@ -91,14 +91,14 @@ impl Cell {
         spread(self.y) | spread(self.x) << 1
     }
 
-    /// The scores of the places in it: from the first one up to the other.
+    /// The scores of the places in it: from the first up to below the second.
     pub fn scores(self) -> (f64, f64) {
         let shift = 2 * (STEP_MAX - self.step);
         let bits = self.bits();
         ((bits << shift) as f64, ((bits + 1) << shift) as f64)
     }
 
-    /// The cell so many columns and rows away, beyond the edge on the other side.
+    /// The cell so many columns and rows away, around the edges of the grid.
     fn beside(self, columns: i32, rows: i32) -> Cell {
         let mask = (1_u32 << self.step) - 1;
         let moved = |n: u32, by: i32| if by == 0 { n } else { n.wrapping_add_signed(by) & mask };
@@ -116,7 +116,7 @@ impl Cell {
     }
 }
 
-/// A score as the whole number that processors make of it where Redis is usually built: also of one that is none.
+/// A score as a whole number, as processors convert it where Redis is usually built, even if it is out of range.
 fn bits_of(score: f64) -> u64 {
     const TOP: f64 = 9_223_372_036_854_775_808.0;
     let whole = |n: f64| if (-TOP..TOP).contains(&n) { n as i64 } else { i64::MIN };
@@ -124,18 +124,18 @@ fn bits_of(score: f64) -> u64 {
 }
 
 impl Place {
-    /// It is on the grid.
+    /// Whether it is on the grid.
     pub fn is_valid(self) -> bool {
         (-LONGITUDE_MAX..=LONGITUDE_MAX).contains(&self.longitude)
             && (-LATITUDE_MAX..=LATITUDE_MAX).contains(&self.latitude)
     }
 
-    /// The score of a member that is here.
+    /// The score of a member at this place.
     pub fn score(self) -> f64 {
         Cell::of(self, STEP_MAX).bits() as f64
     }
 
-    /// The middle of what has this score.
+    /// The middle of the cell with this score.
     pub fn of_score(score: f64) -> Place {
         let bits = bits_of(score);
         let area = Cell { x: gathered(bits >> 1), y: gathered(bits), step: STEP_MAX }.area();
@@ -146,7 +146,7 @@ impl Place {
         }
     }
 
-    /// The geohash, of which all latitudes are a part.
+    /// The geohash, whose latitudes go to 90 degrees.
     pub fn geohash(self) -> [u8; GEOHASH_LETTERS] {
         let cell = Cell {
             x: part(self.longitude, LONGITUDE_MAX, STEP_MAX),
@@ -161,7 +161,7 @@ impl Place {
         letters
     }
 
-    /// Metres to another place.
+    /// The distance to another place, in metres.
     pub fn distance(self, other: Place) -> f64 {
         let v = ((other.longitude * RADIANS - self.longitude * RADIANS) / 2.0).sin();
         if v == 0.0 {
@@ -174,31 +174,31 @@ impl Place {
     }
 }
 
-/// Metres from one latitude to another.
+/// The distance from one latitude to another, in metres.
 fn latitudes_apart(one: f64, other: f64) -> f64 {
     EARTH_RADIUS_M * (other * RADIANS - one * RADIANS).abs()
 }
 
-/// What is searched, around its centre.
+/// The area that is searched, around its centre.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Extent {
-    /// What is no farther.
+    /// Places within this distance.
     Radius(f64),
-    /// What lies in a box of this width and height.
+    /// Places in a box of this width and height.
     Box(f64, f64),
 }
 
-/// Where is searched.
+/// The shape that is searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub centre: Place,
     pub extent: Extent,
-    /// Metres of a unit.
+    /// Metres of the extent's unit.
     pub unit_m: f64,
 }
 
 impl Shape {
-    /// How far a place is that lies in it, in metres.
+    /// The distance of a place from the centre in metres, if it lies in the shape.
     pub fn distance(&self, place: Place) -> Option<f64> {
         match self.extent {
             Extent::Radius(radius) => {
@@ -218,7 +218,7 @@ impl Shape {
         }
     }
 
-    /// The least longitude and latitude that are searched, and the greatest.
+    /// The least and the greatest longitude and latitude of the shape.
     fn bounds(&self) -> (Place, Place) {
         let (width, height) = match self.extent {
             Extent::Radius(radius) => (radius, radius),
@@ -236,7 +236,7 @@ impl Shape {
         )
     }
 
-    /// How many steps cells have that are about as large as what is searched.
+    /// The step of cells that are about as large as the shape.
     fn steps(&self) -> u32 {
         let radius = match self.extent {
             Extent::Radius(radius) => radius,
@@ -259,7 +259,7 @@ impl Shape {
         step.clamp(1, STEP_MAX as i32) as u32
     }
 
-    /// The cells that are looked through, in this order.
+    /// The cells to look through, in this order.
     pub fn cells(&self) -> impl Iterator<Item = Cell> {
         /// North, south, east, west, and what lies between.
         const AROUND: [(i32, i32); 8] =
@@ -268,7 +268,7 @@ impl Shape {
         let mut steps = self.steps();
         let mut centre = Cell::of(self.centre, steps);
         let beside = |columns, rows| centre.beside(columns, rows).area();
-        // Where the centre is near an edge of its cell, one of those beside it may be too small.
+        // If the centre is near an edge of its cell, a neighbouring cell may be too small.
         let is_narrow = beside(0, 1).latitude.1 < most.latitude
             || beside(0, -1).latitude.0 > least.latitude
             || beside(1, 0).longitude.1 < most.longitude
@@ -288,7 +288,7 @@ impl Shape {
         let around = AROUND.into_iter().filter(move |way| !is_useless(*way));
         let mut last = None;
         let around = around.map(move |(columns, rows)| centre.beside(columns, rows)).filter(move |cell| {
-            // Where there are few cells those on both sides are one.
+            // If there are few cells, the neighbours on both sides are the same.
             let again = last == Some(*cell);
             last = Some(*cell);
             !again

@@ -6,9 +6,9 @@
 //!        └── all over again, if the key has changed
 //! ```
 //!
-//! What takes long is done in steps, and the search begins anew if the key has changed until all cells are looked through, or until
-//! the result is stored, three times. Then it goes on with its keys held (`steps/held.rs`). Where a held key expires or is evicted
-//! three times more, all of it is one step.
+//! A long search is done in steps. It begins anew if the key has changed before all cells are looked through, or before the
+//! result is stored, up to three times. Then it goes on with its keys held (`steps/held.rs`). If a held key expires or is evicted
+//! three times more, all of it is done in one step.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -33,24 +33,24 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, LEAVES, Step};
 
-/// What it takes to make out how far a member is.
+/// Work to compute how far away a member is.
 pub(crate) const PLACE_NS: u64 = 300;
-/// What takes no longer is done in one step.
+/// A search of less work is done in one step.
 const AT_ONCE_NS: u64 = 400_000;
 /// Members that are looked at, at a time.
 const MEMBERS_AT_ONCE: usize = 256;
-/// Bytes of them, but for the last, about.
+/// Bytes at which such a batch ends.
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// Bytes that a found member takes beside its name: where that ends, its score, how far it is, and its places in two orders.
+/// Bytes of a found member beside its name: where that ends, its score, its distance, and its places in two orders.
 const FOUND_BYTES: usize = 3 * 8 + 2 * 4;
-/// What a sorted member costs in a run, beside what it costs to merge.
+/// Work to sort a member into a run, beside merging.
 const RUN_NS: u64 = 300;
-/// No more are found.
+/// Members that are found, at most.
 const FOUND_MAX: usize = u32::MAX as usize;
-/// How often a key may have changed until what is made of it is stored.
+/// How often the key may change before the result is stored; then it is stored without a check.
 const TRIES_MAX: usize = 3;
 
-/// What the command is called, and so which words it takes.
+/// Which command it is, and so which words it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Search,
@@ -80,16 +80,16 @@ enum Order {
     Far,
 }
 
-/// What is asked for.
+/// A command's arguments.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     key: &'a [u8],
-    /// None if it is around a member of nothing.
+    /// `None` for a search around a member of a key that is not there.
     shape: Option<Shape>,
     order: Order,
-    /// So many at most; 0: all.
+    /// How many members are shown at most; 0: all.
     count: u64,
-    /// The first that are found are as good as others.
+    /// The members found first will do.
     any: bool,
     with_distance: bool,
     with_hash: bool,
@@ -98,7 +98,7 @@ struct Asked<'a> {
     stores_distance: bool,
 }
 
-/// A radius, and the metres of its unit.
+/// Parses a radius, and the metres of its unit.
 fn radius(args: &mut Args<'_>) -> Result<(Extent, f64), Fail> {
     let radius = double(next(args)?, Fail::of("ERR need numeric radius"))?;
     if radius < 0.0 {
@@ -107,7 +107,7 @@ fn radius(args: &mut Args<'_>) -> Result<(Extent, f64), Fail> {
     Ok((Extent::Radius(radius), unit(next(args)?)?))
 }
 
-/// A box, and the metres of its unit.
+/// Parses the sides of a box, and the metres of their unit.
 fn sides(args: &mut Args<'_>) -> Result<(Extent, f64), Fail> {
     let width = double(next(args)?, Fail::of("ERR need numeric width"))?;
     let height = double(next(args)?, Fail::of("ERR need numeric height"))?;
@@ -117,7 +117,7 @@ fn sides(args: &mut Args<'_>) -> Result<(Extent, f64), Fail> {
     Ok((Extent::Box(width, height), unit(next(args)?)?))
 }
 
-/// The place of a member; none of a sorted set that is not there.
+/// The place of a member; `None` if there is no sorted set.
 fn place_of(there: Option<&Collection<'_>>, member: &[u8]) -> Result<Option<Place>, Fail> {
     let Some(there) = there else { return Ok(None) };
     let score = there.score(member);
@@ -127,7 +127,7 @@ fn place_of(there: Option<&Collection<'_>>, member: &[u8]) -> Result<Option<Plac
 }
 
 impl<'a> Asked<'a> {
-    /// Reads the arguments, some of which mean what the sorted set that is there says.
+    /// Parses the arguments. The member to search around is looked up in the sorted set `there`.
     fn parse(
         name: &str,
         kind: Kind,
@@ -152,7 +152,7 @@ impl<'a> Asked<'a> {
             asked.store = Some(first);
             next(&mut args)?;
         }
-        // Around what, and how far.
+        // The centre, and how far the area reaches.
         let (mut centre, mut extent) = (None, None);
         match kind {
             Kind::Search | Kind::SearchStore => {}
@@ -235,7 +235,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// GEOSEARCH, GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER
+/// Serves GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 pub(super) fn search(call: &mut Call<'_, '_, '_>, name: &'static str, kind: Kind, args: Args<'_>) -> Done {
     let key_name = args.at(usize::from(kind == Kind::SearchStore)).unwrap_or_default();
     let key = call.key(key_name);
@@ -247,7 +247,7 @@ pub(super) fn search(call: &mut Call<'_, '_, '_>, name: &'static str, kind: Kind
     let cells = there.as_ref().map_or(Vec::new(), |set| ranks(set, asked.shape));
     let members: usize = cells.iter().map(Range::len).sum();
     let stored = if asked.store.is_some() { STORED_NS } else { 0 };
-    // Each of them may be one of the long ones.
+    // Each member may be one of the long ones.
     let long = |set: &Collection<'_>| set.longest_apart().saturating_mul(members).min(set.bytes());
     let copied = copying_ns(there.as_ref().map_or(0, long) as u64);
     let is_long = members as u64 * (PLACE_NS + SORTED_NS + stored) + copied >= AT_ONCE_NS;
@@ -264,7 +264,7 @@ pub(super) fn search(call: &mut Call<'_, '_, '_>, name: &'static str, kind: Kind
     }
 }
 
-/// The ranks of the members that lie in the cells of a shape, cell by cell.
+/// The ranks of the members in the cells of a shape, cell by cell.
 fn ranks(set: &Collection<'_>, shape: Option<Shape>) -> Vec<Range<usize>> {
     let Some(shape) = shape else { return Vec::new() };
     let cells = shape.cells().map(|cell| {
@@ -274,18 +274,18 @@ fn ranks(set: &Collection<'_>, shape: Option<Shape>) -> Vec<Range<usize>> {
     cells.filter(|ranks| !ranks.is_empty()).collect()
 }
 
-/// What comes next.
+/// What the next step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Scan,
-    /// From this member on.
+    /// Sorts, from this member on.
     Sort(usize),
-    /// Those that are stored are picked, and sorted by score.
+    /// Picks the members to store, and sorts them by score.
     Pick,
     Ready,
 }
 
-/// What a look came to.
+/// What a look at the key came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
     More,
@@ -293,7 +293,7 @@ enum Looked {
     Changed,
 }
 
-/// Members that are found.
+/// A search under way.
 #[derive(Debug)]
 struct Searching {
     name: Name,
@@ -307,7 +307,7 @@ struct Searching {
     with_place: bool,
     stores_distance: bool,
     version: u64,
-    /// Ranks that are left to look at, and which of them are next.
+    /// The ranks to look at, and the cell that is next.
     cells: Vec<Range<usize>>,
     cell: usize,
     names: Copied,
@@ -315,11 +315,11 @@ struct Searching {
     metres: Vec<f64>,
     stage: Stage,
     sorted: Sorted,
-    /// Where they come as they were found, the next.
+    /// The next member, if they are shown in the order in which they were found.
     at: usize,
-    /// Those that are left to show.
+    /// Members that are still to be shown.
     left: usize,
-    /// Those that are stored, by what they are scored with then.
+    /// The members to store, and their order by the score that is stored.
     picked: Vec<u32>,
     stored: Sorted,
     making: Option<Making>,
@@ -371,14 +371,14 @@ impl Searching {
         self.at = 0;
     }
 
-    /// Bytes that it takes, which are twice what is there: vectors grow so.
+    /// Bytes of what was found: twice what is there, since vectors grow by doubling.
     fn bytes(&self) -> usize {
         let found = self.names.len();
         let orders = Sorted::bytes(found) + Sorted::bytes_of(found, self.names.bytes());
         2 * (self.names.bytes() + found * FOUND_BYTES + orders)
     }
 
-    /// As many are found as are wanted, whichever they are.
+    /// Whether enough members are found, where the first found will do.
     fn is_enough(&self) -> bool {
         self.any && self.names.len() as u64 >= self.count
     }
@@ -398,7 +398,7 @@ impl Searching {
         }
     }
 
-    /// Does it in one step, but for what is to be sent in several.
+    /// Searches in one step; the reply may be sent in several.
     fn at_once(
         mut self,
         call: &mut Call<'_, '_, '_>,
@@ -433,7 +433,7 @@ impl Searching {
         Ok(())
     }
 
-    /// Looks through all, and stores what is found or begins the reply; false if the key has changed meanwhile.
+    /// Finds all members, and stores them or begins the reply; false if the key has changed meanwhile.
     fn make(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -445,7 +445,7 @@ impl Searching {
             let item = call.cx.guard.peek(&key).hit();
             let version = item.map_or(0, |item| item.cas());
             let there = of_type(item, Type::SortedSet)?;
-            // The member that it is around may have moved.
+            // The member to search around may have moved.
             let key_name = args.at(usize::from(kind == Kind::SearchStore)).unwrap_or_default();
             self.shape = Asked::parse(name, kind, args, key_name, there.as_ref())?.shape;
             let cells = there.as_ref().map_or(Vec::new(), |set| ranks(set, self.shape));
@@ -470,7 +470,7 @@ impl Searching {
                 }
                 break ns + copying_ns(self.names.bytes() as u64);
             }
-            // Items may give way to that, and others write meanwhile.
+            // Charging may have evicted items, and others write meanwhile.
             (self.held, room) = (Heap::take(call, bytes)?, bytes);
         };
         self.found();
@@ -481,7 +481,7 @@ impl Searching {
         self.end(call)
     }
 
-    /// All are found.
+    /// Goes on behind the scan: all members are found.
     fn found(&mut self) {
         let found = self.names.len();
         self.left =
@@ -493,7 +493,7 @@ impl Searching {
         };
     }
 
-    /// The sorted set, if it is still the one that it was.
+    /// The sorted set, if it is still the same.
     fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
         if self.name.is_swapped(call) {
             return Ok(None);
@@ -514,14 +514,14 @@ impl Searching {
         let mut some = ranks.start..ranks.end.min(ranks.start + MEMBERS_AT_ONCE);
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
         let mut bytes = 0;
-        // Fewer, if they are long.
+        // Fewer members, if they are long.
         let enough = there.entries(some.clone()).position(|entry| {
             bytes += entry.name.len() + FOUND_BYTES;
             bytes > BYTES_AT_ONCE
         });
         some.end = enough.map_or(some.end, |last| some.start + last + 1);
         self.held.set(call, self.bytes() + 2 * bytes)?;
-        // Items may have given way to that.
+        // Charging may have evicted items.
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
         self.look(&there, some.clone());
         *ns += some.len() as u64 * PLACE_NS + copying_ns(bytes as u64);
@@ -533,7 +533,7 @@ impl Searching {
         Ok(Looked::More)
     }
 
-    /// Which of two members is shown first.
+    /// Compares two members by the order in which they are shown.
     fn compare(&self, one: u32, other: u32) -> Ordering {
         let metres = |i: u32| self.metres[i as usize];
         let order = metres(one).partial_cmp(&metres(other)).unwrap_or(Ordering::Equal);
@@ -547,14 +547,14 @@ impl Searching {
         if self.stores_distance { self.metres[i] / unit_m } else { self.scores[i] }
     }
 
-    /// Which of two members comes first in a sorted set.
+    /// Compares two members by their order in a sorted set.
     fn compare_stored(&self, one: u32, other: u32) -> Ordering {
         let (one, other) = (one as usize, other as usize);
         let scores = self.stored_score(one).partial_cmp(&self.stored_score(other));
         scores.unwrap_or(Ordering::Equal).then_with(|| self.names.at(one).cmp(self.names.at(other)))
     }
 
-    /// Does some of what is next, and adds what that takes to `ns`.
+    /// Does a part of the stage, and adds that work to `ns`.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<Looked, Fail> {
         match self.stage {
             Stage::Scan => return self.scan_some(call, ns),
@@ -572,7 +572,7 @@ impl Searching {
             }
             Stage::Pick => {
                 let (mut run, mut bytes) = (Vec::with_capacity(self.left.min(RUN / 2)), 0);
-                // Of one score they are compared by their names.
+                // Members of one score are compared by their names.
                 while run.len() < RUN / 2
                     && bytes < RUN_BYTES
                     && let Some(i) = self.next()
@@ -594,7 +594,7 @@ impl Searching {
         Ok(Looked::More)
     }
 
-    /// The next that is shown.
+    /// The next member to show.
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
         if self.order == Order::None {
@@ -607,8 +607,7 @@ impl Searching {
         next
     }
 
-    /// Stores what was found, if the key has not changed, which it may not while that is done; or begins the reply. False
-    /// if nothing is stored.
+    /// Stores the result if the key has not changed, with both keys taken; or begins the reply. False if the key has changed.
     fn end(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let Some(target) = self.target.as_ref().map(Name::for_now) else {
             put_array(call.out, self.left);
@@ -631,13 +630,13 @@ impl Searching {
         })
     }
 
-    /// What was found, as it is stored: the next that `stored` has.
+    /// The members to store, in the order of `stored`.
     fn made<'a>(&'a self, stored: &'a mut Sorted) -> impl Iterator<Item = Made<'a>> {
         let next = std::iter::from_fn(|| stored.next(&|one, other| self.compare_stored(one, other)));
         next.map(|i| Made { name: self.names.at(i), value: &[], score: self.stored_score(i), expires_at: 0 })
     }
 
-    /// Makes some of what is stored, if something is; true when all of it is made.
+    /// Makes a part of the sorted set to store; true when all of it is made, or nothing is stored.
     fn make_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -651,14 +650,14 @@ impl Searching {
         let note = |made: &Made<'_>| compared.set(compared.get() + made.name.len());
         let done = making.go_on(call, &target, &mut self.made(&mut stored).inspect(note), (&mut *ns, ns_max));
         if self.names.bytes() > RUN_BYTES {
-            // They are merged.
+            // Several runs are merged.
             *ns += COMPARES * copying_ns(compared.get() as u64);
         }
         (self.making, self.stored) = (Some(making), stored);
         done
     }
 
-    /// Stores what was found in place of whatever is there, and replies how much it is.
+    /// Stores the result in place of the target's value, and replies how many members it has.
     fn store(&mut self, call: &mut Call<'_, '_, '_>, target: &Key<'_>) -> Done {
         if let Some(making) = self.making.take() {
             return making.store(call, target);
@@ -671,7 +670,7 @@ impl Searching {
         self.held.set(call, size_of::<Searching>() + self.bytes())
     }
 
-    /// Replies more, as the client takes it; in a transaction all.
+    /// Replies more members, as the client takes them; in a transaction all.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let (whole, resp3) = (call.cx.guard.in_transaction(), call.client.resp3);
@@ -744,7 +743,7 @@ impl Job for Searching {
         }
         drop(lane);
         if !made {
-            // What was copied is charged no more when it is copied again.
+            // The copies are no longer charged when they are made again.
             self.begin(0, Vec::new());
             self.held = Heap::none(call);
             return again.run(call).map(|()| Step::Done);
@@ -772,7 +771,7 @@ impl Job for Searching {
         self.target.is_none()
     }
 
-    /// Nor does it look at a key once all members are looked at.
+    /// A search that stores nothing looks at no key once all members are found.
     fn only_replies(&self) -> bool {
         self.target.is_none() && self.stage != Stage::Scan
     }

@@ -1,30 +1,30 @@
-//! Numbers that SORT sorts by, read as Redis 8.0 reads them there: decimal, up to the first NUL; no text is 0, what is too large
-//! is infinite, what is too small 0.
+//! Numbers that SORT sorts by, read as Redis 8.0 does: decimal, up to the first NUL. An empty text is 0, a number too large for a
+//! double infinite, one too small 0.
 //!
 //! ```text
 //! - 000 27182…9045… . 23536…0001… e -00012
-//!       └ the first 800 digits ┘└ is one of them not 0? ┘        the point and the exponent are one power of ten
+//!       └ the first 800 digits ┘└ is any of them not 0? ┘       the point and the exponent are one power of ten
 //! ```
 //!
-//! A text that is longer than a leaf is read where it lies, piece by piece: what is kept of it is as long as its digits matter.
+//! A text that is longer than a leaf is read where it lies, piece by piece. Of it only the digits that matter are kept.
 
 use larder_protocol::resp::parse_double;
 
 use crate::redis::call::ELEMENT_BYTES;
 use crate::redis::fail::Fail;
 
-/// Digits that are kept of a long number. What lies halfway between two doubles has 767 at most, so of all behind these it only
-/// matters whether one is not 0.
+/// Digits that are kept of a long number. A number halfway between two doubles has at most 767, so that for all further digits it
+/// only matters whether one is not 0.
 const DIGITS_MAX: usize = 800;
-/// No exponent is read as more: no text has so many digits that they make up for it.
+/// Greater exponents are read as this: no text has enough digits to make up for it.
 const EXPONENT_MAX: i64 = 1 << 40;
 
 const NOT_A_NUMBER: Fail = Fail::of("ERR One or more scores can't be converted into double");
 
-/// The number that a text is.
+/// Parses a number.
 ///
 /// # Errors
-/// It is none.
+/// It is no number.
 pub(super) fn number(text: &[u8]) -> Result<f64, Fail> {
     if text.len() > ELEMENT_BYTES {
         let mut long = LongNumber::default();
@@ -41,7 +41,7 @@ pub(super) fn number(text: &[u8]) -> Result<f64, Fail> {
     if let Some(n) = parse_double(text) {
         return Ok(n);
     }
-    // Too large or too small for others.
+    // The number is too large or too small for that parser.
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     if !digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
         return Err(NOT_A_NUMBER);
@@ -49,15 +49,15 @@ pub(super) fn number(text: &[u8]) -> Result<f64, Fail> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_A_NUMBER)
 }
 
-/// What comes next in a long number.
+/// What may come next in a long number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Its sign, or what comes behind that.
+    /// Its sign, or what may be behind that.
     #[default]
     Start,
-    /// Digits in front of the point, or what comes behind them.
+    /// Digits in front of the point, or what may be behind them.
     Whole,
-    /// Digits behind it.
+    /// Digits behind the point.
     Fraction,
     /// The exponent's sign, or a digit of it.
     ExponentStart,
@@ -71,25 +71,25 @@ enum Place {
 #[derive(Debug, Default)]
 pub(super) struct LongNumber {
     place: Place,
-    /// A NUL has come.
+    /// A NUL was read.
     is_over: bool,
     bytes: usize,
     is_negative: bool,
-    /// A digit has come, of the number itself.
+    /// A digit of the number itself was read.
     has_digits: bool,
-    /// From the first one on that is not 0.
+    /// The digits, from the first one on that is not 0.
     digits: String,
-    /// One of the digits that were left out is not 0.
+    /// A digit that was left out is not 0.
     has_more: bool,
-    /// The power of ten by which these digits are multiplied beside what the exponent says.
+    /// The power of ten that multiplies the digits, beside the exponent.
     power: i64,
-    /// The exponent is below 0.
+    /// The exponent is negative.
     is_small: bool,
     exponent: Option<i64>,
 }
 
 impl LongNumber {
-    /// Reads on; false if what comes behind does not matter.
+    /// Reads a piece; false if what is behind it does not matter.
     pub fn read(&mut self, piece: &[u8]) -> bool {
         for &byte in piece {
             self.bytes += 1;
@@ -105,12 +105,12 @@ impl LongNumber {
         true
     }
 
-    /// Bytes that were read.
+    /// How many bytes were read.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What comes behind might change it.
+    /// Whether more bytes might change the number.
     pub fn goes_on(&self) -> bool {
         !self.is_over && self.place != Place::Wrong
     }
@@ -167,10 +167,10 @@ impl LongNumber {
     /// The number that was read.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no number.
     pub fn finish(self) -> Result<f64, Fail> {
         match self.place {
-            // Nothing, perhaps in front of a NUL.
+            // The text is empty, or begins with a NUL.
             Place::Start => return Ok(0.0),
             Place::Whole | Place::Fraction if self.has_digits => {}
             Place::Exponent if self.exponent.is_some() => {}

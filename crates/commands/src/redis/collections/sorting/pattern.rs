@@ -1,4 +1,4 @@
-//! Patterns of SORT: which keys BY and GET name of an element.
+//! Patterns of SORT: the keys that BY and GET name for an element.
 //!
 //! ```text
 //! weight_*         the string of weight_<element>
@@ -6,7 +6,7 @@
 //! #                the element, for GET
 //! ```
 //!
-//! Only the first `*` stands for the element. As in Redis a pattern ends, for what is looked for in it, at its first NUL.
+//! Only the first `*` stands for the element. As in Redis, what is searched of a pattern ends at its first NUL.
 
 use std::ops::Range;
 
@@ -16,20 +16,20 @@ use crate::core::context::Context;
 use crate::core::tally::Tally;
 use crate::redis::call::{ELEMENT_BYTES, KEY_BYTES_MAX, find};
 
-/// What a pattern is; texts are places among those of all patterns.
+/// A parsed pattern; its texts are places in [`Patterns::texts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// The element.
     Element,
-    /// Nothing, whatever the element.
+    /// Nothing, for any element.
     Nothing,
-    /// A string, by what its key has in front of the element and behind it.
+    /// The string whose key has these texts in front of the element and behind it.
     String { before: Range<usize>, behind: Range<usize> },
-    /// A field of a hash.
+    /// A field of the hash whose key has these texts in front of the element and behind it.
     Field { before: Range<usize>, behind: Range<usize>, field: Range<usize> },
 }
 
-/// What was found.
+/// What a pattern found.
 pub(super) enum Found<'f> {
     Nothing,
     /// An element, or a field's value.
@@ -51,7 +51,7 @@ impl Found<'_> {
         }
     }
 
-    /// Calls `visit` with its bytes, piece by piece, until that says that it needs no more of them.
+    /// Calls `visit` with its bytes, piece by piece, until `visit` returns false.
     pub fn each_piece(&self, visit: &mut dyn FnMut(&[u8]) -> bool) {
         match self {
             Found::Nothing => {}
@@ -74,7 +74,7 @@ impl Found<'_> {
     }
 }
 
-/// The patterns of a command.
+/// The patterns of a command, parsed.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
     texts: Vec<u8>,
@@ -82,17 +82,17 @@ pub(super) struct Patterns {
     pub gets: Vec<Shape>,
 }
 
-/// What of a pattern is looked through.
+/// The part of a pattern that is searched.
 fn head(pattern: &[u8]) -> &[u8] {
     pattern.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A pattern names a key for each element.
+/// Whether a pattern names a key for each element.
 pub(super) fn names(pattern: &[u8]) -> bool {
     head(pattern).contains(&b'*')
 }
 
-/// A pattern of GET has keys read.
+/// Whether a pattern of GET reads keys.
 pub(super) fn reads(pattern: &[u8]) -> bool {
     pattern != b"#" && names(pattern)
 }
@@ -117,7 +117,7 @@ impl Patterns {
         let Some(star) = head(pattern).iter().position(|byte| *byte == b'*') else { return Shape::Nothing };
         let (before, behind) = (&pattern[..star], &pattern[star + 1..]);
         let arrow = head(behind).windows(2).position(|two| two == b"->");
-        // An arrow in front of nothing is a part of the name.
+        // An arrow with nothing behind it is a part of the name.
         let arrow = arrow.filter(|arrow| behind.get(arrow + 2).is_some_and(|byte| *byte != 0));
         let (behind, field) = match arrow {
             Some(arrow) => (&behind[..arrow], Some(&behind[arrow + 2..])),
@@ -126,7 +126,7 @@ impl Patterns {
         if before.len() + behind.len() > KEY_BYTES_MAX
             || field.is_some_and(|field| field.len() > ELEMENT_BYTES)
         {
-            // There are no keys of such a length, nor fields.
+            // Neither keys nor fields are so long.
             return Shape::Nothing;
         }
         let (before, behind) = (self.keep(before), self.keep(behind));
@@ -136,12 +136,12 @@ impl Patterns {
         }
     }
 
-    /// Bytes that are taken for it.
+    /// Bytes that the patterns take.
     pub fn bytes(&self) -> usize {
         self.texts.capacity() + self.gets.capacity() * size_of::<Shape>()
     }
 
-    /// Looks for what a pattern names of an element in a database. `name`: where the key's name is put together.
+    /// Looks up what a pattern names for an element. `name`: a buffer for the key's name.
     pub fn look<R>(
         &self,
         (cx, tally, db): (&mut Context<'_, '_>, &mut Tally, u8),

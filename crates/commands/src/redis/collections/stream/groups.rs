@@ -1,4 +1,4 @@
-//! XGROUP, and what is pending: XACK, XPENDING, XCLAIM, XAUTOCLAIM.
+//! XGROUP, and commands on pending entries: XACK, XPENDING, XCLAIM, XAUTOCLAIM.
 
 use larder_protocol::resp::{Args, Encoder, HEAD_BYTES_MAX, parse_integer};
 use larder_store::{Claim, Hint, Key, Start, Stream, StreamId, StreamRefusal, Type};
@@ -23,9 +23,9 @@ use crate::redis::row::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Wei
 use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, LEAF, Step};
 
-/// IDs that are claimed in one moment, at most.
+/// Entries that are claimed in one moment, at most.
 const CLAIMED_AT_ONCE: usize = 256;
-/// What is looked at for one that is claimed, at most.
+/// Pending entries that are looked at for each claimed one, at most.
 const LOOKS_EACH: usize = 10;
 
 const NO_STREAM: Fail = Fail::of(
@@ -126,20 +126,20 @@ pub(super) const XAUTOCLAIM: Definition = Command::of_collection("xautoclaim", -
         "The same, of what is pending from an ID on.",
     );
 
-/// There is a stream.
+/// Checks that there is a stream.
 ///
 /// # Errors
-/// There is none, or something else.
+/// There is none, or the key has another type of value.
 fn is_there(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
     peek_as(&mut call.cx.guard, key, Type::Stream)?.map(drop).ok_or(NO_STREAM)
 }
 
-/// Where a group begins.
+/// Parses where a group begins.
 fn start(word: &[u8]) -> Result<Start, Fail> {
     if word == b"$" { Ok(Start::Last) } else { strict_id(word, 0).map(Start::Behind) }
 }
 
-/// `[MKSTREAM] [ENTRIESREAD entries-read]`
+/// Parses `[MKSTREAM] [ENTRIESREAD entries-read]`.
 fn options(args: &mut Args<'_>, name: &str, makes: Option<&mut bool>) -> Result<Option<u64>, Fail> {
     let (mut read, mut makes) = (None, makes);
     while let Some(word) = args.next() {
@@ -186,14 +186,14 @@ fn set_id(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.ok()
 }
 
-/// XPENDING
+/// Serves XPENDING.
 fn pending(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let group = next(&mut args)?;
     if args.is_empty() {
         return call.tell_stream(key, Tale::Summary { group: group.into() });
     }
     let mut min_idle_ms = 0;
-    // What stands behind all that has a meaning is not looked at, as in Redis, up to here.
+    // Words behind the last known one are ignored, as in Redis, up to this many.
     if !(3..=6).contains(&args.len()) {
         return Err(Fail::SYNTAX);
     }
@@ -212,7 +212,7 @@ fn pending(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
     call.tell_stream(key, Tale::Pending { group, consumer, from, to, most, min_idle_ms, now })
 }
 
-/// What XCLAIM or XAUTOCLAIM says beside IDs.
+/// The options of XCLAIM or XAUTOCLAIM.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     min_idle_ms: u64,
@@ -231,7 +231,7 @@ impl Terms {
     }
 }
 
-/// There is a stream with this group.
+/// Checks that there is a stream with this group.
 fn has_group(call: &mut Call<'_, '_, '_>, key: &Key<'_>, group: &[u8]) -> Done {
     let there = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
     if there.is_none_or(|stream| stream.group(group).is_none()) {
@@ -246,13 +246,13 @@ fn min_idle(word: &[u8], name: &str) -> Result<u64, Fail> {
     Ok(u64::try_from(n).unwrap_or(0))
 }
 
-/// XCLAIM
+/// Serves XCLAIM.
 fn claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (group, consumer) = (next(&mut args)?, next(&mut args)?);
     has_group(call, key, group)?;
     let now = call.cx.now();
     let min_idle_ms = min_idle(next(&mut args)?, "XCLAIM")?;
-    // IDs go on as long as words are some.
+    // The IDs end at the first word that is none.
     let count = args.take_while(|word| strict_id(word, 0).is_ok()).count();
     let words = first(&mut args, count);
     let mut terms =
@@ -280,7 +280,7 @@ fn claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Arg
             return Err(Fail::with(format!("ERR Unrecognized XCLAIM option '{}'", shown(word, 128))));
         }
     }
-    // What lies ahead is as good as now.
+    // A time in the future counts as now.
     terms.time = terms.time.min(now);
     let mut left = Encoder::default();
     words.for_each(|word| left.push(word));
@@ -288,7 +288,7 @@ fn claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Arg
     call.claim(key, (group, consumer), terms, what)
 }
 
-/// XAUTOCLAIM
+/// Serves XAUTOCLAIM.
 fn auto_claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (group, consumer) = (next(&mut args)?, next(&mut args)?);
     let min_idle_ms = min_idle(next(&mut args)?, "XAUTOCLAIM")?;
@@ -297,7 +297,7 @@ fn auto_claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args
     while let Some(word) = args.next() {
         if is(word, "COUNT") && !args.is_empty() {
             let n = parse_integer(next(&mut args)?).and_then(|n| usize::try_from(n).ok());
-            // As many IDs as fit into all memory.
+            // At most as many IDs as fit into all memory.
             let n = n.filter(|n| (1..=isize::MAX as usize / 16).contains(n));
             count = n.ok_or(Fail::of("ERR COUNT must be > 0"))?;
         } else if is(word, "JUSTID") {
@@ -314,16 +314,16 @@ fn auto_claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args
     call.claim(key, (group, consumer), terms, what)
 }
 
-/// What is claimed still.
+/// What is still to be claimed.
 #[derive(Debug)]
 enum What {
-    /// These IDs, but for so many.
+    /// These IDs, but for so many at the front.
     Ids(Encoder, usize),
-    /// What is pending from an ID on: so many, of so many that are looked at.
+    /// Up to `left` entries pending from an ID on, looking at up to `looks`.
     From { from: StreamId, left: usize, looks: usize, deleted: Vec<StreamId> },
 }
 
-/// Entries that are claimed some at a time, each with its reply.
+/// A command that claims entries, some at a time, and keeps their replies.
 #[derive(Debug)]
 struct Claiming {
     name: Name,
@@ -351,17 +351,17 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Bytes that an ID takes in a reply, at most.
+/// Bytes of an ID in a reply, at most.
 const ID_BYTES: usize = 3 * HEAD_BYTES_MAX;
 
-/// Bytes that the reply of an entry takes at most; none if it is its ID alone.
+/// Bytes of an entry in the reply, at most; `None` if only its ID is replied.
 fn told_bytes_max(stream: Option<Stream<'_>>, id: StreamId, silent: bool) -> Option<usize> {
     let entry = stream.filter(|_| !silent)?.entry(id)?;
     Some(entry_bytes_max(&entry))
 }
 
-/// How many entries are claimed in one moment, and the bytes of their replies, each of which has so many: as many as are not too
-/// long together, and one at least.
+/// How many entries are claimed in one moment, and the bytes of their replies; `each` has those of each entry. As many as are not
+/// too long together, at least one.
 fn named_at_once(each: impl Iterator<Item = usize>) -> (usize, usize) {
     let (mut claimed, mut bytes) = (0, HEAD_BYTES_MAX);
     for more in each {
@@ -373,8 +373,9 @@ fn named_at_once(each: impl Iterator<Item = usize>) -> (usize, usize) {
     (claimed, bytes)
 }
 
-/// The same of up to `most` of those that are pending; `each`: bytes of their replies beside an ID. The longest of some times as
-/// many count, whichever are claimed, and the IDs of all of these. What is looked at is in proportion to what is claimed.
+/// How many pending entries, up to `most`, are claimed in one moment, and the bytes of their replies; `each` has those of each
+/// entry beside its ID. Any of several times as many may be claimed, so the longest of these count, and the IDs of all. Only as
+/// many are looked at as are in proportion to the claimed ones.
 fn pending_at_once(mut each: impl Iterator<Item = usize>, most: usize) -> (usize, usize) {
     let (mut claimed, mut some, mut all) = ((1, 0), 1, Vec::new());
     loop {
@@ -395,7 +396,7 @@ fn pending_at_once(mut each: impl Iterator<Item = usize>, most: usize) -> (usize
 }
 
 impl Claiming {
-    /// Something is claimed, or not pending any more: it is replied, whatever comes.
+    /// Whether anything was claimed, or found deleted: then that is replied, whatever happens.
     fn has_done(&self) -> bool {
         let deletes = match &self.what {
             What::Ids(..) => false,
@@ -404,7 +405,7 @@ impl Claiming {
         deletes || self.count > 0
     }
 
-    /// Charges what is deleted, with so much more of it, as it lies in a table that grows.
+    /// Charges the deleted IDs, and so many more, in a table that grows by doubling.
     fn hold_deleted(&mut self, call: &mut Call<'_, '_, '_>, more: usize) -> Done {
         let What::From { left, deleted, .. } = &self.what else { return Ok(()) };
         let ids = 2 * (deleted.len() + more.min(*left));
@@ -412,7 +413,7 @@ impl Claiming {
         self.held.set(call, bytes)
     }
 
-    /// Claims some as soon as there is room for their reply; true if there are more.
+    /// Claims some entries when there is room for their replies; true if there are more.
     fn claim_some(&mut self, call: &mut Call<'_, '_, '_>, most: usize) -> Result<bool, Fail> {
         self.hold_deleted(call, most)?;
         loop {
@@ -425,7 +426,7 @@ impl Claiming {
         }
     }
 
-    /// Claims some, and replies them; true if there are more. What it says for room, it needs, and has done nothing.
+    /// Claims some entries in one moment and keeps their replies. If that needs room, nothing is done.
     fn moment(&mut self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<Came, Fail> {
         let Claiming { group, consumer, terms, what, kept, count, .. } = self;
         let db = call.client.db;
@@ -494,11 +495,11 @@ impl Claiming {
     }
 }
 
-/// What a moment came to.
+/// What a moment did.
 enum Came {
-    /// So much room is needed for it.
+    /// Nothing: it needs so many bytes of room.
     Needs(usize),
-    /// Some is done; true if there is more.
+    /// Claimed some entries; true if there are more.
     Some(bool),
 }
 
@@ -512,7 +513,7 @@ impl Job for Claiming {
         let most = ((steps / each_ns) as usize).clamp(FEW_ELEMENTS, CLAIMED_AT_ONCE);
         let more = match self.claim_some(call, most) {
             Ok(more) => more,
-            // What is claimed is replied.
+            // What was claimed is replied.
             Err(_) if self.has_done() => false,
             Err(fail) => return Err(fail),
         };
@@ -522,7 +523,7 @@ impl Job for Claiming {
         if let What::From { from, deleted, .. } = &self.what {
             put_array(call.out, 3);
             put_id(call.out, *from);
-            // There is room for them: without that nothing was claimed.
+            // There is room for the deleted IDs: without it nothing was claimed.
             put_array(&mut self.kept, deleted.len());
             deleted.iter().for_each(|id| put_id(&mut self.kept, *id));
         }
@@ -534,7 +535,7 @@ impl Job for Claiming {
         self.sent.is_none().then_some(LEAF)
     }
 
-    /// What was claimed is replied.
+    /// What was claimed must be replied.
     fn asks_itself(&self) -> bool {
         self.has_done()
     }

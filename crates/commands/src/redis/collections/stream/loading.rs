@@ -1,4 +1,4 @@
-//! A stream out of a payload (`payload.rs`), some of it at a time. Each word is looked at before it is believed.
+//! A stream that RESTORE loads from a payload (`payload.rs`), some of it at a time. The payload is not trusted.
 
 use larder_store::{
     BulkLoad, ConsumerLoad, Declined, Element as Stored, GroupLoad, Key, NewFields, StreamId, StreamLoad,
@@ -16,41 +16,41 @@ use crate::redis::serialize::packings::{Cursor, Element, Packed, Packing};
 use crate::redis::serialize::{BAD_FORMAT, Node, Reader};
 use crate::redis::steps::job::LEAVES;
 
-/// Entries that are put in at a time, and bytes of them, about.
+/// Entries that are put in at a time, and about their bytes.
 const ENTRIES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 64 << 10;
-/// How long they are read at a time, about: those that were deleted are passed over between them.
+/// Time of reading at a time, about: in it deleted entries are passed over, too.
 const READ_AT_ONCE_NS: u64 = 20_000;
-/// Pending entries that are.
+/// Pending entries that are put in at a time.
 const PENDING_AT_ONCE: usize = 64;
-/// What it takes to put an entry in, and a pending one, or to say with which consumer it is.
+/// Work to put in an entry, and a pending one, or to give that to its consumer.
 const ENTRY_NS: u64 = 400;
 const PENDING_NS: u64 = 600;
-/// What it takes to look at a string, however short: one that is a name of a node, or of an entry.
+/// Work to read a string, however short.
 const STRING_NS: u64 = 10;
-/// Strings of an entry that was deleted, or names of a node, that are passed over at a time.
+/// Strings of a deleted entry, or names of a node, that are passed over at a time.
 const PASSED_AT_ONCE: usize = (READ_AT_ONCE_NS / STRING_NS) as usize;
-/// Fields of an entry: more are too long for any but one that was deleted.
+/// Fields of an entry, at most; only a deleted one may have more.
 const FIELDS_MAX: usize = 16 << 10;
-/// Heap that is kept and not charged.
+/// Bytes on the heap that are not charged.
 const UNCHARGED_BYTES_MAX: usize = 64 << 10;
 
-/// What comes next.
+/// What is read next.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// Nodes, so many.
+    /// So many nodes.
     Nodes(u64),
-    /// What the stream knows of itself.
+    /// The stream's own values, behind its entries.
     Own,
-    /// Groups, so many.
+    /// So many groups.
     Groups(u64),
-    /// What is pending in the group, and groups behind it.
+    /// So many pending entries of a group, and so many groups behind it.
     Pending(u64, u64),
-    /// Consumers of it, so many.
+    /// So many consumers of the group.
     Consumers(u64, u64),
-    /// What is pending with the consumer.
+    /// So many pending entries of a consumer.
     Owned(u64, u64, u64),
-    /// That was all.
+    /// Nothing.
     End,
 }
 
@@ -58,14 +58,15 @@ enum Part {
 #[derive(Debug)]
 struct ReadNode {
     node: Node,
-    /// None until all of it is unpacked.
+    /// `None` until the node is unpacked.
     cursor: Option<Cursor>,
     master: StreamId,
-    /// Entries that there are, and that were deleted, as is said; none until the head is read.
+    /// How many entries there are and were deleted, according to the node, less those that were read; `None` until its head is
+    /// read.
     told: Option<(u64, u64)>,
-    /// How many names it has for its entries, …
+    /// How many field names it has for its entries, …
     fields: usize,
-    /// … and these, if an entry may have as many.
+    /// … and these names, unless they are more than an entry may have.
     names: Copied,
     passing: Option<Passing>,
 }
@@ -73,11 +74,11 @@ struct ReadNode {
 /// Strings that are being passed over.
 #[derive(Debug)]
 struct Passing {
-    /// How many are left.
+    /// Strings that are left.
     left: usize,
-    /// The number that stands behind them.
+    /// The number that has to be behind them.
     end: i64,
-    /// They are the node's names, and no entry that was deleted.
+    /// They are the node's names, not a deleted entry.
     are_names: bool,
 }
 
@@ -86,9 +87,9 @@ struct Passing {
 struct ReadEntry {
     id: StreamId,
     fields: NewFields,
-    /// Its strings, if values of it lie apart, …
+    /// Its strings, if some of its values lie apart, …
     texts: Copied,
-    /// … and which of them these values are.
+    /// … and which of the strings these values are.
     apart: Vec<usize>,
 }
 
@@ -99,11 +100,11 @@ impl ReadEntry {
     }
 }
 
-/// A stream on its way out of a payload.
+/// A stream that is being loaded from a payload.
 #[derive(Debug)]
 pub(crate) struct StreamLoading {
     kind: u8,
-    /// What is not read begins here.
+    /// The place of the first byte that is not read.
     at: usize,
     part: Part,
     node: Option<Box<ReadNode>>,
@@ -134,7 +135,7 @@ fn time(reader: &mut Reader<'_>) -> Result<u64, Fail> {
     reader.array().map(u64::from_le_bytes).ok_or(BAD_FORMAT)
 }
 
-/// A name: short enough for a leaf.
+/// Reads a name, which has to fit into a leaf.
 fn name(reader: &mut Reader<'_>) -> Result<Vec<u8>, Fail> {
     let room =
         &mut |bytes| if bytes > UNCHARGED_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) };
@@ -148,7 +149,7 @@ fn broken(declined: Declined) -> Fail {
     }
 }
 
-/// The next number of a listpack.
+/// Reads the next number of a listpack.
 fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
     match cursor.next(bytes) {
         Some(Element::Entry(Packed::Number(n))) => Ok(n),
@@ -156,10 +157,10 @@ fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
     }
 }
 
-/// The next string of a listpack, which is added to some: they have so many bytes at most.
+/// Adds the next string of a listpack to `to`, which may have `most` bytes.
 fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) -> Result<(), Fail> {
     match cursor.next(bytes) {
-        // It is not copied: no room was made for it.
+        // It is not copied, since no room was made for it.
         Some(Element::Entry(Packed::Text(text))) if to.bytes() + text.len() > most => {
             return Err(Fail::COLLECTION_TOO_LARGE);
         }
@@ -170,13 +171,13 @@ fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) ->
     if to.bytes() > most { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
 }
 
-/// A number of fields, of which each has some of these bytes.
+/// Checks a number of fields: each has some of these bytes.
 fn fields_of(n: i64, bytes: &[u8]) -> Result<usize, Fail> {
     usize::try_from(n).ok().filter(|n| (1..=bytes.len()).contains(n)).ok_or(BAD_FORMAT)
 }
 
 impl ReadNode {
-    /// Reads what stands before the entries.
+    /// Reads what is in front of the entries.
     fn read_head(&mut self, bytes: &[u8]) -> Result<(), Fail> {
         let Some(cursor) = &mut self.cursor else { return Err(BAD_FORMAT) };
         let count = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
@@ -184,7 +185,7 @@ impl ReadNode {
         self.told = Some((count, deleted));
         self.fields = fields_of(next_number(cursor, bytes)?, bytes)?;
         if self.fields > FIELDS_MAX {
-            // Only entries that were deleted have as many.
+            // Only deleted entries have as many.
             self.passing = Some(Passing { left: self.fields, end: 0, are_names: true });
             return Ok(());
         }
@@ -194,8 +195,7 @@ impl ReadNode {
         if next_number(cursor, bytes)? == 0 { Ok(()) } else { Err(BAD_FORMAT) }
     }
 
-    /// Passes over some of the strings that are next, and, behind the last of them, over the number there. Adds what that takes
-    /// to `ns`.
+    /// Passes over some of the next strings, and behind the last of them over their number. Adds that work to `ns`.
     fn pass(&mut self, bytes: &[u8], ns: &mut u64) -> Result<(), Fail> {
         let (Some(cursor), Some((_, deleted)), Some(Passing { left, end, are_names })) =
             (&mut self.cursor, &mut self.told, &mut self.passing)
@@ -221,8 +221,8 @@ impl ReadNode {
         Ok(())
     }
 
-    /// Reads an entry, of which so many bytes may lie apart, and adds what that takes to `ns`. None if it was deleted, or names
-    /// are next that no entry has: these are passed over, some at a time, however long they are.
+    /// Reads an entry, of which `apart_max` bytes may lie apart, and adds that work to `ns`. `None` for a deleted entry, or for
+    /// names that no entry has: these are passed over, some at a time, however long they are.
     fn read_entry(
         &mut self,
         bytes: &[u8],
@@ -260,7 +260,7 @@ impl ReadNode {
         for _ in 0..strings {
             next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
         }
-        // They are packed, too.
+        // Strings are read and packed.
         *ns += strings as u64 * 2 * STRING_NS;
         if next_number(cursor, bytes)? != end {
             return Err(BAD_FORMAT);
@@ -287,7 +287,7 @@ impl ReadNode {
 }
 
 impl StreamLoading {
-    /// Begins with what is in a payload behind its type.
+    /// Begins with a payload.
     ///
     /// # Errors
     /// It is too short.
@@ -310,10 +310,10 @@ impl StreamLoading {
         })
     }
 
-    /// As [`crate::redis::keys::loading::Loading::step`].
+    /// Does a part, as [`crate::redis::keys::loading::Loading::step`].
     ///
     /// # Errors
-    /// It is not as it should be, or has no room.
+    /// The payload is broken, or there is no memory for it.
     pub fn step(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -323,7 +323,7 @@ impl StreamLoading {
     ) -> Result<bool, Fail> {
         let mut is_first = true;
         while !matches!(self.part, Part::End) {
-            // Leaves for the first of a step were looked for before.
+            // The step looked for memory of its first leaves before it began.
             if *ns >= ns_max || !is_first && call.finds_none(LEAVES) {
                 return Ok(false);
             }
@@ -338,7 +338,7 @@ impl StreamLoading {
         finish(call, load.load_mut(), key, (ns, ns_max))
     }
 
-    /// What was loaded.
+    /// Returns what was loaded.
     pub fn into_load(mut self) -> Option<BulkLoad> {
         self.load.take().map(StreamLoad::into_load)
     }
@@ -346,7 +346,7 @@ impl StreamLoading {
     fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
         let most = call.cx.guard.store().element_bytes_max();
         let node = self.node.as_ref().map_or(0, |node| {
-            // An entry that is longer than what is charged below is copied into what grows by doubling.
+            // Such a long entry is copied into a buffer that grows by doubling.
             let long = node.node.len().min(most);
             node.node.unpacked_bytes() + if long > BYTES_AT_ONCE { 2 * long } else { 0 }
         });
@@ -354,7 +354,7 @@ impl StreamLoading {
         self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + 2 * BYTES_AT_ONCE })
     }
 
-    /// Reads what comes next.
+    /// Reads the next part.
     fn read(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -387,7 +387,7 @@ impl StreamLoading {
                     both(&mut reader)?;
                     (deleted_max, added) = (both(&mut reader)?, number(&mut reader)?);
                 }
-                // Each listpack has an entry, so that a stream of none has no nodes.
+                // Each listpack has an entry, so that an empty stream has no nodes.
                 if len != load.len() || last < load.last() {
                     return Err(BAD_FORMAT);
                 }
@@ -423,7 +423,7 @@ impl StreamLoading {
             }
             Part::Consumers(left, groups) => {
                 let (name, seen) = (name(&mut reader)?, time(&mut reader)?);
-                // What is before all times is never.
+                // A time before 0 means never.
                 let active = if self.kind > 19 {
                     Some(time(&mut reader)?).filter(|at| *at <= i64::MAX as u64)
                 } else {
@@ -455,7 +455,7 @@ impl StreamLoading {
         Ok(())
     }
 
-    /// Unpacks some of the node that is being read, or reads some entries of it.
+    /// Unpacks a part of the node that is being read, or reads some of its entries.
     fn read_node(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -473,7 +473,7 @@ impl StreamLoading {
             let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
             let head = read.read_head(node.bytes(body));
             read.node = node;
-            // It may be all that there is of the node.
+            // The head may be all that there is in the node.
             *ns += ENTRY_NS + read.names.len() as u64 * STRING_NS;
             return head;
         }
@@ -499,7 +499,7 @@ impl StreamLoading {
             }
         }
         read.node = node;
-        // They are copied once, and what lies apart on the way into its leaves.
+        // Entries are copied once; values that lie apart are copied more often on their way into leaves.
         let apart: usize = self.batch.iter().flat_map(ReadEntry::apart).map(<[u8]>::len).sum();
         *ns += self.batch.len() as u64 * ENTRY_NS;
         *ns += copying_ns(bytes as u64) + APART_COPIES * copying_ns(apart as u64);
@@ -515,8 +515,8 @@ impl StreamLoading {
     }
 }
 
-/// How many entries a payload has at most, and what it takes to restore them.
+/// How many entries a payload of so many bytes has at most, and the work to restore them.
 pub(crate) fn weight(bytes: u64) -> (u64, u64) {
-    // None takes less than six bytes, and what is pending takes longer.
+    // An entry takes six bytes or more. Pending entries take more work.
     (bytes / 6, bytes.saturating_mul(PENDING_NS / 8))
 }

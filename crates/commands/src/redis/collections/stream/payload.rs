@@ -1,4 +1,4 @@
-//! A stream as DUMP gives it: as Redis 7.0 does, which every later one and Valkey read.
+//! DUMP of a stream, in the form of Redis 7.0, which all later ones and Valkey read.
 //!
 //! ```text
 //! 19 │ nodes │ node … │ entries │ last ID 2 │ first ID 2 │ greatest deleted ID 2 │ entries added │ groups │ group …
@@ -8,8 +8,8 @@
 //! consumer  name │ seen 8 LE │ pending: how many, 16 …
 //! ```
 //!
-//! All of it is copied from one version, some at a time, and sent then. How many nodes there are is known last: so the head
-//! is made when all is copied, and the checksum behind that.
+//! All of it is copied from one version, some at a time, and then sent. The number of nodes is known last: so the head is made
+//! when all is copied, and the checksum behind that.
 
 use larder_store::{Element, Key, Stream, StreamEntry, StreamFields, StreamId, Type};
 
@@ -25,27 +25,27 @@ use crate::redis::source::Name;
 use crate::redis::steps::held::Tries;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 
-/// Streams in a payload: as Redis 5.0, 7.0 and 7.2 write them.
+/// Types of streams in a payload: as Redis 5.0, 7.0 and 7.2 write them.
 pub(crate) const TYPES_STREAM: [u8; 3] = [15, 19, 21];
 const TYPE: u8 = 19;
-/// Entries of a node, at most, and bytes of it, about: as in Redis.
+/// Entries of a node, at most, and about its bytes: as in Redis.
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
-/// What a node is made in is kept for the next one up to so many bytes.
+/// Bytes of the buffer for nodes that are kept for the next one.
 const NODE_BYTES_KEPT: usize = 64 << 10;
-/// What a string of a node takes beside the bytes that it has in its leaf, at most, …
+/// Bytes of a string in a node beside those in its leaf, at most, …
 const STRING_ROOM: usize = 12;
 /// … and a node beside its entries, or an entry beside its strings.
 const HEAD_ROOM: usize = 64;
 /// Bytes that are copied at a time, about.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes that the checksum is made of at a time.
+/// Bytes that are checksummed at a time.
 const CHECKED_BYTES: usize = 64 << 10;
-/// What a pending entry takes, at most.
+/// Bytes of a pending entry, at most.
 const PENDING_BYTES: usize = 40;
-/// The entry has the names of its node.
+/// A flag: the entry has the field names of its node.
 pub(super) const SAME_NAMES: i64 = 2;
-/// It was deleted.
+/// A flag: the entry was deleted.
 pub(super) const DELETED: i64 = 1;
 
 /// A listpack that is being made.
@@ -67,7 +67,7 @@ impl Listpack {
         let start = self.bytes.len();
         write(&mut self.bytes);
         let len = self.bytes.len() - start;
-        // The length again, from its end on: seven bits a byte, the first of them last.
+        // The length again, to be read from the end: seven bits a byte, the lowest ones last.
         let (mut groups, mut n) = ([0_u8; 5], 0);
         let mut left = len;
         loop {
@@ -104,7 +104,7 @@ impl Listpack {
         });
     }
 
-    /// A string of so many bytes, which `write` adds.
+    /// Adds a string of so many bytes, which `write` writes.
     fn text(&mut self, len: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.add(|bytes| {
             match len {
@@ -119,7 +119,7 @@ impl Listpack {
         });
     }
 
-    /// A name or a value of the entry with this ID.
+    /// Adds a name or a value of the entry with this ID.
     fn element(&mut self, stream: &Stream<'_>, id: StreamId, element: &Element<'_>) {
         match element {
             Element::Number(n) => self.number(*n),
@@ -130,7 +130,7 @@ impl Listpack {
         }
     }
 
-    /// It is whole.
+    /// Writes the end and the head.
     fn end(&mut self) {
         self.bytes.push(0xff);
         let (bytes, strings) = (self.bytes.len() as u32, self.strings.min(0xffff) as u16);
@@ -158,31 +158,31 @@ fn put_both(out: &mut Output, id: StreamId) {
     put_length(out, id.seq);
 }
 
-/// Names of an entry are those of another.
+/// Whether an entry has the same field names as the first of its node.
 fn has_names(fields: StreamFields<'_>, first: &StreamFields<'_>) -> bool {
     fields.len() == first.len() && fields.zip(first.clone()).all(|(one, other)| one.0 == other.0)
 }
 
-/// What is still to be copied.
+/// What is to be copied next.
 #[derive(Clone, Debug)]
 enum Remaining {
-    /// Entries from a place on.
+    /// Entries, from a place on.
     Entries(usize),
-    /// What the stream knows of itself.
+    /// The stream's own values.
     Own,
     /// A group.
     Group(usize),
-    /// What is pending in it, from an ID on.
+    /// Pending entries of the group, from an ID on.
     Pending(usize, StreamId),
     /// A consumer of a group.
     Consumer(usize, usize),
-    /// What is pending with it, from an ID on.
+    /// Pending entries of the consumer, from an ID on.
     Owned(usize, usize, StreamId),
     /// Nothing.
     End,
 }
 
-/// A stream that is being dumped.
+/// A DUMP of a stream under way.
 #[derive(Debug)]
 struct Dumping {
     name: Name,
@@ -192,16 +192,16 @@ struct Dumping {
     nodes: u64,
     node: Listpack,
     kept: Output,
-    /// The bytes of which the checksum is known, and that, once all is copied.
+    /// Once all is copied: how many bytes are checksummed, and their checksum.
     checked: Option<(usize, u64)>,
     sent: Option<u64>,
     lane: Option<Lane>,
 }
 
-/// DUMP of a stream; null if there is none by now.
+/// Begins DUMP of a stream. It replies null if there is none by then.
 ///
 /// # Errors
-/// It is none any more; there is no room.
+/// The key has another type of value by then; there is no room.
 pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
     let dumping = Dumping {
         name: Name::kept(call, key.bytes())?,
@@ -219,8 +219,8 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
 }
 
 impl Dumping {
-    /// One step along: a node, a group, some that are pending; what it took. False: there is no room for it, but for so many
-    /// bytes.
+    /// Copies the next part: a node, a group, some pending entries. Returns the work of that; or, as an error, the bytes for
+    /// which there is no room.
     fn copy(&mut self, stream: &Stream<'_>) -> Result<u64, usize> {
         let Dumping { next, node, kept, nodes, .. } = self;
         let group_at = |at: usize| stream.groups_behind(at).next();
@@ -233,7 +233,7 @@ impl Dumping {
                 };
                 let (count, bytes) = of_a_node(stream, at);
                 if bytes > NODE_BYTES_KEPT {
-                    // What it is made in is charged with what it is copied to, before there is any of it.
+                    // The buffer is charged together with what it is copied to, before it is made.
                     room(kept, 2 * bytes)?;
                     node.bytes.reserve_exact(bytes);
                 }
@@ -245,7 +245,7 @@ impl Dumping {
                 *next = Remaining::Entries(at + count);
                 let ns = LOOK_NS + count as u64 * 3 * ELEMENT_NS + copying_ns(2 * node.bytes.len() as u64);
                 if node.bytes.capacity() > NODE_BYTES_KEPT {
-                    // It held a value that lay apart: the next one may be short.
+                    // It held a value that lay apart: the next node may be short.
                     node.bytes = Vec::new();
                 }
                 Ok(ns)
@@ -289,7 +289,7 @@ impl Dumping {
                     count += 1;
                 }
                 *next = Remaining::Consumer(at, 0);
-                // How many follow.
+                // The number of consumers.
                 room(kept, 16).inspect_err(|_| *next = Remaining::Pending(at, StreamId::MAX))?;
                 put_length(kept, stream.consumers(&group).len() as u64);
                 Ok(LOOK_NS + count as u64 * ELEMENT_NS)
@@ -327,13 +327,13 @@ impl Dumping {
         }
     }
 
-    /// Copies what a step is for; true when all is copied, none if there is nothing.
+    /// Copies as much as there is time for; true when all is copied, `None` if there is no stream.
     fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<bool>, Fail> {
         let at_once = call.cx.guard.in_transaction() || self.tries.are_over();
         let (ns_max, mut ns) = (if at_once { u64::MAX } else { call.step_ns() }, 0);
         let mut needs = NODE_BYTES;
         let done = loop {
-            // In a transaction nothing gives way: no more is asked for than is needed.
+            // In a transaction nothing is evicted: no more room is made than is needed.
             let piece = if self.nodes > 0 && !call.cx.guard.in_transaction() { PIECE_BYTES } else { 0 };
             call.make_room_in(&mut self.kept, needs.max(piece))?;
             if self.name.is_swapped(call) {
@@ -377,7 +377,7 @@ impl Dumping {
         Ok(done)
     }
 
-    /// What stands before what is copied.
+    /// The head of the payload.
     fn head(&self) -> Vec<u8> {
         let mut head = vec![TYPE];
         head.extend_from_slice(&length(self.nodes));
@@ -385,7 +385,7 @@ impl Dumping {
     }
 }
 
-/// How many entries from a place on are of one node, and how many bytes that has, at most.
+/// How many entries from a place on one node has, and its bytes, at most.
 fn of_a_node(stream: &Stream<'_>, at: usize) -> (usize, usize) {
     let (mut count, mut bytes, mut bytes_max) = (0, 0, HEAD_ROOM);
     for entry in stream.entries(at..stream.len().min(at + NODE_ENTRIES)) {
@@ -401,7 +401,7 @@ fn of_a_node(stream: &Stream<'_>, at: usize) -> (usize, usize) {
 
 /// Makes a node of so many entries from a place on.
 fn fill(node: &mut Listpack, stream: &Stream<'_>, (at, count): (usize, usize), first: &StreamEntry<'_>) {
-    // How many there are stands in front.
+    // A node begins with the number of its entries.
     node.start();
     node.number(count as i64);
     node.number(0);
@@ -479,7 +479,7 @@ impl Job for Dumping {
         let head = self.head();
         put_head(call.out, b'$', (head.len() + kept.len() + FOOTER_BYTES) as u64);
         call.out.put(&head);
-        // Its client takes the reply when it likes, and what is left is memory that is counted.
+        // The client takes the reply when it likes; the rest of it is memory that is charged.
         self.lane = None;
         let step = send_whole(call, &self.kept, self.sent.insert(0))?;
         if step == Step::Done {
@@ -510,7 +510,7 @@ impl Job for Dumping {
 }
 
 impl Dumping {
-    /// What stands behind what is copied.
+    /// Writes the end of the payload.
     fn put_end(&self, call: &mut Call<'_, '_, '_>) {
         let version = VERSION.to_le_bytes();
         let checksum = self.checked.map_or(0, |(_, checksum)| checksum);

@@ -1,14 +1,14 @@
-//! What is taken out of a stream, or done to what is pending in it, some at a time: each is one moment, between which others are
-//! served, and events of a moment are published with it.
+//! Removing from a stream, and changing what is pending in it, some at a time: each step is one moment, between which others are
+//! served, and publishes its own events.
 //!
 //! ```text
-//! XTRIM s MAXLEN 0    some thousand leaves │ … ─▶ how many went, of all
+//! XTRIM s MAXLEN 0    some thousand leaves │ … ─▶ how many were removed, of all
 //! XDEL s id id …      512 of them, or 8 MiB │ … ─▶ how many were there, of all
-//! XGROUP DESTROY      the group, 1024 that were pending │ 1024 │ …
-//! XGROUP DELCONSUMER  1024 that are pending │ … ─▶ the consumer
+//! XGROUP DESTROY      the group, 1024 of its pending │ 1024 │ …
+//! XGROUP DELCONSUMER  1024 of its pending │ … ─▶ the consumer
 //! ```
 //!
-//! In EXEC all is one moment.
+//! In EXEC the command is one moment.
 
 use std::sync::Arc;
 
@@ -27,48 +27,48 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::waiters::Waiters;
 
-/// What it takes to trim entries.
+/// Work to trim entries.
 pub(super) fn trimming_ns(done: &StreamTrimmed) -> u64 {
     LEAF_NS * u64::from(done.count > 0) + done.bytes / LEAF_BYTES_A_NS
 }
 
-/// What it takes to make a leaf anew with what is above it, and bytes of leaves that go in a nanosecond.
+/// Work to make a leaf anew with what is above it, and bytes of leaves that are freed in a nanosecond.
 const LEAF_NS: u64 = 1_000;
 const LEAF_BYTES_A_NS: u64 = 6;
-/// IDs that are written in one moment, at most, and what each takes.
+/// IDs that are worked on in one moment, at most, and the work of each.
 const IDS_AT_ONCE: usize = 512;
 pub(crate) const ID_NS: u64 = 2_000;
-/// Bytes of entries that are deleted in one moment, where values of some lie apart: about 512 leaves. One entry at least.
+/// Bytes of entries that are deleted in one moment, if values of some lie apart: about 512 leaves. At least one entry is.
 const DELETED_BYTES: usize = 8 << 20;
-/// Bytes of such values that go in a nanosecond: 16 KiB in 150.
+/// Bytes of such values that are freed in a nanosecond: 16 KiB in 150.
 const PART_BYTES_A_NS: u64 = 100;
-/// Pending entries that go with a group or a consumer in one moment, and what each takes.
+/// Pending entries that are removed with a group or a consumer in one moment, and the work of each.
 pub(crate) const PENDING_AT_ONCE: usize = 1 << 10;
 pub(crate) const PENDING_NS: u64 = 500;
 
-/// Trimming that goes on.
+/// Trimming that is under way.
 #[derive(Debug)]
 struct Trimming {
     change: Change,
     name: Name,
     trim: Trim,
     count: u64,
-    /// What is replied; none: how many are gone.
+    /// The ID to reply; `None`: how many entries are removed.
     id: Option<StreamId>,
 }
 
-/// IDs of which some are to be deleted, or acknowledged, still.
+/// IDs of entries to delete or acknowledge.
 #[derive(Debug)]
 struct Ids {
     name: Name,
-    /// In this group they are acknowledged; none: deleted.
+    /// The group in which they are acknowledged; `None`: they are deleted.
     group: Option<Box<[u8]>>,
     count: usize,
     kept: Kept,
     _held: Heap,
 }
 
-/// A consumer that goes.
+/// A consumer that is being removed.
 #[derive(Debug)]
 struct Removing {
     name: Name,
@@ -78,7 +78,7 @@ struct Removing {
     _held: Heap,
 }
 
-/// What is left of a group that is removed. If the connection ends meanwhile, upkeep goes on with it.
+/// The rest of a group that was removed. If the connection ends meanwhile, upkeep goes on with it.
 #[derive(Debug)]
 struct Clearing {
     key: Box<[u8]>,
@@ -90,7 +90,7 @@ struct Clearing {
 }
 
 impl Call<'_, '_, '_> {
-    /// Goes on trimming a stream, and replies an ID, or how many entries are gone.
+    /// Goes on trimming a stream, and replies an ID, or how many entries are removed.
     pub(super) fn go_on_trimming(
         &mut self,
         key: &Key<'_>,
@@ -99,7 +99,7 @@ impl Call<'_, '_, '_> {
         id: Option<StreamId>,
     ) -> Done {
         let name = Name::kept(self, key.bytes())?;
-        // As many as were to go at first: what comes meanwhile stays.
+        // As many as were to be removed at first: entries that come meanwhile stay.
         let trim = Trim { limit: Some(done.left), about: false, ..trim };
         self.go_on_with(Trimming { change: change("xtrim"), name, trim, count: done.count, id });
         Ok(())
@@ -118,7 +118,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Deletes the entries with these IDs, or acknowledges them in a group, and replies how many that were.
+    /// Deletes the entries with these IDs, or acknowledges them in a group, and replies how many it found.
     pub(super) fn work_on_ids(&mut self, key: &Key<'_>, group: Option<&[u8]>, mut words: Args<'_>) -> Done {
         let at_once = self.cx.guard.in_transaction();
         let most = if at_once || words.len() <= IDS_AT_ONCE { words.len() } else { self.ids_of_a_step() };
@@ -142,8 +142,8 @@ impl Call<'_, '_, '_> {
         ((self.step_ns() / ID_NS) as usize).clamp(FEW_ELEMENTS, IDS_AT_ONCE)
     }
 
-    /// How many of the first `most` of these IDs are worked on in one moment: of those that are deleted what lies apart goes
-    /// with them, which is spent.
+    /// How many of the first `most` of these IDs one moment works on. Deleting frees values that lie apart, and spends the work
+    /// of that.
     fn ids_in_a_moment(
         &mut self,
         key: &Key<'_>,
@@ -151,7 +151,7 @@ impl Call<'_, '_, '_> {
         mut words: Args<'_>,
         most: usize,
     ) -> usize {
-        // What is acknowledged stays: the stream is not looked at.
+        // Acknowledged entries stay in the stream, which need not be looked at.
         if group.is_some() {
             return most;
         }
@@ -182,10 +182,10 @@ impl Call<'_, '_, '_> {
         })
     }
 
-    /// Removes a group, and replies whether it was there. Others see all of it or nothing: what was pending in one that is
-    /// large goes behind that.
+    /// Removes a group, and replies whether it was there. Others see the group or none: the pending entries of a large one are
+    /// freed behind that.
     pub(super) fn remove_group(&mut self, key: &Key<'_>, group: &[u8]) -> Done {
-        // Before it is looked at: what is flushed from here on is gone.
+        // Taken before the look at the group: what is flushed from here on is gone.
         let moment = self.cx.guard.moment(self.client.db);
         let mut done = self.cx.guard.group_destroy(key, group, PENDING_AT_ONCE)?;
         self.spend_on(done.pending, PENDING_NS);
@@ -204,7 +204,7 @@ impl Call<'_, '_, '_> {
             return self.length(1);
         }
         let waiters = Arc::clone(&self.shared.waiters);
-        // The group is gone: nothing is refused any more.
+        // The group is removed, so that this is never refused.
         let held = Heap::charge(self, key.bytes().len());
         let mut clearing = Clearing { key: key.bytes().into(), moment, waiters, ended: false, _held: held };
         if at_once {
@@ -216,7 +216,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Removes a consumer, and replies how much was pending with it.
+    /// Removes a consumer, and replies how many entries were pending with it.
     pub(super) fn remove_consumer(&mut self, key: &Key<'_>, group: &[u8], consumer: &[u8]) -> Done {
         let at_once = self.cx.guard.in_transaction();
         let most = if at_once { usize::MAX } else { PENDING_AT_ONCE };
@@ -251,10 +251,10 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Goes on with groups of a stream that are removed, some at a time. By upkeep, for a client that has gone.
+/// Removes a part of what removed groups left in a stream. Called by upkeep, for a client that has gone.
 ///
 /// # Errors
-/// There is no room to go on with the least of it.
+/// There is no memory to go on.
 pub(crate) fn clear_some(guard: &mut Guard<'_>, key: &Key<'_>) -> Result<Removal, Declined> {
     guard.group_removal(key, PENDING_AT_ONCE)
 }
@@ -265,7 +265,7 @@ impl Job for Trimming {
         let (trim, told) = (self.trim, self.change);
         let done =
             call.tell_moment(Some(&told), key.bytes(), |call| call.cx.guard.stream_trim(&key, &trim, false));
-        // An entry that was put stays put.
+        // An entry that was added stays added.
         let done = match done {
             Err(_) if self.id.is_some() => StreamTrimmed::default(),
             done => done?,
@@ -323,7 +323,7 @@ impl Job for Removing {
             return Ok(Step::More);
         }
         call.cx.tell(told.class, told.name, db, key.bytes());
-        // Another client may have been faster with the last of it.
+        // Another client may have removed the last of it.
         call.length(*pending)?;
         Ok(Step::Done)
     }
@@ -350,7 +350,7 @@ impl Job for Clearing {
                         return Ok(Step::More);
                     }
                 }
-                // Something else may be there now. The group is gone in any case.
+                // The key may have another value now. The group is removed in any case.
                 Err(_) => self.leave(),
             }
         }

@@ -1,9 +1,9 @@
-//! What other keys have of an element: a number or a text to sort by, a value to be stored.
+//! What patterns of SORT find in other keys for an element: a number or a text to sort by, a value to store.
 //!
-//! A value may be as long as an element of a list. What is longer than a leaf is measured first; then there is room made for it,
-//! and it is looked at again. A number takes no room: it is read where it lies.
+//! A value may be as long as an element of a list. A value that is longer than a leaf is measured first; then room is made for
+//! it, and it is looked up again. A number takes no room: it is read where it lies.
 //!
-//! EXEC weighs each of these as one look, since it cannot know how long they are: what they take beside that is counted here.
+//! EXEC weighs each lookup alike, since it cannot know the lengths of the values: longer ones are counted here.
 
 use super::{COMPARED_TIMES, READ_TIMES, Sorting};
 use crate::core::work::copying_ns;
@@ -14,20 +14,19 @@ use crate::redis::collections::sorting::pattern::{Found, Shape};
 use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 
-/// In front of a weight, so that one that is empty comes behind none.
+/// Written in front of a text to sort by, so that an empty text is sorted behind none.
 const THERE: &[u8] = &[1];
-/// Bytes that are read in a transaction, which is one step, of values of other keys that are longer than a leaf: copied,
-/// compared and put into a list they take some 3 ms.
+/// Bytes of values longer than a leaf that are read in a transaction, which is one step. Copied, compared and put into a list
+/// they take some 3 ms.
 pub(in super::super) const LONG_AT_ONCE_BYTES: usize = 1 << 20;
-/// EXEC reads no more of them once its commands have done so much, nor of others that are longer than [`SHORT_BYTES`].
+/// Once its commands have done so much, EXEC reads no more of these values, nor others that are longer than [`SHORT_BYTES`].
 const EXEC_NS_MAX: u64 = 10_000_000;
-/// What one look takes is reckoned for values of so many bytes. It is more than any number has that is printed without an
-/// exponent.
+/// Bytes of values that the weight of a lookup covers. No number that is printed without an exponent is longer.
 const SHORT_BYTES: usize = 512;
-/// Bytes that a SORT reads of numbers of other keys that are no short ones, as much as 16 of the longest have: 70 ms, in steps. A
-/// list may name one long number millions of times, and other clients' long commands wait meanwhile.
+/// Bytes that a SORT reads of numbers longer than [`SHORT_BYTES`], at most: 16 of the longest, 70 ms in steps. A list may name
+/// one long number millions of times, and other clients' long commands wait meanwhile.
 const NUMBERS_BYTES_MAX: usize = 64 << 20;
-/// How often the bytes of a value are copied that is stored, beside the time when it is gathered.
+/// How often the bytes of a stored value are copied, beside the copy when it is gathered.
 const STORED_TIMES: u64 = 2;
 
 const TOO_LONG_AT_ONCE: Fail = Fail::of(
@@ -37,26 +36,26 @@ const TOO_LONG_AT_ONCE: Fail = Fail::of(
 const TOO_LONG_NUMBERS: Fail =
     Fail::of("ERR SORT reads at most 67108864 bytes of numbers that are longer than 512 bytes");
 
-/// A value is longer than those that are sorted by may be.
+/// The error for a value that is longer than values to sort by may be.
 fn weight_too_long(bytes_max: usize) -> Fail {
     Fail::with(format!("ERR value to sort by exceeds maximum allowed size ({bytes_max} bytes)"))
 }
 
-/// EXEC has done so much since it began with its commands, with `ns` that are not spent yet, that it reads no more long values.
+/// Whether EXEC has done so much that it reads no more long values. `ns`: work that is not spent yet.
 fn has_done_much(call: &Call<'_, '_, '_>, ns: u64) -> bool {
     let done_ns = call.cx.room.work().done_ns().saturating_sub(call.client.executes_from_ns);
     call.client.executes && done_ns.saturating_add(ns) > EXEC_NS_MAX
 }
 
-/// In EXEC: so many bytes that GET names were replied, and `ns` is what was done in this step that is not spent yet.
+/// Checks that EXEC may reply so many bytes that GET found. `ns`: work of this step that is not spent yet.
 ///
 /// # Errors
-/// That is as much as it may do.
+/// It has done as much as it may.
 pub(super) fn admit_replied(call: &Call<'_, '_, '_>, bytes: u64, ns: u64) -> Done {
     if bytes > SHORT_BYTES as u64 && has_done_much(call, ns) { Err(Fail::LOOKED_ENOUGH) } else { Ok(()) }
 }
 
-/// Adds what was found to some texts, behind what is said.
+/// Adds a found text to `to`, behind `before`.
 fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) {
     if matches!(found, Found::Nothing) {
         return to.push(&[]);
@@ -71,13 +70,13 @@ fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) {
     });
 }
 
-/// What it takes to look for what a pattern names of an element.
+/// Work to look up what a pattern names for an element.
 fn look_ns(element: &[u8]) -> u64 {
     LOOK_NS + copying_ns(element.len().min(KEY_BYTES_MAX) as u64)
 }
 
-/// The number that was found, of nothing 0; none if it goes on behind `bytes_max`, up to which one that is longer than a leaf is
-/// read. And how many of its bytes were read.
+/// Parses a found number, 0 if nothing was found, and returns how many of its bytes were read. A number longer than a leaf is
+/// read up to `bytes_max`; `None` if it goes on behind that.
 fn number_of(found: &Found<'_>, bytes_max: usize) -> (Option<Result<f64, Fail>>, usize) {
     let bytes = found.bytes();
     match found {
@@ -105,10 +104,10 @@ fn number_of(found: &Found<'_>, bytes_max: usize) -> (Option<Result<f64, Fail>>,
 }
 
 impl Sorting {
-    /// Reads the number that another key has, by which an element is sorted.
+    /// Reads the number by which an element is sorted from another key.
     ///
     /// # Errors
-    /// It is none, or longer than it may be; or all that were read are.
+    /// It is no number, or longer than it may be; or all numbers together are.
     pub(super) fn read_number(&mut self, call: &mut Call<'_, '_, '_>, i: usize, ns: &mut u64) -> Done {
         let bytes_max = call.cx.guard.store().element_bytes_max();
         let readable = self.readable_bytes(call, bytes_max, *ns);
@@ -131,7 +130,7 @@ impl Sorting {
         self.admit(call, (bytes, true), 0, *ns)
     }
 
-    /// Copies what a pattern names of an element: that of GET with this number, to be stored; or that of BY, to be sorted by.
+    /// Copies what a pattern names for an element: the GET of this index, to be stored, or BY, to be sorted by.
     pub(super) fn copy_named(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -164,7 +163,7 @@ impl Sorting {
             *ns += look_ns(text);
             if bytes <= room {
                 *ns += copying_ns(bytes as u64);
-                // A long one was admitted before it was copied.
+                // A long value was admitted before it was copied.
                 let is_admitted = bytes > ELEMENT_BYTES;
                 return if is_admitted { Ok(()) } else { self.admit(call, (bytes, is_others), times, *ns) };
             }
@@ -176,14 +175,14 @@ impl Sorting {
                 });
             }
             self.admit(call, (bytes, is_others), times, *ns)?;
-            // Items may give way to that, and others write meanwhile: it is looked at again.
+            // Charging may have evicted items, and others write meanwhile: the value is looked up again.
             self.held.set(call, self.bytes() + 2 * bytes)?;
             room = bytes;
         }
     }
 
-    /// In a transaction: a value that has so many bytes, of another key or the element itself, is read, if that is no short one.
-    /// `times`: how often these are copied or compared later; `ns`: what was done in this step that is not spent yet.
+    /// In a transaction, checks that a value of so many bytes may be read, unless it is short; it is the element itself unless
+    /// `is_others`. `times`: how often it is copied or compared later; `ns`: work of this step that is not spent yet.
     ///
     /// # Errors
     /// That is more than it may read.
@@ -199,7 +198,7 @@ impl Sorting {
         }
         self.owed_ns = self.owed_ns.saturating_add(times * copying_ns(bytes as u64));
         let is_enough = has_done_much(call, ns.saturating_add(self.owed_ns));
-        // How long elements are is known when EXEC begins, but not how often GET names them.
+        // EXEC knows how long elements are when it begins, but not how often GET names them.
         if bytes <= ELEMENT_BYTES || !is_others {
             return if is_enough { Err(Fail::LOOKED_ENOUGH) } else { Ok(()) };
         }
@@ -210,8 +209,8 @@ impl Sorting {
         Ok(())
     }
 
-    /// Bytes of a number that may be read: `bytes_max`, or in a transaction what is left of those of long values, and no fewer
-    /// than a short one has. That is known before: a number that is refused when it was read has taken its time.
+    /// Bytes of a number that may be read: `bytes_max`; in a transaction what is left for long values, but at least a leaf. It is
+    /// known before: reading a number only to refuse it takes its time.
     fn readable_bytes(&self, call: &Call<'_, '_, '_>, bytes_max: usize, ns: u64) -> usize {
         if !call.cx.guard.in_transaction() {
             return bytes_max;
