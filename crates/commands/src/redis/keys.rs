@@ -181,7 +181,7 @@ pub(crate) const ROWS: &[Definition] = &[
         ),
 ];
 
-/// Runs `each` on the keys, loaded ahead; how many times it was true.
+/// Runs `each` on the keys, which are prefetched; returns how often it was true.
 pub(crate) fn count(
     call: &mut Call<'_, '_, '_>,
     mut args: Args<'_>,
@@ -213,7 +213,7 @@ fn del_some(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> usize {
     call.as_one_in(args, |call| count(call, args, remove))
 }
 
-/// Notes what the keys are like before they are looked at.
+/// Notes the state of the keys before they are looked at.
 fn note_all(call: &mut Call<'_, '_, '_>, args: Args<'_>) {
     for name in args {
         let key = call.key(name);
@@ -232,7 +232,7 @@ fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 
 fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.count_in_moments("touch", args, |call, args| {
-        // Also of clients whose other commands leave no trace.
+        // TOUCH leaves traces even for clients whose other commands leave none.
         call.cx.guard.leave_traces(true);
         let there = call.look_as_one(args, |call, args| {
             note_all(call, args);
@@ -243,7 +243,7 @@ fn touch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     })
 }
 
-/// DELEX
+/// Serves DELEX.
 fn delex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let condition = match (args.next(), args.next(), args.next()) {
         (None, _, _) => Condition::Any,
@@ -280,7 +280,7 @@ fn delete_if(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_
     }
 }
 
-/// WAIT: without replicas, and none to come, there is nothing to wait for.
+/// Serves WAIT: there are no replicas, and none will come, so there is nothing to wait for.
 fn wait(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     super::call::integer(args.next().unwrap_or_default())?;
     let timeout = super::call::integer(args.next().unwrap_or_default())

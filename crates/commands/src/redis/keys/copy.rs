@@ -1,4 +1,4 @@
-//! RENAME, COPY, MOVE, SWAPDB: values that go elsewhere.
+//! RENAME, COPY, MOVE, SWAPDB: values that get another key or database.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value, WATCHES_SWAPPED_MAX};
@@ -11,13 +11,13 @@ use crate::redis::keys::copying;
 use crate::redis::row::Tells;
 use crate::redis::strings::making::{Carry, carry};
 
-/// What is copied of a collection that goes elsewhere, at most, about.
+/// Bytes that are copied of a collection that leaves its key, at most, about.
 pub(crate) const LEAF_BYTES_MAX: u64 = 48 << 10;
-/// What it takes to have a watch of a key follow the name of its database.
+/// The time to have a watch of a key follow the name of its database.
 const WATCH_NS: u64 = 1_300;
 
-/// Copies a value with what goes with it, and spends what that takes: from one key to another, which has no value or may lose it. A collection that is
-/// to leave its key does so at once. False if there is nothing to copy, or something in the way.
+/// Copies a value, and what goes with it, to a key that has no value or may lose it, and spends the time for that. `leaves`: the
+/// value is to leave its key; a collection does so at once. False if there is nothing to copy, or something in the way.
 fn copy_to(
     call: &mut Call<'_, '_, '_>,
     from: &Key<'_>,
@@ -67,7 +67,7 @@ fn copy_pinned(
     expect: Expect,
 ) -> Result<Stored, Refusal> {
     if 2 * value.value_bytes() > guard.store().memory_bytes() {
-        // Both will never be there at once: that is not found out by trying.
+        // There is never room for both: it is refused without a try.
         return Err(Refusal::NoMemory);
     }
     if expect == Expect::Absent && guard.peek(to).hit().is_some() {
@@ -80,14 +80,14 @@ fn copy_pinned(
     guard.publish(upload, expect)
 }
 
-/// The events of RENAME, of both keys.
+/// The events of RENAME, at both keys.
 pub(crate) const RENAMED: Tells =
     Tells::Each(Change { gone: (Class::Generic, "rename_from"), ..Change::made("rename_to") });
 
-/// The events of MOVE, of the key where it was and where it is.
+/// The events of MOVE, at the key in the old database and in the new one.
 pub(crate) const MOVED: Tells = Tells::Moved(Change { gone: (Class::Generic, "move_from"), ..Change::SET });
 
-/// RENAME and, with `only_new`, RENAMENX.
+/// Serves RENAME and, with `only_new`, RENAMENX.
 pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: bool) -> Done {
     let (words, db) = (args, call.client.db);
     let (from, to) = (next(&mut args)?, next(&mut args)?);
@@ -112,7 +112,7 @@ pub(crate) fn rename(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, only_new: 
     if only_new { call.integer(i64::from(moved)) } else { call.ok() }
 }
 
-/// COPY
+/// Serves COPY.
 pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let words = args;
     let (from, to) = (next(&mut args)?, next(&mut args)?);
@@ -147,7 +147,7 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.integer(i64::from(copied))
 }
 
-/// MOVE
+/// Serves MOVE.
 pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let words = args;
     let name = next(&mut args)?;
@@ -175,18 +175,18 @@ pub(crate) fn move_to(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.integer(i64::from(moved))
 }
 
-/// What SWAPDB takes for the watches of keys in two databases; none if they are too many, and it will be refused.
+/// The time for SWAPDB to move the watches of two databases; none if these are too many, so that it will be refused.
 pub(crate) fn swapping_ns(call: &Call<'_, '_, '_>, one: u8, other: u8) -> Option<u64> {
     let store = call.cx.guard.store();
     let watches = if one == other { 0 } else { store.watches_in(one) + store.watches_in(other) };
     (watches <= WATCHES_SWAPPED_MAX).then_some(watches * WATCH_NS)
 }
 
-/// SWAPDB
+/// Serves SWAPDB.
 pub(crate) fn swap(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     const FIRST: Fail = Fail::of("ERR invalid first DB index");
     const SECOND: Fail = Fail::of("ERR invalid second DB index");
-    // Both must be numbers before one may be out of range.
+    // That a word is no number is said before that another is out of range.
     let (one, two) = (next(&mut args)?, next(&mut args)?);
     let one = database_or(one, FIRST, FIRST);
     if one == Err(FIRST) {

@@ -1,11 +1,11 @@
-//! COPY of a large collection, some nodes at a time.
+//! COPY of a large collection in steps.
 //!
 //! ```text
-//! the request ─► the lane ─► nodes are copied, some at each step ─► as it was? ─► the other key has them
+//! the request ─► the lane ─► nodes are copied, some in each step ─► unchanged? ─► the other key gets them
 //!                                         ▲                              └── no: all over again
 //! ```
 //!
-//! What is copied lies in the store, as what it is copied of, and others give way to it.
+//! The copy lies in the store, as the original does, and items are evicted for it.
 
 use larder_protocol::resp::Args;
 use larder_store::{BulkLoad, COPIED_BYTES_MAX, Copied, Expect, Key, Refusal, Value};
@@ -19,14 +19,14 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 
-/// What it takes to copy some nodes beside their bytes.
+/// Work to copy some nodes, beside their bytes.
 const NODES_NS: u64 = 20_000;
 
-/// Begins to copy a collection from one key to another, in the database `db`; false if it is to be copied at once, or there
-/// is nothing to copy, or something in the way. `words`: the command's.
+/// Begins to copy a collection to another key, in database `db`. False if it is to be copied in one step, or there is nothing to
+/// copy, or the target exists. `words`: the command's.
 ///
 /// # Errors
-/// There is no room for what is kept of it.
+/// There is no room to keep the command.
 pub(super) fn begin(
     call: &mut Call<'_, '_, '_>,
     words: Args<'_>,
@@ -59,25 +59,25 @@ pub(super) fn begin(
     }
 }
 
-/// A collection that is being copied.
+/// A COPY in steps.
 #[derive(Debug)]
 struct Copying {
     from: Name,
     to: Name,
-    /// What is copied of.
+    /// The version that is copied.
     version: u64,
     replace: bool,
-    /// None when it is done.
+    /// `None` when the copy is stored.
     load: Option<Box<BulkLoad>>,
-    /// All is.
+    /// Whether all nodes are copied.
     copied: bool,
-    /// What goes with it on the heap.
+    /// The charge for its heap.
     held: Heap,
     again: Option<(Again, Lane)>,
 }
 
 impl Copying {
-    /// Gives the other key what is copied, if the first one is as it was; false if not.
+    /// Stores the copy, if the original is unchanged; false if not.
     fn end(
         &self,
         call: &mut Call<'_, '_, '_>,
@@ -95,7 +95,7 @@ impl Copying {
         Ok(true)
     }
 
-    /// Copies what a step is for; none if it is another collection by now, true if all is copied.
+    /// Copies as much as there is time for; true if all is copied, `None` if the original has changed.
     fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<bool>, Fail> {
         let Some(load) = &mut self.load else { return Ok(None) };
         let (ns_max, mut ns) = (call.step_ns(), 0);
@@ -110,7 +110,7 @@ impl Copying {
                 let (from, to) = (self.from.key(call), self.to.key(call));
                 let before = load.bytes();
                 let copied = match call.cx.guard.load_copy(load, (&from, self.version), &to) {
-                    // That is waited for by a step that finds none at all.
+                    // Only a step that copied nothing waits for memory.
                     Err(_) if ns > 0 => break Some(false),
                     copied => copied?,
                 };
@@ -139,7 +139,7 @@ impl Job for Copying {
         }
         let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
         let (mut ended, mut done): (bool, Done) = (false, Ok(()));
-        // What was copied for nothing is given back before it is copied again.
+        // A copy made in vain is freed before another is begun.
         let mut load = self.load.take().filter(|_| copied.is_some());
         if load.is_some() {
             let (from, to) = (self.from.key(call), self.to.key(call));
@@ -165,7 +165,7 @@ impl Job for Copying {
         self.again.as_ref().map(|(again, _)| again)
     }
 
-    /// Nodes of which some found no memory are given back, and copied once more.
+    /// Nodes of a batch that found no memory are freed, and copied again.
     fn asks_again(&self) -> bool {
         self.load.is_some() && !self.copied
     }

@@ -2,7 +2,7 @@
 
 use larder_store::{Collection, DIGITS_MAX, Element, Pinned, Stream, StreamId, Type};
 
-/// The elements that a collection has at its time, in any order where it has none.
+/// The digest of the elements that a collection has at its time. Their order counts in lists alone.
 pub(crate) fn digest_of(collection: &Collection<'_>) -> u64 {
     if let Some(stream) = collection.stream() {
         return digest_of_stream(&stream);
@@ -33,7 +33,7 @@ pub(crate) fn digest_of(collection: &Collection<'_>) -> u64 {
     })
 }
 
-/// The entries of a stream, its groups, and what is pending in them.
+/// The digest of a stream: its entries, its groups, and what is pending in them.
 fn digest_of_stream(stream: &Stream<'_>) -> u64 {
     let mut digest = Digest::default();
     let id_bytes = |id: StreamId| [id.ms.to_le_bytes(), id.seq.to_le_bytes()].concat();
@@ -61,7 +61,7 @@ fn digest_of_stream(stream: &Stream<'_>) -> u64 {
     digest.0[1]
 }
 
-/// A 160-bit value that does not depend on the order in which hashes are added.
+/// 128 bits, shown as 160, that do not depend on the order in which hashes are added.
 #[derive(Debug, Default)]
 pub(crate) struct Digest([u64; 2]);
 
@@ -76,7 +76,7 @@ impl Digest {
     }
 }
 
-/// The hash of what a value goes by, and of it.
+/// A hash of some strings, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash(u64);
 
@@ -101,7 +101,7 @@ impl Hash {
     }
 }
 
-/// A large value that is hashed, as it was when that began.
+/// A large value that is being hashed, as it was when that began.
 #[derive(Debug)]
 pub(crate) struct Hashing {
     hash: Hash,
@@ -114,7 +114,7 @@ impl Hashing {
         Hashing { hash, value, at: 0 }
     }
 
-    /// Hashes some more of it, and adds what that takes to `ns`; the hash when that was the end of it.
+    /// Hashes some more of it, and adds the time for that to `ns`; returns the hash at the end.
     pub(crate) fn step(&mut self, ns: &mut u64) -> Option<u64> {
         let Some(piece) = self.value.pieces(self.at).next() else { return Some(self.hash.end()) };
         self.hash.eat(piece);

@@ -1,5 +1,5 @@
-//! DUMP: a value in Redis's payload, with its checksum. A large string is sent from where it lies, a collection by
-//! `collections/payload.rs`.
+//! DUMP: a value in Redis's payload, with its checksum. A large string is sent from its place, and `collections/payload.rs` sends
+//! a collection.
 
 use larder_protocol::resp::Args;
 use larder_store::{Hint, Key, Pinned, Value};
@@ -13,7 +13,7 @@ use crate::redis::serialize::{
 };
 use crate::redis::steps::job::{Job, Step};
 
-/// DUMP: a large value is sent from where it lies.
+/// Serves DUMP.
 pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     match call.cx.guard.peek(key).hit() {
         Some(item) => match item.value() {
@@ -21,7 +21,7 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, 
             Value::Collection(there) => {
                 let kind = there.kind();
                 return match payload::dump(call, key, hint, kind, args) {
-                    // Others have put something else there since.
+                    // Others have put a value of another type there since.
                     Err(fail) if fail == Fail::WRONG_TYPE => dump(call, key, hint, args),
                     done => done,
                 };
@@ -42,13 +42,13 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, 
     Ok(())
 }
 
-/// DUMP of a large value: its checksum is behind it.
+/// A DUMP of a large string. Its checksum is behind it, and found first.
 #[derive(Debug)]
 struct Dumping {
     head: Vec<u8>,
-    /// Until it is replied.
+    /// The value, until it is replied.
     pinned: Option<Pinned>,
-    /// The checksum of the head, and of so many bytes of the value.
+    /// The checksum of the head and of the first `at` bytes of the value.
     crc: u64,
     at: u64,
 }

@@ -1,4 +1,4 @@
-//! The commands that read and set an expiry.
+//! The commands that read or set the expiry of a key.
 
 use larder_protocol::resp::Args;
 use larder_store::{Expect, Hint, Key, Millis};
@@ -7,7 +7,7 @@ use crate::redis::call::{Call, integer};
 use crate::redis::clock::{Clock, When};
 use crate::redis::fail::{Done, Fail};
 
-/// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT.
+/// Serves EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
 pub(crate) fn expire(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -34,13 +34,13 @@ pub(crate) fn expire(
     call.integer(i64::from(set))
 }
 
-/// PERSIST
+/// Serves PERSIST.
 pub(crate) fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
     let removed = call.cx.guard.touch_if(key, 0, |old| old != 0).unwrap_or(false);
     call.integer(i64::from(removed))
 }
 
-/// TTL, PTTL, EXPIRETIME, PEXPIRETIME.
+/// Serves TTL, PTTL, EXPIRETIME and PEXPIRETIME.
 pub(crate) fn ttl(call: &mut Call<'_, '_, '_>, key: &Key<'_>, clock: Clock) -> Done {
     let now = call.cx.now() as i64;
     let reply = match call.cx.guard.peek(key).hit().map(|item| item.expires_at() as i64) {

@@ -1,5 +1,5 @@
-//! A collection out of its payload, some entries at a time, as RESTORE reads it: in all forms that Redis up to 8.0 and
-//! Valkey up to 9 write or still read.
+//! A collection that RESTORE reads from its payload, some entries at a time, in all forms that Redis up to 8.0 and Valkey up to 9
+//! write or still read.
 //!
 //! ```text
 //! type 1 │ how many │ entries                                  1 list, 2 set, 4 hash, 5 sorted set; 3 sorted set, scores as text
@@ -14,8 +14,8 @@
 //! 22   how many │ field, value, time 8, −1 for never …                                                     Valkey
 //! ```
 //!
-//! The payload is not trusted: each of its lengths, counts, ends and names that come twice is checked as it comes. No more is
-//! allocated than was charged before; what is made lies in the store, where no client sees it until it is whole.
+//! The payload is not trusted: its lengths, counts, ends and repeated names are checked as they are read. Memory is charged
+//! before it is allocated. What is made lies in the store, where no client sees it until it is whole.
 
 use larder_protocol::resp::{parse_double, write_integer};
 use larder_store::{BulkLoad, Key, Made, Millis, Type};
@@ -37,53 +37,53 @@ use crate::redis::serialize::packings::{Cursor, Element, Packed, Packing};
 use crate::redis::serialize::{BAD_FORMAT, FOOTER_BYTES, Node, Reader, TYPE_STRING, checking_ns};
 use crate::redis::steps::job::LEAVES;
 
-/// No field expires later.
+/// The latest time at which a field may expire.
 const TIME_MAX: u64 = (1 << 48) - 1;
-/// No element has more bytes, but one of a list, a member of a set or a value: what is longer goes in by itself.
+/// Bytes of a field's name, at most. Another element that is longer is put in by itself, unless it is packed.
 const ELEMENT_BYTES_MAX: usize = 16 << 10;
-/// Bytes of entries that are put in at a time, but for the last.
+/// Bytes of entries at which a batch of them is put in.
 const BYTES_AT_ONCE: usize = 16 << 10;
-/// What these take while they are read, at most: vectors grow by doubling.
+/// Bytes of a batch while it is read, at most: vectors grow by doubling.
 const BATCH_BYTES: usize = 2 * (BYTES_AT_ONCE + 2 * ELEMENT_BYTES_MAX + ENTRIES_AT_ONCE * 32);
-/// What is put down beside what is charged: it is there for a moment.
+/// Bytes that may be kept for a moment without a charge.
 const UNCHARGED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the ID in front of a node of a stream.
 const STREAM_ID_BYTES: usize = 16;
-/// Bytes of the payload of a stream whose nodes are looked at when it is weighed: what is longer is weighed as 20 ms as it is.
+/// Longer payloads of streams are weighed without a look at their nodes: they weigh 20 ms as they are.
 const NODES_BYTES_MAX: usize = 256 << 10;
 
-/// How the entries are kept.
+/// How a payload keeps its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// One by one.
     Plain,
-    /// The same; scores are text.
+    /// One by one, with scores as text.
     ScoreTexts,
     /// Packed, all of them or some at a time.
     Packed(Packing),
-    /// Packed some at a time, or one as it is.
+    /// Some packed together, or one by itself.
     Contained,
     /// One by one, each with its time in front.
     Timed,
-    /// The same, with its time behind it.
+    /// One by one, each with its time behind it.
     TimedBehind,
     /// Packed, each with its time behind it.
     TimedPacked,
 }
 
 impl Form {
-    /// The entries are not packed.
+    /// Whether the entries are not packed.
     fn is_plain(self) -> bool {
         matches!(self, Form::Plain | Form::ScoreTexts | Form::Timed | Form::TimedBehind)
     }
 
-    /// The time of the first field that expires stands in front.
+    /// Whether the time of the first field that expires stands in front.
     fn has_time(self) -> bool {
         matches!(self, Form::Timed | Form::TimedPacked)
     }
 }
 
-/// What a payload's type says: what it is, how it is kept, and that how many there are follows.
+/// Reads a payload's type byte: the value's type, the form of its entries, and whether a count follows.
 fn form_of(kind: u8) -> Result<(Type, Form, bool), Fail> {
     Ok(match kind {
         TYPE_LIST => (Type::List, Form::Plain, true),
@@ -108,21 +108,21 @@ fn form_of(kind: u8) -> Result<(Type, Form, bool), Fail> {
     })
 }
 
-/// The payload is of something else than a string.
+/// Whether the payload is not that of a string.
 pub(crate) fn is_collection(payload: &[u8]) -> bool {
     payload.first().is_some_and(|kind| *kind != TYPE_STRING)
 }
 
-/// How much a payload comes to, at most, by what it says itself.
+/// Upper bounds for a payload, by what it says of itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weight {
     pub entries: u64,
-    /// Bytes of it, unpacked.
+    /// Bytes of the payload, unpacked.
     pub bytes: u64,
     pub ns: u64,
 }
 
-/// Weighs a payload of a collection; one that is not sound is as heavy as it is long.
+/// Weighs a payload of a collection. One that is broken weighs what its bytes do.
 pub(crate) fn weigh(payload: &[u8]) -> Weight {
     let bytes = payload.len() as u64;
     let mut weight = Weight { entries: 0, bytes, ns: 0 };
@@ -142,7 +142,7 @@ pub(crate) fn weigh(payload: &[u8]) -> Weight {
     }
     let mut left = if counts { reader.length().unwrap_or(0) as u64 } else { 1 };
     if form.is_plain() {
-        // None takes less than a byte.
+        // An entry takes a byte or more.
         weight.entries = left.min(bytes);
     } else {
         while left > 0 && !reader.0.is_empty() {
@@ -164,7 +164,7 @@ pub(crate) fn weigh(payload: &[u8]) -> Weight {
                     let bytes = &rest[*at..*end];
                     Cursor::new(packing, bytes).map_or(0, |cursor| cursor.entries_max(bytes.len()))
                 }
-                // None takes less than two.
+                // An entry takes two bytes or more.
                 (Some(_), Node::Packed { wanted, .. }) => *wanted as u64 / 2,
             };
         }
@@ -174,11 +174,11 @@ pub(crate) fn weigh(payload: &[u8]) -> Weight {
     weight
 }
 
-/// Bytes that the nodes of a stream have more when they are unpacked: as Redis packs them, up to 88 for one.
+/// Bytes that unpacking adds to the nodes of a stream: up to 88 for one, as Redis packs them.
 fn packed_away(body: &[u8]) -> u64 {
     let (mut reader, mut bytes) = (Reader(body), 0);
     for _ in 0..reader.length().unwrap_or(0) {
-        // Each has an ID in front.
+        // Each node has an ID in front.
         let id = Node::read(&mut reader, body.len()).filter(|id| id.len() == STREAM_ID_BYTES);
         let Some(node) = id.and_then(|_| Node::read(&mut reader, body.len())) else { break };
         if let Node::Packed { at, end, wanted, .. } = node {
@@ -188,44 +188,44 @@ fn packed_away(body: &[u8]) -> u64 {
     bytes
 }
 
-/// The longest element that a payload of so many bytes, unpacked, may come to. No member of a sorted set is longer than
+/// Bytes of the longest element in a payload of so many unpacked bytes, at most. A member of a sorted set has at most
 /// `scored_max`.
 pub(crate) fn longest(payload: &[u8], bytes: u64, scored_max: u64) -> u64 {
     match payload.first().map(|kind| form_of(*kind)) {
         Some(Ok((Type::SortedSet, ..))) => bytes.min(scored_max),
-        // The payload of a stream has no form here.
+        // Payloads of streams have no form here.
         Some(Ok((Type::List | Type::Hash | Type::Set | Type::Stream, ..)) | Err(_)) | None => bytes,
     }
 }
 
-/// A string that is being read.
+/// A string of packed entries that is being read.
 #[derive(Debug)]
 struct Reading {
     node: Node,
     packing: Packing,
-    /// None until all of it is unpacked.
+    /// `None` until the string is unpacked.
     cursor: Option<Cursor>,
 }
 
-/// An element of a list, a member of a set or a value that is too long to be put in with others, which is being read.
+/// An element or a field's value that is put in by itself, being read.
 #[derive(Debug)]
 struct Whole {
     node: Node,
-    /// The field whose value it is, and when that expires; 0 for never.
+    /// For a value: its field, and when that expires; 0 for never.
     field: Option<(Vec<u8>, Millis)>,
-    /// That of a member of a sorted set.
+    /// For a member of a sorted set: its score.
     score: f64,
     /// It is unpacked.
     read: bool,
 }
 
-/// Entries that were read and are to be put in.
+/// Entries that were read and not put in yet.
 #[derive(Debug, Default)]
 struct Batch {
     /// The texts of the entries; of a hash fields and values in turn.
     texts: Copied,
     scores: Vec<f64>,
-    /// When each field expires, if it is that of a hash in which some do; 0 for never.
+    /// For a hash in which fields expire: when each does; 0 for never.
     times: Vec<Millis>,
 }
 
@@ -243,12 +243,12 @@ impl Batch {
         Ok(())
     }
 
-    /// Entries.
+    /// How many entries it has.
     fn len(&self, kind: Type) -> usize {
         self.texts.len() / if kind == Type::Hash { 2 } else { 1 }
     }
 
-    /// The entries, but for fields whose time has passed.
+    /// The entries without fields that have expired.
     fn made(&self, kind: Type, now: Millis) -> impl Iterator<Item = Made<'_>> {
         let time = |i: usize| self.times.get(i).copied().unwrap_or(0);
         let live = move |i: &usize| time(*i) == 0 || time(*i) > now;
@@ -267,31 +267,31 @@ impl Batch {
     }
 }
 
-/// A score as text.
+/// Parses a score.
 fn score_of(text: &[u8]) -> Result<f64, Fail> {
     parse_double(text).filter(|score| !score.is_nan()).ok_or(BAD_FORMAT)
 }
 
-/// When a field expires.
+/// Checks the time at which a field expires.
 fn time_of(at: i64) -> Result<Millis, Fail> {
     let at = Millis::try_from(at).ok().filter(|at| (1..=TIME_MAX).contains(at));
     at.ok_or(BAD_FORMAT)
 }
 
-/// The same of one that is always there: 0 for never.
+/// Reads the time of a field in Valkey's form, where −1 is never: 0 for never.
 fn time_or_never(reader: &mut Reader<'_>) -> Result<Millis, Fail> {
     let at = i64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?);
     if at == -1 { Ok(0) } else { time_of(at) }
 }
 
-/// A string of so many bytes may be unpacked at once.
+/// Checks that a string of so many bytes may be unpacked at once.
 fn short(bytes: usize) -> Result<(), Fail> {
     if bytes > ELEMENT_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
 }
 
-/// Reads a string that is too long to be put in with others, if one is next.
+/// Reads the next string if it is to be put in by itself.
 fn read_long(call: &Call<'_, '_, '_>, reader: &mut Reader<'_>, body: &[u8]) -> Result<Option<Node>, Fail> {
-    // What is short may be a number, too, which is no string of its own.
+    // A short one may be a number, which is not a string of its own.
     let mut ahead = Reader(reader.0);
     let node = Node::read(&mut ahead, body.len()).filter(|node| node.len() > ELEMENT_BYTES_MAX);
     let Some(node) = node else { return Ok(None) };
@@ -302,31 +302,31 @@ fn read_long(call: &Call<'_, '_, '_>, reader: &mut Reader<'_>, body: &[u8]) -> R
     Ok(Some(node))
 }
 
-/// A collection on its way out of a payload.
+/// A collection that is being loaded from a payload.
 #[derive(Debug)]
 pub(crate) struct Loading {
     kind: Type,
     form: Form,
-    /// What is not read begins here.
+    /// The place of the first byte that is not read.
     at: usize,
-    /// When the first field expires, as is said.
+    /// When the first field expires, according to the payload.
     soonest: Millis,
-    /// Entries, or strings that have some, that are left.
+    /// Entries, or strings of packed ones, that are left.
     left: u64,
     reading: Option<Reading>,
     whole: Option<Whole>,
     batch: Batch,
     load: BulkLoad,
     held: Heap,
-    /// A stream is read in its own way.
+    /// The loading of a stream, which does all of it.
     stream: Option<Box<StreamLoading>>,
 }
 
 impl Loading {
-    /// Begins with what is in a payload, without its end.
+    /// Begins with a payload, without its footer.
     ///
     /// # Errors
-    /// It is of no collection that can be restored, or of an empty one.
+    /// It is not of a collection that can be restored, or of an empty one.
     pub fn new(call: &Call<'_, '_, '_>, body: &[u8]) -> Result<Loading, Fail> {
         let (&first, rest) = body.split_first().ok_or(BAD_FORMAT)?;
         if TYPES_STREAM.contains(&first) {
@@ -366,11 +366,11 @@ impl Loading {
         })
     }
 
-    /// Reads some of the same payload for a key, and adds what that takes to `ns`, up to `ns_max` about; true when all of it
-    /// is read, and may be published. Where memory for more is on its way it ends behind what is put in.
+    /// Reads some more of the payload, and adds that work to `ns`, up to about `ns_max`; true when all of it is read and may be
+    /// published. If memory for more is on its way, the step ends behind the entries that were put in.
     ///
     /// # Errors
-    /// It is not as it should be, or has no room.
+    /// The payload is broken, or there is no memory for it.
     pub fn step(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -407,7 +407,7 @@ impl Loading {
             if all {
                 break;
             }
-            // Leaves for the first of a step were looked for before.
+            // The step looked for memory of its first leaves before it began.
             if *ns >= ns_max || entries > 0 && call.finds_none(LEAVES) {
                 return Ok(false);
             }
@@ -423,12 +423,12 @@ impl Loading {
         self.stream.and_then(|stream| stream.into_load()).unwrap_or(self.load)
     }
 
-    /// An element that goes in by itself is read.
+    /// Whether an element that is put in by itself is read.
     fn is_whole(&self) -> bool {
         matches!(self.whole, Some(Whole { read: true, .. }))
     }
 
-    /// Puts an element in that goes in by itself, if one is read.
+    /// Puts in an element that goes in by itself, if one is read.
     fn put_whole(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -444,7 +444,7 @@ impl Loading {
         *ns += each + copying_ns(text.len() as u64) + place_ns(self.kind, text);
         let made = match &field {
             None => Some(Made { name: text, value: &[], score, expires_at: 0 }),
-            // Its time has passed.
+            // The field has expired.
             Some((_, at)) if *at != 0 && *at <= now => None,
             Some((name, at)) => Some(Made { name, value: text, score: 0.0, expires_at: *at }),
         };
@@ -453,7 +453,7 @@ impl Loading {
         self.charge(call)
     }
 
-    /// Charges what is kept of it on the heap. What is short is there for a moment, or is charged with what is long.
+    /// Charges the heap that the loading takes. Short elements are there for a moment, or are charged with long ones.
     fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
         let whole = self.whole.as_ref().map(|whole| &whole.node);
         let node = self.reading.as_ref().map(|reading| &reading.node).or(whole);
@@ -465,7 +465,7 @@ impl Loading {
         self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + BATCH_BYTES })
     }
 
-    /// Reads what comes next; true if that was all.
+    /// Reads the next part; true if there was none.
     fn read(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
         if let Some(whole) = &mut self.whole {
             whole.read = whole.node.unpack(body, ns)?;
@@ -504,7 +504,7 @@ impl Loading {
                     Node::Packed { .. } => None,
                 };
                 self.reading = Some(Reading { node, packing, cursor });
-                // Before anything is unpacked.
+                // Charged before anything is unpacked.
                 self.charge(call)?;
             }
         }
@@ -512,7 +512,7 @@ impl Loading {
         Ok(false)
     }
 
-    /// Reads an element of a list or a member of a set that is kept as it is.
+    /// Reads an element of a list or a member of a set that is not packed.
     fn read_element(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -521,11 +521,11 @@ impl Loading {
     ) -> Result<(), Fail> {
         let Some(node) = read_long(call, reader, body)? else { return self.read_plain(reader) };
         self.whole = Some(Whole { node, field: None, score: 0.0, read: false });
-        // Before anything is unpacked.
+        // Charged before anything is unpacked.
         self.charge(call)
     }
 
-    /// Reads a field with its value that are kept as they are.
+    /// Reads a field and value that are not packed.
     fn read_field(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -545,11 +545,11 @@ impl Loading {
         let field = Some((name.into_owned(), at));
         *reader = ahead;
         self.whole = Some(Whole { node, field, score: 0.0, read: false });
-        // Before anything is unpacked.
+        // Charged before anything is unpacked.
         self.charge(call)
     }
 
-    /// Reads a member of a sorted set with its score that are kept as they are.
+    /// Reads a member of a sorted set and its score, which are not packed.
     fn read_member(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -564,7 +564,7 @@ impl Loading {
         let score = self.read_score(&mut ahead)?;
         *reader = ahead;
         self.whole = Some(Whole { node, field: None, score, read: false });
-        // Before anything is unpacked.
+        // Charged before anything is unpacked.
         self.charge(call)
     }
 
@@ -587,7 +587,7 @@ impl Loading {
         if score.is_nan() { Err(BAD_FORMAT) } else { Ok(score) }
     }
 
-    /// Reads how long behind the first field one expires: when it does, 0 for never.
+    /// Reads a field's time, kept as its distance from the first one: when the field expires, 0 for never.
     fn time_behind(&self, reader: &mut Reader<'_>) -> Result<Millis, Fail> {
         let at = match reader.length().ok_or(BAD_FORMAT)? as u64 {
             0 => Some(0),
@@ -596,7 +596,7 @@ impl Loading {
         at.ok_or(BAD_FORMAT)
     }
 
-    /// Reads an entry that is kept as it is.
+    /// Reads a short entry that is not packed.
     fn read_plain(&mut self, reader: &mut Reader<'_>) -> Result<(), Fail> {
         if self.form == Form::Timed {
             let at = self.time_behind(reader)?;
@@ -621,7 +621,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Unpacks some of the string that is being read, or reads an entry of it.
+    /// Unpacks a part of the string of packed entries, or reads one of them.
     fn read_packed(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
         let most = call.cx.guard.store().element_bytes_max();
         let bytes_max = match self.kind {

@@ -87,9 +87,9 @@ enum Facet {
     Frequency,
 }
 
-/// `int`, `embstr`, `raw`, `listpack` and so on: by Redis's rules, from what is there now.
+/// The encoding by Redis's rules, from what the value is now: `int`, `embstr`, `raw`, `listpack` and so on.
 pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
-    /// The longest string that Redis keeps beside its object.
+    /// Bytes of a string that Redis keeps in one block with its object, at most.
     const EMBEDDED_BYTES_MAX: usize = 44;
     match item.value() {
         Value::Whole(text) if text.len() <= 20 && parse_integer(text).is_some() => "int",
@@ -99,17 +99,17 @@ pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
     }
 }
 
-/// The longest string in a listpack of a hash, a set or a sorted set.
+/// Bytes of a string in a listpack of a hash, a set or a sorted set, at most.
 const ELEMENT_BYTES_MAX: usize = 64;
-/// Elements of these, at most.
+/// Elements of the packed encodings, at most.
 const HASH_MAX: usize = 512;
 const NUMBERS_MAX: usize = 512;
 const MEMBERS_MAX: usize = 128;
-/// Bytes of a list in one listpack, and what each element takes there beside its own.
+/// Bytes of a list in one listpack, and what an element takes there beside its own.
 const LIST_BYTES_MAX: usize = 8 << 10;
 const LIST_ELEMENT_BYTES: usize = 2;
 
-/// What it takes to say the encoding of a value: elements are looked at until they are too many, or too long.
+/// The time to find the encoding of a value: elements are looked at until they are too many, or too long.
 pub(crate) fn encoding_ns(item: &Item<'_>) -> u64 {
     let Value::Collection(collection) = item.value() else { return 0 };
     let most = match collection.kind() {
@@ -123,7 +123,7 @@ pub(crate) fn encoding_ns(item: &Item<'_>) -> u64 {
     (2 * collection.elements().len()).min(most) as u64 * COMPARE_NS
 }
 
-/// What Redis would keep these elements in, with its limits as they are by default.
+/// The encoding in which Redis would keep these elements, with its default limits.
 fn encoding_of(collection: &Collection<'_>) -> &'static str {
     let elements = || collection.entries(0..collection.len());
     let packs = |most| {
@@ -166,7 +166,7 @@ pub(crate) fn type_of(item: &Item<'_>) -> &'static str {
     }
 }
 
-/// What it takes to add what the store's classes have counted.
+/// The time to add up what the store's classes have counted.
 const TOTALS_NS: u64 = 2_000;
 
 fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done {

@@ -1,7 +1,7 @@
-//! RESTORE: a value out of Redis's payload (`redis/serialize.rs`), of a large one in steps. A collection is read by `loading.rs`.
+//! RESTORE: makes a value of Redis's payload (`redis/serialize.rs`), a large one in steps. `loading.rs` reads collections.
 //!
 //! ```text
-//! the request ─► checksum, some of it at each step ─► the lane ─► the value is made, some of it at each step ─► stored
+//! the request ─► the checksum, a part in each step ─► the lane ─► the value is made, a part in each step ─► stored
 //! ```
 
 use larder_protocol::resp::{Args, Encoder};
@@ -23,12 +23,12 @@ use crate::redis::steps::job::{Job, LEAVES, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 
 const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");
-/// A collection that takes no longer is restored in one step.
+/// A collection that takes at most so long is restored in one step.
 const AT_ONCE_NS: u64 = 300_000;
-/// Bytes that are looked through, copied or unpacked between two looks at how much a step has done.
+/// Bytes that are checksummed, copied or unpacked between two looks at the work of a step.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What is asked beside the value.
+/// The options of RESTORE.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     replace: bool,
@@ -46,7 +46,7 @@ impl Terms {
         Attributes { expires_at: self.expires_at, ..Attributes::default() }
     }
 
-    /// The time of the key has passed: it is gone.
+    /// Whether the key's expiry has passed; if so, removes the key.
     fn is_over(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
         let over = self.expires_at != 0 && self.expires_at <= call.cx.now();
         if over {
@@ -55,13 +55,13 @@ impl Terms {
         over
     }
 
-    /// Publishes a collection, unless its time has passed.
+    /// Publishes a collection, unless its expiry has passed.
     fn publish(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, load: BulkLoad) -> Done {
         if self.is_over(call, key) {
             return call.ok();
         }
         if load.is_empty() {
-            // The time of all fields has passed.
+            // All fields have expired.
             let _ = call.cx.guard.delete(key, Expect::Present);
             return call.ok();
         }
@@ -72,23 +72,23 @@ impl Terms {
         }
     }
 
-    /// Ends with the reply, when the value is stored.
+    /// Sets the access time or frequency of the stored value, and replies.
     fn end(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
         if self.idle_s.is_some() || self.frequency.is_some() {
-            // What is gone by now needs none.
+            // A key that is gone by now needs neither.
             let _ = call.cx.guard.date(key, self.idle_s, self.frequency);
         }
         call.ok()
     }
 }
 
-/// RESTORE
+/// Serves RESTORE.
 pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let ttl = next(&mut args)?;
     let behind_ttl = args;
     let payload = next(&mut args)?;
     let (mut replace, mut absolute) = (false, false);
-    // One of the two is kept of a key, so that only one of them may be given.
+    // The store keeps one of the two for a key, so that only one of them may be given.
     let (mut idle_s, mut frequency) = (None, None);
     while let Some(word) = args.next() {
         if is(word, "REPLACE") {
@@ -143,7 +143,7 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     terms.end(call, key)
 }
 
-/// A collection that is restored in one step.
+/// Restores a collection in one step.
 fn load_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, body: &[u8], terms: &Terms) -> Done {
     let (mut loading, mut ns) = (Loading::new(call, body)?, 0);
     while !loading.step(call, key, body, (&mut ns, u64::MAX))? {}
@@ -151,7 +151,7 @@ fn load_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, body: &[u8], terms: 
     terms.publish(call, key, loading.into_load())
 }
 
-/// Bytes that a payload has unpacked, as far as that can be; 0 if it is not packed.
+/// Bytes that a packed payload unpacks to, at most; 0 if it is not packed.
 pub(crate) fn unpacked_bytes(payload: &[u8]) -> u64 {
     match packed(payload) {
         Some((packed, bytes, _)) => bytes.min(packed.saturating_mul(LZF_BYTES_MAX)) as u64,
@@ -159,7 +159,7 @@ pub(crate) fn unpacked_bytes(payload: &[u8]) -> u64 {
     }
 }
 
-/// What a packed string is: bytes that it takes, bytes that it has unpacked, and what follows.
+/// A packed string: its packed bytes, its unpacked bytes, and what follows.
 fn packed(body: &[u8]) -> Option<(usize, usize, &[u8])> {
     let mut reader = Reader(body);
     if reader.array() != Some([TYPE_STRING, 0xc3]) {
@@ -168,18 +168,18 @@ fn packed(body: &[u8]) -> Option<(usize, usize, &[u8])> {
     Some((reader.length()?, reader.length()?, reader.0))
 }
 
-/// How long RESTORE of this payload is one step.
+/// Work of RESTORE of this payload in one step.
 pub(crate) fn restoring_ns(payload: &[u8], value_bytes_max: u64) -> u64 {
     let bytes = unpacked_bytes(payload).min(value_bytes_max);
     checking_ns(payload.len() as u64) + unpacking_ns(bytes) + copying_ns(bytes.max(payload.len() as u64))
 }
 
-/// What it takes to unpack so many bytes.
+/// Work to unpack so many bytes.
 fn unpacking_ns(bytes: u64) -> u64 {
     2 * bytes
 }
 
-/// A large value that is restored in steps. `words`: the payload and what follows it.
+/// Begins to restore a large value in steps. `words`: the payload and what follows it.
 fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Terms) -> Done {
     let Some((row, _)) = call.shared.rows.find(b"restore") else { return Ok(()) };
     let kept = Kept::new(call, words)?;
@@ -189,7 +189,7 @@ fn begin(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: Args<'_>, terms: Ter
     Ok(())
 }
 
-/// A value on its way out of its payload.
+/// A RESTORE in steps.
 #[derive(Debug)]
 struct Restoring {
     row: &'static Command,
@@ -202,28 +202,28 @@ struct Restoring {
 
 #[derive(Debug)]
 enum Stage {
-    /// The checksum is known of so many bytes.
+    /// So many bytes are checksummed.
     Checking { crc: u64, at: usize },
-    /// Others are at large values.
+    /// It waits for the lane.
     Waiting,
     /// The value is being made.
     Making { upload: Box<Upload>, from: From, lane: Lane },
     /// A collection is being made.
     Loading { loading: Box<Loading>, lane: Lane },
-    /// All is done.
+    /// The value is stored.
     Over,
 }
 
-/// Where the bytes of the value come from.
+/// The source of the value's bytes.
 #[derive(Debug)]
 enum From {
-    /// The payload, as they are: from this byte on.
+    /// Unpacked in the payload, from this byte on.
     Plain(usize),
-    /// The payload, packed: what is left of it.
+    /// Packed in the payload, between these bytes.
     Packed { at: usize, end: usize, unpacked: Unpacked },
 }
 
-/// Unpacked bytes of which some were taken, and still are referred to.
+/// Unpacked bytes, some of which were taken but may still be referred to.
 #[derive(Debug, Default)]
 struct Unpacked {
     bytes: Vec<u8>,
@@ -231,7 +231,7 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks some more of what is left of `data`; the bytes that come next. None if it cannot be unpacked.
+    /// Unpacks some more of `data`, and returns the new bytes; `None` if it is broken.
     fn more(&mut self, mut data: &[u8], at: &mut usize) -> Option<&[u8]> {
         let before = data.len();
         let forgotten = self.taken.saturating_sub(LZF_BACK_MAX);
@@ -246,7 +246,7 @@ impl Unpacked {
     }
 }
 
-/// Where the bytes of the value in a payload are, and how many they will be.
+/// Finds the bytes of a string in a payload, and how many they will be.
 fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
     if let Some((packed, bytes, data)) = packed(body) {
         if bytes as u64 > value_bytes_max
@@ -269,12 +269,12 @@ fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
 }
 
 impl Restoring {
-    /// It is a collection.
+    /// Whether the value is a collection.
     fn has_elements(&self) -> bool {
         self.kept.words().next().is_some_and(is_collection)
     }
 
-    /// Stores a collection, in the database that has its number by now.
+    /// Stores a collection, in the database that has the number now.
     fn end_load(&mut self, call: &mut Call<'_, '_, '_>, load: BulkLoad) -> Done {
         self.name.anew(call);
         let key = self.name.key(call);
@@ -287,7 +287,7 @@ impl Restoring {
         })
     }
 
-    /// Stores what is whole; false if the database was swapped for another.
+    /// Stores a whole value; false if the database was swapped.
     fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
         if self.name.is_swapped(call) {
             return Ok(false);
@@ -331,7 +331,7 @@ impl Job for Restoring {
             if wanted.is_some_and(|wanted| wanted != *crc) {
                 return Err(WRONG);
             }
-            // What the next step finds no memory for is waited for, which is not so within this one.
+            // The next step may wait for memory, which this one cannot.
             self.stage = Stage::Waiting;
             call.spend(ns);
             return Ok(Step::More);
@@ -393,14 +393,14 @@ impl Job for Restoring {
             ns += copying_ns(bytes.len() as u64);
             let end = upload.missing() - bytes.len() as u64;
             if call.cx.guard.upload_fill(upload, bytes).is_err() {
-                // What is not there comes once more.
+                // The bytes that were not copied come again.
                 let left = (upload.missing() - end) as usize;
                 match from {
                     From::Plain(at) => *at -= left,
                     From::Packed { unpacked, .. } => unpacked.taken -= left,
                 }
                 call.spend(ns);
-                // That is waited for by a step that finds none at all.
+                // Only a step that copied nothing waits for memory.
                 let has_copied = upload.missing() < missing;
                 return if has_copied { Ok(Step::More) } else { Err(Fail::OUT_OF_MEMORY) };
             }
@@ -417,7 +417,7 @@ impl Job for Restoring {
         let Stage::Making { upload, .. } = std::mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(Step::Done);
         };
-        // What is whole is not asked again.
+        // A whole value is stored without being tried again.
         let again = call.cx.guard.ask_again(false);
         let ended = self.end(call, *upload);
         call.cx.guard.ask_again(again);
@@ -430,7 +430,7 @@ impl Job for Restoring {
         Ok(Step::More)
     }
 
-    /// A value goes on where it found none, or is begun once more.
+    /// A string goes on where it found no memory, or begins again.
     fn asks_again(&self) -> bool {
         match self.stage {
             Stage::Waiting => !self.has_elements(),

@@ -12,10 +12,10 @@ use crate::redis::census::ITEMS_PER_WALK;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_null};
 
-/// Walks of RANDOMKEY from a random place, before it looks at what was new recently.
+/// How often RANDOMKEY walks from a random place before it looks at recent keys.
 const RANDOM_WALKS: usize = 8;
 
-/// SCAN
+/// Serves SCAN.
 pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let cursor = cursor(next(&mut args)?)?;
     let mut count = 10;
@@ -45,7 +45,7 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.survey(Goal::Scan { wanted, found, left: count as usize }, cursor)
 }
 
-/// KEYS
+/// Serves KEYS.
 pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let wanted = wanted(call, pattern(next(&mut args)?)?);
     let found = Found::new(call, &wanted)?;
@@ -60,13 +60,14 @@ fn pattern(pattern: &[u8]) -> Result<Option<Arc<[u8]>>, Fail> {
     Ok(if pattern == b"*" { None } else { Some(bounded(pattern)?.into()) })
 }
 
-/// RANDOMKEY draws one of the keys at a random place, and of the first ones too where that is near the end; where none is of this
-/// database, one of those that were new in it lately, or were found in it before; else the next from there on.
+/// Serves RANDOMKEY. Draws a key from those at a random place; near the end the first keys are drawn from, too. If none there is
+/// of this database, draws from keys that were new in it or found in it lately; if there are none either, takes the next from
+/// there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
     let mut cursor = call.shared.random();
     let mut picked = Picked::new(cursor);
-    // While a flush is cleaned up the count may be a few too low: what was stored since is among the new.
+    // While a flush is cleaned up the count may be too low by a few: what was stored since is among the new keys.
     let none = call.cx.guard.store().database_items(call.client.db) == 0;
     let mut round = false;
     for _ in 0..if none { 0 } else { RANDOM_WALKS } {
@@ -76,7 +77,7 @@ pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
                 picked.offer(item.key());
             }
         });
-        // The first keys have few places before them: they are offered from behind the last ones too.
+        // The first keys have few places before them, so they are drawn from behind the last ones too.
         if picked.key.is_some() && (round || cursor != 0) {
             break;
         }

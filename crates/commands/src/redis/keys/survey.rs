@@ -1,9 +1,9 @@
-//! A survey: a command that looks at all keys, in steps (`job.rs`).
+//! A survey: a command that looks at all keys, in steps (`call/job.rs`).
 //!
-//! A step looks at some thousands of keys at most, and leaves the store's epoch between each 64. What is found is
-//! charged as what connections hold before it takes memory. One survey may take half of what they may hold, and all
-//! together no more than is left of it: what has no room is refused. It is copied into the reply piece by piece, and
-//! each block of it goes back when it is.
+//! A step looks at some thousands of keys at most, in walks of up to 512, and leaves the store's epoch before each. Keys that
+//! were found are charged as what connections hold before they take memory. One survey may take half of what connections may
+//! hold, and all together no more than is left of it: what has no room is refused. The found keys are copied into the reply piece
+//! by piece, and each block is freed when it was copied.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,34 +26,34 @@ use crate::redis::rare::{RANDOM_KEY_BYTES, RANDOM_KEYS};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_simple};
 use crate::redis::steps::job::{Job, Step};
 
-/// Bytes of a reply that are written between two looks at whether the output is full.
+/// Bytes of a reply that are written between two checks whether the output is full.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// How many there are in a walk where there is time for it. A walk looks for its keys in all of a segment: of 100,000 keys in
-/// walks of 64 each took 100 ns, in walks of this many it takes half.
+/// Items of a walk, if there is time. A walk looks through a whole segment for its keys: of 100,000 keys, each took 100 ns in
+/// walks of 64, and half of that in walks of this many.
 const ITEMS_PER_WALK_MAX: usize = 512;
 
 /// Which keys are wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub database: Database,
-    /// None: all.
+    /// Matches the keys; `None`: all.
     pub pattern: Option<Arc<[u8]>>,
-    /// The type of their values; none: whatever it is.
+    /// The type of their values; `None`: any.
     pub kind: Option<Kind>,
 }
 
-/// A type of values that is asked for.
+/// A type of values, as a client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It has this name.
+    /// The type of this name.
     Named(&'static str),
-    /// No value has it.
+    /// A type that no value has.
     Unknown,
 }
 
 impl Kind {
-    /// The type of this name.
+    /// Finds the type of this name.
     pub fn of(word: &[u8]) -> Kind {
         let collections = [Type::Hash, Type::Set, Type::SortedSet, Type::List, Type::Stream].map(name_of);
         let mut names = collections.into_iter().chain([STRING]);
@@ -66,7 +66,7 @@ impl Kind {
 }
 
 impl Wanted {
-    /// The item is wanted. `pattern`: its own, read.
+    /// Whether an item is wanted. `pattern`: the parsed [`Wanted::pattern`].
     fn holds(&self, item: &Item<'_>, pattern: Option<&Pattern<'_>>) -> bool {
         item.is_in(self.database)
             && self.kind.is_none_or(|kind| kind.is_of(item))
@@ -74,37 +74,37 @@ impl Wanted {
     }
 }
 
-/// Bytes of the first block of keys that were found, which is never refused, …
+/// Bytes of the first block of found keys, which is never refused, …
 const BLOCK_BYTES_MIN: usize = 1 << 10;
-/// … and most of one: a mapping of its own with what the allocator keeps in front of it, so that whole pages go back.
+/// … and of the largest one: a mapping of its own, with the allocator's header, so that whole pages are freed.
 const BLOCK_BYTES_MAX: usize = (64 << 10) - 16;
-/// What a block takes beside its bytes: its place, and what the allocator keeps.
+/// Bytes of a block beside its content: its place, and the allocator's.
 const BESIDE_BLOCK_BYTES: usize = 80;
 
-/// Keys found, encoded as they are replied; charged as what connections hold, by the blocks they lie in.
+/// Keys that were found, encoded for the reply. They are charged as what connections hold, by the blocks they lie in.
 ///
 /// ```text
 /// blocks  | 1 KiB | 1 | 2 | 4 | 8 | 16 | 32 | 64 …    each charged before it is made
-///            ^at: what is in front of it is replied, and blocks that are go back
+///            ^at: what is in front of it is replied, and replied blocks are freed
 /// ```
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// All are full but the last. A key may begin in one and end in the next.
+    /// All but the last are full. A key may begin in one and end in the next.
     blocks: VecDeque<Vec<u8>>,
-    /// Bytes of the first block that are replied.
+    /// Bytes of the first block that were replied.
     at: usize,
-    /// Bytes of all keys that were found, at most so many and a block, and how many keys these are.
+    /// Bytes of all found keys; how many they may be, but for a block; and how many keys these are.
     bytes: usize,
     bytes_max: u64,
     count: usize,
-    /// More than may be held was found: it is no longer looked at.
+    /// More was found than may be held: no more is added.
     refused: bool,
-    /// The blocks, and what is charged beside them.
+    /// The charge for the blocks, and for the pattern.
     held: Heap,
 }
 
 impl Found {
-    /// Nothing yet; the pattern that is `wanted` is charged with what is found.
+    /// Begins with no keys, and charges the pattern that is `wanted`.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -146,18 +146,17 @@ impl Found {
         true
     }
 
-    /// Looks whether there was room for what a walk has found, in front of which `before` was held.
+    /// Checks that there was room for what a walk found. `before`: what was held in front of it.
     ///
     /// # Errors
-    /// It is more than may be held; or, in a transaction, in which no item gives way, there is no room for it.
+    /// More was found than may be held; or there is no room in a transaction, where nothing is evicted.
     fn check(&self, guard: &Guard<'_>, before: u64) -> Done {
         let store = guard.store();
         let crowds = guard.in_transaction() && store.may_evict() && store.is_over_limit();
         if self.refused || self.held.bytes() > before && crowds { Err(Fail::HELD) } else { Ok(()) }
     }
 
-    /// Writes the keys that are still to be written, behind the head if that is to be, until the output is full; true
-    /// when all are.
+    /// Writes found keys until the output is full, behind the head if `begins`; true when all are written.
     fn put(&mut self, begins: bool, out: &mut Output) -> bool {
         if begins {
             put_array(out, self.count);
@@ -179,13 +178,13 @@ impl Found {
     }
 }
 
-/// One of the keys that were offered, each as likely as any other.
+/// One of the offered keys, each as likely as any other.
 #[derive(Debug)]
 pub(crate) struct Picked {
     pub key: Option<Vec<u8>>,
     offered: u64,
     random: u64,
-    /// The charge for the key while others have their turn.
+    /// The charge for the key between two steps.
     held: Option<Heap>,
 }
 
@@ -205,7 +204,7 @@ impl Picked {
     }
 
     pub fn offer(&mut self, key: &[u8]) {
-        // xorshift64: the nth takes the place of the one before in one of n cases.
+        // xorshift64: the nth key replaces the one before in one of n cases.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -218,14 +217,14 @@ impl Picked {
     }
 }
 
-/// What it takes to note a key beside its bytes, in a list that grows by doubling.
+/// Bytes of a noted key beside its name, in a list that grows by doubling.
 const NOTED_BYTES: usize = 2 * size_of::<(u8, Box<[u8]>)>() + 32;
 
 fn noted_bytes(key: &[u8]) -> usize {
     key.len() + NOTED_BYTES
 }
 
-/// The digest of all keys, and those of them that are still to be looked at for their large values.
+/// The digest of all keys, and the keys whose large values are still to be read.
 #[derive(Debug)]
 pub(crate) struct Digesting {
     digest: Digest,
@@ -233,9 +232,9 @@ pub(crate) struct Digesting {
     walked: bool,
     large: Vec<(u8, Box<[u8]>)>,
     under_way: Option<Hashing>,
-    /// The keys that are noted.
+    /// The charge for the noted keys.
     held: Heap,
-    /// More of them were there than may be held.
+    /// There were more of them than may be held.
     refused: bool,
 }
 
@@ -251,7 +250,7 @@ impl Digesting {
         }
     }
 
-    /// Adds a key with its value; one with a large value is noted.
+    /// Adds a key with its value; a key with a large value is noted.
     fn add(&mut self, item: &Item<'_>, now: Millis) {
         let mut hash = Hash::of(&[&[item.database()], item.key()]);
         match item.value() {
@@ -270,12 +269,12 @@ impl Digesting {
         }
     }
 
-    /// There are large values to look at.
+    /// Whether there are large values to read.
     fn has_large(&self) -> bool {
         self.under_way.is_some() || !self.large.is_empty()
     }
 
-    /// Looks at a piece of a large value, or begins with the next: as it is now, if it is still there.
+    /// Reads a piece of a large value, or begins with the next: as it is now, if it is still there.
     fn look_on(&mut self, guard: &mut Guard<'_>, ns: &mut u64) {
         if let Some(hashing) = &mut self.under_way {
             if let Some(hash) = hashing.step(ns) {
@@ -299,16 +298,16 @@ impl Digesting {
     }
 }
 
-/// What is looked for.
+/// What a survey looks for.
 #[derive(Debug)]
 pub(crate) enum Goal {
-    /// KEYS
+    /// The keys for KEYS.
     Keys { wanted: Wanted, found: Found },
-    /// SCAN; `left` keys are still to be looked at.
+    /// Some keys for SCAN; `left` are still to be looked at.
     Scan { wanted: Wanted, found: Found, left: usize },
-    /// RANDOMKEY, from `start` on and round; `found` keys of the database were met.
+    /// A key for RANDOMKEY, from `start` on and around; `found` keys of the database were met.
     Random { database: Database, start: u64, round: bool, picked: Picked, found: usize },
-    /// DEBUG DIGEST
+    /// The digest for DEBUG DIGEST.
     Digest(Digesting),
 }
 
@@ -318,15 +317,15 @@ pub(crate) struct Survey {
     pub(crate) goal: Goal,
     /// Where it goes on.
     pub(crate) cursor: u64,
-    /// All was seen; the head of the reply is written.
+    /// All keys were seen; the head of the reply is written.
     replies: bool,
-    /// Keys that were looked at, and what that took.
+    /// Keys that were looked at, and the work of that.
     looked_at: u64,
     took_ns: u64,
 }
 
 impl Call<'_, '_, '_> {
-    /// Replies when all was seen: now, or after some steps.
+    /// Begins a survey: its reply comes when all keys were seen, now or after some steps.
     pub(crate) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
         self.work(Survey { goal, cursor, replies: false, looked_at: 0, took_ns: 0 })
     }
@@ -363,10 +362,10 @@ impl Job for Survey {
             return if self.may_be_kept() { Ok(Step::More) } else { Err(Fail::HELD) };
         }
         if call.cx.guard.in_transaction() {
-            // All of it is sent at once.
+            // The whole reply is sent at once.
             call.make_room(self.found_bytes())?;
         } else if self.found_bytes() > PIECE_BYTES && !self.may_be_kept() {
-            // It would wait for a client that takes it.
+            // It would wait for a client to take it.
             return Err(Fail::HELD);
         }
         Ok(self.reply(call))
@@ -394,7 +393,7 @@ impl Survey {
         }
     }
 
-    /// What is held of it but for a key that was picked.
+    /// The charge for what it found, but for a picked key.
     fn held(&self) -> Option<&Heap> {
         match &self.goal {
             Goal::Keys { found, .. } | Goal::Scan { found, .. } => Some(&found.held),
@@ -403,20 +402,20 @@ impl Survey {
         }
     }
 
-    /// It may stay until the next step.
+    /// Whether it may keep what it holds until the next step.
     fn may_be_kept(&self) -> bool {
         self.held().is_none_or(Heap::may_be_kept)
     }
 
-    /// How many keys to look at next, for half of what is left: keys come in no order, so that those to come are like
-    /// those that were looked at, if these are as many.
+    /// How many keys to look at next, for half of the time that is left. Keys come in no order, so that the next ones cost as
+    /// much as those before them, if they are no more.
     fn items(&self, least: usize, left_ns: u64) -> usize {
         let fit = self.looked_at.saturating_mul(left_ns) / (2 * self.took_ns.max(1));
         let most = self.looked_at.min(ITEMS_PER_WALK_MAX as u64) as usize;
         (fit as usize).min(most).max(least)
     }
 
-    /// Looks at some keys, `items` or less, and adds what that takes to `ns`. True when there are no more to look at.
+    /// Looks at some keys, at most `items`, and adds that work to `ns`. True when there are no more.
     fn walk(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -434,13 +433,13 @@ impl Survey {
             return Ok(digesting.walked && !digesting.has_large());
         }
         let now = cx.guard.now();
-        // A step ends between two walks.
+        // A step ends only between two walks.
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
             *ns += items as u64 * KEY_NS;
             *cursor = cx.guard.walk(*cursor, items, &mut |item| {
                 let bytes = item.key().len() as u64;
                 *ns += weight.map_or(bytes, |weight| weight.ns(1, bytes));
-                // Those in pieces are looked at on their own.
+                // Values in pieces are read on their own.
                 if reads_values && !matches!(item.value(), Value::Pieces(_)) {
                     *ns += item.value_bytes();
                 }
@@ -482,10 +481,10 @@ impl Survey {
                         }
                     }
                 });
-                // They are found at once the next time.
+                // RANDOMKEY finds these at once the next time.
                 short.iter().for_each(|key| cx.guard.note_found(*database, key));
                 *found += met.min(RANDOM_KEYS);
-                // Behind the end comes the beginning, once.
+                // From the end the walk goes on at the beginning, once.
                 let again = std::mem::replace(round, *round || next == 0);
                 Ok(*found >= RANDOM_KEYS || again && (next == 0 || next >= *start))
             }
@@ -508,7 +507,7 @@ impl Survey {
         }
     }
 
-    /// Writes the reply, or some of it.
+    /// Writes the reply, or a part of it.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let begins = !std::mem::replace(&mut self.replies, true);
         let Survey { goal, cursor, .. } = self;
