@@ -1,4 +1,4 @@
-//! Strings: GET, SET and what is made of them.
+//! Strings: GET, SET and their kin.
 
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
@@ -34,7 +34,7 @@ use pairs::{mset, msetnx};
 use rewrite::{Rewrite, large_with, rewrite};
 use set::{Condition, Set, set};
 
-/// Every second argument is a key.
+/// Keys that are every second argument.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
 pub(crate) const ROWS: &[Definition] = &[
@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[Definition] = &[
         "The value of a key.",
     ),
     Command::key("set", -3, WRITE | DENYOOM, set).tells(set::TOLD).access(&[Access::Replace]).uses(|args| {
-        // A value, and options with words of their own: as Redis has it, any GET counts.
+        // Redis counts any word GET among the options.
         if args.skip(2).any(|word| is(word, "GET")) { Access::Change } else { Access::Replace }
     }).uploads(Uploads::Value { clock: None }).weighs(Weighs::Value(1)).doc(
         "1.0.0",
@@ -151,7 +151,7 @@ pub(crate) const ROWS: &[Definition] = &[
 /// Keys behind their number, a value behind each.
 const NUMBERED_PAIRS: Keys = Keys::Counted { count: 1, step: 2 };
 
-/// The value of a key.
+/// Replies the value of a key.
 #[inline(always)]
 pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
     if let Some(value) = call.cx.guard.plain_value(key, hint) {
@@ -163,7 +163,7 @@ pub(crate) fn fetch(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>)
     fetch_any(call, key, hint)
 }
 
-/// [`fetch`] where the value is not simply there.
+/// [`fetch`] if the value is not plain, or not there.
 fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Done {
     match read(call.cx, call.tally, key, hint)? {
         Some(item) => put_value(call.out, &item),
@@ -172,7 +172,7 @@ fn fetch_any(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>) -> Don
     Ok(())
 }
 
-/// SET without options.
+/// Serves SET without options.
 #[inline(always)]
 pub(crate) fn set_plain(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, value: &[u8]) -> Done {
     let guard = &mut call.cx.guard;
@@ -191,10 +191,10 @@ fn mget(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.in_pieces(mark, args, fetch_some)
 }
 
-/// Looks at several keys that a write disturbed, before they are taken.
+/// How often keys are looked at that writes disturb; then they are taken.
 const LOOKS_MAX: usize = 3;
 
-/// Fetches as many keys as belong to a piece, as they are at one moment.
+/// Replies as many keys as belong to a piece, as of one moment.
 fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let (all, before) = (*args, args.len());
     fetch_moment(call, args);
@@ -225,7 +225,7 @@ fn fetch_moment(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
         call.cx.guard.look();
         let holds = call.cx.guard.store().whole_holds();
         count = fetch_each(call, args, piece, most);
-        // Items may have given way to the reply, and databases been swapped meanwhile.
+        // Items may have been evicted for the reply, and databases swapped meanwhile.
         let swapped = holds != call.cx.guard.store().whole_holds();
         if count == 1 || !swapped && call.cx.guard.looked_as_one() {
             return;
@@ -233,14 +233,14 @@ fn fetch_moment(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
         call.out.rewind(mark);
         *args = all;
     }
-    // The room for them is there, unless they have grown.
+    // There is room for the values, unless they have grown.
     let mut some = Args::rest(all.encoded(), count);
     call.cx.guard.look();
     call.as_one_in(some, |call| fetch_each(call, &mut some, piece, most));
     *args = Args::rest(some.encoded(), all.len() - (count - some.len()));
 }
 
-/// Fetches keys, `most` at most, and notes what they were like before, until the piece is full: how many.
+/// Replies up to `most` keys until the piece is full, and notes their state before; returns how many.
 fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece, most: usize) -> usize {
     let mut count = 0;
     loop {
@@ -263,7 +263,7 @@ fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece, mo
                 return count;
             }
             call.cx.guard.note(key);
-            // It fails at nothing but what is no string, which has no value here.
+            // This fails only for a value that is no string, for which the reply is null.
             if fetch(call, key, hint).is_err() {
                 put_null(call.out, call.client.resp3);
             }
@@ -320,7 +320,7 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
         match Clock::of_option(word) {
             Some(clock) => {
                 let time = args.next().ok_or(Fail::SYNTAX)?;
-                // The last of several in the same unit counts.
+                // Of several times in the same unit the last counts.
                 let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
                 if persist || other {
                     return Err(Fail::SYNTAX);
@@ -341,11 +341,11 @@ fn getex(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: 
     let Some(item) = read(call.cx, call.tally, key, hint)? else { return call.null() };
     let mark = call.out.mark();
     put_value(call.out, &item);
-    // One that another removed since was still read before: the reply holds.
+    // If another client has removed the key since, it was still read before: the reply holds.
     match expiry {
         None => {}
         Some(at) if at != 0 && at <= now => drop(call.cx.guard.delete(key, Expect::Present)),
-        // What has no expiry and is given none has not changed.
+        // A key without expiry that is given none has not changed.
         Some(at) => {
             if let Err(Refusal::NoMemory) = call.cx.guard.touch_if(key, at, |was| was != 0 || at != 0) {
                 call.out.rewind(mark);
@@ -399,7 +399,7 @@ fn append(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Ar
     }
 }
 
-/// The part of `bytes` bytes from `start` to `end`, which is in it; negative ones count from the end.
+/// The bytes from `start` to `end`, both included, of a value of `bytes` bytes; negative places count from the end.
 pub(crate) fn range(start: i64, end: i64, bytes: u64) -> std::ops::Range<usize> {
     let len = bytes as i64;
     if start < 0 && end < 0 && start > end {
@@ -461,13 +461,13 @@ fn setrange(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: 
     call.length(bytes)
 }
 
-/// A stored text as a number. Blanks behind it are what memcached's decr leaves.
+/// Parses a stored number. memcached's decr may have left blanks behind it.
 pub(crate) fn stored_integer(text: &[u8]) -> Result<i64, Fail> {
     integer(without_spaces(text))
 }
 
-/// A number as it is stored, without the spaces that memcached's incr and decr leave behind it; line
-/// ends and tabs make it no number, as in Redis.
+/// A stored number without the blanks that memcached's incr and decr leave behind it. Line ends and tabs stay, so that it is no
+/// number, as in Redis.
 pub(crate) fn without_spaces(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at + 1);
     &text[..end]

@@ -17,10 +17,10 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::reply::{each_part, put_array, put_integer, put_null};
 
-/// One for each subcommand: a few.
+/// A list with an element for each subcommand: few as a rule.
 type Few<T> = SmallVec<[T; 8]>;
 
-/// Words behind the key that are read in one step, which takes some 5 ms: 43,690 GETs.
+/// Words behind the key that one step reads, at most, in some 5 ms: 43,690 GETs.
 const WORDS_MAX: usize = 1 << 17;
 
 const TOO_MANY: Fail = Fail::of("ERR BITFIELD takes at most 131072 arguments");
@@ -33,7 +33,7 @@ enum Overflow {
     Fail,
 }
 
-/// Where a number is and how it is read.
+/// A field: where a number is, and its type.
 #[derive(Clone, Copy)]
 struct Field {
     signed: bool,
@@ -55,7 +55,7 @@ struct Step {
 }
 
 impl Step {
-    /// The same where the first so many bits are left out.
+    /// The step for a value without its first `bits` bits.
     fn moved_down(&self, bits: u64) -> Step {
         Step { field: Field { offset: self.field.offset - bits, ..self.field }, ..*self }
     }
@@ -66,7 +66,7 @@ const BAD_TYPE: Fail = Fail::of(
 );
 
 impl Field {
-    /// One that is read may be where no value reaches.
+    /// Parses a field. A field that is only read may lie behind the longest possible value.
     fn parse(kind: &[u8], offset: &[u8], reads: bool, value_bytes_max: u64) -> Result<Field, Fail> {
         let bytes_max = if reads { READ_BYTES_MAX } else { value_bytes_max };
         let (signed, digits) = match kind {
@@ -93,12 +93,12 @@ impl Field {
         ((self.offset + u64::from(self.bits)).div_ceil(8)) as usize
     }
 
-    /// Bytes of a reply with such a number, or none, at most.
+    /// Bytes of a reply with its number, or null, at most.
     fn answer_bytes(&self) -> usize {
         5 + self.bits as usize / 3
     }
 
-    /// Where the bytes are that it lies in, of a value of so many.
+    /// The bytes in which it lies, of a value of `there` bytes.
     fn span(&self, there: usize) -> Range<usize> {
         ((self.offset >> 3) as usize).min(there)..self.bytes().min(there)
     }
@@ -107,7 +107,7 @@ impl Field {
         self.read_span(&bytes[self.span(bytes.len())])
     }
 
-    /// Reads it as it is in the bytes of its span, and zeros behind them.
+    /// Reads it from the bytes of its span; bytes behind them are zeros.
     fn read_span(&self, span: &[u8]) -> i64 {
         let mut window = [0; 16];
         window[..span.len()].copy_from_slice(span);
@@ -128,7 +128,7 @@ impl Field {
         span.copy_from_slice(&window.to_be_bytes()[..span.len()]);
     }
 
-    /// The number as it is stored; none if it does not fit and that is a failure.
+    /// Makes a number fit; `None` if it does not and overflow is to fail.
     fn fit(&self, n: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = match self.signed {
             true => (-(1i128 << (self.bits - 1)), (1i128 << (self.bits - 1)) - 1),
@@ -149,7 +149,7 @@ impl Field {
     }
 }
 
-/// The steps of a request, read out of its words each time they are gone through: there may be many.
+/// The steps of a request, parsed from its words each time they are gone through: there may be many.
 #[derive(Clone)]
 struct Steps<'a> {
     args: Args<'a>,
@@ -166,7 +166,7 @@ impl Iterator for Steps<'_> {
 }
 
 impl Steps<'_> {
-    /// Those of a request that was found to have no others.
+    /// The steps of a request whose words were parsed without an error before.
     fn checked(&self) -> impl Iterator<Item = Step> {
         self.clone().filter_map(Result::ok)
     }
@@ -191,7 +191,7 @@ impl Steps<'_> {
             if !get && !is(word, "SET") && !is(word, "INCRBY") {
                 return Err(Fail::SYNTAX);
             }
-            // Whether there are enough of them comes before what they are.
+            // Too few words are an error before wrong ones are.
             if args.len() < if get { 2 } else { 3 } {
                 return Err(Fail::SYNTAX);
             }
@@ -209,7 +209,7 @@ impl Steps<'_> {
     }
 }
 
-/// Where the last field ends that is looked at, and the last that is written, in bytes; none if all is refused.
+/// The ends, in bytes, of the last field that is looked at and of the last that is written; `None` if the command is refused.
 pub(crate) fn ends(args: Args<'_>, read_only: bool, bytes_max: u64) -> Option<(u64, u64)> {
     if args.len() > WORDS_MAX {
         return None;
@@ -218,7 +218,7 @@ pub(crate) fn ends(args: Args<'_>, read_only: bool, bytes_max: u64) -> Option<(u
     for step in (Steps { args, overflow: Overflow::Wrap, bytes_max }) {
         let Step { field, verb, .. } = step.ok()?;
         let end = field.bytes() as u64;
-        // Behind what a value can have there are only zeros.
+        // Bytes behind the longest possible value are zeros.
         looks = looks.max(end.min(bytes_max));
         if !matches!(verb, Verb::Get) {
             writes = writes.max(end);
@@ -227,19 +227,19 @@ pub(crate) fn ends(args: Args<'_>, read_only: bool, bytes_max: u64) -> Option<(u
     (!read_only || writes == 0).then_some((looks, writes))
 }
 
-/// BITFIELD, BITFIELD_RO
+/// Serves BITFIELD and BITFIELD_RO.
 pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
     if args.len() > WORDS_MAX {
         return Err(TOO_MANY);
     }
     let words = args;
     let steps = Steps { args, overflow: Overflow::Wrap, bytes_max: call.value_bytes_max() };
-    // Only the bytes that the fields lie in are looked at. What is only read does not make the value longer.
+    // Only the bytes in which fields lie are looked at. A field that is only read does not make the value longer.
     let (mut count, mut answer_bytes, mut start, mut end, mut room) = (0, 0, u64::MAX, 0, None);
     for step in steps.clone() {
         let Step { field, verb, .. } = step?;
         count += 1;
-        // Behind what a value can have there are only zeros.
+        // Bytes behind the longest possible value are zeros.
         if field.offset >> 3 < steps.bytes_max {
             let field_end = field.bytes().min(steps.bytes_max as usize);
             (start, end) = (start.min(field.offset >> 3), end.max(field_end));
@@ -249,7 +249,7 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
             room = room.max(Some(field.bytes()));
         }
     }
-    // Only when all of it is understood.
+    // Errors in its words come before this.
     if read_only && room.is_some() {
         return Err(Fail::of("ERR BITFIELD_RO only supports the GET subcommand"));
     }
@@ -315,12 +315,12 @@ pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_
     Ok(())
 }
 
-/// Bytes of a value that are looked at together. No field is in more than two of them.
+/// Bytes of a block of a value. A field is in at most two blocks.
 const BLOCK_BYTES: usize = 16;
-/// What it takes to keep a block of what is written, at most.
+/// Memory of a block that is written, at most.
 const BLOCK_HELD_BYTES: usize = 64;
 
-/// Some bytes of a value, from that of this block on; zeros where it does not reach.
+/// The bytes of a block of a value; zeros where the value has none.
 fn block(item: Option<&Item<'_>>, number: u64) -> [u8; BLOCK_BYTES] {
     let (mut bytes, mut n) = ([0; BLOCK_BYTES], 0);
     let Some(item) = item else { return bytes };
@@ -333,8 +333,8 @@ fn block(item: Option<&Item<'_>>, number: u64) -> [u8; BLOCK_BYTES] {
     bytes
 }
 
-/// Fields that lie far apart in a large value, or one that becomes large: what lies between them is not looked at, and
-/// what is written is written into a copy that is made in steps. False, and nothing done, if it cannot be made so.
+/// Serves fields that lie far apart in a value that is or becomes large: bytes between them are not looked at, and the writes go
+/// into a copy that is made in steps. False if that cannot be; then nothing is done.
 fn far_apart(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -345,7 +345,7 @@ fn far_apart(
     let held = Heap::take(call, 2 * count * BLOCK_HELD_BYTES)?;
     let item = call.peek(key)?;
     let there = item.as_ref().map_or(0, |item| item.value_bytes());
-    // First what was seen: the bytes may be newer than that, never older.
+    // What was seen is read first: the bytes may be newer than that, never older.
     let expect = item.as_ref().map_or(Expect::Absent, |item| Expect::Unchanged(item.seen()));
     let mut written = BTreeMap::<u64, [u8; BLOCK_BYTES]>::new();
     let mut results = Few::with_capacity(count);
@@ -398,7 +398,7 @@ fn run(step: &Step, bytes: &mut [u8]) -> Option<i64> {
     match step.verb {
         Verb::Get => Some(old),
         Verb::Set(n) => {
-            // What is given is a 64-bit number; unsigned fields take its bits.
+            // The argument is a 64-bit number; unsigned fields take its bits.
             let wide = if step.field.signed || n >= 0 { i128::from(n) } else { i128::from(n as u64) };
             step.field.write(bytes, step.field.fit(wide, step.overflow)?);
             Some(old)

@@ -1,4 +1,4 @@
-//! Bitmaps: a value as a string of bits, the first the highest of the first byte.
+//! Bitmaps: a value as a string of bits; the first is the highest bit of the first byte.
 
 use larder_protocol::resp::Args;
 use larder_store::{Hint, Key};
@@ -49,7 +49,7 @@ pub(crate) const ROWS: &[Definition] = &[
     .weighs(Weighs::BitFields { read_only: true }).doc("6.0.0", "key [GET encoding offset ...]", "Reads numbers inside a value."),
 ];
 
-/// What BITFIELD does with its key, as Redis sees it: it reads where all of its steps are whole and read.
+/// BITFIELD's access to its key, as Redis sees it: only a read if all of its steps are complete and read.
 fn bit_field_access(mut args: Args<'_>) -> Access {
     args.next();
     while let Some(word) = args.next() {
@@ -66,11 +66,11 @@ fn bit_field_access(mut args: Args<'_>) -> Access {
 }
 
 const BAD_OFFSET: Fail = Fail::of("ERR bit offset is not an integer or out of range");
-/// Bytes among which a bit may be asked for, however much a value may have.
+/// Bytes in which a bit may be asked for, however long values may be.
 pub(crate) const READ_BYTES_MAX: u64 = 512 << 20;
 const BAD_BIT: Fail = Fail::of("ERR bit is not an integer or out of range");
 
-/// An offset in bits of a value of at most `bytes_max` bytes.
+/// Parses an offset in bits, for a value of at most `bytes_max` bytes.
 pub(crate) fn bit_offset(word: &[u8], bytes_max: u64) -> Result<u64, Fail> {
     larder_protocol::resp::parse_integer(word)
         .and_then(|n| u64::try_from(n).ok())
@@ -123,7 +123,7 @@ fn get_bit(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
     call.integer(i64::from(byte & 0x80 >> (offset & 7) != 0))
 }
 
-/// A range as BITCOUNT and BITPOS take it, in bits: first and behind the last.
+/// A range of BITCOUNT or BITPOS in bits; `end` is behind the last one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u64,
@@ -131,18 +131,18 @@ struct Span {
 }
 
 impl Span {
-    /// The bytes in which it lies.
+    /// The bytes that have its bits.
     fn bytes(&self) -> std::ops::Range<usize> {
         (self.start / 8) as usize..self.end.div_ceil(8) as usize
     }
 }
 
-/// Reads `start [end] [BYTE|BIT]` for a value of so many bytes.
+/// The range of `start` and `end`, in bits or bytes, in a value of so many bytes.
 fn span(start: i64, end: i64, in_bits: bool, bytes: u64) -> Span {
     let unit = if in_bits { 1 } else { 8 };
     let total = (bytes * 8 / unit) as i64;
     let place = |n: i64| if n < 0 { total.saturating_add(n).max(0) } else { n };
-    // Both may lie in front of the value: then the first byte is what is meant.
+    // Both may lie in front of the value: then the first byte is meant.
     let (start_at, end_at) = (place(start), place(end).min(total - 1));
     if start_at > end_at || total == 0 {
         return Span { start: 0, end: 0 };
@@ -159,7 +159,7 @@ fn unit(word: Option<&[u8]>) -> Result<bool, Fail> {
     }
 }
 
-/// A byte with what is outside of the span cleared.
+/// Clears the bits of a byte that are outside of the span.
 fn masked(byte: u8, at: u64, span: &Span) -> u8 {
     let first = at * 8;
     let mut byte = byte;
@@ -172,23 +172,23 @@ fn masked(byte: u8, at: u64, span: &Span) -> u8 {
     byte
 }
 
-/// What is asked of the bits of a span.
+/// What a command asks about the bits of a span.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    /// How many are set; so many are found.
+    /// How many are set; so many are counted.
     Count(u64),
-    /// Where the first of a kind is; if there is none, this is said.
+    /// Where the first bit of this kind is; `nowhere`: the answer if there is none.
     Position { bit: bool, nowhere: i64 },
 }
 
 impl Ask {
-    /// Looks at bytes of the span that begin at `at`; the answer, if it is found.
+    /// Looks at bytes of the span that begin at `at`; returns the answer if it is found.
     fn look(&mut self, bytes: &[u8], at: u64, span: &Span) -> Option<i64> {
         let behind = at + bytes.len() as u64;
         match self {
             Ask::Count(count) => {
                 *count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
-                // The ends may be cut; of a span in one byte both are that byte, which is cut once.
+                // The first and the last byte may be cut; in a span of one byte both are the same, which is cut once.
                 let part = span.bytes();
                 let (first, last) = (part.start as u64, (part.end as u64).saturating_sub(1));
                 for end in [Some(first), Some(last).filter(|last| *last != first)].into_iter().flatten() {
@@ -209,7 +209,7 @@ impl Ask {
         }
     }
 
-    /// The answer when all was looked at.
+    /// The answer behind the last byte.
     fn end(&self) -> i64 {
         match *self {
             Ask::Count(count) => count as i64,
@@ -224,7 +224,7 @@ struct Looking {
     value: Source,
     ask: Ask,
     span: Span,
-    /// Where it goes on.
+    /// The next byte to look at.
     at: u64,
     _lane: Lane,
 }
@@ -258,12 +258,12 @@ impl Job for Looking {
     }
 }
 
-/// What it takes to look at the bits of so many bytes.
+/// Work to look at the bits of so many bytes.
 fn looking_ns(bytes: u64) -> u64 {
     bytes
 }
 
-/// Answers what is asked of the bits of a value; `asked` says what that is of one of so many bytes, and where.
+/// Replies what is asked about the bits of a value. `asked`: the question and the span, for a value of so many bytes.
 fn look(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -332,7 +332,7 @@ fn bit_position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut ar
     }
     look(call, key, ("bitpos", words), |bytes| {
         let span = span(start.unwrap_or(0), end.unwrap_or(-1), in_bits, bytes);
-        // A value goes on with zeros for ever, if its end was not given.
+        // Without a given end a value goes on with zeros for ever.
         let nowhere = if bit || end.is_some() || span.start == span.end { -1 } else { bytes as i64 * 8 };
         (Ask::Position { bit, nowhere }, span)
     })

@@ -1,5 +1,4 @@
-//! BITOP: bitmaps combined into another, block by block, so that it takes no room but that of the result; large ones in
-//! steps.
+//! BITOP: combines bitmaps into another, block by block, so that only the result takes memory; large ones in steps.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Key, Upload};
@@ -19,13 +18,13 @@ enum Operation {
     Or,
     Xor,
     Not,
-    /// In the first and in none of the others.
+    /// Bits of the first source that are in none of the others.
     Diff,
-    /// In one of the others and not in the first.
+    /// Bits of any other source that are not in the first.
     Diff1,
-    /// In the first and in one of the others.
+    /// Bits of the first source that are in any other.
     AndOr,
-    /// In exactly one.
+    /// Bits that are in exactly one source.
     One,
 }
 
@@ -45,8 +44,8 @@ impl Operation {
         all.into_iter().find(|(name, _)| is(word, name)).map(|(_, operation)| operation)
     }
 
-    /// Combines the first source, all of which `all` is, with another that begins with `bytes` and goes on with zeros;
-    /// `more` is what the operation needs to know beside that.
+    /// Adds another source, of `bytes` and zeros behind them, to the combined ones in `all`; `more` has what the operation needs
+    /// beside these.
     fn add(self, all: &mut [u8], more: &mut [u8], bytes: &[u8]) {
         let zeros = bytes.len();
         match self {
@@ -56,7 +55,7 @@ impl Operation {
             }
             Operation::Or => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all |= byte),
             Operation::Xor => all.iter_mut().zip(bytes).for_each(|(all, byte)| *all ^= byte),
-            // It has one source.
+            // NOT has one source.
             Operation::Not => {}
             Operation::Diff | Operation::Diff1 | Operation::AndOr => {
                 more.iter_mut().zip(bytes).for_each(|(more, byte)| *more |= byte);
@@ -70,7 +69,7 @@ impl Operation {
         }
     }
 
-    /// When all sources were added.
+    /// Finishes a block, when all sources were added.
     fn finish(self, all: &mut [u8], more: &[u8]) {
         let pairs = all.iter_mut().zip(more);
         match self {
@@ -85,12 +84,12 @@ impl Operation {
 
 /// Bytes of each source that are combined at a time.
 const BLOCK_BYTES: usize = 16 << 10;
-/// What is noted of a source beside its name: its key, twice, and where its value is.
+/// Bytes noted of a source beside its name: its key, twice, and where its value is.
 const SOURCE_BYTES: usize = 256;
-/// What it takes to look at a source, however short.
+/// Work to look at a source, however short.
 const SOURCE_NS: u64 = 100;
 
-/// BITOP
+/// Serves BITOP.
 pub(crate) fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let words = args;
     let operation = Operation::parse(next(&mut args)?).ok_or(Fail::SYNTAX)?;
@@ -131,7 +130,7 @@ pub(crate) fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.work(Combining { again, lane, ..combining })
 }
 
-/// A result on its way.
+/// A BITOP under way.
 #[derive(Debug)]
 struct Combining {
     operation: Operation,
@@ -139,10 +138,10 @@ struct Combining {
     target: Name,
     bytes: u64,
     upload: Option<Upload>,
-    /// The block of the result, and what the operation has to know beside that.
+    /// The block of the result, and what the operation needs beside it.
     all: Vec<u8>,
     more: Vec<u8>,
-    /// The source that is added to the block next.
+    /// The next source to add to the block.
     source: usize,
     again: Option<Again>,
     lane: Option<Lane>,
@@ -194,7 +193,7 @@ impl Combining {
         })
     }
 
-    /// Adds the next source to the block that begins at `at`; what that takes.
+    /// Adds the next source to the block that begins at `at`; returns the work.
     fn add(&mut self, at: u64) -> u64 {
         let block = BLOCK_BYTES.min((self.bytes - at) as usize);
         let Combining { operation, sources, all, more, source, .. } = self;
@@ -219,7 +218,7 @@ impl Combining {
             }
             filled = part.end;
         }
-        // It goes on with zeros.
+        // The source goes on with zeros.
         if first {
             all[filled..].fill(0);
         } else {
@@ -229,7 +228,7 @@ impl Combining {
         SOURCE_NS + copying_ns(block as u64)
     }
 
-    /// Stores what is whole; false if a source has changed meanwhile.
+    /// Stores the whole result; false if a source has changed meanwhile.
     fn end(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
         let target = self.target.key(call);
         let mut keys: Vec<Key<'_>> = Vec::with_capacity(self.sources.len() + 1);
@@ -245,7 +244,7 @@ impl Combining {
                 Some(upload) => {
                     call.cx.guard.publish(upload, Expect::Any).map_err(|_| Fail::OUT_OF_MEMORY)?;
                 }
-                // It may not be there: that is as good.
+                // The target may be absent: that is as good.
                 None => drop(call.cx.guard.delete(&target, Expect::Present)),
             }
             call.integer(bytes as i64)?;
@@ -272,19 +271,19 @@ impl Job for Combining {
             }
             let block = BLOCK_BYTES.min(upload.missing() as usize);
             self.operation.finish(&mut self.all[..block], &self.more[..block]);
-            // What finds no memory is made anew, from where there is none.
+            // If there is no memory for the block, the rest of it is combined again.
             self.source = 0;
             ns += copying_ns(block as u64);
             if call.cx.guard.upload_fill(upload, &self.all[..block]).is_err() {
                 call.spend(ns);
-                // That is waited for by a step that finds none at all.
+                // Only a step that stored nothing waits for memory.
                 let has_copied = upload.missing() < missing;
                 return if has_copied { Ok(Step::More) } else { Err(Fail::OUT_OF_MEMORY) };
             }
         }
         call.spend(ns);
         let Some(again) = self.again.take() else {
-            // In one step, as one with all its keys.
+            // In one step: all keys are taken already.
             self.end(call)?;
             return Ok(Step::Done);
         };

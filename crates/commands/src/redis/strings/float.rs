@@ -1,4 +1,4 @@
-//! INCRBYFLOAT: adds to a number as text, by `decimal.rs`.
+//! INCRBYFLOAT: adds to a number in text, by `decimal.rs`.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Hint, Key, Value};
@@ -7,7 +7,7 @@ use crate::redis::call::{Call, kept};
 use crate::redis::decimal::sum;
 use crate::redis::fail::{Done, Fail};
 
-/// INCRBYFLOAT
+/// Serves INCRBYFLOAT.
 pub(crate) fn incrbyfloat(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,

@@ -1,7 +1,7 @@
-//! HyperLogLog: how many different elements there were, about, in 12 KiB: strings as Redis has them (`sketch.rs`).
+//! HyperLogLog: estimates how many different elements were added, in 12 KiB. The strings are Redis's (`sketch.rs`).
 //!
-//! What counts the registers of one key notes the cardinality in it, as Redis does: PFCOUNT may write, and waits where writes do.
-//! Of many keys some are gathered a step; then all are looked at together, and if one of them has changed it is begun anew.
+//! PFCOUNT of one key stores the cardinality in it, as in Redis: so it may write, and waits where writes do. For many keys, some
+//! are gathered in each step; then all are looked at together, and if one has changed, the command begins again.
 
 mod sketch;
 
@@ -61,13 +61,13 @@ const DEBUG_KEYS: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 const NO_SKETCH: Fail = Fail::of("WRONGTYPE Key is not a valid HyperLogLog string value.");
 const CORRUPT: Fail = Fail::of("INVALIDOBJ Corrupted HLL object detected");
 
-/// Elements that are added in one moment without a look at what they take.
+/// Elements that are added in one moment without counting the work.
 const FEW_ELEMENTS: usize = 64;
-/// What it takes to add an element, beside its bytes and those of a sparse HyperLogLog.
+/// Work to add an element, beside its bytes and those of a sparse HyperLogLog.
 const ELEMENT_NS: u64 = 60;
-/// What it takes to go through all registers.
+/// Work to go through all registers.
 const REGISTERS_NS: u64 = 20_000;
-/// What takes no longer is done in one step.
+/// A command of less work is done in one step.
 const AT_ONCE_NS: u64 = 400_000;
 
 impl From<Corrupt> for Fail {
@@ -76,12 +76,12 @@ impl From<Corrupt> for Fail {
     }
 }
 
-/// What it takes to go through a HyperLogLog of so many bytes.
+/// Work to go through a HyperLogLog of so many bytes.
 pub(crate) fn registers_ns(bytes: u64) -> u64 {
     KEY_NS + REGISTERS_NS.min(4 * bytes)
 }
 
-/// The string is a HyperLogLog, as far as its head says.
+/// Checks by its head that a string is a HyperLogLog.
 ///
 /// # Errors
 /// It is none, or longer than one may be.
@@ -96,7 +96,7 @@ fn look(item: &Item<'_>) -> Done {
     if bytes > BYTES_MAX as u64 { Err(CORRUPT) } else { Ok(()) }
 }
 
-/// Copies a HyperLogLog.
+/// Copies a HyperLogLog into `into`.
 ///
 /// # Errors
 /// It is none.
@@ -108,7 +108,7 @@ fn read(item: &Item<'_>, into: &mut Vec<u8>) -> Done {
 }
 
 /// Lets `change` change a HyperLogLog, or a fresh one (then the flag is true), and stores it if `change` returns true, as one
-/// step: if another client was faster, all over again. Expiry and flags stay. Returns what `change` returned last.
+/// step: if another client was faster, it begins again. Expiry and flags stay. Returns what `change` returned last.
 fn rewrite(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -117,7 +117,7 @@ fn rewrite(
     let mut bytes = call.cx.room.lend();
     let done = loop {
         let there = match peek(&mut call.cx.guard, key) {
-            // First what was seen: the bytes may be newer than that, never older.
+            // What was seen is read first: the bytes may be newer than that, never older.
             Ok(Some(item)) => {
                 let known = (crate::redis::call::kept(&item), Expect::Unchanged(item.seen()));
                 read(&item, &mut bytes).map(|()| known)
@@ -148,7 +148,7 @@ fn rewrite(
     done
 }
 
-/// PFADD
+/// Serves PFADD.
 fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut words: Args<'_>) -> Done {
     if words.len() <= FEW_ELEMENTS || call.cx.guard.in_transaction() {
         let changed = add_some(call, key, &mut words, u64::MAX)?;
@@ -161,7 +161,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut words: Args<'_>) -> Done 
     Ok(())
 }
 
-/// Adds some elements as one moment, and takes them out: as many as there is time for; true if that changes anything.
+/// Adds as many elements as there is time for, as one moment, and takes them out of `words`; true if that changed anything.
 fn add_some(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -191,7 +191,7 @@ fn add_some(
     changed
 }
 
-/// A PFADD that has added some of its elements.
+/// A PFADD in steps.
 #[derive(Debug)]
 struct Adding {
     row: &'static Command,
@@ -221,7 +221,7 @@ impl Job for Adding {
         Ok(Step::Done)
     }
 
-    /// What is added is stored at once, or nothing is.
+    /// A step stores all that it added, or nothing.
     fn asks_again(&self) -> bool {
         true
     }
@@ -231,7 +231,7 @@ impl Job for Adding {
     }
 }
 
-/// PFCOUNT
+/// Serves PFCOUNT.
 fn count(call: &mut Call<'_, '_, '_>, keys: Args<'_>) -> Done {
     match keys.at(0) {
         Some(name) if keys.len() == 1 => count_one(call, name),
@@ -239,12 +239,12 @@ fn count(call: &mut Call<'_, '_, '_>, keys: Args<'_>) -> Done {
     }
 }
 
-/// PFMERGE
+/// Serves PFMERGE.
 fn merge(call: &mut Call<'_, '_, '_>, keys: Args<'_>) -> Done {
     gather(call, "pfmerge", keys, true)
 }
 
-/// The cardinality of one HyperLogLog, which is noted in it if it was counted.
+/// Replies the cardinality of one HyperLogLog, and stores it there if it was counted.
 fn count_one(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Done {
     let key = call.key(name);
     let hint = call.cx.guard.prefetch_bucket(&key);
@@ -260,14 +260,14 @@ fn count_one(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Done {
     if let Ok((n, Some((attributes, expect)))) = counted {
         sketch::set_cardinality(&mut bytes, n);
         call.spend(registers_ns(bytes.len() as u64) + copying_ns(2 * bytes.len() as u64));
-        // Where there is no room for it, or another client was faster, it is counted anew the next time.
+        // If there is no memory, or another client was faster, it is counted again the next time.
         let _ = call.store(&key, &bytes, &attributes, expect);
     }
     call.cx.room.take_back(bytes);
     call.integer(counted?.0 as i64)
 }
 
-/// The cardinality of a HyperLogLog, which is copied, and whether that was noted.
+/// The cardinality of a HyperLogLog, and whether it was stored; if not, copies the HyperLogLog.
 fn count_item(item: &Item<'_>, bytes: &mut Vec<u8>) -> Result<(u64, bool), Fail> {
     let (len, mut head) = (item.value_bytes(), Vec::with_capacity(HEAD_BYTES));
     if len >= HEAD_BYTES as u64 {
@@ -283,13 +283,13 @@ fn count_item(item: &Item<'_>, bytes: &mut Vec<u8>) -> Result<(u64, bool), Fail>
     Ok((Histogram::of(bytes)?.estimate(), false))
 }
 
-/// The registers of several keys together.
+/// The merged registers of several keys.
 #[derive(Debug)]
 struct Gathered {
     registers: Box<Registers>,
-    /// One of them is dense.
+    /// Whether a key's was dense.
     dense: bool,
-    /// What is read.
+    /// The copy of the last key's value.
     bytes: Vec<u8>,
 }
 
@@ -298,7 +298,7 @@ impl Gathered {
         Gathered { registers: Box::new([0; REGISTERS]), dense: false, bytes: Vec::new() }
     }
 
-    /// Adds those of a key, whose version is returned; adds what that takes to `ns`.
+    /// Merges a key's registers, and returns the key's version. Adds that work to `ns`.
     fn add(&mut self, call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Result<u64, Fail> {
         *ns += KEY_NS;
         let key = call.key(name);
@@ -315,7 +315,7 @@ impl Gathered {
         Ok(version)
     }
 
-    /// Replies how many elements there were, or adds them to those of the first key.
+    /// Replies the cardinality, or merges the registers into the first key.
     fn end(&self, call: &mut Call<'_, '_, '_>, keys: Args<'_>, stores: bool) -> Done {
         call.spend(REGISTERS_NS);
         if !stores {
@@ -334,7 +334,7 @@ impl Gathered {
     }
 }
 
-/// PFCOUNT of several keys, PFMERGE
+/// Serves PFCOUNT of several keys, and PFMERGE.
 fn gather(call: &mut Call<'_, '_, '_>, name: &'static str, keys: Args<'_>, stores: bool) -> Done {
     few_keys(keys.len())?;
     let mut ns = 2 * REGISTERS_NS;
@@ -383,22 +383,22 @@ fn gather(call: &mut Call<'_, '_, '_>, name: &'static str, keys: Args<'_>, store
     }
 }
 
-/// Keys of which some are gathered.
+/// A PFCOUNT or PFMERGE in steps.
 #[derive(Debug)]
 struct Union {
     gathered: Gathered,
     stores: bool,
-    /// Bytes of the words that are done with, of which there are as many as versions.
+    /// Bytes of the names that are done; `versions` has one for each of these.
     at: usize,
     versions: Vec<u64>,
-    /// What the name of the database means.
+    /// The database, as it was named when the command began.
     database: Database,
     again: Option<(Again, Lane)>,
     _held: Heap,
 }
 
 impl Union {
-    /// The keys still have what was read.
+    /// Whether the keys are still as they were read.
     fn is_so(&self, call: &mut Call<'_, '_, '_>, keys: Args<'_>) -> bool {
         call.cx.guard.database(call.client.db) == self.database
             && keys.zip(&self.versions).all(|(name, version)| {
@@ -453,7 +453,7 @@ impl Job for Union {
     }
 }
 
-/// PFDEBUG
+/// Serves PFDEBUG.
 fn debug(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (what, name) = (next(&mut args)?, next(&mut args)?);
     let key = call.key(name);
@@ -492,7 +492,7 @@ fn debug(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let mut changed = false;
     rewrite(call, &key, |bytes, fresh| {
-        // It may have gone meanwhile.
+        // The key may have gone meanwhile.
         changed = !fresh && sketch::make_dense(bytes)?;
         Ok(changed)
     })?;

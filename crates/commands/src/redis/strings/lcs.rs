@@ -9,18 +9,18 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::copy_value;
 use crate::redis::steps::job::{Job, Step};
 
-/// A run of bytes that both have: where it begins in the first and in the second, and its length.
+/// A run of bytes that both have: its beginning in the first and in the second, and its length.
 type Run = (usize, usize, usize);
 
-/// What a run takes in the list of them, which grows by doubling.
+/// Bytes of a run in the vector of runs, which grows by doubling.
 const RUN_BYTES: u64 = 2 * size_of::<Run>() as u64;
-/// What is replied of a run, at most.
+/// Bytes of a run in the reply, at most.
 const ANSWER_BYTES: usize = 128;
 
-/// What it takes to fill a cell of the table.
+/// Work to fill a cell of the table.
 const CELL_NS: u64 = 2;
 
-/// LCS
+/// Serves LCS.
 pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (one, two) = (next(&mut args)?, next(&mut args)?);
     let (one, two) = (call.key(one), call.key(two));
@@ -42,9 +42,9 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if len && idx {
         return Err(Fail::of("ERR If you want both the length and indexes, please just use IDX."));
     }
-    // What all that it looks at takes of the heap lives as long as that.
+    // The charge for the heap lives as long as the comparison.
     let (held, one, two) = loop {
-        // A table of four bytes for each pair of bytes is what it takes.
+        // The table has four bytes for each pair of bytes.
         let bytes = lengths(call, &one, &two)?;
         let cells = (bytes[0] + 1).saturating_mul(bytes[1] + 1);
         let runs = bytes[0].min(bytes[1]) * RUN_BYTES;
@@ -56,7 +56,7 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         let held = Heap::keep(call, needs as usize)?;
         let values = call.as_one([one, two], |call| {
-            // Others may have been faster.
+            // Other clients may have been faster.
             let same = lengths(call, &one, &two)? == bytes;
             same.then(|| Ok::<_, Fail>((value(call, &one)?, value(call, &two)?))).transpose()
         })?;
@@ -69,7 +69,7 @@ pub(crate) fn lcs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.work(Comparing { one, two, table, trace: None, says, _held: held })
 }
 
-/// What is replied.
+/// The form of the reply.
 #[derive(Debug)]
 struct Says {
     len: bool,
@@ -84,7 +84,7 @@ struct Comparing {
     one: Vec<u8>,
     two: Vec<u8>,
     table: Table,
-    /// On the way back, when the table is filled.
+    /// The way back, when the table is filled.
     trace: Option<Trace>,
     says: Says,
     _held: Heap,
@@ -160,12 +160,12 @@ fn value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<Vec<u8>, Fail> {
     Ok(bytes)
 }
 
-/// Lengths of the subsequences of all prefixes.
+/// Lengths of the longest common subsequences of all prefixes.
 #[derive(Debug)]
 struct Table {
     cells: Vec<u32>,
     width: usize,
-    /// The cell that is filled next, by its row and column, counted from the bytes they are for.
+    /// The row and column of the next cell, counted from the bytes that they are for.
     row: usize,
     column: usize,
 }
@@ -176,7 +176,7 @@ impl Table {
         Table { cells: vec![0; (one.len() + 1) * width], width, row: 0, column: 0 }
     }
 
-    /// Fills as many cells; true when all are.
+    /// Fills up to `cells` cells; true when all are filled.
     fn fill(&mut self, one: &[u8], two: &[u8], cells: &mut usize) -> bool {
         while self.row < one.len() {
             let (i, from) = (self.row, self.column);
@@ -215,7 +215,7 @@ impl Trace {
         Trace { i: one.len(), j: two.len(), text: Vec::new(), runs: Vec::new() }
     }
 
-    /// Goes so many steps back; true at the end, when the text is turned round.
+    /// Goes back up to `steps` steps; true at the end, when the text is reversed.
     fn go(&mut self, table: &Table, one: &[u8], two: &[u8], steps: &mut usize) -> bool {
         let Trace { i, j, text, runs } = self;
         while *i > 0 && *j > 0 {

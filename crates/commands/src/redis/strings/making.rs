@@ -1,12 +1,12 @@
-//! Large values that are made of others, in steps: what is read is pinned, what is made is stored when it is whole, if
-//! what was read is still there then; if not, all over again.
+//! Large values that are made of others, in steps. The old value is pinned, and the new one is stored when it is whole, if the
+//! old one is still there then; otherwise the command begins again.
 //!
 //! ```text
 //! old   |■■■■■■■■■■|               pinned
-//! new   |■■■■|bytes|■|  ◄─ some of it at each step          then, in one step: unchanged? publish, remove, reply
+//! new   |■■■■|bytes|■|  ◄─ a part in each step             then, in one step: unchanged? publish, remove, reply
 //! ```
 //!
-//! For all observers it is one step, the last. One connection of a worker makes one value at a time
+//! For all observers it is one step, the last. One connection of a worker makes a value at a time
 //! ([`crate::core::work::Work::take_lane`]).
 
 use larder_protocol::resp::Args;
@@ -20,45 +20,45 @@ use crate::redis::source::{Name, Source};
 use crate::redis::steps::again::{Again, Leave, STEPS_BYTES_MIN};
 use crate::redis::steps::job::{Job, Step};
 
-/// Bytes that are copied between two looks at how much a step has done.
+/// Bytes that are copied between two looks at the work of a step.
 const CHUNK_BYTES: u64 = 16 << 10;
 static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
-/// Bytes that are written over a value at one place.
+/// Bytes of one patch, at most.
 const PLACE_BYTES_MAX: usize = 1 << 30;
 
-/// How the new value is made: the old one, with zeros behind it if that is longer, and bytes over it.
+/// How the new value is made: the old one, zeros behind it if the new one is longer, and bytes written over it.
 #[derive(Debug)]
 pub(crate) struct Edit<'b> {
-    /// Bytes of the new one.
+    /// Bytes of the new value.
     value_bytes: u64,
     over: Over<'b>,
 }
 
 #[derive(Debug)]
 enum Over<'b> {
-    /// These bytes from there on.
+    /// These bytes, from an offset on.
     One(u64, &'b [u8]),
     Many(Patches),
 }
 
-/// Bytes that are written over a value at some places of it.
+/// Patches: bytes that are written over some places of a value.
 #[derive(Debug, Default)]
 pub(crate) struct Patches {
-    /// Where they begin, and how many they are: ascending, and none reaches another.
+    /// Offsets and lengths, ascending, without overlaps.
     places: Vec<(u64, u32)>,
-    /// All of them, in order.
+    /// All the bytes, in order.
     bytes: Vec<u8>,
     /// The charge for them.
     _held: Option<Heap>,
 }
 
 impl Patches {
-    /// None yet, charged to `held`.
+    /// No patches yet, charged to `held`.
     pub fn charged(held: Heap) -> Patches {
         Patches { _held: Some(held), ..Patches::default() }
     }
 
-    /// Bytes that follow those that were added before.
+    /// Adds a patch behind those before.
     pub fn add(&mut self, at: u64, bytes: &[u8]) {
         debug_assert!(self.places.last().is_none_or(|&(last, bytes)| last + u64::from(bytes) <= at));
         self.places.push((at, bytes.len() as u32));
@@ -67,23 +67,23 @@ impl Patches {
 }
 
 impl<'b> Edit<'b> {
-    /// All of the old value as it is.
+    /// Keeps the old value as it is.
     fn nothing(old_bytes: u64) -> Edit<'b> {
         Edit { value_bytes: old_bytes, over: Over::One(old_bytes, &[]) }
     }
 
-    /// `bytes` behind the old value.
+    /// Adds `bytes` behind the old value.
     pub fn behind(bytes: &'b [u8], old_bytes: u64) -> Edit<'b> {
         Edit::over(bytes, old_bytes, old_bytes)
     }
 
-    /// `bytes` over the old value from `offset` on, zeros in front of them if it is shorter.
+    /// Writes `bytes` over the old value from `offset` on, with zeros in front if it is shorter.
     pub fn over(bytes: &'b [u8], offset: u64, old_bytes: u64) -> Edit<'b> {
         let end = offset.saturating_add(bytes.len() as u64);
         Edit { value_bytes: end.max(old_bytes), over: Over::One(offset, bytes) }
     }
 
-    /// All of these over the old value, which becomes `room` bytes long if it is shorter.
+    /// Writes these patches over the old value, which is `room` bytes long then if it was shorter.
     pub fn patched(patches: Patches, room: u64, old_bytes: u64) -> Edit<'b> {
         Edit { value_bytes: room.max(old_bytes), over: Over::Many(patches) }
     }
@@ -92,20 +92,20 @@ impl<'b> Edit<'b> {
 /// What is done when the value is whole.
 #[derive(Debug)]
 pub(crate) struct Then {
-    /// Where it is stored, if that is not where the old one is; whatever is there goes, unless `only_new`.
+    /// Where it is stored, if not in place of the old one. It replaces any value there, unless `only_new`.
     pub to: Option<Name>,
     pub only_new: bool,
-    /// The old one goes.
+    /// Whether the old value is removed.
     pub removes: bool,
     /// The reply, encoded.
     pub reply: Vec<u8>,
 }
 
-/// A value on its way.
+/// A value that is being made.
 #[derive(Debug)]
 pub(crate) struct Making {
     old: Source,
-    /// What is written over it; those of the places in front of the next are written, which are so many bytes.
+    /// The patches. Those in front of `next` are written, and had `written` bytes.
     over: Patches,
     next: usize,
     written: usize,
@@ -115,8 +115,8 @@ pub(crate) struct Making {
     lane: Option<Lane>,
 }
 
-/// Begins to make a value out of that of `from`, which has so many bytes or none, if it is large enough for that. True: the command
-/// ends here, and is replied to when it is made. False too if it is not what was expected.
+/// Begins to make a value of that of `from`, if any, if the new one is large enough for steps. True: the command ends here, and
+/// is replied to later. False also if the old value is not as expected.
 pub(crate) fn make<'b>(
     call: &mut Call<'_, '_, '_>,
     (leave_for, read_ahead, args): (&'static str, Option<&[u8]>, Args<'_>),
@@ -139,7 +139,7 @@ pub(crate) fn make<'b>(
     let name = Name::of(call, db, from);
     let old = Source::read(call, name);
     if old.bytes() != old_bytes || expect.is_some_and(|expect| expect != old.expect) {
-        // It has changed since, or gave way to the words.
+        // It has changed since, or was evicted for the words.
         return Ok(false);
     }
     let then = then(call, bytes);
@@ -169,7 +169,7 @@ pub(crate) fn make<'b>(
 }
 
 impl Making {
-    /// Copies some bytes behind those that are there; how many.
+    /// Copies some bytes behind those that are there; returns how many.
     fn copy(&mut self, call: &mut Call<'_, '_, '_>, upload: &mut Upload) -> Result<u64, Refusal> {
         let at = upload.value_bytes() - upload.missing();
         while let Some(&(start, bytes)) = self.over.places.get(self.next)
@@ -198,7 +198,7 @@ impl Making {
         Ok(bytes)
     }
 
-    /// Stores what is whole; false if what it was made of has changed meanwhile.
+    /// Stores the whole value; false if the old one has changed meanwhile.
     fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
         let from = self.old.name.key(call);
         let to = self.then.to.as_ref().unwrap_or(&self.old.name);
@@ -225,7 +225,7 @@ impl Job for Making {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Some(mut upload) = self.upload.take() else { return Ok(Step::Done) };
         let (ns_max, mut bytes, missing) = (call.step_ns(), 0, upload.missing());
-        // What it is made of does not give way to it.
+        // The old value is not evicted for the new one.
         let from = self.old.name.key(call);
         call.cx.guard.spare(Some(&from));
         let done = loop {
@@ -240,7 +240,8 @@ impl Job for Making {
         call.cx.guard.spare(None);
         call.spend(copying_ns(bytes));
         if done.is_err() || upload.missing() > 0 {
-            // It goes on behind what is there, where it found no memory, too. That is waited for by a step that finds none at all.
+            // The job goes on behind what was copied, even if it found no memory. Only a step that copied nothing waits for
+            // memory.
             let has_copied = upload.missing() < missing;
             self.upload = Some(upload);
             return if done.is_ok() || has_copied { Ok(Step::More) } else { Err(Fail::OUT_OF_MEMORY) };
@@ -275,7 +276,7 @@ impl Job for Making {
     }
 }
 
-/// Has a value go from one key to another, in steps.
+/// A value to move or copy from one key to another, in steps.
 pub(crate) struct Carry<'k> {
     pub from: (u8, Key<'k>),
     pub to: (u8, Key<'k>),
@@ -284,7 +285,7 @@ pub(crate) struct Carry<'k> {
     pub reply: &'static [u8],
 }
 
-/// [`make`] of a copy: true if it has begun.
+/// Begins a copy by [`make`]; true if it has begun.
 pub(crate) fn carry(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -303,12 +304,12 @@ pub(crate) fn carry(
     })
 }
 
-/// An integer as it is replied.
+/// Encodes an integer reply.
 pub(crate) fn integer(n: i64) -> Vec<u8> {
     format!(":{n}\r\n").into_bytes()
 }
 
-/// What an edit of a value where it is comes to.
+/// What follows an edit in place.
 pub(crate) fn edited(reply: Vec<u8>) -> Then {
     Then { to: None, only_new: false, removes: false, reply }
 }

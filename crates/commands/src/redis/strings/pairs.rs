@@ -1,13 +1,13 @@
-//! MSET, MSETNX and MSETEX: several keys as one moment. Of very many, or with very long values, in steps, with the keys held
+//! MSET, MSETNX and MSETEX: several keys as one moment. Very many, or very long values, are written in steps, with the keys held
 //! from the first write to the last ([`hold`](crate::core::hold)).
 //!
 //! ```text
-//! notes the keys ─► announces ─► waits for requests of before ─► looks (NX, XX) ─► writes ─► replied, and held no more
+//! notes the keys ─► announces ─► waits for earlier requests ─► looks (NX, XX) ─► writes ─► replied, and no longer held
 //! ```
 //!
-//! In scripts, and in an EXEC of one step, all of it is one step. How keys come to be held is in `steps/stages.rs`. A pair for
-//! which memory is on its way is written when that has come, and others of the worker are served meanwhile. The keys are held, so
-//! that the command is refused when it has waited for 2 s in all.
+//! In scripts, and in an EXEC of one step, the command is one step. `steps/stages.rs` has the keys held. If memory for a pair is
+//! on its way, the pair is written when it has come, and the worker serves others meanwhile. Since the keys are held, the command
+//! is refused when it has waited for 2 s in all.
 
 use larder_protocol::resp::Args;
 use larder_store::Millis;
@@ -28,21 +28,21 @@ use crate::redis::steps::patience::Patience;
 use crate::redis::steps::stages::Staged;
 use crate::redis::strings::set::{pairs_counted, put_pair};
 
-/// Pairs that are written in one step: some 4 ms.
+/// Pairs that are written in one step, at most: some 4 ms.
 pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
-/// Bytes of their words: some 4 ms.
+/// Bytes of their words, at most: some 4 ms.
 const BYTES_AT_ONCE: usize = 8 << 20;
-/// What it takes to write a pair, most of which is waiting for memory.
+/// Work to write a pair, most of which is waiting for memory.
 pub(crate) const PAIR_NS: u64 = 2_000;
-/// What it takes to publish keyspace events of one, which is spent where they are published.
+/// Work to publish keyspace events of a pair, which is spent when they are published.
 const EVENTS_NS: u64 = 2_000;
 
-/// Whether a command of so many pairs, and with these arguments, is done in steps, outside of a transaction.
+/// Whether a command with so many pairs, and these arguments, is done in steps outside of a transaction.
 pub(super) fn in_steps(pairs: usize, args: Args<'_>) -> bool {
     pairs > PAIRS_AT_ONCE || args.encoded().len() > BYTES_AT_ONCE
 }
 
-/// A command with these arguments holds its keys from one turn to the next.
+/// Whether a command with these arguments holds its keys from one turn to the next.
 pub(crate) fn holds_keys(row: &Command, args: Args<'_>) -> bool {
     match row.name {
         "mset" | "msetnx" => in_steps(args.len() / 2, args),
@@ -86,7 +86,7 @@ pub(crate) fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     })
 }
 
-/// Runs what writes the pairs of a command with these arguments, and publishes that where it is wanted.
+/// Runs `run`, which writes the pairs of a command with these arguments, and publishes events if they are wanted.
 pub(super) fn telling(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
@@ -105,7 +105,7 @@ pub(super) fn store_pairs(call: &mut Call<'_, '_, '_>, expiry: Expiry, args: Arg
     store_counted(call, expiry, args, &mut 0)
 }
 
-/// Writes these pairs, and counts those that are written.
+/// Writes these pairs, and counts the written ones.
 fn store_counted(
     call: &mut Call<'_, '_, '_>,
     expiry: Expiry,
@@ -120,11 +120,11 @@ fn store_counted(
     Ok(())
 }
 
-/// A token that no item has: that of a pair which was written, and has given way since.
+/// The token of a pair that was written and has been evicted since: no item has it.
 const GONE: u64 = u64::MAX;
 
-/// As [`telling`], of some pairs of a command: of those that `run` has written, which it counts. Their keys are held, but others
-/// of the command may have given way to them, and the first of them to those behind: events of that come from the store.
+/// As [`telling`], for some pairs of a command, of which `run` returns how many it has written. Their keys are held, but one may
+/// have been evicted for another: the store publishes that.
 fn telling_some(
     call: &mut Call<'_, '_, '_>,
     expiry: Expiry,
@@ -154,37 +154,37 @@ fn telling_some(
     (written, done)
 }
 
-/// What is done with pairs.
+/// What a command does with pairs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// The command's name.
     pub name: &'static str,
-    /// They are written only if all of the keys are there, or none is.
+    /// Pairs are written only if all of the keys are there, or if none is; `None`: in any case.
     pub there: Option<bool>,
     pub expiry: Expiry,
-    /// How many words come behind them.
+    /// How many words are behind the pairs.
     pub behind: usize,
 }
 
-/// Pairs that are written in steps.
+/// A command that writes pairs in steps.
 #[derive(Debug)]
 struct Pairs {
     plan: Plan,
     kept: Kept,
-    /// Not in EXEC, which holds all of its keys itself.
+    /// Whether it holds its keys: an EXEC in steps holds them itself.
     is_whole: bool,
-    /// The keys that are noted, of the database that had this mark, and the place behind them.
+    /// The noted keys, the place behind them, and the mark that their database had.
     noted: Option<(Keys, Place, u64)>,
-    /// Keys from a place on are to be there, or not, before the first pair is written.
+    /// From where on keys are still to be checked before the first pair is written.
     looks: Option<Place>,
-    /// Some of them are written.
+    /// Some pairs are written.
     begun: bool,
-    /// How long it has waited for memory, for all of them.
+    /// How long it has waited for memory, for all pairs.
     patience: Patience,
     _held: Heap,
 }
 
-/// Begins in the next turn with the pairs that these words begin with, which are the last of their request.
+/// Begins in the next turn with the pairs at the beginning of these words, which are the last of their request.
 pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> Done {
     let executes = call.client.executes;
     let pairs = (args.len() - plan.behind) / 2;
@@ -197,14 +197,14 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
 }
 
 impl Pairs {
-    /// Looks whether some more keys are, or are not, there as the plan wants it; false if one is unlike.
+    /// Checks whether some more keys are, or are not, there, as the plan wants it; false if one is not so.
     fn look(&mut self, call: &mut Call<'_, '_, '_>, mut at: Place) -> bool {
         let Plan { there, behind, .. } = self.plan;
         let count = call.keys_of_a_step().min((at.left - behind) / 2);
         let are_like = self.kept.walk(&mut at, |words| {
             let mut names = words.by_ref().take(2 * count).step_by(2);
             let are_like = names.all(|name| Some(call.is_there(&call.key(name))) == there);
-            // What is left is left.
+            // The rest of the names is passed over.
             names.for_each(|_| ());
             are_like
         });
@@ -213,19 +213,19 @@ impl Pairs {
         are_like
     }
 
-    /// Pairs that are not written.
+    /// Pairs that are not written yet.
     fn left(&self) -> usize {
         (self.kept.left() - self.plan.behind) / 2
     }
 
-    /// Writes as many pairs as what is left of the slice is for, one at least. Where memory is on its way and others wait for the
-    /// worker, it does not sleep, and the next pair is to be written in so many milliseconds.
+    /// Writes as many pairs as the rest of the slice allows, at least one. If memory is on its way and others wait for the
+    /// worker, it does not sleep, but returns in how many milliseconds to write the next pair.
     ///
     /// # Errors
-    /// A pair found no memory, also after it was asked again for long enough: it is not looked at once more, for which the worker
+    /// A pair found no memory, also after it was tried again for long enough. It is not tried once more, for which the worker
     /// would sleep.
     fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Millis>, Fail> {
-        // In EXEC, whose next step comes at once, to ask again would be no wait.
+        // The next step of EXEC comes at once, so that trying again would be no wait.
         let asks = self.is_whole;
         let (written, done) = self.write_some(call, asks);
         if done.is_ok() {
@@ -240,7 +240,7 @@ impl Pairs {
         }
     }
 
-    /// Writes as many, up to one that fails: how many, and why no more. What is not written is left.
+    /// Writes pairs up to one that fails, and returns how many, and the error. The others are left.
     fn write_some(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> (usize, Done) {
         let until_ns = call.step_ns();
         let Plan { expiry, behind, .. } = self.plan;
@@ -261,7 +261,7 @@ impl Pairs {
             });
             call.cx.guard.ask_again(again);
             if done.is_err() {
-                // Those behind the one that failed were not looked at.
+                // The pairs behind the one that failed were not looked at.
                 spent_ns = spent_ns * (written as u64 + 1) / (count as u64 / 2).max(1);
                 *words = from;
                 if written > 0 {
@@ -289,7 +289,7 @@ impl Staged for Pairs {
 
     fn prepare(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<Taking>, Fail> {
         let (db, behind) = (call.client.db, self.plan.behind);
-        // Keys noted while the database is swapped are another's, which a swap back before the end would hide.
+        // Keys noted before a swap of databases are others now; a second swap before the end would hide that.
         let noted = self.noted.take().filter(|(_, _, mark)| *mark == mark_of(call));
         let from_first = || (Keys::of(self.left()), self.kept.place(), mark_of(call));
         let (mut keys, mut at, mark) = noted.unwrap_or_else(from_first);

@@ -1,5 +1,4 @@
-//! Values that are read, changed and written as one step: whole, or, of a large value, only the part
-//! that changes.
+//! Values that are read, changed and written as one step: as a whole, or for a large value only the part that changes.
 
 use std::ops::Range;
 
@@ -14,10 +13,10 @@ use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
 use crate::redis::reply::{copy_value, each_part};
 
-/// Values up to this are read and written whole.
+/// Values of up to so many bytes are read and written whole.
 const SMALL_BYTES_MAX: usize = 16 << 10;
 
-/// What a rewrite comes to.
+/// What a change made of a value.
 pub(crate) enum Rewrite<T> {
     /// The bytes are the new value.
     Store(T),
@@ -25,8 +24,8 @@ pub(crate) enum Rewrite<T> {
     Keep(T),
 }
 
-/// Reads a value, lets `change` change it (none is no bytes), and stores it, as one step: if another
-/// client was faster, all over again. Expiry and flags stay.
+/// Reads a value, lets `change` change it (an absent one is empty), and stores it, as one step: if another client was faster, it
+/// begins again. Expiry and flags stay.
 pub(crate) fn rewrite<T>(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -37,7 +36,7 @@ pub(crate) fn rewrite<T>(
         bytes.clear();
         let (attributes, expect) = match call.peek(key) {
             Ok(Some(item)) => {
-                // First what was seen: the bytes may be newer than that, never older.
+                // What was seen is read first: the bytes may be newer than that, never older.
                 let seen = item.seen();
                 copy_value(item.value(), &mut bytes);
                 (kept(&item), Expect::Unchanged(seen))
@@ -61,8 +60,7 @@ pub(crate) fn rewrite<T>(
     done
 }
 
-/// The bytes of a value that is large or becomes so with `room` bytes, and what it is known by; none
-/// of a small one.
+/// Bytes of a value that is large, or becomes so with `room` bytes, and what a write of it expects; `None` for a small one.
 ///
 /// # Errors
 /// It is no string.
@@ -71,7 +69,7 @@ pub(crate) fn large_with(
     key: &Key<'_>,
     room: usize,
 ) -> Result<Option<(usize, Expect)>, Fail> {
-    // First what was seen: the bytes may be newer than that, never older.
+    // What was seen is read first: the bytes may be newer than that, never older.
     let (there, expect) = match call.peek(key)? {
         Some(item) => (item.value_bytes() as usize, Expect::Unchanged(item.seen())),
         None => (0, Expect::Absent),
@@ -79,11 +77,10 @@ pub(crate) fn large_with(
     Ok((there.max(room) > SMALL_BYTES_MAX).then_some((there, expect)))
 }
 
-/// As [`rewrite`] for values that are large, or become so: only the part that changes is looked at, and written
-/// back where it lies, or, where that cannot be, into a copy beside it in the store. The part may reach
-/// beyond the end, zeros there; the value is given at least `room` bytes. What the change came to is
-/// replied as `reply` says. False, and nothing done, of small values: for [`rewrite`]. `name` and `args`: the
-/// command's, for a copy that is made in steps.
+/// As [`rewrite`], for values that are large or become so: only the part that changes is read, and is written back in place, or
+/// if that cannot be, into a copy in the store. The part may reach beyond the end, where it is zeros; the value gets at least
+/// `room` bytes. `reply` replies the result. False for a small value, with nothing done: that is for [`rewrite`]. `name` and
+/// `args`: the command's, for a copy in steps.
 pub(crate) fn rewrite_part<T>(
     call: &mut Call<'_, '_, '_>,
     (name, args): (&'static str, Args<'_>),
@@ -100,7 +97,7 @@ pub(crate) fn rewrite_part<T>(
             Err(fail) => break Err(fail),
         };
         let is_long = there.max(room);
-        // What was and what is to be.
+        // The old bytes and the new ones.
         let _held = match Heap::take(call, 2 * part.len()) {
             Ok(held) => held,
             Err(fail) => break Err(fail),
@@ -119,7 +116,7 @@ pub(crate) fn rewrite_part<T>(
             None => Expect::Absent,
         };
         if found != expect {
-            // Others have changed it since, or it gave way to the room that was taken.
+            // Others have changed it since, or it was evicted for the charge.
             continue;
         }
         bytes.resize(part.len(), 0);

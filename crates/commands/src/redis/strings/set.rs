@@ -11,13 +11,13 @@ use crate::redis::reply::{put_null, put_value};
 use crate::redis::row::{ChangeOf, Tells};
 use crate::redis::strings::pairs::{self, Plan};
 
-/// When a value is stored.
+/// The condition on which a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition<'a> {
     Any,
-    /// NX
+    /// NX: the key is not there.
     Absent,
-    /// XX
+    /// XX: the key is there.
     Present,
     /// IFEQ: the key has this value.
     Equal(&'a [u8]),
@@ -25,25 +25,25 @@ pub(crate) enum Condition<'a> {
     Differs(&'a [u8]),
 }
 
-/// A SET.
+/// The words of a SET.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Set<'a> {
     pub value: &'a [u8],
     pub condition: Condition<'a>,
-    /// What the key had is the reply.
+    /// Whether the old value is replied.
     pub get: bool,
     pub expiry: Expiry,
 }
 
-/// The events of SET and MSETEX, of a key. They remove one only where the time that is given has passed. Only an absolute time
-/// can have: without one, a key that is gone was removed by another client.
+/// The events of SET and MSETEX for a key. They remove a key only if the given time has passed. Only an absolute time can have:
+/// without one, a key that is gone was removed by another client.
 pub(crate) const TOLD: Tells = Tells::By(ChangeOf(|mut args, _| {
     let is_absolute =
         |word| matches!(Clock::of_option(word), Some(Clock::UnixSeconds | Clock::UnixMilliseconds));
     if args.any(is_absolute) { Change::SET_LATE } else { Change::SET }
 }));
 
-/// SET
+/// Serves SET.
 #[inline]
 pub(crate) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
     let value = args.next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl<'a> Set<'a> {
                 continue;
             } else if let Some(clock) = Clock::of_option(word) {
                 let time = next(&mut args)?;
-                // The last of several in the same unit counts.
+                // Of several times in the same unit the last counts.
                 let other = expires.replace((clock, time)).is_some_and(|(was, _)| was != clock);
                 if set.expiry == Expiry::Keep || other {
                     return Err(Fail::SYNTAX);
@@ -86,7 +86,7 @@ impl<'a> Set<'a> {
             } else {
                 return Err(Fail::SYNTAX);
             };
-            // The same word twice is no contradiction, but two values that it is to have are one.
+            // The same word twice is allowed, but two values to compare with are not.
             let again = matches!(
                 (set.condition, condition),
                 (Condition::Absent, Condition::Absent) | (Condition::Present, Condition::Present)
@@ -102,21 +102,21 @@ impl<'a> Set<'a> {
         Ok(set)
     }
 
-    /// It says, or depends on, what the key had.
+    /// Whether it replies, or depends on, the old value.
     fn looks(&self) -> bool {
         self.get || matches!(self.condition, Condition::Equal(_) | Condition::Differs(_))
     }
 
-    /// Does it and replies.
+    /// Carries it out, and replies.
     pub fn run(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
         loop {
             let mark = call.out.mark();
             let (mut attributes, mut expect) = (Attributes::default(), Expect::Absent);
             let holds = match call.cx.guard.peek(key).hit() {
-                // What is looked at has to be a string; what is not goes, whatever it is.
+                // A value that is looked at has to be a string; one that is not is replaced, whatever it is.
                 Some(item) if item.is_collection() && self.looks() => return Err(Fail::WRONG_TYPE),
                 Some(item) => {
-                    // Before the bytes: they may be newer than that, never older.
+                    // Read before the bytes: they may be newer than that, never older.
                     expect = Expect::Unchanged(item.seen());
                     if self.get {
                         put_value(call.out, &item);
@@ -144,13 +144,13 @@ impl<'a> Set<'a> {
             if let Expiry::At(at) = self.expiry {
                 attributes.expires_at = at;
             }
-            // What was not looked at may change.
+            // A value that was not looked at may change.
             if self.condition == Condition::Any && !self.get && self.expiry != Expiry::Keep {
                 expect = Expect::Any;
             }
             match call.put(key, self.value, &attributes, expect) {
                 Ok(true) => return if self.get { Ok(()) } else { call.ok() },
-                // Another was faster: the value that was to be returned is no longer the one before.
+                // Another client was faster: what was replied is no longer the value before.
                 Ok(false) => call.out.rewind(mark),
                 // The error is the whole reply.
                 Err(fail) => {
@@ -163,7 +163,7 @@ impl<'a> Set<'a> {
 }
 
 impl Call<'_, '_, '_> {
-    /// Stores a value, or, if its time has passed already, removes the key: true if that was done.
+    /// Stores a value, or removes the key if its expiry has passed; true if that was done.
     fn put(
         &mut self,
         key: &Key<'_>,
@@ -184,7 +184,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// The value is these bytes.
+/// Whether the value is these bytes.
 pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     match value {
         Value::Collection(_) => false,
@@ -202,13 +202,13 @@ pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     }
 }
 
-/// How many pairs an MSETEX with these arguments has.
+/// The number of pairs that an MSETEX with these arguments gives.
 pub(super) fn pairs_counted(args: Args<'_>) -> Option<usize> {
     let count = usize::try_from(integer(args.at(0)?).ok()?).ok()?;
     Some(count).filter(|&count| count > 0 && count <= i32::MAX as usize)
 }
 
-/// Stores a value, whatever the key has.
+/// Stores the value of a pair, whatever the key has.
 pub(super) fn put_pair(call: &mut Call<'_, '_, '_>, key: &Key<'_>, value: &[u8], expiry: Expiry) -> Done {
     let mut attributes = Attributes::default();
     match expiry {
@@ -223,7 +223,7 @@ pub(super) fn put_pair(call: &mut Call<'_, '_, '_>, key: &Key<'_>, value: &[u8],
     Ok(())
 }
 
-/// MSETEX: 1 if all keys were set, 0 if none was. Of very many in steps ([`pairs`]).
+/// Serves MSETEX, with 1 if all keys were set and 0 if none was; very many in steps ([`pairs`]).
 pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let count = pairs_counted(args).ok_or(Fail::of("ERR invalid numkeys value"))?;
     let mut words = args;
@@ -233,7 +233,7 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     let (all, keys) = (words, Args::rest(words.encoded(), 2 * count));
     words.nth(2 * count - 1);
-    // The options are those of SET, less those that look at a value.
+    // The options are those of SET without those that look at a value.
     let options = Set::parse("msetex", b"", words, call.cx.now())?;
     if options.looks() {
         return Err(Fail::SYNTAX);

@@ -1,9 +1,9 @@
 //! CL.THROTTLE: a rate limiter in one command, by the generic cell rate algorithm.
 //!
-//! A key holds the time at which it will be as if nothing had come ("theoretical arrival time"), in
-//! nanoseconds, and expires then. `CL.THROTTLE key max_burst count period [quantity]` allows `count`
-//! in `period` seconds and `max_burst` more at once; the reply is: 1 if it is refused, the limit, what
-//! is left, seconds to wait before trying again (-1 if it was allowed), seconds until all is left.
+//! A key holds the time from which on the whole limit is free again ("theoretical arrival time"), in nanoseconds, and expires
+//! then. `CL.THROTTLE key max_burst count period [quantity]` allows `count` in `period` seconds, and `max_burst` more at once.
+//! The reply: 1 if it is refused; the limit; what is left; after how many seconds to try again (-1 if it is allowed, or never
+//! will be); in how many seconds the whole limit is free.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Hint, Key, Value};
@@ -14,7 +14,7 @@ use crate::redis::fail::{Done, Fail};
 
 const NANOS: i128 = 1_000_000_000;
 
-/// CL.THROTTLE
+/// Serves CL.THROTTLE.
 pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, args: Args<'_>) -> Done {
     if args.len() > 4 {
         return Err(Fail::arity("cl.throttle"));
@@ -55,7 +55,7 @@ pub(crate) fn throttle(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>,
         call.integer(i64::from(!allowed))?;
         call.integer(limit as i64)?;
         call.integer(left.max(0) as i64)?;
-        // One that asks for more than the limit will never have it.
+        // More than the limit is never allowed.
         let never = i128::from(quantity) > limit;
         call.integer(if allowed || never { -1 } else { seconds(allow_at - now) })?;
         return call.integer(seconds(stands - now));

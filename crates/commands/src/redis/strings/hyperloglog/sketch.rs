@@ -1,4 +1,4 @@
-//! Sketches of how many different elements there were, in Redis's own bytes, so that what one has stored the other reads.
+//! Sketches that estimate how many different elements were added, in Redis's own bytes, so that each server reads the other's.
 //!
 //! ```text
 //! "HYLL" │ 0 dense, 1 sparse │ 3 bytes │ cardinality: 8 bytes, little-endian; the highest bit says that it is to be counted anew
@@ -6,40 +6,40 @@
 //! sparse   runs of registers:  00llllll  l + 1 of zero   01llllll llllllll  l + 1 of zero   1vvvvvll  l + 1 of v + 1
 //! ```
 //!
-//! A register has the longest run of zeros, and the one behind them, at the end of a hash that the lowest 14 bits led to it.
+//! The lowest 14 bits of a hash select a register. It holds the most that any such hash had of zeros at the low end of the rest,
+//! plus one.
 //! The estimate is that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
 //!
-//! A sparse sketch is changed where it lies as Redis changes it, run by run, so that the same elements in the same order come
-//! to the same bytes. It becomes dense when a run would not fit into 3,000 bytes (`hll-sparse-max-bytes`), or a register has more
-//! than a run can say.
+//! A sparse sketch is changed run by run, as Redis does it, so that the same elements in the same order give the same bytes. It
+//! becomes dense when a run would not fit into 3,000 bytes (`hll-sparse-max-bytes`), or a register exceeds what a run can hold.
 
 use std::ops::Range;
 
-/// Registers, by so many bits of a hash.
+/// Bits of a hash that select a register.
 const INDEX_BITS: u32 = 14;
 pub(crate) const REGISTERS: usize = 1 << INDEX_BITS;
-/// Bits of a hash that are left.
+/// The other bits of a hash.
 const RANK_BITS: usize = 64 - INDEX_BITS as usize;
 /// Bytes in front of the registers.
 pub(crate) const HEAD_BYTES: usize = 16;
 /// Bytes of a dense sketch.
 pub(crate) const DENSE_BYTES: usize = HEAD_BYTES + REGISTERS * 6 / 8;
-/// A sparse sketch that was made here is no longer.
+/// Bytes of a sparse sketch that is made here, at most.
 const SPARSE_BYTES_MAX: usize = 3000;
-/// No valid sketch is longer: each run has a register at least.
+/// Bytes of a valid sketch, at most: each run has at least one register.
 pub(crate) const BYTES_MAX: usize = HEAD_BYTES + 2 * REGISTERS;
 const MAGIC: &[u8] = b"HYLL";
 const ENCODING_AT: usize = 4;
 const CARDINALITY: Range<usize> = 8..16;
-/// In the last byte of the cardinality.
+/// The bit of the cardinality's last byte that says it is to be counted anew.
 const STALE: u8 = 0x80;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// The longest runs, and the highest register that a run says.
+/// The longest runs, and the highest value of a register in a run.
 const ZEROS_MAX: usize = 64;
 const VALUES_MAX: usize = 4;
 const VALUE_MAX: u8 = 32;
-/// Runs that are looked at, behind a change, whether they can be one.
+/// Runs that are looked at behind a change for whether they can be merged.
 const MERGED_MAX: usize = 5;
 const SEED: u64 = 0xadc8_3b19;
 
@@ -47,7 +47,7 @@ const SEED: u64 = 0xadc8_3b19;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-/// The registers of one sketch or several.
+/// The values of all registers.
 pub(crate) type Registers = [u8; REGISTERS];
 
 /// MurmurHash64A.
@@ -70,14 +70,14 @@ fn hash(text: &[u8]) -> u64 {
     hash ^ (hash >> R)
 }
 
-/// The register of an element, and what that is to have at least.
+/// The register of an element, and the least value that it gives that.
 fn place(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let rest = (hash >> INDEX_BITS) | 1 << RANK_BITS;
     (hash as usize & (REGISTERS - 1), rest.trailing_zeros() as u8 + 1)
 }
 
-/// The bytes may be those of a sketch.
+/// Whether the bytes may be those of a sketch.
 pub(crate) fn is_sketch(bytes: &[u8], len: u64) -> bool {
     len >= HEAD_BYTES as u64
         && bytes.starts_with(MAGIC)
@@ -92,7 +92,7 @@ pub(crate) fn is_dense(bytes: &[u8]) -> bool {
     bytes[ENCODING_AT] == DENSE
 }
 
-/// Makes a sketch of nothing.
+/// Makes an empty sketch.
 pub(crate) fn clear(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.extend_from_slice(MAGIC);
@@ -101,7 +101,7 @@ pub(crate) fn clear(bytes: &mut Vec<u8>) {
     Run::Zeros(REGISTERS).push(&mut *bytes);
 }
 
-/// The cardinality, if it is that of the registers.
+/// The stored cardinality, unless it is to be counted anew.
 pub(crate) fn cardinality(bytes: &[u8]) -> Option<u64> {
     let word = bytes[CARDINALITY].try_into().expect("eight bytes");
     (bytes[CARDINALITY.end - 1] & STALE == 0).then(|| u64::from_le_bytes(word))
@@ -111,12 +111,12 @@ pub(crate) fn set_cardinality(bytes: &mut [u8], n: u64) {
     bytes[CARDINALITY].copy_from_slice(&n.to_le_bytes());
 }
 
-/// The cardinality is to be counted anew.
+/// Notes that the cardinality is to be counted anew.
 pub(crate) fn spoil_cardinality(bytes: &mut [u8]) {
     bytes[CARDINALITY.end - 1] |= STALE;
 }
 
-/// A run of registers that are alike.
+/// A run of registers with one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
     Zeros(usize),
@@ -124,7 +124,7 @@ pub(crate) enum Run {
 }
 
 impl Run {
-    /// The run that begins here, and its bytes. What ends in its midst is zeros there.
+    /// The run that begins here, and its bytes. A missing second byte counts as 0.
     fn at(bytes: &[u8]) -> (Run, usize) {
         let first = bytes[0];
         match first >> 6 {
@@ -143,7 +143,7 @@ impl Run {
         }
     }
 
-    /// Adds its bytes; none for a run of nothing.
+    /// Writes the run; nothing if it is empty.
     fn push(self, to: &mut impl Extend<u8>) {
         match self {
             Run::Zeros(0) | Run::Values(_, 0) => {}
@@ -154,7 +154,7 @@ impl Run {
     }
 }
 
-/// The runs of a sparse sketch, each with whether it is written in two bytes.
+/// The runs of a sparse sketch, each with whether it takes two bytes.
 pub(crate) fn runs(bytes: &[u8]) -> impl Iterator<Item = (Run, bool)> {
     let mut rest = &bytes[HEAD_BYTES..];
     std::iter::from_fn(move || {
@@ -164,7 +164,7 @@ pub(crate) fn runs(bytes: &[u8]) -> impl Iterator<Item = (Run, bool)> {
     })
 }
 
-/// Calls `visit` with the runs of a sparse sketch and where they begin.
+/// Calls `visit` with the runs of a sparse sketch and their first registers.
 fn each_run(bytes: &[u8], mut visit: impl FnMut(usize, Run)) -> Result<(), Corrupt> {
     let mut at = 0;
     for (run, _) in runs(bytes) {
@@ -185,15 +185,15 @@ fn each_register(bytes: &[u8], mut visit: impl FnMut(usize, u8)) {
     }
 }
 
-/// Where a register of a dense sketch lies: its first byte and bit.
+/// The first byte and bit of a register in a dense sketch.
 fn register_at(index: usize) -> (usize, usize) {
     (HEAD_BYTES + index * 6 / 8, index * 6 % 8)
 }
 
-/// Raises a register of a dense sketch; false if it was no lower.
+/// Raises a register of a dense sketch to `value`; false if it was as high.
 fn raise(bytes: &mut [u8], index: usize, value: u8) -> bool {
     let (at, bit) = register_at(index);
-    // The last register ends with the last byte.
+    // The last register ends within the last byte.
     let next = bytes.get(at + 1).copied().unwrap_or(0);
     let word = u16::from_le_bytes([bytes[at], next]);
     if (word >> bit & 0x3f) as u8 >= value {
@@ -207,7 +207,7 @@ fn raise(bytes: &mut [u8], index: usize, value: u8) -> bool {
     true
 }
 
-/// Makes a sketch dense; false if it was.
+/// Makes a sketch dense; false if it is dense already.
 pub(crate) fn make_dense(bytes: &mut Vec<u8>) -> Result<bool, Corrupt> {
     if is_dense(bytes) {
         return Ok(false);
@@ -226,7 +226,7 @@ pub(crate) fn make_dense(bytes: &mut Vec<u8>) -> Result<bool, Corrupt> {
     Ok(true)
 }
 
-/// Where a run of a sparse sketch is, and the first of its registers.
+/// The place of a run in a sparse sketch, and its first register.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: usize,
@@ -235,8 +235,8 @@ struct Place {
 
 const BEGINNING: Place = Place { at: HEAD_BYTES, first: 0 };
 
-/// Raises a register; false if it was no lower. `from`: a run that is in front of the register's, or the first of all; it is
-/// then one that is in front of those of all registers behind this one.
+/// Raises a register to `value`; false if it was as high. `from`: a run in front of the register's, or the first of all. It is
+/// set to one in front of all later registers' runs.
 fn set(bytes: &mut Vec<u8>, index: usize, value: u8, from: &mut Place) -> Result<bool, Corrupt> {
     if is_dense(bytes) {
         return Ok(raise(bytes, index, value));
@@ -278,16 +278,16 @@ fn set(bytes: &mut Vec<u8>, index: usize, value: u8, from: &mut Place) -> Result
     }
     let len = bytes.len() + new.len() - wide;
     bytes.splice(at..end, new);
-    // Where the run ended in its midst, what takes its place does, too.
+    // If the second byte of the run was missing, the end of the new bytes is cut, too.
     bytes.truncate(len);
-    // The run right in front may become one with this register's and those behind it.
+    // The run in front may be merged with this register's and those behind it.
     *from = older.unwrap_or(*from);
     merge(bytes, before.map_or(HEAD_BYTES, |before: Place| before.at));
     spoil_cardinality(bytes);
     Ok(true)
 }
 
-/// Makes runs of one value that lie beside each other one, from here on.
+/// Merges neighbouring runs of one value, from here on.
 fn merge(bytes: &mut Vec<u8>, mut at: usize) {
     for _ in 0..MERGED_MAX {
         if at >= bytes.len() {
@@ -309,7 +309,7 @@ fn merge(bytes: &mut Vec<u8>, mut at: usize) {
     }
 }
 
-/// Adds an element; false if that changes nothing.
+/// Adds an element; false if it changes nothing.
 pub(crate) fn add(bytes: &mut Vec<u8>, element: &[u8]) -> Result<bool, Corrupt> {
     let (index, value) = place(element);
     let mut from = BEGINNING;
@@ -329,7 +329,7 @@ pub(crate) fn gather(bytes: &[u8], registers: &mut Registers) -> Result<(), Corr
     })
 }
 
-/// Raises the registers of a sketch to these.
+/// Raises the registers of a sketch to these values.
 pub(crate) fn raise_all(bytes: &mut Vec<u8>, registers: &Registers) -> Result<(), Corrupt> {
     let mut from = BEGINNING;
     for (index, value) in registers.iter().enumerate().filter(|(_, value)| **value > 0) {
@@ -365,7 +365,7 @@ impl Histogram {
         Histogram(counts)
     }
 
-    /// How many elements there were, about.
+    /// The estimate of how many different elements were added.
     pub fn estimate(&self) -> u64 {
         /// 1 / (2 ln 2)
         const ALPHA: f64 = 0.721_347_520_444_481_7;
