@@ -5,10 +5,10 @@
 //! EVAL ─► cache: which it is ─► worker: its Lua state, the script compiled ─► run: its keys taken, begun, ended ─► reply
 //! ```
 //!
-//! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
-//! what it logs, in `logged`; how long texts are compiled, in `compiling`; how libraries are loaded, in `library`, and dumped and
-//! restored, in `dumping` and `restoring`; what a worker keeps for them, in `worker`; what others see of those at work, in `kill`.
-//! Which scripts and libraries are known is in `redis/lua.rs`.
+//! `run` has what is held while a script runs, and when it is begun anew; `later`, how it goes on in later turns; `logged`, what
+//! it logs; `compiling`, how long texts are compiled; `library`, how libraries are loaded; `dumping` and `restoring`, their DUMP
+//! and RESTORE; `worker`, what a worker keeps for scripts; `kill`, what others see of running ones. `redis/lua.rs` has the known
+//! scripts and libraries.
 
 mod compiling;
 mod dumping;
@@ -43,7 +43,7 @@ use worker::State;
 
 const NO_SCRIPT: Fail = Fail::of("NOSCRIPT No matching script. Please use EVAL.");
 const EVALS: u64 = NOSCRIPT | STALE | MOVABLEKEYS | SKIP_MONITOR | WEIGHTLESS;
-/// Behind the script: how many of its arguments are keys, and these.
+/// Behind the script: the number of keys, and the keys.
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
 
 pub(crate) const ROWS: &[Definition] = &[
@@ -136,7 +136,7 @@ const SCRIPT: &[Definition] = &[
     .doc("5.0.0", "", "What SCRIPT can do."),
 ];
 
-/// The keys of a script and its arguments, behind their number.
+/// Splits a script's words into its keys and its arguments, behind the number of keys.
 fn split<'a>(args: &mut Args<'a>) -> Result<(Args<'a>, Args<'a>), Fail> {
     let count = integer(next(args)?)?;
     let Ok(count) = usize::try_from(count) else {
@@ -152,14 +152,14 @@ fn split<'a>(args: &mut Args<'a>) -> Result<(Args<'a>, Args<'a>), Fail> {
     Ok((Args::rest(args.encoded(), count), rest))
 }
 
-/// What a script is asked for by.
+/// How a script is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// Its text.
+    /// By its text.
     Text,
-    /// Its digest.
+    /// By its digest.
     Digest,
-    /// Its name, as a function of a library.
+    /// By its name, as a function of a library.
     Name,
 }
 
@@ -167,7 +167,7 @@ enum By {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     by: By,
-    /// It is to change nothing.
+    /// It may change nothing.
     reads: bool,
 }
 
@@ -178,7 +178,7 @@ const EVALSHA_RO: How = How { by: By::Digest, reads: true };
 const FCALL: How = How { by: By::Name, reads: false };
 const FCALL_RO: How = How { by: By::Name, reads: true };
 
-/// Where a full store refuses writes, this command is refused before it begins. `args`: those behind its name.
+/// Whether a full store that refuses writes refuses this command before it begins. `args`: those behind its name.
 pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Args<'_>) -> bool {
     if !row.runs_script() {
         return row.has(DENYOOM);
@@ -198,7 +198,7 @@ pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Arg
     }
 }
 
-/// This command finds what others have left in the worker's Lua state.
+/// Whether this command runs in the worker's Lua state, where others have left garbage.
 pub(crate) fn uses_lua(row: &Command) -> bool {
     row.runs_script() || row.name == "script|load"
 }
@@ -212,7 +212,7 @@ impl How {
         self.begin(call, words, false)
     }
 
-    /// What errors call a script before it is known.
+    /// What errors call a script before it is found.
     fn name(self, source: &[u8]) -> Box<str> {
         match self.by {
             By::Text => sha1_hex(source).into(),
@@ -228,7 +228,7 @@ impl How {
         self.run(call, state, run, (source, asked), is_collected)
     }
 
-    /// Runs what was prepared for it, if it could be.
+    /// Runs what was prepared, or collects the state first if that found no room.
     fn run(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -238,7 +238,7 @@ impl How {
         is_collected: bool,
     ) -> Done {
         match run {
-            // It compiles the text, and is given nothing.
+            // The run compiles the text, and is given no keys or arguments.
             Ok(run) if run.prepares() => {
                 let asked = Asked { words: asked.words, keys: Args::EMPTY, args: Args::EMPTY };
                 later::run(call, state, run, asked)
@@ -254,14 +254,14 @@ impl How {
         }
     }
 
-    /// What its words ask for: the script, and what it is given.
+    /// Parses the words: the script, and its keys and arguments.
     fn asked<'a>(self, call: &Call<'_, '_, '_>, words: Args<'a>) -> Result<(&'a [u8], Asked<'a>), Fail> {
         let mut args = words;
         let source = next(&mut args)?;
         match self.by {
-            // No script has so long a text.
+            // Scripts have shorter texts.
             By::Text => library::bounded(source)?,
-            // Known or not is what is looked at first.
+            // A missing script is an error before wrong keys are.
             By::Digest if id_of(source).is_none() => return Err(NO_SCRIPT),
             By::Name if !functions::is_known(call, source) => return Err(functions::NOT_FOUND),
             By::Digest | By::Name => {}
@@ -275,7 +275,7 @@ impl How {
         Ok((source, Asked { words, keys, args }))
     }
 
-    /// Runs a script whose text was compiled for it in later turns.
+    /// Runs a script whose text was compiled in later turns.
     fn begin_compiled(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -311,8 +311,7 @@ impl How {
         }
     }
 
-    /// Calls a function of a library whose text was compiled for it in later turns. `is_collected`: the state was collected for
-    /// it.
+    /// Calls a function whose library's text was compiled in later turns. `is_collected`: the state was collected for it.
     fn call_compiled(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -330,7 +329,7 @@ impl How {
         };
         let found = std::str::from_utf8(source).ok().and_then(|name| call.shared.libraries.find(name));
         let Some((found, at)) = found.filter(|(found, _)| Arc::ptr_eq(found, library)) else {
-            // Another has its place meanwhile.
+            // Another library has its name meanwhile.
             state.give_back(call);
             return self.begin(call, words, is_collected);
         };
@@ -349,8 +348,8 @@ impl How {
         if self.by == By::Digest { id_of(source).ok_or(NO_SCRIPT) } else { Ok(digest(source)) }
     }
 
-    /// What is to run, ready to run in this state, or else the run that compiles it. `is_collected`: the state was collected for
-    /// it.
+    /// The run of a script, ready in this state, or else the run that compiles its text. `is_collected`: the state was collected
+    /// for it.
     fn prepared(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -379,7 +378,7 @@ impl How {
                 if is_long_text(text) {
                     return Ok(Compiles::Script(self).run(call, state, text, self.name(source)));
                 }
-                // Only what can be compiled is known.
+                // Only a script that can be compiled becomes known.
                 let compiled = state.compile(found.script())?;
                 let script = found.known(call)?;
                 state.keep(&script, &compiled);
@@ -389,7 +388,7 @@ impl How {
         Run::new(call, Arc::clone(&script.nature), compiled, asked.args, self)
     }
 
-    /// A script by what it is known by, or, if it is not known yet, by its text.
+    /// Finds a script by its digest, or reads a new one from its text.
     fn found(self, call: &Call<'_, '_, '_>, id: &Id, source: &[u8]) -> Result<Found, Fail> {
         match call.shared.scripts.find(id) {
             Some(script) => Ok(Found::Known(script)),
@@ -399,7 +398,7 @@ impl How {
     }
 }
 
-/// A script that is asked for.
+/// A script that was asked for.
 enum Found {
     Known(Arc<Script>),
     New(Script),
@@ -413,7 +412,7 @@ impl Found {
         }
     }
 
-    /// It is known from now on.
+    /// Makes a new script known.
     fn known(self, call: &mut Call<'_, '_, '_>) -> Result<Arc<Script>, Fail> {
         match self {
             Found::Known(script) => Ok(script),
@@ -434,7 +433,7 @@ fn load(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     load_in(call, args, false)
 }
 
-/// SCRIPT LOAD. `is_collected`: the worker's state was collected for it.
+/// Serves SCRIPT LOAD. `is_collected`: the worker's state was collected for it.
 fn load_in(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, is_collected: bool) -> Done {
     let words = args;
     let source = next(&mut args)?;
@@ -457,13 +456,13 @@ fn load_in(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, is_collected: bool) 
     add(call, compiled?)
 }
 
-/// SCRIPT LOAD of a text that was compiled in later turns.
+/// Serves SCRIPT LOAD of a text that was compiled in later turns.
 fn add_loaded(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let source = next(&mut args)?;
     add(call, Script::read(digest(source), source)?)
 }
 
-/// Makes a script known that was compiled, and replies its digest.
+/// Makes a compiled script known, and replies its digest.
 fn add(call: &mut Call<'_, '_, '_>, script: Script) -> Done {
     let id = script.id;
     call.shared.scripts.add(call.cx.guard.store(), script, true)?;

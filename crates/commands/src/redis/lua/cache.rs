@@ -1,7 +1,7 @@
-//! Which scripts are known: by the digest of their text, to all workers.
+//! The scripts that all workers know, by the digests of their texts.
 //!
-//! They take 1/64 of the memory at most, which they are charged to. What SCRIPT LOAD has brought stays; of the others the
-//! oldest go first.
+//! They are charged to the memory limit, and take 1/64 of it at most. A script of SCRIPT LOAD stays; of the others the oldest is
+//! forgotten first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -15,19 +15,19 @@ use larder_store::Store;
 use super::bounded;
 use crate::redis::fail::{Fail, shown};
 
-/// All scripts together take one part in this many of the memory.
+/// All scripts together take at most one part in so many of the memory limit.
 const SHARE: u64 = 64;
-/// What a script takes besides its text: its digest twice, and its place.
+/// Bytes of a script besides its text: its digest twice, and its place.
 const SCRIPT_BYTES: usize = 256;
-/// A script whose keys were all declared in so many runs that wrote runs on them alone.
+/// After so many runs that wrote and whose keys were all declared, a script holds its declared keys alone.
 const RUNS: u32 = 64;
-/// It has named others.
+/// A run has named undeclared keys.
 const UNDECLARED: u32 = u32::MAX;
 
-/// What a script is known by: the digits of its digest, in lower case.
+/// A script's digest in hexadecimal digits, in lower case.
 pub(crate) type Id = [u8; 40];
 
-/// What a word means as a digest; none if it is none.
+/// Parses a digest.
 pub(crate) fn id_of(word: &[u8]) -> Option<Id> {
     let mut id: Id = word.try_into().ok()?;
     id.make_ascii_lowercase();
@@ -39,34 +39,34 @@ pub(crate) fn id_of(word: &[u8]) -> Option<Id> {
 pub(crate) struct Script {
     pub id: Id,
     pub body: Box<[u8]>,
-    /// Bytes of its first line, if that says what it is like.
+    /// Bytes of its first line, if that is a shebang.
     head: usize,
     pub nature: Arc<Nature>,
-    /// SCRIPT LOAD has brought it.
+    /// SCRIPT LOAD loaded it.
     loaded: AtomicBool,
-    /// It is known no more.
+    /// It was forgotten.
     gone: AtomicBool,
 }
 
-/// What a script or a function is like.
+/// What is known of how a script or a function behaves.
 #[derive(Debug, Default)]
 pub(crate) struct Nature {
     /// What errors call it: its digest, or its name.
     pub name: Box<str>,
-    /// It is a function of a library.
+    /// Whether it is a function of a library.
     pub is_function: bool,
-    /// It says what it is like.
+    /// Whether it has a shebang, or is a function.
     pub says: bool,
-    /// It says that it changes nothing.
+    /// The flag `no-writes`.
     pub no_writes: bool,
-    /// It may write where there is no memory, as it says.
+    /// The flag `allow-oom`.
     pub allow_oom: bool,
-    /// It is a function that may keep something in variables of its library. A run of it that were begun anew would find
-    /// there what it has left there itself.
+    /// Whether it is a function that may keep something in variables of its library. If a run of it is begun anew, it finds what
+    /// it left there itself.
     pub keeps: bool,
-    /// Runs that wrote and named no other keys than they declared; or [`UNDECLARED`].
+    /// Runs that wrote and named only declared keys; or [`UNDECLARED`].
     runs: AtomicU32,
-    /// The same of runs that wrote nothing, of a function that keeps something.
+    /// Runs of a function that keeps something that wrote nothing and named only declared keys; or [`UNDECLARED`].
     reads: AtomicU32,
 }
 
@@ -76,12 +76,12 @@ impl Nature {
         Nature { name: name.into(), is_function: true, says: true, ..Nature::default() }
     }
 
-    /// The nature of a run that only collects its state.
+    /// The nature of a run that only prepares for a script.
     pub fn of_collection(name: Box<str>) -> Nature {
         Nature { name, ..Nature::default() }
     }
 
-    /// Takes a flag; false if it means nothing.
+    /// Sets a flag; false if there is no such flag.
     pub fn take_flag(&mut self, flag: &[u8]) -> bool {
         match flag {
             b"no-writes" => self.no_writes = true,
@@ -92,33 +92,34 @@ impl Nature {
         true
     }
 
-    /// Where a full store refuses writes it does not begin: it says what it is like, and not that it can do without memory.
-    /// One that says nothing is refused at its first write that may need some.
+    /// Whether it may not begin while a full store refuses writes: it declares its flags, and neither `allow-oom` nor
+    /// `no-writes`. A script without flags is refused at its first write that may need memory.
     pub fn needs_memory(&self) -> bool {
         self.says && !self.allow_oom && !self.no_writes
     }
 
-    /// It names no other keys than those that it declares, as far as is known.
+    /// Whether all its runs named only declared keys, and enough of them wrote.
     pub fn is_trusted(&self) -> bool {
         self.runs.load(Relaxed) == RUNS
     }
 
-    /// A run has the store to itself from its first command on, lest it is begun anew: what it keeps it would keep twice.
+    /// Whether a run has the store to itself from its first command on, so that it is never begun anew: it would keep things
+    /// twice.
     pub fn begins_whole(&self) -> bool {
         self.keeps && !self.is_trusted() && self.reads.load(Relaxed) != RUNS
     }
 
-    /// A run has written, with the store to itself, and named other keys or not.
+    /// Notes a run that wrote with the store to itself. `undeclared`: it named undeclared keys.
     pub fn note_run(&self, undeclared: bool) {
         note(&self.runs, undeclared);
     }
 
-    /// A run has written nothing, with the store to itself, and named other keys or not.
+    /// Notes a run that wrote nothing with the store to itself. `undeclared`: it named undeclared keys.
     pub fn note_read(&self, undeclared: bool) {
         note(&self.reads, undeclared);
     }
 
-    /// A run that held no other keys than it declared has named others, or writes for the first time.
+    /// Notes that a run that held only its declared keys named others, or was about to write for the first time.
     pub fn note_more(&self, undeclared: bool) {
         note(&self.reads, true);
         if undeclared {
@@ -127,7 +128,7 @@ impl Nature {
     }
 }
 
-/// Counts a run that named no other keys than it declared, up to [`RUNS`], or notes that one did.
+/// Counts a run that named only declared keys, up to [`RUNS`], or notes that one did not.
 fn note(count: &AtomicU32, undeclared: bool) {
     let _ = count.fetch_update(Relaxed, Relaxed, |runs| match (runs, undeclared) {
         (_, true) => Some(UNDECLARED),
@@ -136,10 +137,10 @@ fn note(count: &AtomicU32, undeclared: bool) {
 }
 
 impl Script {
-    /// A script of this text, with what its first line says.
+    /// Makes a script of this text, with the flags of its first line.
     ///
     /// # Errors
-    /// That line means nothing.
+    /// The first line is no valid shebang.
     pub fn read(id: Id, body: &[u8]) -> Result<Script, Fail> {
         bounded(body)?;
         let name = std::str::from_utf8(&id).unwrap_or_default();
@@ -149,12 +150,12 @@ impl Script {
         Ok(Script { id, body: body.into(), head, nature: Arc::new(nature), loaded, gone })
     }
 
-    /// What is compiled of it: its lines keep their numbers.
+    /// The text that is compiled. It begins at the end of the first line, so that lines keep their numbers.
     pub fn code(&self) -> &[u8] {
         &self.body[self.head..]
     }
 
-    /// It is known no more.
+    /// Whether the script was forgotten.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
@@ -164,14 +165,14 @@ impl Script {
     }
 }
 
-/// What a script of this text says that it is like.
+/// The flags that a script's first line gives, if that is valid.
 pub(crate) fn said(body: &[u8]) -> Option<Nature> {
     bounded(body).ok()?;
     let mut nature = Nature::default();
     read_head(&mut nature, body).is_ok().then_some(nature)
 }
 
-/// Reads a script's first line, if that says what it is like, and how many bytes it has then.
+/// Reads a script's first line, if it is a shebang, and returns its length; 0 without one.
 fn read_head(nature: &mut Nature, body: &[u8]) -> Result<usize, Fail> {
     const INVALID: Fail = Fail::of("ERR Invalid engine in script shebang");
     if !body.starts_with(b"#!") {
@@ -202,7 +203,7 @@ fn read_head(nature: &mut Nature, body: &[u8]) -> Result<usize, Fail> {
     Ok(head)
 }
 
-/// Scripts that are known, and those at work.
+/// The known scripts, and those at work.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     known: Mutex<Known>,
@@ -216,7 +217,7 @@ pub(crate) struct Scripts {
 #[derive(Debug, Default)]
 struct Known {
     all: HashMap<Id, Arc<Script>>,
-    /// Those that EVAL has brought, the oldest first; and some that have gone since.
+    /// Scripts of EVAL, the oldest first, and some that are forgotten.
     evals: VecDeque<Id>,
     bytes: u64,
 }
@@ -233,21 +234,21 @@ impl Scripts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The script of this digest.
+    /// Finds the script of this digest.
     pub fn find(&self, id: &Id) -> Option<Arc<Script>> {
         self.known().all.get(id).cloned()
     }
 
-    /// How many there are, and what they take.
+    /// How many scripts there are, and their bytes.
     pub fn size(&self) -> (usize, u64) {
         let known = self.known();
         (known.all.len(), known.bytes)
     }
 
-    /// Makes a script known; SCRIPT LOAD's stay until all are forgotten.
+    /// Makes a script known. `loaded`: it is SCRIPT LOAD's, and stays until all are forgotten.
     ///
     /// # Errors
-    /// Those that stay leave no room for it.
+    /// Scripts that stay leave no room for it.
     pub fn add(&self, store: &Store, script: Script, loaded: bool) -> Result<Arc<Script>, Fail> {
         let most = store.memory_bytes() / SHARE;
         let mut known = self.known();
@@ -273,7 +274,7 @@ impl Scripts {
         Ok(script)
     }
 
-    /// Forgets all.
+    /// Forgets all scripts.
     pub fn flush(&self, store: &Store) {
         let mut known = self.known();
         for script in known.all.values() {
@@ -288,37 +289,37 @@ impl Scripts {
         self.flushes.load(Relaxed)
     }
 
-    /// Notes that they were forgotten again; returns how often by now.
+    /// Counts that they were forgotten again; returns the new count.
     pub fn note_flush(&self) -> u32 {
         self.flushes.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Notes a worker that has a state of its own now.
+    /// Notes a new state, in which scripts will run.
     pub fn enter(&self, running: &Arc<Running>) {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|running| running.strong_count() > 0);
         all.push(Arc::downgrade(running));
     }
 
-    /// Calls `visit` with the scripts of each worker.
+    /// Calls `visit` with the running script of each state.
     pub fn each_running(&self, mut visit: impl FnMut(&Running)) {
         let all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).for_each(|running| visit(&running));
     }
 
-    /// How long a script may run.
+    /// How long a script may run; `None`: for ever.
     pub fn limit(&self) -> Option<Duration> {
         u64::try_from(self.limit_ms.load(Relaxed)).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
-    /// Sets that, in milliseconds; 0 or less: for ever.
+    /// Sets that limit in milliseconds; 0 or less: none.
     pub fn set_limit(&self, ms: i64) {
         self.limit_ms.store(ms, Relaxed);
     }
 }
 
 impl Known {
-    /// Forgets the oldest that EVAL has brought; false if there is none.
+    /// Forgets the oldest script of EVAL; false if there is none.
     fn forget_oldest(&mut self, store: &Store) -> bool {
         while let Some(id) = self.evals.pop_front() {
             if self.all.get(&id).is_some_and(|script| !script.loaded.load(Relaxed))

@@ -1,6 +1,6 @@
-//! Libraries of functions that are known by their names, to all workers, until a client deletes or replaces them.
+//! The libraries of functions that all workers know by their names, until a client deletes or replaces them.
 //!
-//! They take 1/64 of the memory at most, which they are charged to; and there are so few that what concerns all of them is done
+//! Libraries are charged to the memory limit, and take 1/64 of it at most. They are so few that what concerns all of them is done
 //! in one step.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,32 +11,32 @@ use larder_store::Store;
 use super::cache::Nature;
 use crate::redis::fail::{Fail, shown};
 
-/// All libraries together take one part in this many of the memory.
+/// All libraries together take at most one part in so many of the memory limit.
 pub(crate) const SHARE: u64 = 64;
-/// So many are known at most, …
+/// Libraries that are known, at most, …
 pub(crate) const LIBRARIES_MAX: usize = 4 << 10;
-/// … with so many functions together: adding them takes some milliseconds.
+/// … and their functions together: adding so many takes some milliseconds.
 pub(crate) const FUNCTIONS_MAX: usize = 16 << 10;
-/// What a library, each of its functions and each of their flags take besides text.
+/// Bytes of a library, of each of its functions, and of each of their flags, besides text.
 const LIBRARY_BYTES: usize = 256;
 const FUNCTION_BYTES: usize = 512;
 const FLAG_BYTES: usize = 48;
-/// A function's name is kept here, where functions are found, and by each state that has loaded it: two of them at least.
+/// A function's name is kept in its library, in the map of functions, and in each state that has loaded it: at least two.
 const NAMES: usize = 4;
 
 /// A library.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub name: Box<str>,
-    /// All of its text, which a reply may hold when the library is known no more.
+    /// Its whole text, which a reply may still need when the library is no longer known.
     pub code: Arc<[u8]>,
     pub functions: Vec<Function>,
 }
 
-/// Libraries would take more than [`SHARE`].
+/// The error if libraries would take more than [`SHARE`].
 pub(crate) const TOO_MUCH: Fail = Fail::of("OOM libraries take as much memory as they may");
 
-/// There would be more than [`LIBRARIES_MAX`], or functions than [`FUNCTIONS_MAX`].
+/// The error if there would be more than [`LIBRARIES_MAX`], or functions than [`FUNCTIONS_MAX`].
 pub(crate) const TOO_MANY: Fail = Fail::of("ERR libraries are 4096 at most, with 16384 functions together");
 
 /// A function of a library.
@@ -48,13 +48,13 @@ pub(crate) struct Function {
 }
 
 impl Library {
-    /// What is compiled of it: its lines keep their numbers.
+    /// The text that is compiled. It begins at the end of the first line, so that lines keep their numbers.
     pub fn text(&self) -> &[u8] {
         let head = memchr::memchr(b'\n', &self.code).unwrap_or(0);
         &self.code[head..]
     }
 
-    /// What it takes.
+    /// Bytes of the library.
     pub fn bytes(&self) -> u64 {
         let function = |function: &Function| {
             let described = function.description.as_ref().map_or(0, |text| text.len());
@@ -66,31 +66,31 @@ impl Library {
     }
 }
 
-/// The key of a function's name, which is found in any case.
+/// A function's name as a key: functions are found in either case.
 fn key_of(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// The libraries that are known.
+/// The known libraries.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     libraries: BTreeMap<Box<str>, Arc<Library>>,
-    /// Functions by their names in lower case: FCALL takes either.
+    /// Functions by their names in lower case.
     functions: HashMap<Box<str>, (Arc<Library>, usize)>,
     bytes: u64,
 }
 
-/// What becomes of libraries that are there when others come.
+/// What happens to known libraries when others are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// They all go.
+    /// All are forgotten.
     Flush,
-    /// They stay, and none of their names may come.
+    /// They stay, and none of their names may be added.
     Append,
-    /// Those of the same names go.
+    /// Those with an added name are forgotten.
     Replace,
 }
 
@@ -120,28 +120,28 @@ impl Libraries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The library of a function, and where in it it is.
+    /// Finds the library of a function, and the function's place in it.
     pub fn find(&self, name: &str) -> Option<(Arc<Library>, usize)> {
         self.known().functions.get(&*key_of(name)).cloned()
     }
 
-    /// There is one of this name.
+    /// Whether a library of this name is known.
     pub fn has(&self, name: &str) -> bool {
         self.known().libraries.contains_key(name)
     }
 
-    /// All of them, by their names.
+    /// All libraries, by name.
     pub fn all(&self) -> Vec<Arc<Library>> {
         self.known().libraries.values().cloned().collect()
     }
 
-    /// How many libraries there are, of how many functions, and what they take.
+    /// How many libraries there are, how many functions they have, and their bytes.
     pub fn size(&self) -> (usize, usize, u64) {
         let known = self.known();
         (known.libraries.len(), known.functions.len(), known.bytes)
     }
 
-    /// Makes libraries known, all or none. `taken`: what is said of one whose name another has that stays.
+    /// Makes libraries known, all or none. `taken`: the error for a name that a staying library has.
     ///
     /// # Errors
     /// A name is taken, or two of them have the same, or there is no room for them.
@@ -206,7 +206,7 @@ impl Libraries {
         Ok(())
     }
 
-    /// Forgets one; false if there is none of that name.
+    /// Forgets a library; false if there is none of that name.
     pub fn forget(&self, store: &Store, name: &str) -> bool {
         let gone = self.known().forget(name);
         if let Some(library) = &gone {
@@ -215,7 +215,7 @@ impl Libraries {
         gone.is_some()
     }
 
-    /// Forgets all.
+    /// Forgets all libraries.
     pub fn flush(&self, store: &Store) {
         let gone = std::mem::take(&mut *self.known());
         store.set_aside(-(gone.bytes as i64));

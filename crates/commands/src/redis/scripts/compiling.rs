@@ -1,5 +1,5 @@
-//! Texts that take long to compile. A run compiles such a text: in later turns, as any run goes on, where it takes more than a
-//! millisecond. What the text was wanted for comes behind it.
+//! Texts that take long to compile. A run compiles such a text, and goes on in later turns, as any run does, if it takes more
+//! than a millisecond. What the text was wanted for begins behind it.
 //!
 //! ```text
 //! EVAL, EVALSHA ──┐                                         ┌──► the script runs
@@ -8,9 +8,9 @@
 //! FUNCTION LOAD ──┘   and again                             └──► the library is loaded, and known
 //! ```
 //!
-//! FUNCTION RESTORE has its texts compiled so between its steps (`restoring`). Short texts are compiled where they are wanted, in
-//! one step. Like any other run these begin by collecting their state where that is due, and begin anew, once, where they find no
-//! memory.
+//! FUNCTION RESTORE has its texts compiled in the same way between its steps (`restoring`). Short texts are compiled in one step
+//! where they are wanted. Like any other, these runs begin with a collection of their state if that is due, and are begun anew,
+//! once, if they find no memory.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ use super::worker::State;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 
-/// What a script is told that cannot be compiled, by what Lua says of it.
+/// The error for a script that cannot be compiled; `error`: Lua's words.
 pub(super) fn wrong_script(error: &str) -> Fail {
     Fail::with(format!("ERR Error compiling script (new function): {error}"))
 }
 
-/// The same of a library.
+/// The error for a library that cannot be compiled; `error`: Lua's words.
 pub(super) fn wrong_library(error: &str) -> Fail {
     Fail::with(format!("ERR Error compiling function: {error}"))
 }
@@ -38,19 +38,19 @@ pub(super) fn wrong_library(error: &str) -> Fail {
 /// What a text is compiled for.
 #[derive(Debug)]
 pub(crate) enum Compiles {
-    /// A script that runs then.
+    /// A script, to run it.
     Script(How),
-    /// A library of which a function is called then. `is_collected`: the worker's state was collected for it.
+    /// A library, to call a function of it. `is_collected`: the worker's state was collected for it.
     Function { how: How, library: Arc<Library>, is_collected: bool },
-    /// A script that is known then: SCRIPT LOAD.
+    /// A script of SCRIPT LOAD, to make it known.
     ScriptLoad,
-    /// A library that is known then: FUNCTION LOAD, or FUNCTION RESTORE with others. `is_own`: its state was made for it
+    /// A library of FUNCTION LOAD or FUNCTION RESTORE, to make it known. `is_own`: its state was made for the request
     /// ([`Reading`]).
     FunctionLoad { is_own: bool },
 }
 
 impl Compiles {
-    /// What its run is.
+    /// The kind of its run.
     pub fn kind(&self) -> Kind {
         match self {
             Compiles::Script(_) | Compiles::ScriptLoad => Kind::Text,
@@ -58,18 +58,18 @@ impl Compiles {
         }
     }
 
-    /// Its state is not the worker's.
+    /// Whether its state is not the worker's.
     pub fn is_apart(&self) -> bool {
         matches!(self, Compiles::FunctionLoad { is_own: true })
     }
 
-    /// The run that compiles a text in this state. `name`: what errors call it.
+    /// Makes the run that compiles a text in this state. `name`: what errors call it.
     pub fn run(self, call: &Call<'_, '_, '_>, state: &State, text: &[u8], name: Box<str>) -> Run {
         state.engine.set_text(text);
         Run::compiling(call, state.engine.nothing(), name, self)
     }
 
-    /// The run has ended: what comes behind it begins, or it is told why it does not.
+    /// Ends the run: begins what comes behind it, or replies why not.
     pub fn end(
         self,
         call: &mut Call<'_, '_, '_>,
@@ -87,7 +87,7 @@ impl Compiles {
         }
     }
 
-    /// What its run has come to.
+    /// What the run has compiled.
     ///
     /// # Errors
     /// What is wrong with the text, or why the run was ended.
@@ -107,7 +107,7 @@ impl Compiles {
                 Err(String::from_utf8_lossy(text.strip_prefix(b"ERR ").unwrap_or(&text)).into_owned())
             }
             end @ (End::Stopped { .. } | End::TooLarge) => {
-                // These are errors.
+                // Such an end is always an error.
                 run.reply(call, state, end)?;
                 Err(NO_MEMORY.to_owned())
             }
@@ -118,7 +118,7 @@ impl Compiles {
         })
     }
 
-    /// What it was for is not to come: its state is the worker's again, or goes.
+    /// Ends without what comes behind: gives the state back to the worker, or drops its own.
     fn leave(&self, call: &mut Call<'_, '_, '_>, state: Box<State>) {
         if !self.is_apart() {
             state.give_back(call);

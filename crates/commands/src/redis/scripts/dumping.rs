@@ -1,13 +1,13 @@
-//! FUNCTION DUMP: all libraries, in a form that FUNCTION RESTORE reads.
+//! FUNCTION DUMP: all libraries, in the form that FUNCTION RESTORE reads.
 //!
 //! ```text
-//! ┌──────── for each library, by their names ────────┐
-//! │ 0xf5 │ how many bytes its text has │ the text │ … │ version: 2 bytes │ checksum of all that is before it: 8 │
+//! ┌──────── for each library, by name ────────────────┐
+//! │ 0xf5 │ how many bytes its text has │ the text │ … │ version: 2 bytes │ checksum of all before it: 8 bytes │
 //! ```
 //!
-//! Libraries may have 1/64 of the memory. So their texts are copied in steps, as far as the client takes the reply; in a
-//! transaction all is one step. The reply is of what is known when the command begins, whatever goes meanwhile: the texts are
-//! held, but not the libraries, whose variables workers keep as long as there is anything of them.
+//! Libraries may have 1/64 of the memory. So their texts are copied in steps, as the client takes the reply; in a transaction in
+//! one step. The reply has the libraries that are known when the command begins, whatever happens meanwhile. Only the texts are
+//! held, not the libraries, whose variables workers keep as long as the library exists.
 
 use std::sync::Arc;
 use std::vec::IntoIter;
@@ -21,27 +21,27 @@ use crate::redis::heap::Heap;
 use crate::redis::serialize::{FOOTER_BYTES, VERSION, checking_ns, crc64_on, library_head};
 use crate::redis::steps::job::{Job, Step};
 
-/// Bytes that are copied between two looks at how much a step has done.
+/// Bytes that are copied between two looks at the work of a step.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What of a payload is still to be written.
+/// A FUNCTION DUMP under way.
 #[derive(Debug)]
 struct Dumping {
-    /// Bytes of the payload, and whether that is said.
+    /// Bytes of the payload, and whether the head of the reply, which has them, is written.
     bytes: usize,
     begun: bool,
-    /// The text that is being written, and how much of it is.
+    /// The text that is being written, and how much of it was.
     under_way: Option<(Arc<[u8]>, usize)>,
-    /// Those behind it.
+    /// The texts behind it.
     left: IntoIter<Arc<[u8]>>,
-    /// The checksum of what is written.
+    /// The checksum of what was written.
     crc: u64,
-    /// The texts: others may take the place of their libraries meanwhile.
+    /// The charge for the texts: other libraries may replace theirs meanwhile.
     _held: Heap,
 }
 
 impl Dumping {
-    /// Writes some of it; true if that was the last.
+    /// Writes some more; true when all is written.
     fn put_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> bool {
         match self.under_way.take() {
             Some((text, from)) => {
@@ -106,7 +106,7 @@ impl Job for Dumping {
     }
 }
 
-/// FUNCTION DUMP: its first step, and all of it if there is no more, or in a transaction.
+/// Serves FUNCTION DUMP: does the first step, and leaves a job for the rest; in a transaction does all of it.
 pub(super) fn dump(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let all: Vec<Arc<[u8]>> =
         call.shared.libraries.all().iter().map(|library| Arc::clone(&library.code)).collect();

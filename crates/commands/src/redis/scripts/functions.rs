@@ -20,7 +20,7 @@ use crate::redis::row::{Command, NO_KEYS, Tells};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// FUNCTION LIST compares names for no longer.
+/// How long FUNCTION LIST may match names, in nanoseconds.
 const LIST_NS_MAX: u64 = 10_000_000;
 
 pub(crate) const NOT_FOUND: Fail = Fail::of("ERR Function not found");
@@ -84,12 +84,12 @@ pub(crate) const FUNCTION: &[Definition] = &[
     .doc("7.0.0", "", "What FUNCTION can do."),
 ];
 
-/// There is a function of this name.
+/// Whether there is a function of this name.
 pub(crate) fn is_known(call: &Call<'_, '_, '_>, name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| libraries(call).find(name).is_some())
 }
 
-/// The function that FCALL's words name may keep something in variables of its library.
+/// Whether the function that FCALL's words name may keep something in variables of its library.
 pub(crate) fn keeps(call: &Call<'_, '_, '_>, mut words: Args<'_>) -> bool {
     let name = words.next().and_then(|name| std::str::from_utf8(name).ok());
     let found = name.and_then(|name| libraries(call).find(name));
@@ -100,21 +100,21 @@ fn libraries<'c>(call: &Call<'_, 'c, '_>) -> &'c Libraries {
     &call.shared.libraries
 }
 
-/// What FUNCTION LOAD is said whose library has the name of another that stays.
+/// The error of FUNCTION LOAD where another library has the name, and stays.
 fn taken(name: &str) -> String {
     format!("ERR Library '{name}' already exists")
 }
 
-/// A library that is to become known.
+/// A library that is to be loaded.
 struct Loads<'a> {
     policy: Policy,
     code: &'a [u8],
-    /// What its first line says, and where that ends.
+    /// The name in its first line, and where that line ends.
     name: Box<str>,
     end: usize,
 }
 
-/// What FUNCTION LOAD asks for.
+/// Parses the words of FUNCTION LOAD, and checks the name.
 fn loads<'a>(call: &Call<'_, '_, '_>, mut args: Args<'a>) -> Result<Loads<'a>, Fail> {
     let mut policy = Policy::Append;
     let mut code = next(&mut args)?;
@@ -126,7 +126,7 @@ fn loads<'a>(call: &Call<'_, '_, '_>, mut args: Args<'a>) -> Result<Loads<'a>, F
         (policy, code) = (Policy::Replace, word);
     }
     library::bounded(code)?;
-    // Before it is compiled, and again when it is added: another may have come meanwhile.
+    // This is checked before it is compiled, and again when it is added: another may have come meanwhile.
     let (name, end) = head(code)?;
     if policy == Policy::Append && libraries(call).has(&name) {
         return Err(Fail::with(taken(&name)));
@@ -145,7 +145,7 @@ fn load(call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
     add(call, library?, policy)
 }
 
-/// FUNCTION LOAD of a text that was compiled in later turns.
+/// Goes on with FUNCTION LOAD when its text was compiled in later turns.
 pub(super) fn load_compiled(
     call: &mut Call<'_, '_, '_>,
     mut reading: Reading,
@@ -167,7 +167,7 @@ pub(super) fn load_compiled(
     add(call, library, policy)
 }
 
-/// FUNCTION LOAD that waits for the end of a pause, and begins anew behind it.
+/// A FUNCTION LOAD that waits for the end of a pause, and then begins anew.
 #[derive(Debug)]
 struct LoadsLater {
     kept: Kept,
@@ -187,7 +187,7 @@ impl Job for LoadsLater {
     }
 }
 
-/// Makes a library known that was loaded, and replies its name.
+/// Adds a library that was loaded, and replies its name.
 fn add(call: &mut Call<'_, '_, '_>, library: Library, policy: Policy) -> Done {
     let name = library.name.clone();
     libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;

@@ -1,4 +1,4 @@
-//! Scripts at work, as others see them: SCRIPT KILL, FUNCTION KILL, and what FUNCTION STATS shows.
+//! Running scripts, as others see them: SCRIPT KILL, FUNCTION KILL, and what FUNCTION STATS shows.
 
 use larder_script::Kill;
 
@@ -35,7 +35,7 @@ pub(crate) fn kill(call: &mut Call<'_, '_, '_>, functions: bool) -> Done {
     }
 }
 
-/// Replies which function has worked for long.
+/// Replies a function that has run for some time.
 pub(crate) fn show(call: &mut Call<'_, '_, '_>) {
     let now_us = call.cx.host.clock_us();
     let mut found = None;

@@ -1,6 +1,5 @@
-//! Scripts that go on in later turns: one that has worked for long and has written nothing, and one that begins when its
-//! worker has done what others have asked for. A collection of the worker's state goes on so, too, before EXEC takes its keys
-//! ([`Collecting`]).
+//! Scripts that go on in later turns: those that have worked for long and have written nothing, and those that begin when their
+//! worker's slice is over. A collection of the worker's Lua state goes on so, too, before EXEC takes its keys ([`Collecting`]).
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::redis::steps::kept::Kept;
 pub(crate) struct Begins {
     how: How,
     kept: Kept,
-    /// When it was asked for, by the clock of its host.
+    /// When it was asked for, by the host's clock.
     since_us: u64,
 }
 
@@ -34,7 +33,7 @@ impl Job for Begins {
         let words = self.kept.words();
         if waits(call, self.how, words, self.since_us)? {
             call.spend(LOOK_NS);
-            // Where scripts may go on for ever it waits for ever, but not for a client that has gone: as such a script itself.
+            // If scripts may run for ever, it waits for ever, but not for a client that has gone: such a script would end, too.
             let waited_us = call.cx.host.clock_us().saturating_sub(self.since_us);
             let is_late = call.shared.scripts.limit().is_none() && waited_us >= UNHEARD_US;
             return Ok(if is_late { Step::Await(Some(LOOK_MS)) } else { Step::Sleep(LOOK_MS) });
@@ -51,7 +50,7 @@ impl Job for Begins {
     }
 }
 
-/// A run that was left in its worker's state; with this it ends, wherever it is.
+/// A run that was left in its worker's state, wherever that is. The run ends when this is dropped.
 #[derive(Debug)]
 struct Left {
     at: Berth<(Box<State>, Run)>,
@@ -67,7 +66,7 @@ impl Left {
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // It has not come to its end: its client goes, or may not do any more what it has asked for.
+        // The run has not ended: its client goes, or may no longer do what it asked for.
         let Some(at) = self.at.take() else { return };
         let (state, _run) = *at;
         self.long.leave(state);
@@ -81,12 +80,12 @@ struct Paused {
     kept: Kept,
     keys: Span,
     args: Span,
-    /// It asks for each of its commands whether its client may say it. What prepares for one does not: what comes behind that was
-    /// asked for before.
+    /// The script checks the rules for each of its commands. A run that only prepares does not: its client was allowed before
+    /// what comes behind it.
     asks: bool,
 }
 
-/// Some of the last words of a request: how many, and where they begin, counted from its end.
+/// Some of the last words of a request: how many, and their bytes.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     count: usize,
@@ -104,17 +103,17 @@ impl Span {
     }
 }
 
-/// What it takes to look whether a function waits still.
+/// Work to look whether a function still has to wait.
 const LOOK_NS: u64 = 1_000;
-/// Where scripts may go on for ever, one whose client says no more does so for no longer than this.
+/// If scripts may run for ever, one whose client has closed its side does so for no longer than this.
 const UNHEARD_US: u64 = 5_000_000;
 
-/// For how long a script that has not begun waits: clients were paused since it was asked for.
+/// How long a script that has not begun waits for a pause that began since it was asked for.
 fn paused_ms(call: &Call<'_, '_, '_>) -> Option<Millis> {
     call.paused_ms(|call| call.row.and_then(|id| call.shared.rows.row(id)).is_some_and(Command::changes))
 }
 
-/// A script, or a library, that was to begin now waits: clients are paused.
+/// Whether a script or library that was to begin now waits for the end of a pause.
 pub(crate) fn is_paused(call: &Call<'_, '_, '_>) -> bool {
     !call.cx.guard.in_transaction() && paused_ms(call).is_some()
 }
@@ -149,7 +148,7 @@ pub(crate) fn run(
     }
 }
 
-/// A run has ended: it replies what it has come to, or what was to come behind it begins.
+/// Handles the end of a run: replies its result, or begins what was to come behind it.
 fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, mut run: Run, words: Args<'_>, end: End) -> Done {
     if let Some(compiles) = run.compiles.take() {
         return compiles.end(call, state, &run, words, end);
@@ -166,8 +165,8 @@ fn ended(call: &mut Call<'_, '_, '_>, state: Box<State>, mut run: Run, words: Ar
     done
 }
 
-/// Collects a state, in several turns if it is much, and then begins with this: what runs have left is not what it fails by.
-/// `name`: what errors call it.
+/// Collects the garbage in a state, in several turns if it is much, and then begins with `then`, which so does not fail for what
+/// other runs left. `name`: what errors call it.
 pub(crate) fn collect(
     call: &mut Call<'_, '_, '_>,
     mut state: Box<State>,
@@ -182,12 +181,12 @@ pub(crate) fn collect(
 
 impl Job for Paused {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        // It stays on the thread of its worker.
+        // A state stays on the thread of its worker.
         let Some(mut at) = self.left.at.take() else { return Err(Fail::BUSY) };
         if let Some(how) = at.1.begins_anew()
             && is_paused(call)
         {
-            // Nothing of it is in the state: others of the worker do not wait for the end of the pause.
+            // The state has nothing of the run: other scripts of the worker need not wait for the end of the pause.
             let (state, _run) = *at;
             end_long(call);
             state.give_back(call);
@@ -206,8 +205,8 @@ impl Job for Paused {
             }
             None => {
                 self.left.at.put(at);
-                // A client that has closed its sending side still gets a reply that comes in time. Behind that the script ends
-                // with its client, whose end is looked for where a command waits.
+                // A client that has closed its sending side still gets a reply that comes in time. After that the script ends
+                // with its client: whether that is gone is looked for while a command waits.
                 let limit_us =
                     call.shared.scripts.limit().map_or(UNHEARD_US, |limit| limit.as_micros() as u64);
                 let is_late = call.cx.host.clock_us().saturating_sub(self.left.long.since_us) >= limit_us;
@@ -225,38 +224,37 @@ impl Job for Paused {
     }
 }
 
-/// EXEC with scripts waits, before it takes its keys, until the worker's state is collected: what others have left there would
-/// else be collected by one of its scripts, in one step of some hundred milliseconds, while others wait for these keys.
+/// EXEC with scripts, which waits until the garbage in its worker's state is collected before it takes its keys. Otherwise one of
+/// its scripts would collect it, in one step of some hundred milliseconds, while others wait for these keys.
 #[derive(Debug)]
 pub(crate) enum Collecting {
-    /// It has the state collected.
+    /// EXEC collects the state itself.
     Itself(Collection),
-    /// Another client has. EXEC has waited since then.
+    /// Another client's command does. EXEC has waited since then.
     Another { since_us: u64 },
 }
 
 impl Collecting {
-    /// What EXEC waits for; none if its scripts find so much room that they collect nothing but what they leave themselves, or
-    /// if they run on a second state, beside a script that goes on in later turns. `since_us`: since when EXEC has waited, if it
-    /// has.
+    /// What EXEC waits for. `None` if its scripts find enough room that they collect only their own garbage, or if they run on a
+    /// second state, beside a script that goes on in later turns. `since_us`: since when EXEC has waited, if it has.
     pub fn before_exec(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Option<Collecting> {
         if let Some(long) = long(call) {
             let since_us = since_us.unwrap_or_else(|| call.cx.host.clock_us());
             return is_over_soon(call, &long, since_us).then_some(Collecting::Another { since_us });
         }
-        // Where Lua cannot be begun the scripts say so.
+        // If Lua cannot be begun, the scripts reply that.
         let mut state = State::of(call).ok()?;
         if !state.engine.is_half_due() {
             state.give_back(call);
             return None;
         }
-        // What is compiled stays: there is room for it.
+        // Compiled scripts stay: there is room for them.
         state.engine.make_room();
         let run = Run::collecting(call, state.engine.nothing(), "EXEC".into(), None);
         Some(Collecting::Itself(Collection(Preparing::new(call, state, run))))
     }
 
-    /// Does a part of it. What comes then; none if EXEC waits no longer.
+    /// Does a part of it. Returns what the step came to, or `None` if EXEC waits no longer.
     pub fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Option<Step> {
         match self {
             Collecting::Itself(collection) => (!collection.step(call)).then_some(Step::More),
@@ -269,12 +267,11 @@ impl Collecting {
     }
 }
 
-/// EXEC waits no longer for collections that others have begun: each stands still while its client takes no replies, and another
+/// How long EXEC waits for collections that others have begun: each stands still while its client takes no replies, and another
 /// may begin behind it.
 const COLLECTS_US_MAX: u64 = 1_000_000;
 
-/// What goes on in later turns only prepares for a script, and neither that nor the wait of EXEC, which began at `since_us`, has
-/// taken long.
+/// Whether the run in later turns only prepares, and has not taken long, nor has the wait of EXEC, which began at `since_us`.
 fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long, since_us: u64) -> bool {
     long.prepares && call.cx.host.clock_us().saturating_sub(long.since_us.min(since_us)) < COLLECTS_US_MAX
 }
@@ -284,7 +281,7 @@ fn is_over_soon(call: &Call<'_, '_, '_>, long: &Long, since_us: u64) -> bool {
 pub(crate) struct Collection(Preparing);
 
 impl Collection {
-    /// Does a turn's part of it: true if it is over. One that was ended by SCRIPT KILL is over, too.
+    /// Does a turn's part; true when it is over. A collection that SCRIPT KILL ended is over, too.
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
         match self.0.step(call) {
             Ok(None) => false,
@@ -297,20 +294,20 @@ impl Collection {
     }
 }
 
-/// A run that prepares for what another job does, in several turns of that: it collects a state, or compiles a text.
+/// A run that prepares for another job, in several turns of that job: it collects a state, or compiles a text.
 #[derive(Debug)]
 pub(crate) struct Preparing(Left);
 
 impl Preparing {
-    /// Begins; no other script of the worker goes on in later turns ([`is_alone`]).
+    /// Begins. The caller has checked that no other script of the worker goes on in later turns ([`is_alone`]).
     pub fn new(call: &Call<'_, '_, '_>, state: Box<State>, run: Run) -> Preparing {
         Preparing(Left::new(call, state, run, true))
     }
 
-    /// Does a turn's part of it: the state, the run and what it has come to, if it is over.
+    /// Does a turn's part; returns the state, the run and its end when it is over.
     ///
     /// # Errors
-    /// It is on the thread of another worker.
+    /// The state is on the thread of another worker.
     pub fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<(Box<State>, Run, End)>, Fail> {
         let Some(mut at) = self.0.at.take() else { return Err(Fail::BUSY) };
         let (state, run) = &mut *at;
@@ -325,14 +322,14 @@ impl Preparing {
     }
 }
 
-/// No script of the worker goes on in later turns, and one may.
+/// Whether a script may go on in later turns, and no other of the worker does.
 pub(crate) fn is_alone(call: &Call<'_, '_, '_>) -> bool {
     matches!(pauses(call), Pauses::Allowed)
 }
 
-/// Whether a script has to wait: what a function keeps in variables is in the state that another script of its worker has, which
-/// goes on in later turns. Functions that keep nothing, scripts, and all in EXEC, where nothing waits, run on a second state.
-/// `since_us`: when it was asked for.
+/// Whether a script has to wait. A function's variables are in the worker's state, which a script in later turns may have.
+/// Functions that keep nothing, scripts, and all in EXEC, where nothing waits, run on a second state. `since_us`: when it was
+/// asked for.
 ///
 /// # Errors
 /// The other script has gone on, or this one has waited behind several, for as long as others wait.
@@ -349,7 +346,7 @@ fn waits(call: &Call<'_, '_, '_>, how: How, words: Args<'_>, since_us: u64) -> R
     }
 }
 
-/// Whether a script had better begin in a later turn: its worker has done enough in this one, or it has to wait.
+/// Whether a script should begin in a later turn: its worker's slice is nearly spent, or the script has to wait.
 ///
 /// # Errors
 /// What it would wait for takes too long.
@@ -358,10 +355,10 @@ pub(crate) fn is_late(call: &Call<'_, '_, '_>, how: How, words: Args<'_>) -> Res
     Ok(is_late || waits(call, how, words, u64::MAX)?)
 }
 
-/// Has a script begin in the next turn.
+/// Begins a script in the next turn.
 ///
 /// # Errors
-/// There is no room for its words until then.
+/// There is no room to keep its words until then.
 pub(crate) fn begin_later(call: &mut Call<'_, '_, '_>, how: How, words: Args<'_>) -> Done {
     let kept = Kept::new(call, words)?;
     begin_with(call, how, kept);

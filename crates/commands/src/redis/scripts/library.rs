@@ -1,17 +1,17 @@
-//! Libraries of functions: known by their names, to all workers, until a client deletes or replaces them.
+//! Libraries of functions. All workers know them by their names, until a client deletes or replaces them.
 //!
 //! ```text
-//! #!lua name=mylib                                              the first line says what the library is called
-//! redis.register_function('f', function(keys, args) … end)      what it registers when it is loaded is known by name
+//! #!lua name=mylib                                              the first line names the library
+//! redis.register_function('f', function(keys, args) … end)      the functions that loading registers have names of their own
 //! ```
 //!
-//! They take 1/64 of the memory at most, which they are charged to. Each worker loads a library into its own Lua state
-//! when it first calls one of its functions: what a library keeps between calls it keeps there. A run of a function that may
-//! keep something is not begun anew as runs of others are (`run`).
+//! Libraries are charged to the memory limit, and take 1/64 of it at most. Each worker loads a library into its own Lua state
+//! when it first calls one of its functions: variables that a library keeps between calls are there. A run of a function that may
+//! keep something is not begun anew as other runs are (`run`).
 //!
-//! A load has little time, in which nothing is collected that others have left. What makes a library known reads it in a state of
-//! its own where the worker's has much in it ([`Reading`]); a call that loads one comes again behind a collection
-//! ([`State::function`]).
+//! A load has little time, in which garbage of other runs is not collected. A command that makes a library known reads it in a
+//! state of its own, if the worker's state has much in it ([`Reading`]); a call that has to load one is begun again behind a
+//! collection ([`State::function`]).
 
 use std::sync::{Arc, Weak};
 
@@ -30,36 +30,35 @@ pub(super) use crate::redis::lua::bounded;
 use crate::redis::lua::libraries::Function;
 pub(super) use crate::redis::lua::libraries::{Libraries, Library, Policy};
 
-/// Most bytes of a name.
+/// Bytes of a name, at most.
 const NAME_BYTES_MAX: usize = 1 << 10;
-/// Ticks of scripts, a tenth of a millisecond each, that the libraries of one request may take to load; what takes longer is
-/// refused.
+/// Ticks of scripts, a tenth of a millisecond each, that the libraries of one request may take to load; more is refused.
 const TICKS_MAX: u32 = 100;
 
-/// What it takes to make a state.
+/// Work to make a state.
 const STATE_NS: u64 = 1_000_000;
-/// What it takes to read a library that does nothing but register a function, and for each byte of its text.
+/// Work to read a library that only registers a function, and for each byte of its text.
 const LIBRARY_NS: u64 = 30_000;
 const TEXT_BYTE_NS: u64 = 50;
-/// What it takes in a transaction, where it is one step, to read libraries before the last.
+/// Work to read libraries in a transaction, before the last of them.
 pub(super) const READ_NS_MAX: u64 = 10_000_000;
 
-/// What a load is told that takes too long.
+/// The error of a load that takes too long.
 pub(super) const TIMEOUT: Fail = Fail::of("ERR Error registering functions: FUNCTION LOAD timeout");
 
-/// Libraries that a state has loaded at a time: each holds a place of it.
+/// Libraries that a state has loaded at a time, at most: each takes a place in it.
 const LIBRARIES_MAX: usize = 64;
 
-/// What a name may be.
+/// Whether a name is allowed.
 fn is_name(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// The name that a library's first line gives it, and where that line ends.
+/// Parses a library's first line: its name, and where the line ends.
 ///
 /// # Errors
-/// It says something else.
+/// It is not such a line.
 pub(crate) fn head(code: &[u8]) -> Result<(Box<str>, usize), Fail> {
     const INVALID: Fail = Fail::of("ERR Invalid library metadata");
     if !code.starts_with(b"#!") {
@@ -92,15 +91,15 @@ pub(crate) fn head(code: &[u8]) -> Result<(Box<str>, usize), Fail> {
     Ok((String::from_utf8_lossy(name).into(), end))
 }
 
-/// There is no room for a library.
+/// The error if there is no memory for a library.
 fn no_memory() -> Fail {
     Fail::of("ERR Error registering functions: not enough memory")
 }
 
-/// The caller of a library that is loaded.
+/// The server as a library sees it while it is loaded.
 struct Loader<'r, 'x, 'c, 'w> {
     call: &'r mut Call<'x, 'c, 'w>,
-    /// What the request has taken by now.
+    /// Ticks that the request has taken.
     ticks: &'r mut u32,
     logged: &'r mut Logged,
 }
@@ -125,17 +124,17 @@ impl Caller for Loader<'_, '_, '_, '_> {
     }
 }
 
-/// What a library has come to in a state.
+/// What loading a library into a state gave.
 pub(crate) struct Contents {
     all: Vec<Registered>,
     functions: Functions,
-    /// The functions may keep something in variables of the library.
+    /// The functions may keep something in variables of their library.
     keeps: bool,
 }
 
-/// Loads a library into a state: what it registers. `waits`: it may come again behind a collection, which the state wants where
-/// there is no room for it, or the state would be collected in its time. `ticks`: what the request has taken for others, to which
-/// this adds; `logged`: its lines, which are still to be written.
+/// Loads a library into a state, and returns what it registers. `waits`: the request may come again behind a collection, which is
+/// asked for if there is no room, or if the state would be collected in the load's time. `ticks`: what the request has taken for
+/// other libraries, to which this adds; `logged`: its log lines, which are still to be written.
 ///
 /// # Errors
 /// What Lua says of it, or it registers nothing.
@@ -148,8 +147,8 @@ fn load(
 ) -> Result<Contents, Fail> {
     let given = given();
     let mut compiled = state.engine.compile(code, Kind::Library);
-    // What runs have left does not count. It is not collected here where other libraries are: what these keep may be more than is
-    // looked through in the time that there is.
+    // Garbage of other runs does not count. If other libraries are loaded it is not collected here: what they keep may be more
+    // than can be looked through in the time of a load.
     let collects = !waits && state.libraries.is_empty();
     if compiled.is_err() && state.engine.wants_room() && collects {
         state.make_room();
@@ -170,7 +169,7 @@ fn given() -> Given<'static> {
     Given { keys, args, kind, resp3: false, reply_bytes_max: 0, is_timed: true }
 }
 
-/// Loads a library that is compiled, as [`load`] does.
+/// Loads a compiled library, as [`load`] does.
 ///
 /// # Errors
 /// What Lua says of it, or it registers nothing.
@@ -183,7 +182,7 @@ fn load_compiled(
 ) -> Result<Contents, Fail> {
     let given = given();
     let collects = !waits && state.libraries.is_empty();
-    // Its own code may be what makes a collection due.
+    // The library's own code may be what makes a collection due.
     if waits && state.engine.is_due() {
         state.make_room();
         return Err(no_memory());
@@ -208,7 +207,7 @@ fn load_compiled(
             let text: String = text.into_iter().map(char::from).collect();
             return Err(Fail::with(format!("ERR Error registering functions: {text}")));
         }
-        // Its time may have gone into collecting what others have left.
+        // Its time may have gone into collecting garbage of other runs.
         Some(End::Stopped { stop: Stop::TooLong, .. }) if waits => {
             logged.begin_anew();
             state.make_room();
@@ -223,16 +222,16 @@ fn load_compiled(
     Ok(Contents { all, functions, keeps })
 }
 
-/// Reads libraries for a request, one behind the other in one state: the worker's, if there is no library in it and little that
-/// is out of use, and else one that is made for the request. Beside what libraries keep, and what others have left, a collection
-/// might take more time than a load has.
+/// Reads libraries for a request, one behind the other in one state. That is the worker's, if it has no library and little
+/// garbage, and else one made for the request: beside other libraries and garbage a collection might take more time than a load
+/// has.
 pub(crate) struct Reading {
     state: Box<State>,
     is_own: bool,
 }
 
 impl Reading {
-    /// Begins: it has to be ended.
+    /// Begins; the caller has to call [`Reading::end`].
     ///
     /// # Errors
     /// Lua cannot be begun.
@@ -247,7 +246,7 @@ impl Reading {
         Ok(Reading { state, is_own: true })
     }
 
-    /// Goes on in this state: `is_own` as it was.
+    /// Goes on in a state. `is_own`: it was made for the request.
     pub fn of(state: Box<State>, is_own: bool) -> Reading {
         Reading { state, is_own }
     }
@@ -259,14 +258,14 @@ impl Reading {
         later::run(call, state, run, Asked { words, keys: Args::EMPTY, args: Args::EMPTY })
     }
 
-    /// The same between steps of another job.
+    /// As [`Reading::compile`], between steps of another job.
     pub fn compile_beside(self, call: &Call<'_, '_, '_>, text: &[u8], name: Box<str>) -> Preparing {
         let Reading { state, is_own } = self;
         let run = Compiles::FunctionLoad { is_own }.run(call, &state, text, name);
         Preparing::new(call, state, run)
     }
 
-    /// Compiles a text at once, where nothing may go on in later turns: it is looked at, and ended when its time is over.
+    /// Compiles a text at once, where nothing may go on in later turns, within the time of a run.
     ///
     /// # Errors
     /// What is wrong with the text, or why the run was ended.
@@ -286,7 +285,7 @@ impl Reading {
         }
     }
 
-    /// Goes on in the state in which a text was compiled so: `run` has come to this.
+    /// Goes on in the state in which a run compiled a text. `end`: how the run ended.
     ///
     /// # Errors
     /// What is wrong with the text, or why the run was ended.
@@ -303,7 +302,7 @@ impl Reading {
         (Reading { state, is_own }, compiled)
     }
 
-    /// Loads a library that was compiled so.
+    /// Loads a library that was compiled before.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -322,8 +321,8 @@ impl Reading {
         Ok(made(name, code, loaded?))
     }
 
-    /// Loads a library whose first line says `name` and ends at `end`. `ticks`: what the request has taken for others, to which
-    /// this adds.
+    /// Compiles and loads a library whose first line says `name` and ends at `end`. `ticks`: what the request has taken for other
+    /// libraries, to which this adds.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -342,7 +341,7 @@ impl Reading {
         Ok(made(name, code, loaded?))
     }
 
-    /// No other is read for this request.
+    /// Ends reading for this request.
     pub fn end(self, call: &mut Call<'_, '_, '_>) {
         if !self.is_own {
             self.state.give_back(call);
@@ -350,22 +349,22 @@ impl Reading {
     }
 }
 
-/// What it takes to read a library of so many bytes, beside what its own code works.
+/// Work to read a library of so many bytes, beside its own code.
 pub(super) fn reading_ns(bytes: usize) -> u64 {
     LIBRARY_NS + bytes as u64 * TEXT_BYTE_NS
 }
 
-/// The library that was loaded.
+/// Makes a library of what was loaded.
 fn made(name: Box<str>, code: &[u8], Contents { all, keeps, .. }: Contents) -> Library {
     let functions = all.iter().map(|made| function(made, keeps)).collect();
     Library { name, code: code.into(), functions }
 }
 
-/// `keeps`: functions of its library may keep something.
+/// Makes a function of what was registered. `keeps`: functions of its library may keep something.
 fn function(registered: &Registered, keeps: bool) -> Function {
     let mut nature = Nature::of_function(&registered.name);
     nature.keeps = keeps && registered.has_upvalues;
-    // What none of these is was refused when it was registered.
+    // Unknown flags were refused when the function was registered.
     registered.flags.iter().for_each(|flag| {
         nature.take_flag(flag.as_bytes());
     });
@@ -376,30 +375,30 @@ fn function(registered: &Registered, keeps: bool) -> Function {
 /// A library that was loaded into a state.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The library goes when it is known no more, though a worker has loaded it.
+    /// Weak: a library is freed when it is no longer known, though a worker has loaded it.
     library: Weak<Library>,
     functions: Functions,
 }
 
 impl Loaded {
-    /// The library is still known.
+    /// Whether the library is still known.
     pub fn is_known(&self) -> bool {
         self.library.strong_count() > 0
     }
 }
 
 impl State {
-    /// This has loaded the library.
+    /// Whether this state has loaded the library.
     pub fn has(&self, library: &Arc<Library>) -> bool {
         let there = self.libraries.get(&library.name);
         there.is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)))
     }
 
-    /// A function of a library, ready to run here. `is_collected`: this was collected for it. `compiled`: so was the library's
-    /// text compiled, if it was in later turns.
+    /// A function of a library, ready to run in this state. `is_collected`: the state was collected for this call. `compiled`:
+    /// the library's compiled text, if that was done in later turns.
     ///
     /// # Errors
-    /// The library cannot be loaded here, or not before this is collected, which it wants then.
+    /// The library cannot be loaded here, or not before a collection, which the state then asks for.
     pub fn function(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -413,7 +412,7 @@ impl State {
             let (waits, counted) = (!is_collected, (&mut 0, &mut logged));
             let loaded = match compiled {
                 Some(compiled) => load_compiled(call, self, &compiled, waits, counted),
-                // Loading has all of its time for itself: the state is collected before.
+                // The state is collected before, so that loading has all of its time for itself.
                 None if waits && self.engine.is_due() => {
                     self.engine.make_room();
                     return Err(no_memory());

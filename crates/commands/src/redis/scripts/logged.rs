@@ -1,35 +1,35 @@
-//! What scripts and libraries log. The lines of a run are kept as long as it may be begun anew, so that each is in the log once;
+//! Log lines of scripts and libraries. The lines of a run are kept as long as it may be begun anew, so that each is logged once;
 //! those of a library until it is loaded.
 //!
 //! ```text
-//! redis.log ─► kept ─► the log         the run has ended, or has written, and is not begun anew any more
+//! redis.log ─► kept ─► the log         the run has ended, or has written and will not be begun anew
 //!               └────► forgotten       the run is begun anew
 //! ```
 //!
-//! [`LINES_MAX`] lines are kept at most. With the next one all of them are written. If the run is begun anew behind that,
-//! as many of its first lines are passed over: a script that does the same again logs the same.
+//! At most [`LINES_MAX`] lines are kept; the next line writes all of them. If the run is begun anew after that, as many of its
+//! first lines are skipped: a script that does the same again logs the same.
 
 use larder_script::Level;
 
 use crate::redis::call::Call;
 
-/// Lines of a run that are kept.
+/// Lines of a run that are kept, at most.
 const LINES_MAX: usize = 32;
-/// Bytes of a line; what is behind them is cut off.
+/// Bytes of a line; longer lines are cut.
 const LINE_BYTES_MAX: usize = 1 << 10;
 
-/// The lines of a run, or of a library that is loaded.
+/// The lines of a run, or of a library that is being loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
     kept: Vec<(Level, Box<[u8]>)>,
     /// How many lines there were since the run was begun last.
     lines: usize,
-    /// How many of these, the first ones, are in the log.
+    /// How many of the first lines are in the log.
     written: usize,
 }
 
 impl Logged {
-    /// Takes a line. `is_final`: the run is not begun anew any more.
+    /// Adds a line. `is_final`: the run will not be begun anew.
     pub fn add(&mut self, call: &Call<'_, '_, '_>, level: Level, text: &[u8], is_final: bool) {
         self.lines += 1;
         if self.lines <= self.written {
@@ -44,13 +44,13 @@ impl Logged {
         }
     }
 
-    /// The run is begun anew.
+    /// Forgets kept lines, since the run is begun anew.
     pub fn begin_anew(&mut self) {
         self.kept.clear();
         self.lines = 0;
     }
 
-    /// Writes what is kept.
+    /// Writes the kept lines.
     pub fn write(&mut self, call: &Call<'_, '_, '_>) {
         self.kept.drain(..).for_each(|(level, text)| log(call, level, &text));
     }

@@ -1,15 +1,15 @@
-//! FUNCTION RESTORE: the libraries of a payload become known, all or none.
+//! FUNCTION RESTORE: makes the libraries of a payload known, all or none.
 //!
 //! ```text
-//! its checksum ─► library by library is read ─► all are added
-//! └─────────────── in steps ───────────────┘
+//! its checksum ─► reads one library after the other ─► adds all
+//! └─────────────────── in steps ─────────────────────┘
 //! ```
 //!
-//! Each library is loaded to find what it registers ([`Reading`]). That takes some thirty microseconds where it does nothing else,
-//! which nothing looks at, and a payload may have thousands. So they are read in steps, between which others have their turn. What
-//! their own code works has the time of one load in all, however many they are. One connection of a worker is at that at a time: a
-//! step has some time at least, however much was done in its turn. A long text is compiled between two steps, in later turns
-//! (`compiling`). In a transaction all is one step, and is refused where it takes longer than a load may.
+//! Each library is loaded to find what it registers ([`Reading`]). That takes some thirty microseconds even if it does nothing
+//! else, which no limit counts, and a payload may have thousands. So they are read in steps, between which others have their
+//! turn. The code of all libraries together has the time of one load. One connection of a worker reads at a time: a step has a
+//! least time, however much was done in its turn. A long text is compiled between two steps, in later turns (`compiling`). In a
+//! transaction everything is one step, and is refused if it takes longer than a load may.
 
 use larder_protocol::resp::Args;
 use larder_script::{Compiled, is_long_text};
@@ -27,30 +27,30 @@ use crate::redis::serialize::{Reader, WRONG, checking_ns, crc64_on, footer, rest
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::steps::kept::Kept;
 
-/// Bytes whose checksum is made between two looks at how much a step has done.
+/// Bytes that are checksummed between two looks at the work of a step.
 const CHUNK_BYTES: usize = 16 << 10;
-/// A step reads for as long at least: the state that it reads in may have to be made, which takes twice as long.
+/// Time for which a step reads, at least: it may have to make the state that it reads in, which takes twice as long.
 const STEP_READ_NS_MIN: u64 = 500_000;
 
-/// What of a payload is done.
+/// How far a FUNCTION RESTORE is.
 #[derive(Debug)]
 struct Restored {
     policy: Policy,
-    /// Bytes that the checksum is of.
+    /// Bytes that are checksummed.
     checked: usize,
     crc: u64,
     /// Bytes whose libraries are read.
     read: usize,
     libraries: Vec<Library>,
-    /// How many functions these have.
+    /// How many functions the libraries have.
     functions: usize,
-    /// What these take, and what that holds until they are aside.
+    /// Bytes of the libraries, and the charge for them until they are set aside.
     bytes: usize,
     held: Heap,
-    /// What they have worked, in ticks, and what it takes to read them.
+    /// Work of their own code, in ticks, and the work to read them.
     ticks: u32,
     ns: u64,
-    /// The text of the next one is long, and is being compiled.
+    /// The text of the next library, if it is long and being compiled.
     compiling: Option<Preparing>,
 }
 
@@ -60,11 +60,11 @@ enum Read {
     All,
     /// Some of them.
     Part,
-    /// Up to one of this name, whose text is long and not compiled yet.
+    /// Up to a library of this name, whose text is long and not compiled yet.
     Long(Box<str>, Vec<u8>),
 }
 
-/// Most bytes of a payload, and of the libraries that come of it.
+/// Bytes of a payload, and of its libraries, at most.
 fn bytes_max(call: &Call<'_, '_, '_>) -> usize {
     (call.cx.guard.store().memory_bytes() / SHARE) as usize
 }
@@ -77,14 +77,14 @@ impl Restored {
         Restored { policy, checked, crc, read, libraries, functions, bytes, held, ticks, ns, compiling }
     }
 
-    /// Does so much of it, or a little more: true if all is done.
+    /// Does a step of about `until_ns`; true if all is done.
     ///
     /// # Errors
     /// What is wrong with the payload, or with a library: none becomes known.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, payload: &[u8], until_ns: u64) -> Result<bool, Fail> {
         let (end, wanted) = footer(payload)?;
         if let Some(wanted) = wanted {
-            // It is of the version, too.
+            // The checksum covers the version, too.
             if !self.check(call, &payload[..end + 2], until_ns) {
                 return Ok(false);
             }
@@ -108,7 +108,7 @@ impl Restored {
                 }
             }
         };
-        // Clients may be paused since it began to be compiled: nothing becomes known in this step.
+        // Clients may have been paused while it was compiled: nothing becomes known in this step.
         let is_last = compiled.is_none();
         match self.read_some(call, (&mut reading, &mut compiled), &payload[..end], until_ns) {
             Ok(Read::All) if is_last => reading.end(call),
@@ -125,7 +125,7 @@ impl Restored {
                 return Err(fail);
             }
         }
-        // From now on they are aside.
+        // From here on the libraries are charged as set aside.
         self.held = Heap::none(call);
         let taken = |name: &str| format!("ERR Library {name} already exists");
         let new = std::mem::take(&mut self.libraries);
@@ -135,7 +135,7 @@ impl Restored {
         Ok(true)
     }
 
-    /// Makes the checksum of so much; true if it is made of all.
+    /// Checksums more of the payload; true if all of it is.
     fn check(&mut self, call: &mut Call<'_, '_, '_>, bytes: &[u8], until_ns: u64) -> bool {
         let mut ns = 0;
         while self.checked < bytes.len() && ns < until_ns {
@@ -148,7 +148,7 @@ impl Restored {
         self.checked == bytes.len()
     }
 
-    /// Reads libraries for so long, one at least that is not long. `compiled`: the text of the next one, if it was.
+    /// Reads libraries for so long, at least one that is not long. `compiled`: the next library's text, if that was long.
     fn read_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -168,7 +168,7 @@ impl Restored {
             if self.libraries.len() == LIBRARIES_MAX {
                 return Err(TOO_MANY);
             }
-            // One after the other: what one is unpacked to, then what it is, is held.
+            // Charges a library's unpacked text first, and then the library.
             let (held, before) = (&mut self.held, self.bytes);
             let mut room = |unpacked: usize| {
                 let bytes = before + unpacked;
@@ -183,7 +183,7 @@ impl Restored {
                 None if is_long_text(&code[end..]) && is_alone(call) => {
                     return Ok(Read::Long(name, code[end..].to_vec()));
                 }
-                // Where another script of the worker goes on in later turns, and in a transaction, it is one step.
+                // It is one step in a transaction, and while another script of the worker goes on in later turns.
                 None if is_long_text(&code[end..]) => {
                     let compiled = reading.compile_at_once(call, &code[end..], name.clone())?;
                     reading.read_compiled(call, &code, name, &compiled, &mut self.ticks)?
@@ -193,7 +193,7 @@ impl Restored {
             self.read = body.len() - rest.0.len();
             self.ns += reading_ns(code.len());
             self.functions += library.functions.len();
-            // To look at the names of all in the last step takes long, too.
+            // The last step looks at the names of all functions, which takes time, too.
             if self.functions > FUNCTIONS_MAX {
                 return Err(TOO_MANY);
             }
@@ -208,20 +208,20 @@ impl Restored {
     }
 }
 
-/// FUNCTION RESTORE whose next step is to come.
+/// A FUNCTION RESTORE in steps.
 #[derive(Debug)]
 struct Restoring {
     /// The payload and the policy.
     kept: Kept,
     restored: Restored,
-    /// One connection of a worker reads libraries at a time: each step makes a state, and reads some, however much was done in
+    /// One connection of a worker reads libraries at a time: each step makes a state and reads some, however much was done in
     /// this turn.
     lane: Option<Lane>,
 }
 
 impl Job for Restoring {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        // What is compiled goes on as any run does, and waits for nothing.
+        // Compiling goes on as any run does, and waits for nothing.
         let reads = self.restored.compiling.is_none();
         if reads && let Some(ms) = call.paused_ms(|_| true) {
             self.lane = None;
@@ -251,7 +251,8 @@ impl Job for Restoring {
     }
 }
 
-/// FUNCTION RESTORE: its first step, unless much was done in this turn, and all of it if there is no more, or in a transaction.
+/// Serves FUNCTION RESTORE: does the first step, unless this turn's slice is used up, and leaves a job for the rest; in a
+/// transaction does all of it.
 pub(super) fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let words = args;
     let payload = next(&mut args)?;

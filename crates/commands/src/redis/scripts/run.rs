@@ -9,31 +9,30 @@
 //! ```
 //!
 //! 1. From its first command on it holds the keys that it declares.
-//! 2. Before its first write it may be begun anew, as if it had not been: with a key that it has named besides, or, after
-//!    some of these or for what concerns all keys, with the store to itself.
-//! 3. What it needs behind its first write cannot be had then without others seeing half of it. So at its first write it
-//!    has the store to itself, unless it has named all of its keys in many runs before: then it holds only these.
-//! 4. Where such a script names another key all the same, behind its first write, that is an error, and it is trusted no
-//!    more.
-//! 5. A run that has worked for a millisecond and has not written gives up what it holds, and its worker serves others
-//!    between its steps. If it has called a command before, and calls another, it is begun anew, and then may hold its keys
-//!    for eight times as long. So a command that wants them, or to end it, waits eight times as long as it has worked already, at
-//!    most, and what was worked in vain is little more than what was not.
+//! 2. Before its first write it may be begun anew, as if it had not run: with an undeclared key that it named, or, after some of
+//!    these or for what concerns all keys, with the store to itself.
+//! 3. Behind its first write it can get no more keys without other clients seeing half of its work. So at its first write it gets
+//!    the store to itself, unless it named all of its keys in many runs before: then it holds only these.
+//! 4. If such a script does name another key behind its first write, that is an error, and the script is no longer trusted.
+//! 5. A run that has worked for a millisecond and has not written gives up what it holds, and its worker serves others between
+//!    its steps. If it called a command before, and calls another, it is begun anew, and then may hold its keys for eight times
+//!    as long. So a command that wants them, or to end it, waits at most eight times as long as the run has worked already, and
+//!    the work done in vain is little more than the rest.
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
-//! 7. A run that finds no memory before its first write is begun anew, once, on a state from which all has gone that is out of
-//!    use: what earlier runs have left is not what it fails by. Where a script is compiled the same is done by a run of nothing.
-//! 8. A run that was left, and is about to write for the first time amid a pause of clients (CLIENT PAUSE) that has begun since, is
-//!    begun anew behind that.
-//! 9. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
-//!    later turns if it takes long, also where it has written, and then has the same time.
+//! 7. A run that finds no memory before its first write is begun anew, once, in a state without garbage: it does not fail for
+//!    what earlier runs left. Where compiling finds no memory, a run of nothing does the same.
+//! 8. A run that went on in later turns, and is about to write for the first time while clients are paused (CLIENT PAUSE), is
+//!    begun anew when the pause is over.
+//! 9. The run's reply, if a table, is written as part of the run, but holds no keys any more. That, too, goes on in later turns
+//!    if it takes long, even if the run has written, and then has the same time.
 //!
 //! In EXEC the store is held anyway, and every run to its end.
 //!
-//! A function that may keep something in variables of its library would find there what an abandoned run of it has left. So
-//! it has the store to itself from its first command on, until its declared keys were enough in many runs that wrote, or in
-//! many that did not. From then on it holds these. Where it then names another key, or writes for the first time, it is begun
-//! anew once, and its next runs have the store to themselves again. It may hold what it holds for eight milliseconds, by its
-//! thread's own time. For want of memory (7.) it is begun anew as others are, in EXEC, too.
+//! A function that may keep something in variables of its library would find there what an abandoned run of it left. So it has
+//! the store to itself from its first command on, until its declared keys were enough in many runs that wrote, or in many that
+//! did not. From then on it holds these. If it then names another key, or writes for the first time, it is begun anew once, and
+//! its next runs have the store to themselves again. It may hold its keys for eight milliseconds, by its thread's own time. For
+//! want of memory (7.) it is begun anew as others are, in EXEC, too.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -61,19 +60,20 @@ use crate::redis::sizes::item_bytes;
 use crate::redis::steps::kept::Kept;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How often a run is begun anew for a key; then it has the store to itself.
+/// How many times a run is begun anew for undeclared keys. At the last of these it gets the store to itself.
 const RUNS_MAX: usize = 4;
-/// Up to so many keys each is compared; more are looked up.
+/// Up to so many declared keys are compared one by one; more are looked up in a set. A command adds no more undeclared ones at
+/// once.
 const FEW_KEYS: usize = 16;
-/// Bytes that undeclared ones have together; a script that names more has the store to itself.
+/// Bytes of all undeclared keys together; a script that names more gets the store to itself.
 const KEYS_BYTES_MAX: usize = 16 << 10;
-/// What a script does between two looks at it, or more.
+/// The work of a script between two looks at it, or more.
 pub(crate) const TICK_NS: u64 = 100_000;
-/// What a script does in one step, behind which it goes on in the next turn, in ticks: about a millisecond.
+/// The work of one step in ticks, about a millisecond; then the script goes on in the next turn.
 const TICKS: u32 = 10;
-/// The clock is looked at behind each command that may take long, and behind so many that do not.
+/// The clock is read behind each command that may take long, and behind one of so many fast ones.
 const CALLS: u32 = 16;
-/// A run that is begun anew, for it had given up its keys, may hold them so many times as long.
+/// A run that is begun anew because it gave up its keys may hold them so many times as long.
 const LONGER: u32 = 8;
 
 /// Words of a function's command that are shown, and bytes of each.
@@ -92,25 +92,25 @@ pub(crate) struct Asked<'a> {
 /// Whether a run may go on in later turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pauses {
-    /// It does when it has worked for long.
+    /// The run goes on in later turns when it has worked for long.
     Allowed,
-    /// It is in EXEC, which is one moment.
+    /// The run is in EXEC, which is one moment.
     Forbidden,
-    /// Another script of the worker goes on, since this time.
+    /// Another script of the worker has been under way since this time.
     Another { since_us: u64 },
 }
 
-/// What begins behind a run that only collects its state.
+/// What begins behind a run that only collects garbage in its state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     /// A script.
     Run(How),
-    /// What a command carries out.
+    /// A command's function.
     Carry(OfArgs),
 }
 
 impl Then {
-    /// Begins with it. `words`: those behind the command's name.
+    /// Begins it. `words`: those behind the command's name.
     pub fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
         match self {
             Then::Run(how) => how.begin(call, words, true),
@@ -124,16 +124,16 @@ impl Then {
 pub(crate) struct Run {
     nature: Arc<Nature>,
     compiled: Compiled,
-    /// How it was asked for; none of what only prepares for a script.
+    /// How the script was asked for; `None` for a run that only prepares for a script.
     how: Option<How>,
-    /// It is to change nothing.
+    /// The run may change nothing.
     reads: bool,
-    /// The database that its declared keys are of, and the one that it has selected.
+    /// The database of its declared keys, and the one that it has selected.
     own_db: u8,
     db: u8,
-    /// It begins, once more or for the first time.
+    /// The next step begins the run, for the first time or anew.
     begins: bool,
-    /// When it did.
+    /// When the run began.
     began_us: u64,
     /// It has called a command, and given up its keys since.
     lost: bool,
@@ -141,22 +141,22 @@ pub(crate) struct Run {
     has_room: bool,
     plan: Plan,
     logged: Logged,
-    /// What begins behind it, if it has come to its end.
+    /// What begins behind this run when it has ended.
     pub then: Option<Then>,
-    /// What it compiles a text for.
+    /// The command for which it compiles a text.
     pub compiles: Option<Compiles>,
 }
 
 /// What a run holds.
 #[derive(Debug)]
 struct Plan {
-    /// The store to itself.
+    /// It has the store to itself.
     whole: bool,
     /// How often it was begun anew.
     runs: usize,
     /// Keys that it did not declare, with their databases.
     keys: Vec<(u8, Box<[u8]>)>,
-    /// What it may do while it holds what it needs, before it gives that up.
+    /// Ticks for which it may hold its keys before it gives them up.
     ticks: u32,
 }
 
@@ -181,7 +181,7 @@ impl Plan {
     }
 }
 
-/// What a run may do at first while it holds what it needs: one that keeps something had better not be begun anew.
+/// Ticks for which a run may hold its keys at first: a run that keeps variables should not be begun anew, and gets more.
 fn ticks_at_first(nature: &Nature) -> u32 {
     if nature.keeps { TICKS * LONGER } else { TICKS }
 }
@@ -190,10 +190,10 @@ const NOT_WITHOUT_MEMORY: Fail =
     Fail::of("OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'");
 
 impl Run {
-    /// A run of a script in the client's database.
+    /// Makes a run of a script in the client's database.
     ///
     /// # Errors
-    /// It may change something, and is not to; or there is no room for what it may write.
+    /// The script may write and is asked for as read-only; or there is no memory for what it may write.
     pub fn new(
         call: &mut Call<'_, '_, '_>,
         nature: Arc<Nature>,
@@ -217,13 +217,13 @@ impl Run {
         Ok(Run { how: Some(how), ..Run::of(call.client.db, nature, compiled, reads) })
     }
 
-    /// A run of `nothing`, which collects a state that wants it, and behind which `then` begins.
+    /// Makes a run of `nothing`, which collects the garbage of its state; `then` begins behind it.
     pub fn collecting(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, then: Option<Then>) -> Run {
         let nature = Arc::new(Nature::of_collection(name));
         Run { has_room: true, then, ..Run::of(call.client.db, nature, nothing, true) }
     }
 
-    /// A run that compiles the text that its state was given: of `nothing`.
+    /// Makes a run of `nothing` that compiles the text which its state was given.
     pub fn compiling(call: &Call<'_, '_, '_>, nothing: Compiled, name: Box<str>, compiles: Compiles) -> Run {
         let nature = Arc::new(Nature::of_collection(name));
         Run { compiles: Some(compiles), ..Run::of(call.client.db, nature, nothing, true) }
@@ -250,17 +250,17 @@ impl Run {
         }
     }
 
-    /// Something begins behind it: it only collects its state, or compiles a text.
+    /// Whether the run only prepares: it collects garbage, or compiles a text.
     pub fn prepares(&self) -> bool {
         self.then.is_some() || self.compiles.is_some()
     }
 
-    /// It was left, and begins anew, as it was asked for: it was about to write amid a pause.
+    /// How to ask for the script again: a run that was left begins anew, since it was about to write amid a pause.
     pub fn begins_anew(&self) -> Option<How> {
         self.how.filter(|_| self.begins)
     }
 
-    /// What it runs.
+    /// The kind of the text: script, function, or what is compiled.
     fn kind(&self) -> Kind {
         match &self.compiles {
             Some(compiles) => compiles.kind(),
@@ -269,8 +269,8 @@ impl Run {
         }
     }
 
-    /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
-    /// there is no `kept`, for they are kept already.
+    /// Works until the run ends, and returns the end; or until it has had its step (`None`): then `kept` has its words. `kept` is
+    /// `None` where they are kept already.
     pub fn go_on(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -359,7 +359,7 @@ impl Run {
         end
     }
 
-    /// Replies what the script has come to.
+    /// Replies the script's result, or why it ended.
     pub fn reply(&self, call: &mut Call<'_, '_, '_>, state: &State, end: End) -> Done {
         let name = &self.nature.name;
         match end {
@@ -370,19 +370,19 @@ impl Run {
                     reply.call.out.rewind(mark);
                     return Err(Fail::HELD);
                 }
-                // A reply that has an error in it is a failure of the script's.
+                // A reply with an error in it counts as a failure of the script.
                 if let (true, Some(row)) = (reply.has_failed, row) {
                     reply.call.cx.counters.rows.failed(row);
                 }
                 Ok(())
             }
             End::TooLarge => Err(Fail::HELD),
-            // Bytes of the script as they are.
+            // The script's bytes, each as one character.
             End::Failed { text, is_counted } => {
                 let fail = Fail::with(text.into_iter().map(char::from).collect());
                 Err(if is_counted { fail.counted() } else { fail })
             }
-            // Redis says so of functions, too, whichever command has ended them.
+            // Redis says so of functions, too, whichever command killed them.
             End::Stopped { stop: Stop::Killed, place } => {
                 Err(Fail::with(format!("ERR Script killed by user with SCRIPT KILL... script: {place}")))
             }
@@ -420,7 +420,7 @@ impl<'a> Declared<'a> {
 struct Runner<'r, 'x, 'c, 'w> {
     call: &'r mut Call<'x, 'c, 'w>,
     nature: &'r Nature,
-    /// The database that its declared keys are of.
+    /// The database of its declared keys.
     own_db: u8,
     plan: &'r mut Plan,
     logged: &'r mut Logged,
@@ -428,33 +428,34 @@ struct Runner<'r, 'x, 'c, 'w> {
     lost: bool,
     /// Its keys were held before it began: it is in EXEC.
     held_before: bool,
-    /// What the plan says is held.
+    /// The run holds what its plan says.
     holds: bool,
-    /// Made when it is first asked: a script that only works need not wait for it in each step.
+    /// Made at first use: a script that calls no command in a step does not need it.
     declared: OnceCell<Declared<'r>>,
     asked: Asked<'r>,
     reads: bool,
-    /// It has come to its end, and its reply is written: it holds nothing.
+    /// The script has ended, and its reply is being written: it holds no keys.
     replies: bool,
     out: &'r mut Output,
     running: &'r Running,
-    /// A reply with values that lie in the store.
+    /// A reply that has values pinned in the store is copied to here.
     copied: Vec<u8>,
     /// It has named a key that it did not declare.
     undeclared: bool,
     began_us: u64,
-    /// What it has done in this step.
+    /// Ticks of work in this step.
     ticks: u32,
-    /// When this step began, what it has asked for since, and whether what it asked for last is done fast.
+    /// When this step began, how many commands were called since, and whether the last of them was a fast one.
     step_us: u64,
     calls: u32,
     was_fast: bool,
-    /// What was done for it that is not its work, since this was asked: commands that are not done fast, waiting for its keys.
+    /// Time since the last [`Caller::beside`] that is not the script's own work: commands that are not fast, and waits for its
+    /// keys.
     beside_us: u64,
     pauses: Pauses,
-    /// None where they are kept already: the run was left.
+    /// Where the words are kept when the run is left. `None` if they are kept already.
     kept: Option<&'r mut Option<Kept>>,
-    /// It was about to write amid a pause that has begun since it was left: it begins anew behind that.
+    /// It was about to write amid a pause that began since it was left: it begins anew behind that.
     waits: bool,
 }
 
@@ -539,7 +540,7 @@ impl Caller for Runner<'_, '_, '_, '_> {
 
     fn answered(&mut self) -> Result<Tick, Stop> {
         self.calls += 1;
-        // What is done fast is a script's own work. Where that is told by its thread's time, no other clock is asked.
+        // A fast command counts as the script's own work. Where work is measured by the thread's time, no other clock is read.
         if self.was_fast && (self.nature.keeps || !self.calls.is_multiple_of(CALLS)) {
             return Ok(Tick::GoOn);
         }
@@ -550,12 +551,12 @@ impl Caller for Runner<'_, '_, '_, '_> {
 }
 
 impl Runner<'_, '_, '_, '_> {
-    /// What it may do in one step.
+    /// Ticks of one step.
     fn ticks_max(&self) -> u32 {
         if self.holds { self.plan.ticks } else { TICKS }
     }
 
-    /// What it holds is free: it has ended, or goes on later. `is_done`: it has come to a value.
+    /// Lets go of what the run holds: it has ended, or goes on later. `is_done`: it ended with a value.
     fn let_go(&mut self, is_done: bool) {
         self.call.cx.guard.finish();
         self.holds = false;
@@ -569,7 +570,7 @@ impl Runner<'_, '_, '_, '_> {
         }
     }
 
-    /// It has had its step: it goes on in the next turn, if it may.
+    /// Ends the run's step, if it may go on in the next turn.
     fn pause(&mut self) -> Result<Tick, Stop> {
         if self.is_held_to_its_end() && (self.held_before || !self.replies) {
             return Ok(Tick::GoOn);
@@ -588,12 +589,13 @@ impl Runner<'_, '_, '_, '_> {
         if kept.is_some() {
             return Ok(Tick::Pause);
         }
-        // Connections hold as much as they may: it keeps its worker, and has the time of a run that does.
+        // Connections hold as much memory as they may, so that the words cannot be kept: the run keeps its worker, within its
+        // time.
         if self.is_over(self.began_us) { Err(Stop::TooLong) } else { Ok(Tick::GoOn) }
     }
 }
 
-/// The row of a command, and how many of its words are its name.
+/// Finds the row of a command, and how many words its name has.
 fn find(rows: &Rows, words: Args<'_>) -> Option<(&'static Command, RowId, usize)> {
     let mut rest = words;
     let (row, id) = rows.find(rest.next()?)?;
@@ -607,12 +609,12 @@ fn find(rows: &Rows, words: Args<'_>) -> Option<(&'static Command, RowId, usize)
 }
 
 impl Runner<'_, '_, '_, '_> {
-    /// Only its own end, or its time, ends its step.
+    /// Whether a step ends only with the run or its time: the run is in EXEC, or has written.
     fn is_held_to_its_end(&self) -> bool {
         self.held_before || self.running.has_written()
     }
 
-    /// It was at work since this time, and others have waited for it for as long as they may.
+    /// Whether `busy-reply-threshold` has passed since this time.
     fn is_over(&self, since_us: u64) -> bool {
         let limit = self.call.shared.scripts.limit();
         limit.is_some_and(|limit| {
@@ -620,7 +622,7 @@ impl Runner<'_, '_, '_, '_> {
         })
     }
 
-    /// A run that others wait for may go on.
+    /// Checks the time of a run that keeps others waiting.
     ///
     /// # Errors
     /// It has run for as long as it may.
@@ -680,7 +682,7 @@ impl Runner<'_, '_, '_, '_> {
         Ok(done?)
     }
 
-    /// A command may run.
+    /// Checks that a script may call a command.
     fn admit(
         &mut self,
         row: &'static Command,
@@ -704,7 +706,7 @@ impl Runner<'_, '_, '_, '_> {
         if writes && self.reads {
             return Err(Fail::of("ERR Write commands are not allowed from read-only scripts."));
         }
-        // Behind its first write it is not stopped halfway, unless there is no memory indeed.
+        // Behind its first write a script is not stopped halfway for scarce memory.
         let asks = row.has(DENYOOM) && !self.nature.allow_oom && !wrote;
         let starved = || self.call.shared.starved_bytes.load(Relaxed) > 0;
         if asks && (starved() || !self.call.cx.guard.has_room(item_bytes(words))) {
@@ -713,7 +715,7 @@ impl Runner<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// What a command needs is held.
+    /// Makes the run hold what a command needs.
     fn hold(
         &mut self,
         row: &'static Command,
@@ -748,7 +750,7 @@ impl Runner<'_, '_, '_, '_> {
         if self.held_before {
             return Ok(());
         }
-        // At its first write it may be that it names others later.
+        // A script that writes for the first time may name other keys later.
         let wants_all = all || writes && !self.nature.is_trusted();
         if !self.holds {
             if self.lost {
@@ -758,7 +760,7 @@ impl Runner<'_, '_, '_, '_> {
             self.plan.add(missing, wants_all || self.nature.begins_whole());
             self.plan.begin(self.call, self.own_db, self.asked.keys);
             self.holds = true;
-            // It may have waited for its keys. What it did before that goes for nothing, too: a millisecond at most.
+            // It may have waited for its keys. The work before that, a millisecond at most, is not counted.
             let now_us = self.call.cx.host.clock_us();
             self.beside_us += now_us.saturating_sub(self.step_us);
             self.step_us = now_us;
@@ -784,7 +786,7 @@ impl Runner<'_, '_, '_, '_> {
     }
 }
 
-/// What took so long, in ticks.
+/// Converts a time to ticks, at least one.
 pub(crate) fn ticks_of(took_ns: u64) -> u32 {
     u32::try_from(took_ns / TICK_NS).unwrap_or(u32::MAX).max(1)
 }

@@ -1,11 +1,11 @@
-//! What a worker keeps for scripts: a Lua state, made at the first of them, with those that it has compiled; and which
-//! script of its own goes on in later turns.
+//! What a worker keeps for scripts: a Lua state, made for the first of them, with the scripts that it has compiled; and which of
+//! its scripts goes on in later turns.
 //!
-//! Nothing is kept in a state but what libraries have in their variables: globals are read-only. So a state without a library
-//! goes as a whole where it is due to be collected (`collector` of `larder_script`), which gives its memory back at once, if it is
-//! not so large that this would take long ([`DROPPED_BYTES_MAX`]). A larger one stays, and the next run collects it, in turns. One
-//! with libraries stays, however much of it is in use: the next run collects it, and where that leaves no room, scripts and
-//! functions fail by that. It stays also where the client of the script goes that has it.
+//! A state keeps nothing between runs but the variables of libraries: globals are read-only. So a state without a library is
+//! dropped as a whole when a collection is due (`collector` of `larder_script`), which frees its memory at once, unless it is so
+//! large that this would take long ([`DROPPED_BYTES_MAX`]). A larger one stays, and the next run collects it, in turns. A state
+//! with libraries stays, however full: the next run collects it, and if that leaves no room, scripts and functions fail. It stays
+//! also when the client of its script goes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -20,22 +20,22 @@ use crate::core::output::Output;
 use crate::redis::call::Call;
 use crate::redis::fail::Fail;
 
-/// All states take one part in this many of the memory at most …
+/// All states together take at most one part in so many of the memory limit, …
 const STATES_SHARE: u64 = 4;
-/// … a worker has up to two, one of which has a script that goes on in later turns …
+/// … a worker has up to two, one of which runs a script that goes on in later turns …
 const STATES: u64 = 2;
-/// … and each may take so much in any case: what scripts see takes a third of it …
+/// … and each may take at least this much, a third of which the environment of scripts takes …
 const STATE_BYTES_MIN: u64 = 1 << 20;
-/// … and no more than this.
+/// … and at most this.
 const STATE_BYTES_MAX: u64 = 64 << 20;
-/// What is in a state goes with it, in one step: 64 MiB take 30 to 45 ms, this some 5.
+/// A state of at most so many bytes is dropped in one step: 64 MiB take 30 to 45 ms, this some 5.
 const DROPPED_BYTES_MAX: usize = 8 << 20;
-/// Scripts that a state has compiled at a time: each holds a place of it.
+/// Compiled scripts of a state, at most: each takes a place in it.
 const COMPILED_MAX: usize = 256;
-/// What is kept for replies of commands that scripts call.
+/// Bytes that stay allocated for replies of commands that scripts call.
 const REPLY_BYTES: usize = 16 << 10;
 
-/// A state is charged to the store; a reply that it writes is part of what connections hold.
+/// Charges a state to the store, and a reply that it writes to what connections hold.
 struct OfStore(Arc<Store>);
 
 impl Account for OfStore {
@@ -59,18 +59,18 @@ pub(crate) struct State {
     pub running: Arc<Running>,
     /// Replies of the commands that a script calls.
     pub out: Output,
-    /// Scripts go when they are known no more, though a worker has compiled them.
+    /// Compiled scripts. Weak: a script is freed when it is no longer known, though a worker has compiled it.
     compiled: HashMap<Id, (Weak<Script>, Compiled)>,
     /// Libraries of functions, by name.
     pub libraries: HashMap<Box<str>, Loaded>,
-    /// How often scripts or libraries had been forgotten when this was looked at.
+    /// How often scripts or libraries had been forgotten when this state was last used.
     flushes: u32,
 }
 
-/// A worker's part.
+/// What a worker keeps.
 #[derive(Debug, Default)]
 struct Own {
-    /// Where its state lies, unless a script has it.
+    /// Its state, unless a script has it.
     place: Arc<Berth<State>>,
     long: Weak<Long>,
 }
@@ -78,18 +78,18 @@ struct Own {
 /// A script that goes on in later turns.
 #[derive(Debug)]
 pub(crate) struct Long {
-    /// Since when, by the clock of its host.
+    /// Since when, by the host's clock.
     pub since_us: u64,
-    /// It comes before what a client has asked for: it only collects the state that it has, or compiles a text.
+    /// It only prepares: it collects its state, or compiles a text, before what the client asked for.
     pub prepares: bool,
     /// Its state is not the worker's.
     pub is_apart: bool,
-    /// Where the state goes that it has: its worker's place for that.
+    /// Where its state is put back: the worker's place.
     place: Arc<Berth<State>>,
 }
 
 impl Long {
-    /// The script goes before it has come to its end. `state`: what it has.
+    /// Puts back the state of a script that goes before its end.
     pub fn leave(&self, state: Box<State>) {
         if !self.is_apart {
             state.abandoned(&self.place);
@@ -105,8 +105,8 @@ pub(crate) fn long(call: &Call<'_, '_, '_>) -> Option<Arc<Long>> {
     long
 }
 
-/// A script goes on in later turns, or what prepares for one does, as long as the result is held. `is_apart`: its state is not
-/// the worker's.
+/// Notes that a script, or what prepares for one, goes on in later turns as long as the result is held. `is_apart`: its state is
+/// not the worker's.
 pub(crate) fn begin_long(call: &Call<'_, '_, '_>, prepares: bool, is_apart: bool) -> Arc<Long> {
     let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
     let since_us = call.cx.host.clock_us();
@@ -116,7 +116,7 @@ pub(crate) fn begin_long(call: &Call<'_, '_, '_>, prepares: bool, is_apart: bool
     long
 }
 
-/// The worker's script that went on in later turns has ended: another may go on so.
+/// Notes that the worker's script in later turns has ended: another may go on so.
 pub(crate) fn end_long(call: &Call<'_, '_, '_>) {
     let Some(mut own) = call.cx.room.take_kept::<Own>() else { return };
     own.long = Weak::new();
@@ -124,7 +124,7 @@ pub(crate) fn end_long(call: &Call<'_, '_, '_>) {
 }
 
 impl State {
-    /// The worker's state, for the time of a command: it has to be given back.
+    /// Takes the worker's state, or makes one. The caller has to give it back.
     ///
     /// # Errors
     /// Lua cannot be begun.
@@ -139,10 +139,10 @@ impl State {
         }
     }
 
-    /// What is left of it where libraries are known no more, and all scripts or libraries were forgotten so many times; none if
-    /// that is nothing.
+    /// Frees what is no longer known: libraries that were deleted, and all scripts if `flushes` has changed. `None` if the state
+    /// itself is dropped.
     fn after(mut self: Box<State>, flushes: u32) -> Option<Box<State>> {
-        // What those that were deleted or replaced have kept is out of use: no run is to fail by it.
+        // What deleted or replaced libraries kept is garbage: no run is to fail for it.
         self.libraries.retain(|_, loaded| loaded.is_known());
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
             self.compiled.clear();
@@ -156,12 +156,12 @@ impl State {
         Some(self)
     }
 
-    /// Where it is to be collected it goes instead: no library is in it, and it is small.
+    /// Whether the state is dropped instead of collected: it has no library, and is small.
     fn is_dropped(&self) -> bool {
         self.libraries.is_empty() && self.engine.used_bytes() <= DROPPED_BYTES_MAX
     }
 
-    /// Forgets what this worker has of scripts or libraries that were forgotten; others do so with their next script.
+    /// Frees what this worker has of forgotten scripts or libraries; other workers do so with their next script.
     pub fn forget(call: &Call<'_, '_, '_>) {
         let flushes = call.shared.scripts.note_flush();
         let Some(own) = call.cx.room.take_kept::<Own>() else { return };
@@ -171,7 +171,7 @@ impl State {
         call.cx.room.keep(own);
     }
 
-    /// A new state.
+    /// Makes a new state.
     ///
     /// # Errors
     /// Lua cannot be begun.
@@ -188,23 +188,23 @@ impl State {
         Ok(Box::new(State { engine, running, out, compiled, libraries, flushes }))
     }
 
-    /// Keeps it for the next; one that is due to be collected, is small and has no library, is made anew then. So is one beside a
-    /// script that goes on in later turns, whose variables would go with that script anyway.
+    /// Keeps the state for the next script. It is dropped if a collection is due and it is small and has no library; or beside a
+    /// script in later turns, whose state the worker keeps instead.
     pub fn give_back(self: Box<State>, call: &mut Call<'_, '_, '_>) {
         let own = call.cx.room.take_kept::<Own>().unwrap_or_default();
         let kept = self.rested(own.long.upgrade().is_some_and(|long| !long.is_apart));
         let is_kept = kept.is_some();
-        // Another that was made meanwhile goes.
+        // Another state that was made meanwhile is dropped.
         drop(kept.and_then(|state| own.place.replace(state)));
         call.cx.room.keep(own);
-        // What it has grown by.
+        // Items are evicted for what the state has grown by.
         if is_kept && call.cx.guard.store().is_over_limit() {
             call.give_way();
         }
     }
 
-    /// Ends the script that is at work in it. One with a library is kept for the next, as by [`State::give_back`]: its variables
-    /// are not that script's alone; and so is a large one. `place`: its worker's.
+    /// Ends the script that is at work in the state. A state with a library is kept for the next script, as by
+    /// [`State::give_back`], since its variables are not that script's alone; and so is a large one. `place`: its worker's.
     fn abandoned(mut self: Box<State>, place: &Berth<State>) {
         self.libraries.retain(|_, loaded| loaded.is_known());
         let has_libraries = !self.libraries.is_empty();
@@ -212,14 +212,14 @@ impl State {
             return;
         }
         let Some(state) = self.rested(false) else { return };
-        // Variables of libraries may be in another that was made meanwhile.
+        // Another state that was made meanwhile may have variables of libraries.
         match place.take().filter(|_| !has_libraries) {
             Some(other) => place.put(other),
             None => place.put(state),
         }
     }
 
-    /// What is kept of it when no script is at work in it. `is_beside`: another script of the worker has the state that stays.
+    /// What is kept of the state when no script is at work in it. `is_beside`: the worker will keep another script's state.
     fn rested(mut self: Box<State>, is_beside: bool) -> Option<Box<State>> {
         self.out.clear();
         self.out.shrink(REPLY_BYTES);
@@ -232,21 +232,21 @@ impl State {
         Some(self)
     }
 
-    /// Other scripts' code goes, and libraries that are known no more do; the next run begins by collecting what is out of use.
+    /// Frees compiled scripts, and libraries that are no longer known. The next run begins with a collection.
     pub fn make_room(&mut self) {
         self.compiled.clear();
         self.libraries.retain(|_, loaded| loaded.is_known());
         self.engine.make_room();
     }
 
-    /// A script that was compiled here and is still known, ready to run here.
+    /// Finds a script that was compiled here and is still known, ready to run.
     pub fn ready(&self, id: &Id) -> Option<(Arc<Script>, Compiled)> {
         let (script, compiled) = self.compiled.get(id)?;
         let script = script.upgrade().filter(|script| !script.is_gone())?;
         Some((script, compiled.clone()))
     }
 
-    /// Keeps a script that was compiled here, ready to run here.
+    /// Keeps a script that was compiled here.
     pub fn keep(&mut self, script: &Arc<Script>, compiled: &Compiled) {
         if self.compiled.len() >= COMPILED_MAX {
             self.compiled.clear();
@@ -264,7 +264,7 @@ impl State {
     }
 }
 
-/// What a state may take.
+/// Bytes that a state may take.
 fn bytes_max(store: &Store) -> usize {
     let all = store.memory_bytes() / STATES_SHARE;
     let each = all / (STATES * store.workers_max() as u64);
