@@ -11,9 +11,8 @@
 //!   └─────► Closed
 //! ```
 //!
-//! What each request has to pass before it runs (known, arity, logged in, may it reply) is in `dispatch.rs`; a client for which
-//! all of it holds by itself is read ahead. Of a user with rules those requests are that its rules allow by a look at their key
-//! (`gate.rs`).
+//! `dispatch.rs` checks each request before it runs (known, arity, logged in, may it reply). Requests are read ahead for clients
+//! that pass all of these anyway; for a user with rules, those requests that its rules allow by a look at their key (`gate.rs`).
 
 mod dispatch;
 mod events;
@@ -65,12 +64,12 @@ use upload::Incoming;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A request that is not whole is waited for in the receive buffer up to so many bytes.
+/// An incomplete request stays in the receive buffer up to so many bytes.
 pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 
-/// Whether others hold them is asked of so many keys of a request at each look, and counts as no work, …
+/// Looking whether others hold so many keys of a request costs no work, …
 const LOOKED_KEYS_FREE: u64 = 4 << 10;
-/// … and it takes so long for each of the others.
+/// … and so much for each key beyond.
 const LOOKED_KEY_NS: u64 = 30;
 
 /// The error for clients of other machines while there is no password.
@@ -89,7 +88,7 @@ static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 pub(crate) struct Conversation {
     pub(crate) client: Client,
     pub(crate) state: State,
-    /// How often its next request, or the step that it is at, was asked again.
+    /// How often its next request, or its present step, was tried again for want of memory.
     pub(crate) asked: Asked,
 }
 
@@ -106,24 +105,24 @@ pub(crate) enum State {
     Discard(Discard),
     /// The rest of a command that is done in steps.
     Job(UnderWay),
-    /// When this time has come, a request, and before it the reply to DEBUG SLEEP if it is not said yet.
+    /// Until this time, nothing; then the reply to DEBUG SLEEP if `says`, and a request.
     Asleep { until: Millis, says: bool },
-    /// Nothing: it is on another machine, and there is no password; or there are too many unauthenticated clients.
+    /// Nothing: the client is on another machine and there is no password, or there are too many unauthenticated clients.
     TurnedAway(&'static Fail),
     /// Nothing more.
     Closed(Ending),
 }
 
-/// What would be a request begins as a TLS handshake does.
+/// Whether the input begins as a TLS handshake does.
 fn begins_tls(input: &[u8], at: usize) -> bool {
     input.get(at) == Some(&TLS_HANDSHAKE)
 }
 
 impl Conversation {
-    /// A conversation that has not begun.
+    /// Makes a conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
         let client = Client::new(&shared.clients, cx);
-        // The password counts as it was read once: it may be set at this moment.
+        // Whether there is a password is read once: it may be set at this moment.
         let unasked = client.standing.is_admitted();
         let state = if unasked && shared.turns_away_unasked(cx.peer.is_local()) {
             State::TurnedAway(&PROTECTED)
@@ -166,7 +165,7 @@ impl Converse for Conversation {
         let row = self.client.facts.row.load(Relaxed);
         let before = out.len();
         let (tally, host) = (Tally::default(), cx.host);
-        // Runs are looked for in whatever comes, unless the settings say otherwise.
+        // Runs are looked for in any input, unless the settings say otherwise.
         let runs = cx.shared.settings.run_bytes_min.is_none_or(|min| input.len() >= min);
         let meter = Meter::begin(&cx.counters.rows, shared.latency.watches(), || host.clock_us());
         let mut turn = Turn {
@@ -228,7 +227,7 @@ impl Converse for Conversation {
         self.client.standing.unauthenticated().map(UnauthenticatedClient::since)
     }
 
-    /// The command that removes a user closes its clients.
+    /// Always false: the command that removes a user closes its clients.
     fn has_lost_user(&self, _users: &Users) -> bool {
         false
     }
@@ -270,7 +269,7 @@ impl Converse for Conversation {
         Some(self.client_id())
     }
 
-    /// The message comes behind the reply of a command in steps: part of that may be out.
+    /// A message comes behind the reply of a command in steps: part of that may have been sent.
     fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
         let behind = match &self.state {
             State::Closed(_) => return,
@@ -304,8 +303,8 @@ impl Converse for Conversation {
         matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
     }
 
-    /// It is logged in, if there is such a user. A client of another machine that protected mode refuses is refused all the same,
-    /// as in Redis; one that was too many of the unauthenticated is served from now on.
+    /// Logs the client in, if there is such a user. A client that protected mode refuses is still refused, as in Redis; one
+    /// beyond the limit of unauthenticated clients is served from now on.
     fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
         let was_too_many = match &self.state {
             State::TurnedAway(why) if std::ptr::eq(*why, &TOO_MANY) => true,
@@ -319,7 +318,7 @@ impl Converse for Conversation {
 }
 
 impl Conversation {
-    /// A flush may be due, or users may have been changed. A connection is closed if its user is gone, or has other
+    /// Does a flush that is due, and looks whether users were changed. The connection is closed if its user is gone, or has other
     /// rules than those by which a command in steps began. If that command must come to its end, the connection is closed behind
     /// it, and what follows is refused.
     #[cold]
@@ -344,8 +343,7 @@ impl Conversation {
         }
     }
 
-    /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
-    /// there was no memory.
+    /// Ends a turn before its time: others are to have theirs, or a request is to be tried again for which there was no memory.
     #[cold]
     fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
         if !turn.cx.room.take_again() {
@@ -361,7 +359,7 @@ impl Conversation {
         if turn.out.take_end() && next == Next::Flush { Next::Yield } else { next }
     }
 
-    /// What a request may be.
+    /// The limits that a request has to keep.
     pub(crate) fn limits(&self, shared: &Shared, cx: &Context<'_, '_>) -> Limits {
         Limits {
             bulk_bytes_max: shared.limits.bulk_bytes_max(&cx.guard),
@@ -419,8 +417,8 @@ impl Conversation {
         self.batch::<G>(turn)
     }
 
-    /// The next requests of a client, where each has to be looked at by itself: its user may not do everything, or something else
-    /// has to be looked at before each.
+    /// Reads the next requests of a client whose requests are checked one by one: its user has rules, or something else has to be
+    /// looked at before each.
     #[inline(never)]
     fn apart(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         if !self.is_ruled_ahead(turn) {
@@ -430,9 +428,9 @@ impl Conversation {
         self.ahead::<Ruled>(turn)
     }
 
-    /// Nothing but its user's rules has to be looked at before each of its requests, and they say by a key alone what may be
-    /// done with it. The user is the one of this receive: a command that makes it another, or changes its rules, runs by itself,
-    /// and this is asked again behind it.
+    /// Whether only the user's rules have to be looked at before each request, and a key alone decides what they allow. The user
+    /// is the one of this receive: a command that changes the user or its rules runs by itself, and this is asked again behind
+    /// it.
     fn is_ruled_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let standing = &self.client.standing;
         standing.is_admitted()
@@ -442,19 +440,20 @@ impl Conversation {
             && Self::is_unseen(turn)
     }
 
-    /// Nothing has to be looked at before each of its requests.
+    /// Whether nothing has to be looked at before each request.
     #[inline]
     fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         !turn.cx.shared.pause.looks(turn.cx.now()) && self.is_looked_at_when_whole(turn)
     }
 
-    /// The same, but that clients may be paused, or keys held, which a value on its way into its item looks at when it is whole.
+    /// As `is_read_ahead`, but clients may be paused or keys held: a value on its way into its item looks at that when it is
+    /// whole.
     #[inline]
     pub(crate) fn is_looked_at_when_whole(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         self.client.is_plain() && Self::is_unseen(turn)
     }
 
-    /// No client is shown what each request does, none is listed by itself, and there is memory.
+    /// Whether no client is shown what each request does, none is listed by itself, and there is memory.
     #[inline]
     fn is_unseen(turn: &Turn<'_, '_, '_, '_>) -> bool {
         let (shared, common) = (turn.shared, turn.cx.shared);
@@ -500,7 +499,7 @@ impl Conversation {
                 call.fail(&fail);
                 fail.count(&call.cx.counters.rows, staged.row);
             }
-            // What was read ahead, and is left to the next turn, is read again then.
+            // A request that was read ahead and is left to the next turn is read again then.
             turn.tally.commands += 1;
             turn.beside();
             if let Some(begun) = sampled {
@@ -512,7 +511,7 @@ impl Conversation {
             }
         }
         if turn.job.is_some() {
-            // What was read behind it is read again.
+            // Requests that were read behind the job's are read again.
             let rest =
                 if matches!(stop, Stop::Single(_) | Stop::Inline(_)) { turn.stopped_at } else { turn.at };
             return self.begin_job(turn, rest);
@@ -523,7 +522,7 @@ impl Conversation {
         self.stopped(turn, stop)
     }
 
-    /// One request, for a client that is not read ahead.
+    /// Serves one request of a client that is not read ahead.
     fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
@@ -542,13 +541,13 @@ impl Conversation {
         self.stopped(turn, stop)
     }
 
-    /// The request in front waits.
+    /// Lets the request in front wait.
     pub(crate) fn sleep(&self, ms: Millis) -> Option<Next> {
         self.client.facts.waits.store(true, Relaxed);
         Some(Next::Sleep(ms))
     }
 
-    /// For how long a request waits before it is looked at again: clients are paused, or its keys are held.
+    /// How long a request waits before it is looked at again: clients are paused, or its keys are held.
     #[cold]
     pub(crate) fn waits_ms(&self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
         // A client that must log in first may do nothing else, and gets that error at once. A request that is no command, or has
@@ -566,14 +565,14 @@ impl Conversation {
         self.waits_for_keys(turn, row, args).then_some(LOOK_MS)
     }
 
-    /// For how long a command waits that CLIENT PAUSE concerns; 0 if there is no pause.
+    /// How long a command that CLIENT PAUSE concerns waits; 0 if there is no pause.
     pub(crate) fn paused_ms(&self, turn: &Turn<'_, '_, '_, '_>) -> Millis {
         turn.cx.shared.pause.left_ms(turn.cx.now()).min(PAUSE_LOOK_MS)
     }
 
-    /// A request logs its client in, at once or by what was queued.
+    /// Whether a request logs its client in, at once or by what was queued.
     pub(crate) fn logs_in(&self, args: Args<'_>) -> bool {
-        // What others ask for is not looked up for this.
+        // Other commands are not looked up for this.
         if !args.at(0).is_some_and(connection::may_log_in) {
             return false;
         }
@@ -586,7 +585,7 @@ impl Conversation {
         }
     }
 
-    /// For how long a login waits, since passwords were wrong recently: that of any client, also of one that need not log in.
+    /// How long a login waits because of recent wrong passwords. Any client's login does, also if the client need not log in.
     fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
         if !self.logs_in(args) {
             return None;
@@ -594,19 +593,19 @@ impl Conversation {
         let access = &turn.cx.shared.access;
         let looks = access.asks() || access.has_passwords();
         let waits_ms = if looks { self.client.logins.wait_ms(turn.cx) } else { None };
-        // One that has waited comes here again.
+        // A login that has waited comes here again.
         self.client.facts.waits.store(waits_ms.is_some(), Relaxed);
         waits_ms
     }
 
-    /// The request that was read last waits, and is read again.
+    /// Lets the request that was read last wait; it is read again.
     #[cold]
     fn wait_to_log_in(turn: &mut Turn<'_, '_, '_, '_>, ms: Millis) -> Option<Next> {
         turn.at = turn.stopped_at;
         Some(Next::Sleep(ms))
     }
 
-    /// Another client's command holds one of the keys that this one names, or it concerns all of them.
+    /// Whether another client's command holds one of the request's keys; for a request that concerns all keys, any key.
     fn waits_for_keys(&self, turn: &Turn<'_, '_, '_, '_>, row: &Command, args: Args<'_>) -> bool {
         let pause = &turn.cx.shared.pause;
         let Some(keys) = pause.holds.keys() else {
@@ -623,12 +622,12 @@ impl Conversation {
             return names_one;
         }
         if transaction.is_open() && !row.has(flag::AT_ONCE) {
-            // It is queued.
+            // The command is queued.
             return false;
         }
         let mut words = args;
         words.nth(row.words() - 1);
-        // A command that holds keys waits when it has noted them.
+        // A command that holds keys waits only when it has noted them.
         if holds_keys(row, words) {
             return false;
         }
@@ -644,8 +643,8 @@ impl Conversation {
         names_one
     }
 
-    /// The rules of the client's user do not allow it, so that it need not wait. A request that waits is asked at each look, and
-    /// pays for that.
+    /// Whether the rules of the client's user forbid the request, so that it need not wait. A request that waits is checked at
+    /// each look, and pays for that.
     #[cold]
     fn is_refused(&self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> bool {
         let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
@@ -664,7 +663,7 @@ impl Conversation {
         is_refused
     }
 
-    /// The command, or one of those that EXEC runs, changes something.
+    /// Whether the command, or one of those that EXEC runs, changes something.
     fn changes(&self, args: Args<'_>) -> bool {
         let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
         found.is_some_and(|row| {
@@ -699,21 +698,21 @@ impl Conversation {
         }
     }
 
-    /// A client has begun a TLS handshake, which is not spoken here.
+    /// Closes a connection that began a TLS handshake, which this port does not speak.
     #[cold]
     fn hear_tls(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
         turn.cx.host.note_tls_on_plain_port();
         self.close()
     }
 
-    /// A request of its own, which lies in the input still: where memory for it is on its way it is read again, as one is that
-    /// was read ahead.
+    /// Runs a request that still lies in the input: if memory for it is on its way it is read again, like one that was read
+    /// ahead.
     fn single_again(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
         let again = Self::read_again(turn);
         self.alone(turn, args, again)
     }
 
-    /// A request that finds no memory may be read again; where it was tried if no monitor and no watcher sees both tries.
+    /// How a request that finds no memory may be read again: after a try only if no monitor and no watcher would see both tries.
     fn read_again(turn: &Turn<'_, '_, '_, '_>) -> ReadAgain {
         let common = turn.cx.shared;
         if turn.shared.starved_bytes.load(Relaxed) > 0 {
@@ -725,7 +724,7 @@ impl Conversation {
         }
     }
 
-    /// A request of its own.
+    /// Runs a request of its own, which is not read again.
     pub(crate) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
         self.alone(turn, args, ReadAgain::Not)
     }
@@ -736,12 +735,12 @@ impl Conversation {
         turn.cx.guard.ask_again(asks);
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
-        // AUTH, RESET or CONFIG SET may have changed them for the next request.
+        // AUTH, RESET or CONFIG SET may have changed the limits of the next request.
         turn.limits = self.limits(turn.shared, turn.cx);
         self.follow(turn, flow)
     }
 
-    /// What comes behind a command that has run.
+    /// Does what a command's flow says.
     pub(crate) fn follow(&mut self, turn: &mut Turn<'_, '_, '_, '_>, flow: Flow) -> Option<Next> {
         match flow {
             Flow::Next => None,
@@ -768,7 +767,7 @@ impl Conversation {
         self.close()
     }
 
-    /// Not all of a request is there: it is waited for if it is short.
+    /// Handles an incomplete request: waits in the receive buffer if it is short, or begins an upload or a gathering.
     fn wait(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
         let there = turn.input.len() - turn.at;
         let known = partial.known_end().unwrap_or(0).max(there as u64);
@@ -776,7 +775,7 @@ impl Conversation {
             return Some(Next::Receive);
         }
         if known > turn.shared.limits.query_bytes_max() {
-            // As Redis does: without a word.
+            // As Redis does, without a reply.
             return self.close();
         }
         if self.begin_upload(turn, partial) {

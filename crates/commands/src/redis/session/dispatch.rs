@@ -1,5 +1,5 @@
-//! What each request has to pass before it runs: known, arity, has the client logged in, may it be said now, is it queued; and
-//! what happens when it has run: its time, its counts, may it reply, which messages come behind it.
+//! The checks that each request has to pass before it runs: known, arity, logged in, allowed now, queued; and what is done when
+//! it has run: its time, its counts, its reply, messages behind it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,20 +20,20 @@ use crate::redis::sizes::ITEM_HEADER_BYTES;
 use crate::redis::steps::job::LEAF;
 use crate::redis::table;
 
-/// When a request is read again that finds no memory, while some is on its way.
+/// When a request that finds no memory may be read again, while some is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAgain {
     /// Never.
     Not,
-    /// Where it was not tried: others would see both tries.
+    /// Only if it was not tried: others would see both tries.
     Untried,
-    /// Also where it was tried, if it writes one key: it has done nothing then.
+    /// Also if it was tried, if it writes one key: then it has done nothing.
     Tried,
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// Runs one request with all that it has to pass first. What may not be tried twice looks for memory before, as what writes
-    /// several keys as one does in any case.
+    /// Checks and runs one request. A request that may not be tried twice looks for memory before; one that writes several keys
+    /// as one always does.
     pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, again: ReadAgain) -> Flow {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
@@ -67,7 +67,7 @@ impl Turn<'_, '_, '_, '_> {
             self.tally.commands -= 1;
             return Flow::Again;
         }
-        // The answer to a change of subscriptions is a push, which is sent whatever becomes of replies.
+        // The answer to a change of subscriptions is a push, which is sent even if replies are dropped.
         let told = done.is_ok()
             && found.is_some_and(|row| row.has(flag::SUBSCRIBES))
             && call.client.transaction.queued().is_none();
@@ -80,7 +80,7 @@ impl Turn<'_, '_, '_, '_> {
         let slept_us = flow.sleep_ms() * 1000;
         let took_us =
             started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us) + slept_us);
-        // What goes on in later turns is timed by all of them.
+        // A command that goes on in later turns is timed by all of them.
         let mut goes_on = false;
         if let (Some((id, row)), true) = (row.and_then(|id| Some((id, table::row(id)?))), admitted) {
             let silent = call.client.replies.is_silent();
@@ -89,7 +89,7 @@ impl Turn<'_, '_, '_, '_> {
             let (took_us, reply_bytes) = if goes_on { (None, 0) } else { (took_us, reply_bytes) };
             call.note(row, args, Measured { took_us, request_bytes: request_bytes(args), reply_bytes });
         }
-        // What comes next is measured from here.
+        // The next command is measured from here.
         let _ = self.meter.lap(self.cx.host);
         self.row = row.unwrap_or(RowId::MAX);
         if let Some(row) = row {
@@ -97,25 +97,25 @@ impl Turn<'_, '_, '_, '_> {
         }
         client.show_transaction();
         let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
-        // Where the steps of a command spend what its words take it is not spent here, too: 40 MiB would be a turn of 20 ms.
+        // If the steps of a command spend the work of its words, it is not spent here, too: 40 MiB would be a turn of 20 ms.
         let is_later = self.job.as_ref().is_some_and(|under_way| under_way.job.spends_on_words());
         let words_ns = if is_later { 0 } else { copying_ns(args.encoded().len() as u64) };
         self.cx.spend(self.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
-        // EXEC keeps or drops the reply of each of its commands itself.
+        // EXEC itself keeps or drops the reply of each of its commands.
         let execs = done.is_ok() && found.is_some_and(|row| row.has(flag::RUNS_QUEUE));
         let mut flow = flow;
         if client.replies.is_silent() && !told && !execs {
             self.out.rewind(mark);
             if let Some(under_way) = &mut self.job {
                 under_way.silent = true;
-                // Its reply would not be sent.
+                // Nothing but its reply would come of the job.
                 if under_way.job.only_reads() {
                     self.job = None;
                     flow = Flow::Next;
                 }
             }
         }
-        // One that waits has not ended.
+        // A waiting EXEC has not ended.
         if self.job.is_none() || !execs {
             client.replies.end_command();
         }
@@ -123,10 +123,10 @@ impl Turn<'_, '_, '_, '_> {
         flow
     }
 
-    /// What writes several keys as one, as EXEC may, cannot be asked again when it has begun: there is no memory for the items
-    /// that it writes, each as long as the longest, and some is on its way. What is refused whatever it says, since it has too
-    /// few words or its client must log in first, takes no memory of others and does not wait. `is_untried`: neither can what
-    /// writes one key.
+    /// Whether there is no memory for the items that a request writes, each as long as the longest, and some is on its way. A
+    /// request that writes several keys as one, as EXEC may, cannot be tried again when it has begun. A request that is refused
+    /// anyway, since it has too few words or its client must log in first, takes no memory of others and does not wait.
+    /// `is_untried`: a request that writes one key cannot be tried again either.
     pub(crate) fn finds_none_ahead(
         &mut self,
         client: &Client,
@@ -150,10 +150,10 @@ impl Turn<'_, '_, '_, '_> {
         wanted.is_some_and(|(bytes, count)| !self.cx.guard.finds_memory(bytes, count))
     }
 
-    /// Behind a command's reply comes what was kept for then, and what its client has published to itself.
+    /// Writes what comes behind a command's reply: messages that were kept, and what the client published to itself.
     pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
         if self.job.is_some() {
-            // There may be more to come of its reply.
+            // The job may have more to reply.
             return;
         }
         if let Some(late) = client.late.take() {
@@ -166,8 +166,8 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply that says so, and what
-    /// was published before it unsubscribes it still gets.
+    /// Writes the messages that wait for this client: what it publishes to itself comes behind its reply, and it still gets what
+    /// was published before it unsubscribes.
     #[cold]
     fn fetch_deliveries(&mut self, client: &Client) {
         let Some(subscriptions) = &client.subscriptions else { return };
@@ -178,14 +178,14 @@ impl Turn<'_, '_, '_, '_> {
     }
 }
 
-/// What a command of several keys writes, about: bytes of the longest item, and as how many of them all items count; none if it
+/// What a command of several keys writes, about: bytes of the longest item, and as how many of them all items count; `None` if it
 /// only looks.
 fn wanted_by(row: &Command, args: Args<'_>) -> Option<(usize, usize)> {
     let mut rest = args;
     rest.next();
     let counted = matches!(row.weighs, Weighs::CountedPairs);
     let pairs = counted || matches!(row.weighs, Weighs::Pairs);
-    // SORT and GEORADIUS name another key where they store something.
+    // SORT and GEORADIUS name another key if they store something.
     if !pairs && row.key_count(rest) < 2 {
         return None;
     }
@@ -195,7 +195,7 @@ fn wanted_by(row: &Command, args: Args<'_>) -> Option<(usize, usize)> {
     Some((bytes, count))
 }
 
-/// The same of a command of one key: an item with its longest word, or a leaf.
+/// What a command of one key writes: an item with its longest word, or a leaf.
 fn wanted_by_one(row: &Command, args: Args<'_>) -> (usize, usize) {
     let key_bytes = args.at(1).map_or(0, <[u8]>::len);
     let bytes = ITEM_HEADER_BYTES + key_bytes + args.longest() as usize;
@@ -203,7 +203,7 @@ fn wanted_by_one(row: &Command, args: Args<'_>) -> (usize, usize) {
 }
 
 impl Call<'_, '_, '_> {
-    /// DEBUG is for this client.
+    /// Whether this client may send DEBUG.
     fn may_debug(&self) -> bool {
         match self.shared.settings.debug {
             DebugCommand::No => false,
@@ -212,7 +212,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// The options of the server allow this command.
+    /// Checks that the server's options allow this command.
     ///
     /// # Errors
     /// They do not.
@@ -232,10 +232,11 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// The client's user may run this: for clients that must log in, or whose user may not do everything.
+    /// Checks that the client's user may run this command. Called for clients that must log in, or whose user may not do
+    /// everything.
     #[cold]
     fn admit_user(&mut self, row: &'static Command, args: Args<'_>) -> Done {
-        // The password may have been taken away since.
+        // The password may have been removed since.
         self.client.standing.admit_unasked(&self.cx.shared.access);
         if !self.client.standing.is_admitted() && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
@@ -244,14 +245,14 @@ impl Call<'_, '_, '_> {
         self.permit(row, self.row.unwrap_or(RowId::MAX), args, whence)
     }
 
-    /// Runs the command of this name, if all holds that has to.
+    /// Runs the command of this name, if all checks pass.
     fn run(&mut self, args: Args<'_>, named: Option<(&'static Command, RowId)>) -> Done {
         let mut rest = args;
         let name = rest.next().unwrap_or_default();
         self.client.facts.row.store(RowId::MAX, Relaxed);
         let Some((row, id)) = named else {
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-                // A browser that was talked into speaking to us.
+                // A browser that was made to send requests to this port.
                 self.flow = Flow::Close(Ending::Error);
                 return Ok(());
             }

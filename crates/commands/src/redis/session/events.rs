@@ -1,4 +1,4 @@
-//! Keyspace events of RESP commands: their keys are looked at before and after them.
+//! Keyspace events of RESP commands, found by looking at their keys before and after.
 
 use larder_protocol::resp::Args;
 
@@ -8,14 +8,14 @@ use crate::redis::call::{Call, database};
 use crate::redis::fail::Done;
 use crate::redis::row::{ChangeOf, Command, Tells, flag};
 
-/// Keys of one command that watchers get lines about.
+/// Keys of one command for which watchers get lines, at most.
 const KEYS_WATCHED: usize = 1024;
-/// What each line takes, about.
+/// Work of a line, about.
 const LINE_NS: u64 = 1_000;
-/// Misses that a command which looks at its keys as one publishes at once: some 0.5 ms. It may have very many, and is one step.
+/// Misses that a command of the flag `AS_ONE` publishes at once: some 0.5 ms. It may have very many, and is one step.
 const MISSES_AT_ONCE: usize = 512;
 
-/// The event of what a command of one key does to it, where its words do not say that.
+/// The event of a command of one key, for commands whose words do not decide it.
 fn change_of_key(row: &Command) -> Option<Change> {
     match row.tells {
         None | Some(Tells::Nothing) => None,
@@ -29,7 +29,7 @@ impl Call<'_, '_, '_> {
         seen(&mut self.cx.guard, self.client.db, key)
     }
 
-    /// Runs a command that looks at keys, and publishes which of them are not there.
+    /// Runs a command that looks at keys, and publishes which of them were missing.
     fn tell_misses_of(
         &mut self,
         row: &'static Command,
@@ -54,7 +54,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Events are wanted: runs a command, and publishes what it did.
+    /// Runs a command while events are wanted, and publishes what it did.
     #[cold]
     pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if !self.cx.shared.watches_keys(self.cx.guard.store()) {
@@ -79,7 +79,7 @@ impl Call<'_, '_, '_> {
             if !row.access_of(nth).writes() {
                 watchers.tell_get(scene, peer, key, &before);
             } else if is_later {
-                // Its line comes behind the last write.
+                // Its line is sent behind its last write.
             } else if after.is_there() {
                 self.tell_stored(row, key, &after, done.is_ok());
             } else if before.is_there() {
@@ -89,7 +89,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Sends watchers a line about what a command has stored, or has not.
+    /// Sends watchers a line about what a command stored, or did not store.
     fn tell_stored(&self, row: &Command, key: &[u8], after: &Looked, is_stored: bool) {
         let scene = self.cx.watched();
         let Looked { class, value_bytes, expires_at, .. } = *after;
@@ -99,7 +99,7 @@ impl Call<'_, '_, '_> {
         self.cx.shared.watchers.tell_store(scene, self.cx.peer, key, stored);
     }
 
-    /// What a key has, for watchers.
+    /// The key's state, for watchers.
     fn looked(&mut self, key: &[u8]) -> Looked {
         let key = self.key(key);
         Looked::at(&self.cx.guard.peek(&key))
@@ -112,14 +112,14 @@ impl Call<'_, '_, '_> {
         self.tell_of(row, args, |call| call.execute_row(row, args))
     }
 
-    /// Runs what carries out a command of these keys, or a moment of one, and publishes what that did if events are wanted.
+    /// Runs `run`, a command of these keys or a moment of one, and publishes events if they are wanted.
     pub fn tell_of(
         &mut self,
         row: &'static Command,
         args: Args<'_>,
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        // The commands that a script calls publish what it asks for.
+        // A script's own commands publish what they look at.
         let asks = row.has(flag::READONLY | flag::ASKS) && !row.runs_script();
         let done = if asks && self.cx.shared.tells_misses() {
             self.tell_misses_of(row, args, run)
@@ -132,8 +132,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Runs what carries out a writing command, and publishes what that did to its keys, if events are wanted. Of a command in
-    /// steps that is its last one.
+    /// Runs `run`, a writing command or the last step of one, and publishes how its keys changed, if events are wanted.
     pub fn tell_around(
         &mut self,
         row: &'static Command,
@@ -147,7 +146,7 @@ impl Call<'_, '_, '_> {
         if !self.cx.shared.events.any() {
             return run(self);
         }
-        // Those that it only reads stay as they are, unless others write to them: that is no event of this command.
+        // Keys that it only reads change only by others' writes, which are no events of this command.
         let mut keys: Vec<(usize, &[u8])> = Vec::new();
         let mut nth = 0;
         row.each_key(args, &mut |key| {
@@ -177,7 +176,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Publishes that a key has come to the database that MOVE names.
+    /// Publishes that a key has arrived in the database that MOVE names.
     fn tell_arrival(&mut self, args: Args<'_>) {
         let (Some(name), Some(to)) = (args.at(0), args.at(1).and_then(|word| database(word).ok())) else {
             return;
@@ -188,7 +187,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// As [`Call::tell_around`], of a moment of a command of one key whose words do not say how it is called.
+    /// As [`Call::tell_around`], for a moment of a command of one key whose words do not decide its event.
     pub fn tell_around_key(
         &mut self,
         row: &'static Command,
@@ -201,14 +200,14 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// What a key is like before the first step of such a command; none if no events are wanted.
+    /// The key's state before the first step of such a command; `None` if no events are wanted.
     pub fn look_before(&mut self, key: &[u8]) -> Option<Before> {
         let tells = self.cx.shared.events.any();
         tells.then(|| Before { seen: self.seen(key), looked: self.looked(key) })
     }
 
-    /// Publishes what a command of one key has done to it in several steps, which are one moment: all that it was to do, or,
-    /// where it was refused in its midst, a part.
+    /// Publishes what a command of one key did to it in several steps that are one moment. `is_done`: everything; otherwise it
+    /// was refused in the midst.
     pub fn tell_key_since(&mut self, row: &'static Command, key: &[u8], before: &Before, is_done: bool) {
         let Some(change) = change_of_key(row) else { return };
         self.tell_since(row, key, before, is_done, |call, was, is| {
@@ -216,7 +215,7 @@ impl Call<'_, '_, '_> {
         });
     }
 
-    /// The same of a command that publishes its events itself: `tell` does, by what the key was like before and is now.
+    /// As [`Call::tell_key_since`], for a command that publishes its events by `tell`, which gets the key's state before and now.
     pub fn tell_since(
         &mut self,
         row: &'static Command,
@@ -243,14 +242,14 @@ impl Call<'_, '_, '_> {
         self.cx.go_on_telling();
     }
 
-    /// Publishes that a command of one key has changed it, which has gone by itself since: its end is an event of its own.
+    /// Publishes that a command changed its key, which has gone by itself since: that is an event of its own.
     pub fn tell_key_changed(&mut self, row: &'static Command, key: &[u8]) {
         if let Some(change) = change_of_key(row) {
             self.cx.tell(change.class, change.name, self.client.db, key);
         }
     }
 
-    /// The same of a moment that may change its key so.
+    /// Runs a moment that may change its key in this way, and publishes that, if events are wanted.
     pub fn tell_change_around(
         &mut self,
         change: &Change,

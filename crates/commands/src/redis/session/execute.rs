@@ -1,4 +1,4 @@
-//! Executing a command that may run: its keys are short enough, others may be watching, its row says how.
+//! Executes a command that passed its checks: its keys are short enough, monitors and watchers are told, and its function is run.
 
 use larder_protocol::resp::Args;
 
@@ -15,34 +15,34 @@ use crate::redis::server::introspect;
 use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, KEY_LOOK_BYTES};
 use crate::redis::table;
 
-/// For fewer keys each worker has room.
+/// Words for whose keys each worker has room.
 const MANY_WORDS: usize = 4 << 10;
-/// What it takes to write a sample of a key, and to hash one.
+/// Work to write a sample of a key, and to hash a key.
 const SAMPLE_NS: u64 = 100;
 const HASH_NS: u64 = 10;
 
-/// A command of many words has not too many keys, if it looks at these as one.
+/// Checks that a command of many words has not too many keys, if it looks at them as one.
 ///
 /// # Errors
-/// It has.
+/// It has too many.
 fn few_as_one(row: &Command, args: Args<'_>) -> Done {
     if !row.has(AS_ONE) {
         return Ok(());
     }
-    // What it puts its result into is not one of those that it looks at.
+    // The target of the result is not one of the keys that it looks at.
     let targets = usize::from(row.access_of(0) == Access::Replace);
     few_keys(row.key_count(args).saturating_sub(targets))
 }
 
 impl Call<'_, '_, '_> {
-    /// Says why a command was not carried out.
+    /// Replies an error, and counts it.
     #[cold]
     pub fn fail(&mut self, fail: &Fail) {
         self.count_error(fail);
         put_fail(self.out, fail);
     }
 
-    /// Counts an error, unless that was done where it came from.
+    /// Counts an error, unless it was counted where it arose.
     #[cold]
     pub fn count_error(&mut self, fail: &Fail) {
         if !fail.is_counted() {
@@ -51,7 +51,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Runs a command that may run; `args` begin behind its name, `words` with it.
+    /// Runs a command that passed its checks; `args` begin behind its name, `words` with it.
     pub fn execute(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
         if self.cx.shared.topics.monitored() {
             return self.execute_shown(row, args, words);
@@ -62,17 +62,17 @@ impl Call<'_, '_, '_> {
     #[cold]
     fn execute_shown(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
         if row.runs_script() {
-            // Before what it calls.
+            // Before the commands that it calls.
             self.show(row, words);
             return self.execute_unseen(row, args);
         }
         let done = self.execute_unseen(row, args);
-        // Afterwards, as Redis shows it: in the database that SELECT has selected.
+        // Afterwards, as in Redis: a SELECT is shown in the database that it has selected.
         self.show(row, words);
         done
     }
 
-    /// As [`Call::execute`], and shows it to no monitor.
+    /// As [`Call::execute`], but shows no monitor the command.
     pub fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if row.keys.any() && self.cx.shared.traffic.is_wanted() {
             return self.execute_sampled(row, args);
@@ -80,12 +80,12 @@ impl Call<'_, '_, '_> {
         self.execute_unsampled(row, args)
     }
 
-    /// Runs a command some of whose keys may be sampled. For a script those of its commands are, and a command that is tried
-    /// again was.
+    /// Runs a command some of whose keys may be sampled. Of a script, its commands are sampled instead; a command that is tried
+    /// again was sampled before.
     #[inline(never)]
     fn execute_sampled(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if args.len() > MANY_WORDS && few_as_one(row, args).is_err() {
-            // It asks for none of them.
+            // The command will be refused, and looks at no key.
             return self.execute_unsampled(row, args);
         }
         let counts = !row.runs_script() && self.client.tries == 0;
@@ -100,12 +100,13 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// It found no memory, and is tried once more where some is on its way: then it is recorded, and not before.
+    /// Whether a command found no memory and is tried again, while some is on its way: it is sampled then.
     fn comes_again(&self, done: &Done) -> bool {
         done.as_ref().is_err_and(Fail::is_no_memory) && self.cx.guard.memory_comes()
     }
 
-    /// One of its keys is followed, or was looked at beside them. Of a command with several tries each is recorded.
+    /// Records the followed keys of a command that named one, or looked at one besides. If a command has several tries, each is
+    /// recorded.
     #[cold]
     #[inline(never)]
     fn follow_keys(&mut self, row: &'static Command, args: Args<'_>) {
@@ -173,15 +174,15 @@ impl Call<'_, '_, '_> {
     #[inline(never)]
     fn execute_long(&mut self, row: &'static Command, args: Args<'_>, tells: bool) -> Done {
         few_as_one(row, args)?;
-        // What EXEC runs it has charged, and what is done in moments notes no more keys than there is room for.
+        // EXEC has charged its commands, and a command in moments notes no more keys than there is room for.
         let notes_all = (tells || row.keys.are_many()) && !row.has(MOMENTS);
         if notes_all && !self.cx.guard.in_transaction() {
-            // What is noted of each of many keys, while it runs.
+            // The notes of all its keys while it runs.
             let note_bytes = if row.has(WRITE) { KEY_HASH_BYTES } else { KEY_LOOK_BYTES };
             let bytes = note_bytes + if tells { KEY_EVENT_BYTES } else { 0 };
             let _held = Heap::take(self, args.len() * bytes)?;
             let done = self.execute_admitted(row, args, tells);
-            // What was noted is forgotten.
+            // This frees the notes.
             self.cx.guard.look();
             return done;
         }
@@ -201,7 +202,7 @@ impl Call<'_, '_, '_> {
                 run(self, &key, &hint, args)
             }
             Function::Args(run) => run(self, args),
-            // Only COMMAND may stand alone.
+            // Of containers only COMMAND may be sent alone.
             Function::Container => introspect::all(self),
         }
     }

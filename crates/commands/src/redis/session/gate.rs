@@ -1,9 +1,9 @@
-//! What a client's user has to allow before a request of one key is read ahead, together with others.
+//! The gate: whether a client's user allows a request of one key by a look at that key, so that it is read ahead with others.
 //!
-//! The ways of a run and of a batch are compiled for each of two kinds of clients: those of a user that may do everything, for
-//! which nothing is asked, and those of a user with rules that say by the key alone what it may do with it
-//! ([`User::may_ahead`](crate::core::acl::user::User::may_ahead)). A request that is not let through ends the run, or the batch. It
-//! goes the general way, which refuses it, or knows better.
+//! Runs and batches are compiled for two kinds of clients: those whose user may do everything, for which nothing is checked, and
+//! those whose user has rules that decide by the key alone ([`User::may_ahead`](crate::core::acl::user::User::may_ahead)). A
+//! request that is not let through ends the run or the batch, and is dispatched by itself: it is refused there, or allowed by a
+//! closer look.
 
 use larder_protocol::resp::{Args, Ask};
 
@@ -14,16 +14,16 @@ use crate::core::calls::RowId;
 use crate::redis::permissions;
 use crate::redis::row::Command;
 
-/// Which requests of one key a client's user allows without more than a look at that key.
+/// A gate for requests of one key.
 pub(crate) trait Gate {
-    /// A plain request of a run.
+    /// Whether a plain request of a run is let through.
     fn lets_plain(standing: &Standing, key: &[u8], ask: &Ask<'_>) -> bool;
 
-    /// A command of one key, with the arguments behind its name, of which the key is the first.
+    /// Whether a command of one key is let through; `args` are behind its name and begin with the key.
     fn lets(standing: &Standing, row: (&Command, RowId), key: &[u8], args: Args<'_>) -> bool;
 }
 
-/// The client's user may do everything.
+/// The gate for a user that may do everything.
 pub(crate) enum Free {}
 
 impl Gate for Free {
@@ -38,7 +38,7 @@ impl Gate for Free {
     }
 }
 
-/// The client's user has rules.
+/// The gate for a user with rules.
 pub(crate) enum Ruled {}
 
 impl Gate for Ruled {
@@ -56,8 +56,8 @@ impl Gate for Ruled {
     }
 }
 
-/// What `of` says of the command of a plain request, and what it needs of its key: as [`permissions::need_of_first`] says of its
-/// row. `of` is called where the command is a constant, so that a set of commands is asked for a bit whose place is one, too.
+/// What `of` returns for the command of a plain request, and what the request needs of its key, as [`permissions::need_of_first`]
+/// of its row. `of` is called with a constant, so that a lookup in a set of commands is of a bit at a constant place.
 #[inline(always)]
 fn asked_as<T>(ask: &Ask<'_>, of: impl FnOnce(RowId) -> T) -> (T, Need) {
     match ask {

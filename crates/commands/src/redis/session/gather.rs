@@ -1,5 +1,5 @@
-//! Requests too long to wait for in the receive buffer: gathered in memory of their own, as much as
-//! has come, out of what all such requests may take together; or thrown away when that is used up.
+//! Requests that are too long to wait for in the receive buffer. They are gathered in memory of their own, out of what all such
+//! requests may take together, or thrown away when that is used up.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,7 +14,7 @@ use crate::redis::fail::Fail;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table;
 
-/// A long request that waits for keys looks at them again after a millisecond for so many bytes.
+/// A long request that waits for keys looks again later, by a millisecond for each so many bytes.
 const LOOKED_BYTES_A_MS: u64 = 64 << 10;
 
 /// A long request, as far as it has come.
@@ -23,12 +23,12 @@ pub(crate) struct Gathering {
     partial: Partial,
     input: Input,
     looks: Looks,
-    /// It is whole, and waits for keys that are held, or for memory.
+    /// It is whole, and waits for the end of a pause, for held keys, or for memory.
     waits: bool,
 }
 
 impl std::fmt::Debug for Gathering {
-    /// Without the bytes, some of which may be a password.
+    /// Leaves out the bytes, which may have a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gathering").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
@@ -41,9 +41,9 @@ pub(crate) struct Discard {
     args: u32,
     /// Bytes left of the one under way.
     bytes: u64,
-    /// The row of the command that is refused, if its name is known.
+    /// The row of the refused command, if its name is known.
     row: Option<RowId>,
-    /// Its key has another type of value: it is refused as one that has run. Otherwise there was no memory for it.
+    /// Whether it is refused because its key has another type of value, which counts as run; otherwise for want of memory.
     is_wrong_type: bool,
 }
 
@@ -63,7 +63,7 @@ impl Conversation {
         None
     }
 
-    /// Takes what belongs to the request; runs it when it is whole.
+    /// Takes the bytes of the request from the input; runs the request when it is whole.
     pub(crate) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
         while !gathering.waits {
@@ -71,12 +71,12 @@ impl Conversation {
             if rest.is_empty() {
                 return Some(Next::Receive);
             }
-            // What was read of it when it began, all of which is there.
+            // The bytes that were decoded when it began are all there.
             let read = gathering.partial.bytes_read().saturating_sub(gathering.bytes.len());
             let taken = match gathering.partial.known_end() {
                 _ if read > 0 => read.min(rest.len()),
                 Some(end) => (end - gathering.bytes.len() as u64).min(rest.len() as u64) as usize,
-                // Where it ends is seen when it is decoded.
+                // Decoding finds where it ends.
                 None => rest.len(),
             };
             if !gathering.take(&rest[..taken], turn.cx.shared.settings.append_bytes_max) {
@@ -87,7 +87,7 @@ impl Conversation {
             gathering.looks = Looks::default();
             turn.at += taken;
             if turn.cx.guard.store().is_over_limit() {
-                // Many may have come in one turn.
+                // Many gathered requests may have come in one turn.
                 turn.cx.guard.give_way_for_now();
             }
             if gathering.partial.bytes_read() > gathering.bytes.len() {
@@ -96,7 +96,7 @@ impl Conversation {
             match decode_on(gathering, turn) {
                 Decoded::Incomplete(partial) => gathering.partial = partial,
                 Decoded::Request(_, bytes) | Decoded::Inline(_, bytes) | Decoded::Nothing(bytes) => {
-                    // The rest is of the next request.
+                    // The rest belongs to the next request.
                     turn.at -= gathering.bytes.len() - bytes;
                     gathering.bytes.truncate(bytes);
                     break;
@@ -130,7 +130,7 @@ impl Conversation {
                 }
                 next
             }
-            // A password in it would be looked at without having waited.
+            // A password in it would be checked without the wait that logins have.
             Decoded::Inline(..) if !self.client.standing.is_admitted() && turn.cx.shared.access.asks() => {
                 self.fault(turn, larder_protocol::resp::Fault::LongInline)
             }
@@ -145,8 +145,7 @@ impl Conversation {
         }
     }
 
-    /// The gathered request is whole, and waits while clients are paused or one of its keys is held: the longer it is, the
-    /// longer.
+    /// Lets a whole request wait while clients are paused or one of its keys is held. A longer request looks again later.
     #[cold]
     fn waits_whole(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &self.state else { return None };
@@ -161,8 +160,8 @@ impl Conversation {
         self.sleep(waits_ms? + more_ms)
     }
 
-    /// The gathered request is whole, and memory for what it writes is on its way: it looks again in some milliseconds, as one
-    /// does that lies in the input. It is tried once.
+    /// Lets a whole request wait while memory for what it writes is on its way: it looks again in some milliseconds, like a
+    /// request in the input. It is tried once.
     #[cold]
     fn waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
@@ -179,7 +178,7 @@ impl Conversation {
         next
     }
 
-    /// There is no memory for the request: the rest of it is thrown away.
+    /// There is no memory for the request: throws the rest of it away.
     fn give_up(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &self.state else { return None };
         let Some(count) = gathering.partial.count() else { return self.close() };
@@ -195,7 +194,7 @@ impl Conversation {
         None
     }
 
-    /// Goes on throwing away.
+    /// Throws more of a request away.
     pub(crate) fn discard(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Discard(discard) = &mut self.state else { return None };
         loop {
@@ -242,18 +241,18 @@ impl Conversation {
 }
 
 impl Discard {
-    /// The rest of a request's last argument, and the line end behind it.
+    /// Discards the rest of a request's last argument, and its line end.
     pub fn of_value(missing: u64, row: RowId) -> Discard {
         Discard { args: 0, bytes: missing + 2, row: Some(row), is_wrong_type: false }
     }
 
-    /// The same of an argument none of which has been taken, for a key with another type of value.
+    /// Discards an argument of which nothing has been taken, for a key with another type of value.
     pub fn of_wrong_type(bytes: u64, row: RowId) -> Discard {
         Discard { is_wrong_type: true, ..Discard::of_value(bytes, row) }
     }
 }
 
-/// Decodes what was gathered, on from where decoding stopped.
+/// Decodes the gathered bytes, from where decoding stopped.
 fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decoded<'g> {
     match gathering.bytes.first() {
         Some(b'*') => gathering.partial.resume(&gathering.bytes, &turn.limits),
@@ -263,12 +262,12 @@ fn decode_on<'g>(gathering: &'g Gathering, turn: &Turn<'_, '_, '_, '_>) -> Decod
 }
 
 impl Gathering {
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it is charged for.
     pub fn held_bytes(&self) -> u64 {
         self.input.bytes()
     }
 
-    /// Bytes that it has to hold for so many; an argument of known length is not grown by doubling.
+    /// Bytes to allocate for so many; for an argument of known length no more than that.
     fn room_for(&self, len: usize) -> usize {
         let known = self.partial.known_end().map_or(usize::MAX, |end| end as usize);
         len.next_power_of_two().min(known.max(len))

@@ -1,5 +1,4 @@
-//! A connection goes on with its command in steps, one of them in each turn, until that is done. What a command in steps is says
-//! `call/job.rs`.
+//! How a connection goes on with its command in steps, one step in each turn. `call/job.rs` has what such a command is.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +16,7 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::table;
 
-/// Says that a job does something, or that it waits for memory.
+/// Notes in a job's lane whether the job only waits.
 fn rest(job: &dyn Job, rests: bool) {
     if let Some(lane) = job.lane() {
         lane.rest(rests);
@@ -25,22 +24,22 @@ fn rest(job: &dyn Job, rests: bool) {
 }
 
 impl Conversation {
-    /// The command that was just begun goes on in the next turn, if there is one; what comes behind it begins at
+    /// Goes on in the next turn with the job that a command has just left, if it has; what is behind the command begins at
     /// `rest`.
     #[cold]
     pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
         let job = turn.job.take()?;
         turn.at = rest;
-        // What its steps wait for is not what its beginning has waited for.
+        // Waits of the command's beginning do not count for its steps.
         self.asked = Asked::default();
         let waits = job.job.waits();
         self.state = State::Job(job);
         if waits { self.job(turn) } else { Some(Next::Yield) }
     }
 
-    /// A command in steps that was begun before keys were held waits until they are free: what it does next may be to
-    /// them. One that goes through its words, each of them a key, waits only if one of the next is held; one that names the
-    /// keys that it works at, or the only one, only if one of these is.
+    /// Whether a command in steps waits because another holds keys: its next step may be at these. A command that goes through
+    /// its words, each of them a key, waits only if one of the next is held; one that names the keys that it works at, only if
+    /// one of these is.
     #[cold]
     fn waits_beside(&mut self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let db = self.client.db;
@@ -67,7 +66,7 @@ impl Conversation {
         }
     }
 
-    /// Goes on with a command in steps.
+    /// Makes a step of the job.
     pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         if turn.out.is_full() && !self.must_end() && !self.holds() {
             return Some(Next::Flush);
@@ -107,11 +106,11 @@ impl Conversation {
             call.cx.guard.ask_again(false);
             done = under_way.job.step(&mut call);
         }
-        // The next step, or request, has not been asked yet.
+        // The next step, or request, has not been tried yet.
         self.asked = Asked::default();
         call.cx.guard.ask_again(again);
         let flow = call.flow;
-        // EXEC keeps or drops the reply of each of its commands itself, but not that it has failed.
+        // EXEC keeps or drops the reply of each of its commands itself, but not its own error.
         let execs = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::RUNS_QUEUE));
         let silent = under_way.silent || execs && done.is_err() && call.client.replies.is_silent();
         if let Err(fail) = &done {
@@ -129,7 +128,8 @@ impl Conversation {
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
         if held && !under_way.job.holds() || execs && !under_way.job.must_end() {
-            // Clients that waited for what it held: it is through, or holds its keys anew where databases were swapped.
+            // Serves clients that waited for what the job held: it has ended, or its keys are to be held anew since databases
+            // were swapped.
             turn.serve_left();
         }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
@@ -140,10 +140,10 @@ impl Conversation {
         }
         let next = match done {
             Ok(Step::Done) | Err(_) => {
-                // EXEC is done here where it had to wait, with all that it may have run.
+                // An EXEC that had to wait ends here, with all that it may have run.
                 turn.tell_behind(&mut self.client, under_way.row.and_then(table::row));
                 turn.limits = self.limits(turn.shared, turn.cx);
-                // It may have begun another.
+                // The job may have begun another.
                 let Some(next) = turn.job.take() else {
                     if execs {
                         self.client.replies.end_command();
@@ -157,11 +157,11 @@ impl Conversation {
                     }
                     drop(under_way);
                     turn.serve_left();
-                    // What had to come to its end did so.
+                    // The connection was to be closed when the job that must end has ended.
                     let is_killed = self.client.facts.killed.load(Relaxed);
                     return self.follow(turn, if is_killed { Flow::Close(Ending::Error) } else { flow });
                 };
-                // It was begun by the rules of this turn.
+                // The new job began under the rules of this turn.
                 (under_way.job, under_way.user) = (next.job, next.user);
                 Next::Yield
             }

@@ -1,5 +1,5 @@
-//! A run of plain requests: the most usual pipeline, in groups that hold nothing else, through
-//! [`crate::core::stages`]. Whatever else comes goes through the batch; the answers are the same.
+//! A run of plain requests: the most usual pipeline, answered in groups of plain requests alone, through [`crate::core::stages`].
+//! Any other request goes through the batch, with the same answers.
 
 use larder_protocol::reply::SMALL_ROOM;
 use larder_protocol::resp::{Ask, Plain, PlainRequests, write_head, write_small_bulk};
@@ -16,10 +16,10 @@ use crate::core::usual::{Sum, add};
 use crate::redis::reply::null;
 use crate::redis::strings;
 
-/// After a run of fewer keys the rest of the input goes the general way.
+/// Behind a run of fewer keys, the next requests go through the batch.
 const KEYS_MIN: usize = 16;
 
-/// One plain request on its way.
+/// A plain request on its way through the stages.
 struct Staged<'a, 'w> {
     key: Key<'a>,
     hint: Hint<'w>,
@@ -40,8 +40,8 @@ impl<'w> Ahead<'w> for Staged<'_, 'w> {
 }
 
 impl Conversation {
-    /// Answers the plain requests that the input goes on with, up to one that the client's user does not allow at once. None:
-    /// they are done, and something else follows.
+    /// Answers the plain requests at the front of the input, up to one that the user's rules do not allow by its key alone.
+    /// `None`: they are done, and another request follows.
     pub(crate) fn run<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         turn.runs = false;
         let input = turn.input;
@@ -64,7 +64,7 @@ impl Conversation {
             let mut rest = group;
             while let Some(staged) = rest.first() {
                 if turn.out.is_full() {
-                    // What is to be asked again is set back to.
+                    // The input is set back to the request that is read again.
                     turn.at = staged.at;
                     turn.pass(self.client.db, &group[..group.len() - rest.len()], stages.followed());
                     return Some(Next::Flush);
@@ -88,7 +88,7 @@ impl Conversation {
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// These were answered: some may be sampled, or followed.
+    /// Passes answered requests to the tap, which may sample or follow some.
     #[inline(always)]
     fn pass(&mut self, db: u8, group: &[Staged<'_, '_>], followed: u32) {
         if self.cx.room.tap().pass(group.len()) || followed != 0 {
@@ -133,7 +133,7 @@ impl Staged<'_, '_> {
         }
     }
 
-    /// What is not usual.
+    /// Answers a request that [`usual`] did not.
     #[inline(never)]
     fn answer(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
         let replied = turn.out.len();
@@ -172,15 +172,15 @@ impl Staged<'_, '_> {
     }
 }
 
-/// What [`usual`] did.
+/// What [`usual`] did: requests and bytes of replies.
 #[derive(Clone, Copy, Default)]
 struct Done {
     keys: usize,
     bytes: usize,
 }
 
-/// Answers hits on small items and misses, with `null`, and writes over what has nothing unusual, up to the next
-/// request that is none of these.
+/// Answers requests up to the next that is not usual: hits on small items, misses (with `null`), overwrites of usual items, and
+/// sums.
 #[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
@@ -190,7 +190,7 @@ fn usual(
     tally: &mut Tally,
 ) -> Done {
     let mut done = Done::default();
-    // Most of what is asked of a cache apart, for how little it is.
+    // GETs, most of a cache's requests, have a loop of their own: each is so little work.
     while let Some(staged) = group.get(done.keys) {
         let before = done.keys;
         done = match staged.ask {
@@ -205,7 +205,7 @@ fn usual(
 }
 
 impl Done {
-    /// Goes on with the group until `answer`, which says how many bytes it wrote, does none.
+    /// Goes on with the group until `answer` returns `None`; otherwise it returns how many bytes it wrote.
     #[inline(always)]
     fn row(
         self,
@@ -224,7 +224,7 @@ impl Done {
     }
 }
 
-/// A row of GET.
+/// Answers GETs in a row.
 #[inline(never)]
 fn gets(
     guard: &Guard<'_>,
@@ -253,7 +253,7 @@ fn gets(
     after
 }
 
-/// A row of anything but GET.
+/// Answers other requests in a row.
 #[inline(never)]
 fn others(
     guard: &mut Guard<'_>,
