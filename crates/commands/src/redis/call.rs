@@ -1,10 +1,10 @@
-//! [`Call`]: what a command works with, and the replies that most commands give. Beside it are looks at a key that count hits and
-//! misses ([`find`], [`read`]), and the limits of names, keys, patterns and databases that commands share.
+//! [`Call`]: what a command works with, and the replies that most commands give. Beside it are lookups of a key that count hits
+//! and misses ([`find`], [`read`]), and the limits of names, keys, patterns and databases that commands share.
 //!
-//! A long reply needs room before it is written ([`Call::make_room`]): the room is charged, and items give way to it
-//! ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may be of another database behind it.
+//! A long reply needs room before it is written ([`Call::make_room`]): the room is charged, and items are evicted for it
+//! ([`Call::give_way`]). That leaves the batch: a [`Key`] that was made before may mean another database behind it.
 //!
-//! `job`: what is left of a command that goes on in later turns; `heap`: what a call charges beside its reply.
+//! `job`: the rest of a command that goes on in later turns; `heap`: memory that a call charges beside its reply.
 
 mod heap;
 pub(crate) mod job;
@@ -30,13 +30,13 @@ use crate::redis::counters::RedisCounter;
 /// Most bytes of a key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// What is copied into a connection's replies may take one part in this many of what all may hold.
+/// One connection's replies may copy one part in so many of what all connections may hold.
 const REPLY_SHARE: u64 = 4;
-/// Bytes of a reply that are counted with its worker.
+/// Bytes of a reply for which no room is charged: they count as the worker's.
 pub(crate) const REPLY_BYTES_FREE: u64 = 256 << 10;
-/// A value that is copied into a reply, with what goes with it: longer ones are sent from their place.
+/// Bytes of a value that is copied into a reply, with its frame; longer ones are sent from their place.
 pub(crate) const ELEMENT_BYTES: usize = 17 << 10;
-/// How often items give way to what one command takes, each time for about a millisecond.
+/// How often items are evicted for one charge, each time for about a millisecond.
 const GIVE_WAY_MAX: usize = 256;
 
 /// What the session does after a command.
@@ -45,18 +45,18 @@ pub(crate) enum Flow {
     /// Goes on.
     #[default]
     Next,
-    /// Goes on after so many milliseconds, and says OK then if that is not said yet.
+    /// Goes on after so many milliseconds, and replies OK then if `says`.
     Sleep { ms: Millis, says: bool },
     /// Goes on with [`Call::job`] in the next turn.
     Job,
-    /// Reads the request again, of which nothing was done: memory is on its way.
+    /// Reads the request again: memory is on its way, and nothing of it was done.
     Again,
     /// Sends what waits, then closes.
     Close(Ending),
 }
 
 impl Flow {
-    /// How long the client sleeps.
+    /// How long the client sleeps, in milliseconds.
     pub fn sleep_ms(self) -> Millis {
         if let Flow::Sleep { ms, .. } = self { ms } else { 0 }
     }
@@ -68,48 +68,48 @@ pub(crate) struct Call<'x, 'c, 'w> {
     pub cx: &'x mut Context<'c, 'w>,
     /// What RESP clients share.
     pub shared: &'c Shared,
-    /// Where it replies.
+    /// The output of the reply.
     pub out: &'x mut Output,
     /// The client that sent it.
     pub client: &'x mut Client,
-    /// What is counted often.
+    /// Counts of the batch.
     pub tally: &'x mut Tally,
     /// What the session does next.
     pub flow: Flow,
     /// A command that has begun and goes on in the client's next turn.
     pub job: &'x mut Option<UnderWay>,
-    /// The row of the command; none if there is no such command, or it is one of many.
+    /// The row of the command; `None` if there is no such command, or it is one of a batch.
     pub row: Option<RowId>,
-    /// The command has passed what it has to before it runs.
+    /// The command has passed the checks in front of it.
     pub admitted: bool,
-    /// It has replied to some of its arguments already, in pieces that are sent.
+    /// The command has replied to some of its arguments already, in pieces that are sent.
     pub later: bool,
 }
 
-/// A command of one key, which was hashed and looked for ahead.
+/// A command of one key, which was hashed and prefetched ahead.
 pub(crate) type OfKey = fn(&mut Call<'_, '_, '_>, &Key<'_>, &Hint<'_>, Args<'_>) -> Done;
-/// Any other command; the arguments behind its name.
+/// Any other command; `Args` are those behind its name.
 pub(crate) type OfArgs = fn(&mut Call<'_, '_, '_>, Args<'_>) -> Done;
 
 impl Call<'_, '_, '_> {
-    /// A key of the selected database.
+    /// Makes a key of the selected database.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         let key = self.cx.guard.key_in(self.client.db, bytes);
-        // Behind the command it is recorded what happened to the key.
+        // Behind the command, what happened to the key is sampled.
         self.cx.room.tap().mark(&key);
         key
     }
 
-    /// The live string of a key, read without a trace.
+    /// Reads the live string of a key, without counting an access.
     ///
     /// # Errors
-    /// It has another type of value.
+    /// The key has another type of value.
     pub fn peek(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, Fail> {
         peek(&mut self.cx.guard, key)
     }
 
-    /// The key has a value, of whatever type.
+    /// Whether the key has a value, of any type.
     pub fn is_there(&mut self, key: &Key<'_>) -> bool {
         self.cx.guard.peek(key).hit().is_some()
     }
@@ -117,7 +117,7 @@ impl Call<'_, '_, '_> {
     /// Stores a value.
     ///
     /// # Errors
-    /// No memory. The inner error: the item is not what was expected, and is to be looked at again.
+    /// There is no memory. The inner error: the item is not as expected, and is to be looked at again.
     pub fn store(
         &mut self,
         key: &Key<'_>,
@@ -131,15 +131,15 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Bytes that what waits for one connection may take here: what is copied of values, and all that is no value. In
-    /// EXEC, all of whose replies are made before the first is sent, as much as all connections may hold.
+    /// Bytes of replies that one connection may have waiting here: copies of values, and everything that is no value. EXEC makes
+    /// all its replies before the first is sent, and may have as much as all connections.
     pub fn reply_bytes_max(&self) -> u64 {
         let all = self.cx.guard.store().held_bytes_max();
         if self.client.executes { all } else { all / REPLY_SHARE }
     }
 
-    /// Whether a reply of many values may go on by one: what it takes is within the connection's share, and is charged before it
-    /// is written.
+    /// Whether a reply of many values may have one more: its bytes are within the connection's share, and charged before they are
+    /// written.
     #[inline]
     pub fn may_reply_more(&mut self) -> bool {
         let written = self.out.own_bytes();
@@ -147,10 +147,10 @@ impl Call<'_, '_, '_> {
             || written < self.reply_bytes_max() && self.make_room(ELEMENT_BYTES).is_ok()
     }
 
-    /// Makes room for a reply of so many bytes more before it is written: it is charged, and items give way to it.
+    /// Charges room for so many bytes of reply before they are written, and has items evicted for it.
     ///
     /// # Errors
-    /// Connections hold as much as they may; or, in a transaction, in which no item gives way, there is no room.
+    /// Connections hold as much as they may; or there is no room, in a transaction, where nothing is evicted.
     pub fn make_room(&mut self, bytes: usize) -> Done {
         if !self.has_room(bytes) {
             self.charge(bytes, Output::charge_room)?;
@@ -159,7 +159,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Charges room in some way, and has items give way to it.
+    /// Charges room by `charge`, and has items evicted for it.
     fn charge(&mut self, bytes: usize, charge: fn(&mut Output, usize)) -> Done {
         self.may_hold(bytes)?;
         charge(self.out, bytes);
@@ -170,8 +170,8 @@ impl Call<'_, '_, '_> {
         Err(Fail::HELD)
     }
 
-    /// As [`Call::make_room`], for replies that may be far shorter: room takes memory as it is written to. The caller has
-    /// what is left of it given up.
+    /// As [`Call::make_room`], for replies that may turn out far shorter: room takes memory only as it is written to. The caller
+    /// gives up the rest.
     ///
     /// # Errors
     /// As there.
@@ -186,12 +186,12 @@ impl Call<'_, '_, '_> {
         reserved
     }
 
-    /// A reply of so many bytes more needs no room to be made.
+    /// Whether a reply of so many bytes more needs no charge.
     pub fn has_room(&self, bytes: usize) -> bool {
         has_room(self.out, bytes)
     }
 
-    /// As [`Call::make_room`], in an output that is kept to be sent later, and charged.
+    /// As [`Call::make_room`], for an output that is charged and sent later.
     ///
     /// # Errors
     /// As there.
@@ -209,15 +209,15 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Connections may hold so many bytes more.
+    /// Checks that connections may hold so many bytes more.
     fn may_hold(&self, bytes: usize) -> Done {
         let store = self.cx.guard.store();
         let held = store.held_bytes().saturating_add(bytes as u64);
         if held > store.held_bytes_max() { Err(Fail::HELD) } else { Ok(()) }
     }
 
-    /// Items give way to what was charged; false if there is no room for it all the same, as in a transaction, in
-    /// which no item gives way, or while others hold the memory of those that have gone.
+    /// Evicts items for what was charged. False if there is still no room: in a transaction, where nothing is evicted, or while
+    /// others hold the memory of evicted items.
     pub fn give_way(&mut self) -> bool {
         let guard = &mut self.cx.guard;
         if guard.in_transaction() {
@@ -230,7 +230,7 @@ impl Call<'_, '_, '_> {
             if !self.cx.guard.store().is_over_limit() {
                 return true;
             }
-            // Between two batches: a key that was made before is of the database that had its number then.
+            // This is between two batches: a key that was made before is of the database that had its number then.
             self.cx.guard.give_way();
             self.spend(SLICE_NS);
         }
@@ -248,7 +248,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Bytes that were written or found.
+    /// Replies a length or a count.
     pub fn length(&mut self, n: usize) -> Done {
         self.integer(n as i64)
     }
@@ -271,14 +271,14 @@ impl Call<'_, '_, '_> {
         reply::put_map(self.out, self.client.resp3, pairs);
     }
 
-    /// Bytes that a value may have.
+    /// Bytes that a value may have, at most.
     pub fn value_bytes_max(&self) -> u64 {
         self.shared.limits.bulk_bytes_max(&self.cx.guard)
     }
 }
 
 impl<'c, 'w> Call<'_, 'c, 'w> {
-    /// Runs `f` with another output for what it replies, which is kept to be sent later.
+    /// Runs `f` with another output for its reply, which is sent later.
     pub fn replying_to<R>(&mut self, kept: &mut Output, f: impl FnOnce(&mut Call<'_, 'c, 'w>) -> R) -> R {
         let mut within = Call {
             cx: self.cx,
@@ -293,28 +293,28 @@ impl<'c, 'w> Call<'_, 'c, 'w> {
             later: self.later,
         };
         let done = f(&mut within);
-        // What was spent has ended the turn of these replies, which are not sent yet.
+        // Work that was spent has ended the turn of that output, which is not sent yet.
         kept.take_end();
         done
     }
 }
 
-/// A reply of so many bytes more needs no room to be made.
+/// Whether a reply of so many bytes more needs no charge.
 pub(crate) fn has_room(out: &Output, bytes: usize) -> bool {
     bytes <= free_room(out)
 }
 
-/// Bytes of a reply for which no room need be made.
+/// Bytes of a reply that need no charge.
 pub(crate) fn free_room(out: &Output) -> usize {
     out.free_bytes().max(REPLY_BYTES_FREE.saturating_sub(out.own_bytes()) as usize)
 }
 
-/// As [`Call::peek`], where the rest of the call is at hand meanwhile.
+/// As [`Call::peek`], where other parts of the call are borrowed meanwhile.
 pub(crate) fn peek<'r>(guard: &'r mut Guard<'_>, key: &Key<'_>) -> Result<Option<Item<'r>>, Fail> {
     strings(guard.peek(key).hit())
 }
 
-/// The same, if it is a string.
+/// Refuses an item that is not a string.
 #[inline]
 fn strings(item: Option<Item<'_>>) -> Result<Option<Item<'_>>, Fail> {
     match item {
@@ -323,10 +323,10 @@ fn strings(item: Option<Item<'_>>) -> Result<Option<Item<'_>>, Fail> {
     }
 }
 
-/// The live string of a key, counted as an access and as a hit or miss.
+/// Reads the live string of a key, counted as an access and as a hit or miss.
 ///
 /// # Errors
-/// It has another type of value, which counts as a hit.
+/// The key has another type of value, which counts as a hit.
 #[inline]
 pub(crate) fn read<'r>(
     cx: &'r mut Context<'_, '_>,
@@ -337,7 +337,7 @@ pub(crate) fn read<'r>(
     strings(find(cx, tally, key, hint))
 }
 
-/// The live item of a key, counted as an access and as a hit or miss.
+/// Finds the live item of a key, counted as an access and as a hit or miss.
 #[inline]
 pub(crate) fn find<'r>(
     cx: &'r mut Context<'_, '_>,
@@ -362,8 +362,8 @@ pub(crate) fn find<'r>(
     None
 }
 
-/// Attributes of a new value that takes the place of an old one and keeps what goes with it. What the write expects
-/// ([`Item::seen`]) is read before, so that an expiry changed in between is found out.
+/// Attributes of a new value that replaces `item` and keeps its flags and expiry. The caller reads what the write expects
+/// ([`Item::seen`]) first, so that an expiry changed in between is found out.
 pub(crate) fn kept(item: &Item<'_>) -> Attributes {
     Attributes {
         flags: item.flags(),
@@ -373,33 +373,33 @@ pub(crate) fn kept(item: &Item<'_>) -> Attributes {
     }
 }
 
-/// A client's pattern.
+/// Checks a client's pattern.
 ///
 /// # Errors
-/// It is longer than one may be, or one of its parts is.
+/// It is longer than a pattern may be, or one of its parts is.
 pub(crate) fn bounded(pattern: &[u8]) -> Result<&[u8], Fail> {
-    // A key can be asked for by its name.
+    // A pattern may be as long as a key, so that each key can be asked for by its name.
     const { assert!(PATTERN_BYTES_MAX == KEY_BYTES_MAX) };
     if is_bounded(pattern) { Ok(pattern) } else { Err(Fail::PATTERN_TOO_LONG) }
 }
 
-/// Names that are looked through in one step.
+/// Names that one step looks through, at most.
 pub(crate) const NAMES_AT_ONCE: usize = 64 << 10;
-/// What it takes to look what a name means.
+/// Work to look up what a name means.
 pub(crate) const NAME_NS: u64 = 40;
 
-/// These are no more names than may be looked through in one step.
+/// Checks that one step may look through these names.
 ///
 /// # Errors
-/// There are more.
+/// They are too many.
 pub(crate) fn few_names(names: Args<'_>) -> Done {
     if names.len() > NAMES_AT_ONCE { Err(Fail::of("ERR too many arguments")) } else { Ok(()) }
 }
 
-/// Keys of which one step looks what each of them has: some 7 ms.
+/// Keys whose values one step looks at, at most: some 7 ms.
 pub(crate) const KEYS_AS_ONE_MAX: usize = 16 << 10;
 
-/// So many keys may be looked at as one.
+/// Checks that so many keys may be looked at as one.
 ///
 /// # Errors
 /// They are too many.
@@ -407,7 +407,7 @@ pub(crate) fn few_keys(keys: usize) -> Done {
     if keys > KEYS_AS_ONE_MAX { Err(Fail::of("ERR too many keys")) } else { Ok(()) }
 }
 
-/// The next argument of an option that needs one.
+/// The next argument, as the value of an option.
 ///
 /// # Errors
 /// There is none.
@@ -417,25 +417,25 @@ pub(crate) fn next<'a>(args: &mut Args<'a>) -> Result<&'a [u8], Fail> {
 
 const OUT_OF_I32: Fail = Fail::of("ERR value is out of range, value must between -2147483648 and 2147483647");
 
-/// A database's name.
+/// Parses the number of a database.
 ///
 /// # Errors
-/// It is none.
+/// There is no such database.
 pub(crate) fn database(word: &[u8]) -> Result<u8, Fail> {
     database_or(word, Fail::NOT_AN_INTEGER, OUT_OF_I32)
 }
 
-/// The same, with its own words for what is no number of 32 bits.
+/// As [`database`], with its own errors for what is no number of 32 bits.
 ///
 /// # Errors
-/// It is none.
+/// There is no such database.
 pub(crate) fn database_or(word: &[u8], not_a_number: Fail, too_large: Fail) -> Result<u8, Fail> {
     let n = parse_integer(word).ok_or(not_a_number)?;
     let n = i32::try_from(n).map_err(|_| too_large)?;
     u8::try_from(n).ok().filter(|&n| n < DATABASES).ok_or(Fail::BAD_DATABASE)
 }
 
-/// Where messages are kept that come behind a reply; of the same kind as `out`.
+/// The output for messages that come behind a reply, of the same kind as `out`.
 pub(crate) fn late<'l>(late: &'l mut Option<Box<Output>>, out: &Output) -> &'l mut Output {
     late.get_or_insert_with(|| Box::new(out.beside(&[])))
 }

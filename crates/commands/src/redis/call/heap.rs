@@ -6,12 +6,12 @@ use crate::core::glob;
 use crate::redis::fail::Fail;
 use crate::redis::heap::{Heap, KEPT_BYTES_FREE};
 
-/// A pattern takes up to 65 times its length: one of so many bytes takes less than is counted.
+/// A pattern takes up to 65 times its length. One of at most so many bytes is not charged.
 const PATTERN_BYTES_FREE: usize = 512;
 
 impl Heap {
-    /// Charges what is not refused, however much connections hold: it goes to many clients, and those that do not read are
-    /// closed.
+    /// Charges memory without refusing it, however much connections hold: it is for replies to many clients, and those that do
+    /// not read are closed.
     pub fn charge(call: &mut Call<'_, '_, '_>, bytes: usize) -> Heap {
         if bytes <= Room::BYTES_KEPT {
             return Heap::none(call);
@@ -21,7 +21,7 @@ impl Heap {
         held
     }
 
-    /// Charges what a pattern takes while texts are asked of it, as [`Heap::charge`] does.
+    /// Charges the memory of a parsed pattern, as [`Heap::charge`] does.
     pub fn of_pattern(call: &mut Call<'_, '_, '_>, pattern: &[u8], any_case: bool) -> Heap {
         if pattern.len() <= PATTERN_BYTES_FREE {
             return Heap::none(call);
@@ -29,20 +29,22 @@ impl Heap {
         Heap::charge(call, glob::heap_bytes(pattern, any_case))
     }
 
-    /// Memory of nothing yet.
+    /// A charge of nothing.
     pub fn none(call: &Call<'_, '_, '_>) -> Heap {
         Heap::empty(call.cx.guard.store())
     }
 
+    /// Charges memory of a command, unless it is short.
+    ///
     /// # Errors
     /// Connections hold as much as they may.
     pub fn take(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
         if bytes <= Room::BYTES_KEPT { Ok(Heap::none(call)) } else { Heap::take_however_short(call, bytes) }
     }
 
-    /// As [`Heap::take`], of what may be kept from one step to the next: many clients may have it at once, so that it is counted
-    /// however short it is. What is very short is not refused: an administrator that looks for the clients which hold all the
-    /// memory, and has them closed, needs some.
+    /// As [`Heap::take`], for memory that may be kept from one step to the next: many clients may have it at once, so that it is
+    /// counted however short it is. A very short one is not refused: an administrator that looks for the clients which hold all
+    /// the memory, and has them closed, needs some.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -53,7 +55,7 @@ impl Heap {
         Ok(Heap::counted(call.cx.guard.store(), bytes))
     }
 
-    /// As [`Heap::take`], of what is counted however short it is.
+    /// As [`Heap::take`], for memory that is counted however short it is.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -66,7 +68,7 @@ impl Heap {
         if call.give_way() { Ok(held) } else { Err(Fail::HELD) }
     }
 
-    /// Takes so many bytes more.
+    /// Charges so many bytes more.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -75,7 +77,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes so many bytes in all.
+    /// Changes the charge to so many bytes in all.
     ///
     /// # Errors
     /// Connections hold as much as they may.

@@ -6,21 +6,21 @@
 //!                   └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! How a connection goes on with its job is `session/job.rs`, what jobs are made of is in `steps`. A step is given a call, and a
-//! call has room for the job that its command leaves: so a job is described beside the call.
+//! `session/job.rs` continues the job of a connection; `steps` has the parts that jobs share. A step gets a call, and a call has
+//! room for the job that its command leaves: so jobs are described here, beside the call.
 //!
-//! A step does what is left of the worker's slice (`core/work.rs`), and a little where nothing is left.
+//! A step uses what is left of the worker's slice (`core/work.rs`), and a little where nothing is left.
 //!
 //! - A job asks for its keys to be held where it finds them changed each time ([`Step::Hold`]), and goes on inside of `Held`
 //!   (`steps/held.rs`). A job that was begun before waits while others hold its keys.
-//! - A job that must end ([`Job::must_end`]) outlives its client: its worker keeps the session until the job is done. Such are
-//!   an EXEC until its commands were run, unless it waits for the end of a pause; MSET and its like, writes of elements, SPOP, and
+//! - A job that must end ([`Job::must_end`]) outlives its client: its worker keeps the session until the job is done. Such are an
+//!   EXEC until its commands were run, unless it waits for the end of a pause; MSET and its like, writes of elements, SPOP, and
 //!   HGETDEL and its like, whose keys are held (`steps/stages.rs`); and closing clients whose subscriptions new rules forbid. Any
-//!   other job is dropped with its connection, also one in `Held` (COPY, SORT).
-//! - Where the rules of its user change, a job ends with its connection, unless it asks for them itself ([`Job::asks_itself`])
+//!   other job is dropped with its connection, even one in `Held` (COPY, SORT).
+//! - A job ends with its connection when the rules of its user change, unless it checks permissions itself ([`Job::asks_itself`])
 //!   or must end.
-//! - A step that found no memory is made again while some is on its way, where the job says that such a step leaves it as it was
-//!   ([`Job::asks_again`]). Where a step cannot be made again, the job says what it wants, which is looked for before
+//! - A step that found no memory is made again while some is on its way, if such a step leaves the job as it was
+//!   ([`Job::asks_again`]). A job whose step cannot be made again says what it wants, and that is looked for before the step
 //!   ([`Job::wants`]).
 //! - In EXEC of one step, and in scripts, all steps are made at once: what EXEC may run is bounded before it begins
 //!   (`transactions/weight.rs`). A longer EXEC is a job itself, which makes the steps of its commands one by one
@@ -42,9 +42,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 use crate::redis::kept::{Again, Kept, Name};
 
-/// Memory that a step wants which makes a collection: as many leaves as it fills with short elements, …
+/// Memory that a step wants which makes a collection: bytes of a leaf, and how many leaves it fills with short elements.
 pub(crate) const LEAVES: (usize, usize) = (1 << 10, 16);
-/// … and one that changes a stream, or writes the first of many elements.
+/// Memory that a step wants which changes a stream, or writes the first of many elements.
 pub(crate) const LEAF: (usize, usize) = (1 << 10, 1);
 
 /// What a step came to.
@@ -56,42 +56,42 @@ pub(crate) enum Step {
     More,
     /// There is more to reply, and the output is full.
     Full,
-    /// Its keys ([`Job::names`]) are to be held before it goes on: it finds them changed each time. If it works in the lane
-    /// it has that already.
+    /// The job's keys ([`Job::names`]) are to be held before it goes on, since it finds them changed each time. A job that works
+    /// in the lane has it already.
     Hold,
-    /// There is nothing to do until the connection is woken, or so many milliseconds have passed if that is said. If its client
-    /// sends no more meanwhile, the connection is closed, unless the job must end ([`Job::must_end`]).
+    /// There is nothing to do until the connection is woken, or until so many milliseconds have passed. If the client closes its
+    /// side meanwhile, the connection is closed, unless the job must end ([`Job::must_end`]).
     Await(Option<Millis>),
-    /// There is nothing to do for so many milliseconds. A client that sends no more meanwhile is answered all the same.
+    /// There is nothing to do for so many milliseconds. A client that closes its side meanwhile is answered all the same.
     Sleep(Millis),
 }
 
 /// The rest of a command that is done in steps.
 pub(crate) trait Job: std::fmt::Debug + Send {
-    /// Does some of it, [`Call::step_ns`] of work or a little more, and spends that ([`Call::spend`]). What is
-    /// replied may be written at any step.
+    /// Does a part of the work, [`Call::step_ns`] or a little more, and spends that ([`Call::spend`]). Any step may write a part
+    /// of the reply.
     ///
     /// # Errors
-    /// What is replied; it is over then.
+    /// The error to reply; the job is over then.
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail>;
 
-    /// It changes nothing, so that it may be dropped when its client does not get what it finds.
+    /// Whether the job changes nothing, and so may be dropped when its client does not get the reply.
     fn only_reads(&self) -> bool {
         false
     }
 
-    /// It holds keys for which others wait.
+    /// Whether the job holds keys for which others wait.
     fn holds(&self) -> bool {
         false
     }
 
-    /// What it does is done to its end, also if its client has gone: it holds keys, and what it does to them is one moment for
+    /// Whether the job is done to its end even if its client has gone: it holds keys, and its changes to them are one moment for
     /// others; or nothing else would do what it leaves.
     fn must_end(&self) -> bool {
         false
     }
 
-    /// It waits for something, and its client may go on waiting: it holds up no other.
+    /// Whether the job waits for something that may be long in coming. It holds up no other.
     fn waits(&self) -> bool {
         false
     }
@@ -102,51 +102,51 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// A step that finds no memory leaves the job so that it may be made once more, where some is on its way: its worker serves
-    /// others meanwhile. Behind such a step: it has left it so. A step that has done a part of its work ends with [`Step::More`]:
-    /// only steps that found no memory at all are counted, and after 24 of them in a row the job is refused.
+    /// Whether a step that finds no memory may be made once more, while some is on its way and the worker serves others; asked
+    /// behind such a step, whether it left the job so. A step that has done a part of its work ends with [`Step::More`]: only
+    /// steps that found no memory at all are counted, and after 24 of them in a row the job is refused.
     fn asks_again(&self) -> bool {
         false
     }
 
-    /// What the next step wants that cannot be made once more: bytes of an item, and of how many. While that is on its way the
+    /// What the next step wants, if it cannot be made once more: bytes of an item, and of how many. While that is on its way the
     /// step is not made.
     fn wants(&self) -> Option<(usize, usize)> {
         None
     }
 
-    /// The lane that it has, in which it notes that it waits for memory.
+    /// The lane that the job has, in which it notes that it waits for memory.
     fn lane(&self) -> Option<&Lane> {
         None
     }
 
-    /// It sends watchers of mutations the lines of what it has stored, behind its last write: nothing is stored when it begins.
+    /// Whether the job sends watchers of mutations their lines itself, behind its last write: nothing is stored when it begins.
     fn tells_watchers(&self) -> bool {
         false
     }
 
-    /// Its steps spend what their words take: that is not spent when the command begins.
+    /// Whether its steps spend the work of its words. That is then not spent when the command begins.
     fn spends_on_words(&self) -> bool {
         false
     }
 
-    /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much, those
-    /// whose clients take nothing are closed.
+    /// Bytes that the job holds until its client has taken the reply. They count as the connection's: where connections hold too
+    /// much, those whose clients take nothing are closed.
     fn held_bytes(&self) -> u64 {
         0
     }
 
-    /// It looks at no key any more, and only has to reply what it has found.
+    /// Whether the job looks at no key any more, and only replies what it found.
     fn only_replies(&self) -> bool {
         false
     }
 
-    /// The command that it is a part of, if it works at the keys that this names and at no others.
+    /// The command that the job is a part of, if the job works only at the keys that this names.
     fn again(&self) -> Option<&Again> {
         None
     }
 
-    /// The only key that it works at, of the selected database, if it says so.
+    /// The only key, in the selected database, that the job works at.
     fn only_key(&self) -> Option<&Name> {
         None
     }
@@ -156,13 +156,13 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         Vec::new()
     }
 
-    /// The words that it has still to look at.
+    /// The words that the job has still to look at.
     fn kept(&mut self) -> Option<&mut Kept> {
         None
     }
 }
 
-/// A command that goes on in later turns, to be listed if it turns out to take long or its reply to be large.
+/// The log entry of a command that goes on in later turns, for when it turns out to be slow or its reply large.
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub entry: Entry,
@@ -179,13 +179,13 @@ pub(crate) struct UnderWay {
     pub silent: bool,
     /// The row that its failures are counted for.
     pub row: Option<RowId>,
-    /// What its steps took, in all.
+    /// Time of all its steps together.
     pub took_us: u64,
-    /// That is what the command took.
+    /// Whether that is the time of the command.
     pub is_timed: bool,
     /// Bytes that were replied.
     pub replied_bytes: u64,
-    /// What is listed if it took long or these are many.
+    /// The entry to list if it took long or replied much.
     pub noted: Option<Box<Noted>>,
 }
 
@@ -210,7 +210,7 @@ impl UnderWay {
             return false;
         }
         if standing.may_as(&self.user, work) {
-            // They are compared once for each change.
+            // The rules are compared once for each change.
             self.user = standing.snapshot();
             return false;
         }
@@ -219,7 +219,7 @@ impl UnderWay {
 }
 
 impl Call<'_, '_, '_> {
-    /// Does a command in steps: the first of them now, and all if there is no more, or in a transaction.
+    /// Does a command in steps: the first now; in a transaction all of them.
     pub(crate) fn work(&mut self, mut job: impl Job + 'static) -> Done {
         let is_put_off = self.cx.room.work().budget_nearly_spent() || self.finds_none_for(&job);
         if is_put_off && !self.cx.guard.in_transaction() {
@@ -230,7 +230,7 @@ impl Call<'_, '_, '_> {
         loop {
             let (whole, before) = (self.cx.guard.in_transaction(), self.out.len());
             let again = self.cx.guard.ask_again(false);
-            // A command that is read again itself asks for it otherwise.
+            // A command that may be read again already asks for memory in that way.
             let asks = !again && !whole && job.asks_again();
             self.cx.guard.ask_again(again || asks);
             let step = job.step(self);
@@ -242,7 +242,7 @@ impl Call<'_, '_, '_> {
                 Ok(_) if !whole => break,
                 Ok(Step::More) => {}
                 Ok(Step::Full) if self.out.len() > before => {}
-                // What is written meanwhile is not taken in a transaction: to go on would be in vain for ever.
+                // In a transaction nothing takes what is written, so that going on would never end.
                 ended => {
                     self.out.rewind(mark);
                     return Err(ended.err().unwrap_or(Fail::HELD));
@@ -253,37 +253,37 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// What the next step of a job wants is not there, and is on its way.
+    /// Whether what the job's next step wants is not there, but on its way.
     pub(crate) fn finds_none_for(&mut self, job: &dyn Job) -> bool {
         job.wants().is_some_and(|wants| self.finds_none(wants))
     }
 
-    /// There is no memory for so many items of so many bytes, and some is on its way. A transaction does not wait for it.
+    /// Whether there is no memory for so many items of so many bytes, and some is on its way. A transaction does not wait for it.
     pub(crate) fn finds_none(&mut self, (bytes, count): (usize, usize)) -> bool {
         !self.cx.guard.in_transaction() && !self.cx.guard.finds_memory(bytes, count)
     }
 
-    /// The step of a job that asks again may be made once more: it found no memory, and some is on its way.
+    /// Whether the failed step of a job may be made once more: it found no memory, and some is on its way.
     pub(crate) fn comes_for(&self, job: &dyn Job, fail: &Fail) -> bool {
         fail.is_no_memory() && self.cx.guard.memory_comes() && job.asks_again()
     }
 
-    /// Goes on with a command in the next turn.
+    /// Leaves a job to the next turn.
     pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
         *self.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
-        // In a batch the flow is not looked at, but this is.
+        // A batch does not look at the flow, but at this.
         self.out.end_turn();
     }
 
-    /// Goes on with a command that waits: its first step comes at once, when what is behind it is put aside.
+    /// Leaves a job that waits: its first step is made at once, behind what is put aside.
     pub(crate) fn wait_with(&mut self, job: impl Job + 'static) {
         *self.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
     }
 
-    /// Notes the command that was just begun, and has taken so long and replied so much, if it goes on: it is counted and listed
-    /// when it has ended, by what all of its steps took. The time for which it waits is none of theirs. True if it goes on.
+    /// Notes a command that was just begun, with its time and bytes so far, if it goes on as a job. It is counted and listed when
+    /// it has ended, by the time of all its steps without its waits. Returns whether it goes on.
     #[cold]
     pub(crate) fn begin_note(
         &mut self,
@@ -293,7 +293,7 @@ impl Call<'_, '_, '_> {
         replied_bytes: u64,
     ) -> bool {
         let Some(under_way) = &*self.job else { return false };
-        // The words of one that waits are kept for as long: only where it may be listed, as what it works is short.
+        // A command that waits would keep its words as long: they are kept only where short commands are listed, too.
         let is_kept = !under_way.job.waits() || self.shared.commandlog.measures_all();
         let kept = self.shared.rows.row(row).filter(|_| is_kept);
         let noted = kept.and_then(|row| self.note_later(row, args)).map(Box::new);
@@ -305,8 +305,8 @@ impl Call<'_, '_, '_> {
         true
     }
 
-    /// For how long a job that has done nothing yet waits before it looks again: clients were paused since its command was read.
-    /// None if it may begin. `changes`: it changes something.
+    /// How long a job that has done nothing yet waits for the end of a pause that began since its command was read. `None` if it
+    /// may begin. `changes`: it changes something.
     pub(crate) fn paused_ms(&self, changes: impl FnOnce(&Self) -> bool) -> Option<Millis> {
         let paused_ms = self.cx.shared.pause.waits_ms(self.cx.now(), || changes(self));
         self.client.facts.waits.store(paused_ms.is_some(), Relaxed);
@@ -319,13 +319,13 @@ impl Call<'_, '_, '_> {
         self.cx.spend(self.out, ns);
     }
 
-    /// What comes behind a look for the lane that was in vain: another in the next turn; or in some milliseconds, where the
-    /// client that has the lane only waits itself.
+    /// What to do behind a look for the lane that was in vain: look again in the next turn, or in some milliseconds if the client
+    /// that has the lane only waits itself.
     pub(crate) fn await_lane(&self) -> Step {
         if self.cx.room.work().lane_rests() { Step::Sleep(LOOK_MS) } else { Step::More }
     }
 
-    /// What a step may do.
+    /// Work that one step may do, in nanoseconds.
     pub fn step_ns(&self) -> u64 {
         self.cx.room.work().left_ns(STEP_NS_MIN)
     }

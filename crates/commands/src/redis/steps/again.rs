@@ -1,5 +1,5 @@
-//! Commands that are begun again: those that wait until no other works at large values, and those that found what they work at
-//! changed when they were done. Where that happens again and again they go on with their keys held ([`held`](super::held)).
+//! Commands that are begun again: those that waited for the lane, and those that found their keys changed at their end. If that
+//! happens again and again, they go on with their keys held ([`held`](super::held)).
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
 use larder_store::Key;
@@ -14,30 +14,30 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 pub(crate) use crate::redis::kept::Again;
 
-/// How often what a command works at may change meanwhile; then it goes on with its keys held, …
+/// How often a command may find its keys changed; then it goes on with its keys held, …
 pub(super) const TRIES_MAX: u8 = 3;
-/// … and may find it changed so often all the same, though no client writes to it: a key expires, an item gives way. The next
+/// … and so often it may still find them changed, though no client writes to them: a key expires, or an item is evicted. The next
 /// time it is done in one step.
 pub(super) const HELD_TRIES_MAX: u8 = 3;
-/// Bytes of a value that is worked at in one step where there is no memory to keep a command's words: some 4 ms.
+/// Bytes of a value that is worked at in one step, if there is no memory to keep the command's words: some 4 ms.
 const UNKEPT_BYTES_MAX: u64 = 8 << 20;
 
-/// Waits for the lane, and begins then.
+/// A command that waits for the lane, and then begins.
 #[derive(Debug)]
 struct Waiting(Again);
 
-/// Whether a command may hold on to large values from one turn to the next.
+/// Whether a command may work at large values in steps.
 pub(crate) enum Leave {
     /// It may not, and is done in one step.
     No,
-    /// When others are done: it has said so, and ends here.
+    /// When others are done: a job waits for that, and this call ends.
     Later,
-    /// It may.
+    /// It may, and has the lane.
     Yes(Again, Lane),
 }
 
 impl Again {
-    /// A command of one key, which is begun again; `args`: those behind the key.
+    /// Makes a command of one key that can be begun again; `args` are behind the key.
     ///
     /// # Errors
     /// Connections hold as much memory as they may.
@@ -54,7 +54,7 @@ impl Again {
         Ok(Again { row, words, count, longest, tries: call.client.tries, _held: held })
     }
 
-    /// Begins anew; after some tries with its keys held.
+    /// Begins the command again, after some tries with its keys held.
     pub fn run(mut self, call: &mut Call<'_, '_, '_>) -> Done {
         self.tries += 1;
         if self.tries == TRIES_MAX {
@@ -64,7 +64,7 @@ impl Again {
         self.run_as_it_is(call)
     }
 
-    /// Begins anew, without counting a try. It is not asked again for memory: the job that was there before has gone.
+    /// Begins the command again without counting a try. It is not tried again for want of memory: the job before it has gone.
     pub fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
         call.client.tries = self.tries;
         let again = call.cx.guard.ask_again(false);
@@ -74,7 +74,7 @@ impl Again {
         done
     }
 
-    /// It may work at a key of which `is_held` says so: of very many it is not looked which they are.
+    /// Whether the command may work at a key for which `is_held` is true. True without a look if it has very many keys.
     pub fn may_work_at(&self, is_held: impl Fn(&[u8]) -> bool) -> bool {
         let args = self.args();
         if args.len() > KEYS_AT_ONCE || self.row.takes_all(args) {
@@ -86,12 +86,12 @@ impl Again {
     }
 }
 
-/// Bytes that a key and what is behind it take, at most.
+/// Bytes of a key and the words behind it, at most.
 fn words_bytes(key: Option<&[u8]>, args: Args<'_>) -> usize {
     args.encoded().len() + key.map_or(0, |key| key.len() + HEAD_BYTES_MAX + 2)
 }
 
-/// A key and what is behind it as words, and how many these are.
+/// Encodes a key and the words behind it; also returns how many words these are.
 fn words_of(key: Option<&[u8]>, args: Args<'_>) -> (Vec<u8>, usize) {
     let mut words = Vec::with_capacity(words_bytes(key, args));
     if let Some(key) = key {
@@ -121,8 +121,8 @@ impl Job for Waiting {
 }
 
 impl Call<'_, '_, '_> {
-    /// Asks for leave to work at large values of so many bytes in steps. `name`: the command's; `key`: its first
-    /// argument if that was read ahead, `args` the others.
+    /// Asks whether the command may work at values of so many bytes in steps. `name`: the command's; `key`: its first argument if
+    /// that was read ahead, `args` the others.
     ///
     /// # Errors
     /// Connections hold as much memory as they may, and the command would take long in one step.
@@ -140,12 +140,12 @@ impl Call<'_, '_, '_> {
         }
         let Some((row, _)) = self.shared.rows.find(name.as_bytes()) else { return Ok(Leave::No) };
         let room = words_bytes(key, args);
-        // While its keys are held the command that holds them keeps the lane: it does not wait for another.
+        // A command whose keys are held has the lane already, and does not wait for another.
         let is_held = tries >= TRIES_MAX;
         let lane = if is_held { Some(Lane::kept_by_another()) } else { self.cx.room.work().take_lane() };
-        // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where
-        // connections hold all they may, what is short is one step. `bytes` of a value say how long that takes; the least that
-        // goes in steps says nothing, since commands on collections pass it whatever they look through.
+        // Twice, since what is written of it is kept beside it. One client of a worker works, and many may wait. If connections
+        // hold all they may, a short command is done in one step. `bytes` of a value tell how long that takes, but the least that
+        // goes in steps tells nothing: commands on collections pass that, whatever they look through.
         let held = if lane.is_some() { Heap::take(self, 2 * room) } else { Heap::keep(self, 2 * room) };
         let is_short = bytes > STEPS_BYTES_MIN && bytes <= UNKEPT_BYTES_MAX;
         let held = match held {

@@ -1,14 +1,14 @@
-//! Keys that a command in steps holds ([`hold`](crate::core::hold)): how they come to be held, and commands that go on
-//! with their keys held since others have changed what they work at each time before it was done.
+//! Keys that a command in steps holds ([`hold`](crate::core::hold)): how they come to be held, and how a command goes on with its
+//! keys held because others changed them each time before it was done.
 //!
 //! ```text
 //! changed thrice ─► the lane ─► keys are noted ─► announced ─► requests of before are over ─► works, in steps ─► replies
 //!                                                                └──────────── the keys are held ────────┘
 //! ```
 //!
-//! The lane is taken before the keys, and kept until they are free: while keys are held their command waits for no other
-//! client. Once it has only to reply it holds nothing, so that a client that does not read keeps no other from the keys; and
-//! it ends with its client, in the midst as well.
+//! The lane is taken before the keys, and kept until they are free: while keys are held their command waits for no other client.
+//! A command that has only to reply holds nothing, so that a client that does not read keeps no other from the keys. It ends with
+//! its client, even in the midst.
 
 use std::sync::Arc;
 
@@ -25,39 +25,39 @@ use crate::redis::fail::Fail;
 use crate::redis::heap::Heap;
 use crate::redis::source::Name;
 
-/// Bytes of replies that a command keeps while it holds its key, at most: some 0.2 s of copying, in which others wait for it.
+/// Bytes of replies that a command keeps while it holds its key, at most: some 0.2 s of copying, for which others wait.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
 
-/// What it takes to note a key.
+/// Work to note a key.
 pub(crate) const NOTE_NS: u64 = 100;
 
-/// Keys of one database that are noted, on their way to be held.
+/// Noted keys of one database, on their way to be held.
 #[derive(Debug)]
 pub(crate) enum Taking {
-    /// Waits until no others are held. With the mark by which a swap of the database since they were noted is seen.
+    /// Waits until no other command holds keys. The number is the database's mark when they were noted, by which a swap is seen.
     Announces(Arc<Keys>, u64),
-    /// Waits until each request is over that was begun before others could know.
+    /// Waits until all requests are done that were begun before they could see the hold.
     Waits(Hold, u64, u64),
 }
 
-/// How far that is.
+/// What a step on that way came to.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// It goes on.
+    /// The keys are not held yet.
     NotYet(Taking, Step),
-    /// The database was swapped: they are to be noted anew.
+    /// The database was swapped: the keys are to be noted anew.
     Swapped,
-    /// No other command is at them.
+    /// The keys are held, and no other command is at work on them.
     Held(Hold),
 }
 
-/// The mark by which a later swap of the selected database is seen: the hash of a name in it.
+/// The selected database's mark, by which a later swap is seen: the hash of a name in it.
 pub(crate) fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
     call.cx.guard.key_in(call.client.db, b"").hash()
 }
 
 impl Taking {
-    /// Begins with keys that are noted; `mark`: that of their database when the first of them was.
+    /// Begins with noted keys. `mark`: that of their database when the first was noted.
     pub fn of(keys: Keys, mark: u64) -> Taking {
         Taking::Announces(Arc::new(keys), mark)
     }
@@ -69,13 +69,12 @@ impl Taking {
         Taking::of(keys, mark_of(call))
     }
 
-    /// Others wait for them.
+    /// Whether others wait for these keys.
     pub fn holds(&self) -> bool {
         matches!(self, Taking::Waits(..))
     }
 
-    /// Does a part of it. A client that sends no more while it waits for others is answered all the same: it may have sent all
-    /// that it has to say.
+    /// Does a part of it. A client that closes its side meanwhile is answered all the same: it may have sent all its requests.
     pub fn go_on(self, call: &mut Call<'_, '_, '_>) -> Taken {
         match self {
             Taking::Announces(_, mark) if mark != mark_of(call) => Taken::Swapped,
@@ -101,8 +100,8 @@ impl Taking {
 }
 
 impl Call<'_, '_, '_> {
-    /// Whether the client's user still has the rules of `user`, by which a command began that holds keys and has written
-    /// nothing; or others that allow as much: `user` is set to these. If not, the connection is closed behind the command's
+    /// Whether the client's user still has the rules of `user`, under which a command began that holds keys and has written
+    /// nothing; or new ones that allow as much, and `user` is set to these. If not, the connection is closed behind the command's
     /// reply, as with any command in steps.
     pub(crate) fn rules_hold(&self, user: &mut Snapshot) -> bool {
         let standing = &self.client.standing;
@@ -117,19 +116,19 @@ impl Call<'_, '_, '_> {
         false
     }
 
-    /// Bytes of replies that a command keeps while it holds its key, at most: a connection's share of what all may hold, and no
-    /// more than others should wait for.
+    /// Bytes of replies that a command keeps while it holds its key, at most: the connection's share, and no more than others
+    /// should wait for.
     pub(crate) fn kept_bytes_max(&self) -> u64 {
         kept_bytes_of(self.reply_bytes_max())
     }
 }
 
-/// The same of a share of so many bytes.
+/// The same limit for a given share.
 fn kept_bytes_of(share_bytes: u64) -> u64 {
     share_bytes.min(KEPT_BYTES_MAX)
 }
 
-/// How often a job that begins anew by itself has found changed what it copies.
+/// How often a job that begins anew by itself found its keys changed.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     failed: u8,
@@ -137,28 +136,28 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Counts that it has changed.
+    /// Counts a change.
     pub fn fail(&mut self) {
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// Its keys are to be held, which they are not yet ([`Step::Hold`]).
+    /// Whether its keys are to be held now ([`Step::Hold`]).
     pub fn are_many(&self) -> bool {
         !self.is_held && self.failed >= TRIES_MAX
     }
 
-    /// Its keys are held when it goes on.
+    /// Notes that its keys are held from now on.
     pub fn begin_held(&mut self) {
         *self = Tries { failed: 0, is_held: true };
     }
 
-    /// It changes all the same: the rest is done in one step.
+    /// Whether they change all the same: the rest is then done in one step.
     pub fn are_over(&self) -> bool {
         self.is_held && self.failed >= HELD_TRIES_MAX
     }
 }
 
-/// A command that is carried out with its keys held.
+/// A command whose keys are held, or will be.
 #[derive(Debug)]
 pub(crate) struct Held(Stage);
 
@@ -166,13 +165,13 @@ pub(crate) struct Held(Stage);
 enum Stage {
     /// Waits for the lane.
     Waits(Again),
-    /// Notes its keys.
+    /// Its job asks for its keys: they are noted.
     Asks(Box<dyn Job>),
     /// Its keys are on their way to be held.
     Takes(What, Noted),
-    /// They are, while it works.
+    /// The keys are held, and it works.
     Works(Box<dyn Job>, Holding),
-    /// Nothing is, and it replies.
+    /// No keys are held, and it replies.
     Replies(Box<dyn Job>),
     Over,
 }
@@ -180,25 +179,25 @@ enum Stage {
 /// What is done when the keys are held.
 #[derive(Debug)]
 enum What {
-    /// This is begun.
+    /// A command is begun.
     Begins(Again, Lane),
-    /// This goes on, which has the lane if it needs it.
+    /// A job goes on, which has the lane if it needs it.
     GoesOn(Box<dyn Job>),
 }
 
-/// Its keys, and to what they are charged.
+/// Its noted keys, and the charge for them.
 #[derive(Debug)]
 struct Noted {
     taking: Taking,
     held: Heap,
 }
 
-/// Upkeep leaves the due fields of a hash while it is there.
+/// While this exists, upkeep leaves the due fields of a hash.
 #[derive(Debug)]
 struct DueLeft(Arc<Store>);
 
 impl DueLeft {
-    /// Leaves what is due in the first key of a command: the others of several are no hashes.
+    /// Does so for the first key of a command. The others of several are no hashes.
     fn of(call: &Call<'_, '_, '_>, again: &Again) -> DueLeft {
         let mut first = None;
         again.row().each_key(again.args(), &mut |key| first = first.or(Some(key)));
@@ -214,7 +213,7 @@ impl Drop for DueLeft {
     }
 }
 
-/// What it has while it works, given back in this order.
+/// What a command has while it works, given back in this order.
 #[derive(Debug)]
 struct Holding {
     _due_left: Option<DueLeft>,
@@ -226,7 +225,7 @@ struct Holding {
 }
 
 impl What {
-    /// How many keys it has.
+    /// How many keys it names.
     fn key_count(&self) -> usize {
         match self {
             What::Begins(again, _) => again.row().key_count(again.args()),
@@ -234,7 +233,7 @@ impl What {
         }
     }
 
-    /// Notes in the lane whether it only waits: connections that look for its lane need not look before it does.
+    /// Notes in the lane whether the command only waits: until it works, connections that look for the lane need not look.
     fn rest(&self, rests: bool) {
         match self {
             What::Begins(_, lane) => lane.rest(rests),
@@ -253,7 +252,7 @@ impl What {
 }
 
 impl Noted {
-    /// Notes the keys of a command, of which there are no more than may be looked at in one step.
+    /// Notes the keys of a command, which are no more than one step may look at.
     ///
     /// # Errors
     /// Connections hold as much memory as they may.
@@ -288,14 +287,14 @@ impl Held {
         }
     }
 
-    /// The job that goes on without the keys that were held for it. Such a one may hold its key by itself (SPOP).
+    /// The job that goes on without the keys that were held for it. It may hold its key by itself (SPOP).
     fn free(&self) -> Option<&dyn Job> {
         if let Stage::Replies(job) = &self.0 { Some(&**job) } else { None }
     }
 }
 
-/// What a command has come to that was run: it has begun with its steps, or is done. What names no keys as it goes on replies, or
-/// is another kind of job now that another type of value is there, which would wait for the lane.
+/// What a command came to that was begun: it is done, or goes on as a job. A job that names no keys only replies, or is of
+/// another kind, since the key has another type of value now, and would wait for the lane.
 fn begun(call: &mut Call<'_, '_, '_>, holding: Holding) -> (Stage, Step) {
     holding.hold.step(call.cx.now());
     match call.job.take() {
@@ -309,7 +308,7 @@ fn begun(call: &mut Call<'_, '_, '_>, holding: Holding) -> (Stage, Step) {
     }
 }
 
-/// It goes on without its keys: it only replies, or could not begin anew.
+/// Whether a job goes on without its keys: it only replies, or could not begin anew.
 fn is_free(job: &dyn Job) -> bool {
     job.only_replies() || job.again().is_none() && job.names().is_empty()
 }
@@ -361,19 +360,19 @@ fn go_on(call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fai
                 lane.rest(matches!(step, Step::Await(_) | Step::Sleep(_)));
             }
             match step {
-                // It may have begun anew.
+                // The job may have begun anew.
                 Step::Done => begun(call, holding),
-                // What has to be read before it goes on waits for its client.
+                // The output is full: waiting for the client must not keep the keys.
                 Step::Full => (Stage::Replies(job), step),
                 Step::More | Step::Await(_) | Step::Sleep(_) if is_free(&*job) => (Stage::Replies(job), step),
                 Step::More | Step::Await(_) | Step::Sleep(_) => (Stage::Works(job, holding), step),
-                // They are held.
+                // The keys are held already.
                 Step::Hold => (Stage::Works(job, holding), Step::More),
             }
         }
         Stage::Replies(mut job) => {
             let step = job.step(call)?;
-            // One that holds its keys no more and asks for them again.
+            // The job held its keys no more, and asks for them again.
             if step == Step::Hold {
                 return Ok((Stage::Asks(job), Step::More));
             }

@@ -1,4 +1,4 @@
-//! How a command in steps keeps the words of its request that it has still to look at.
+//! How a command in steps keeps the words of its request that it still has to look at.
 
 use larder_protocol::resp::Args;
 
@@ -8,7 +8,7 @@ use crate::redis::fail::Fail;
 pub(crate) use crate::redis::kept::{Kept, Place};
 
 impl Kept {
-    /// Keeps these words: a copy, or, of a request that was gathered, its bytes, which come by [`Kept::take_over`]
+    /// Keeps these words as a copy. Where the request was gathered its own bytes are kept: they come by [`Kept::take_over`]
     /// before the next step.
     ///
     /// # Errors

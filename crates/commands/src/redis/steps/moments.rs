@@ -1,12 +1,12 @@
-//! Commands of many keys whose reply is for how many of them something holds: in moments of some thousands of keys each, between
-//! which others are served.
+//! Commands of many keys that reply for how many of them something holds. They go through their keys in moments of some
+//! thousands, between which others are served.
 //!
 //! ```text
 //! DEL k1 … k4096 k4097 … ─► one moment │ one moment │ …  ─► the sum of all
 //! ```
 //!
-//! A command of no more than [`KEYS_AT_ONCE`] keys is one moment, and in EXEC all are. Keyspace events of a moment are published
-//! with it.
+//! A command of at most [`KEYS_AT_ONCE`] keys is one moment, and so is any in EXEC. Each moment publishes its own keyspace
+//! events.
 
 use larder_protocol::resp::Args;
 
@@ -17,17 +17,17 @@ use crate::redis::row::Command;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// Keys of one moment at most, for which each worker has room.
+/// Keys of one moment, at most; each worker has room for so many.
 pub(crate) const KEYS_AT_ONCE: usize = 4 << 10;
-/// What it takes to look for a key and to note what it was like.
+/// Work to look for a key and to note its state.
 const KEY_NS: u64 = 200;
-/// Looks at several keys that a write disturbed, before they are taken.
+/// How often keys are looked at that writes disturb; then they are taken.
 const LOOKS_MAX: usize = 3;
 
-/// Counts for how many of some keys something holds, or to how many it was done, as one moment.
+/// Counts, as one moment, for how many of some keys something holds, or to how many it was done.
 pub(crate) type CountSome = fn(&mut Call<'_, '_, '_>, Args<'_>) -> usize;
 
-/// What so many keys take.
+/// Work for so many keys.
 pub(crate) fn keys_ns(keys: usize) -> u64 {
     keys as u64 * KEY_NS
 }
@@ -41,7 +41,7 @@ struct Moments {
     kept: Kept,
 }
 
-/// The first keys of some, and takes them out.
+/// Takes the first of some keys out.
 fn take<'a>(args: &mut Args<'a>, keys: usize) -> Args<'a> {
     let some = Args::rest(args.encoded(), keys);
     args.nth(keys - 1);
@@ -49,7 +49,7 @@ fn take<'a>(args: &mut Args<'a>, keys: usize) -> Args<'a> {
 }
 
 impl Call<'_, '_, '_> {
-    /// Replies how many of all keys `count` counts. `name`: the command's.
+    /// Replies the sum of `count` over all keys. `name`: the command's.
     pub(crate) fn count_in_moments(
         &mut self,
         name: &'static str,
@@ -65,7 +65,7 @@ impl Call<'_, '_, '_> {
             return self.length(found);
         }
         let some = take(&mut args, self.keys_of_a_step());
-        // Before anything is done to the first of them.
+        // Kept before anything is done to the first keys.
         let kept = Kept::new(self, args)?;
         let found = self.moment(row, some, count);
         self.spend(keys_ns(some.len()));
@@ -73,15 +73,15 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// How many keys what is left of the slice is for.
+    /// How many keys the rest of the slice allows.
     pub(crate) fn keys_of_a_step(&self) -> usize {
         ((self.step_ns() / KEY_NS) as usize).clamp(BATCH_KEYS, KEYS_AT_ONCE)
     }
 
-    /// One moment, and the events of it.
+    /// Does one moment, and publishes its events.
     fn moment(&mut self, row: &'static Command, args: Args<'_>, count: CountSome) -> usize {
         let mut found = 0;
-        // It fails at nothing.
+        // The closure never fails.
         let _ = self.tell_of(row, args, |call| {
             found = count(call, args);
             Ok(())
@@ -89,8 +89,8 @@ impl Call<'_, '_, '_> {
         found
     }
 
-    /// Reads several keys as they are at one moment: `read` notes each of them before it reads it, and is called again
-    /// if one of them has changed meanwhile.
+    /// Reads several keys as of one moment: `read` notes each key before it reads it, and is called again if one has changed
+    /// meanwhile.
     pub(crate) fn look_as_one<'a, T>(
         &mut self,
         args: Args<'a>,

@@ -1,6 +1,6 @@
-//! How a command in steps waits for memory while its keys are held. A step that found none has done nothing, and is made once
-//! more in some milliseconds if some is on its way. Its worker serves others meanwhile, but for those that wait for these
-//! keys: so a command that has waited for too long in all is refused, or holds them no more.
+//! How a command in steps waits for memory while its keys are held. A step that found none has done nothing, and is made again in
+//! some milliseconds if some is on its way. Its worker serves others meanwhile, but requests for these keys wait: so a command
+//! that has waited too long in all is refused, or frees its keys.
 
 use larder_store::Millis;
 
@@ -10,32 +10,32 @@ use crate::redis::call::Call;
 use crate::redis::fail::Fail;
 use crate::redis::steps::job::{Job, Step};
 
-/// A command waits for memory for so long in all while its keys are held: as long as an EXEC in steps may work.
+/// How long a command waits for memory in all while its keys are held: as long as an EXEC in steps may work.
 const WAITS_MS_MAX: Millis = 2_000;
 
 /// How long a command has waited for memory.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
-    /// How often its next step was asked again.
+    /// How often its next step was tried again.
     asked: Asked,
     waited_ms: Millis,
 }
 
 impl Patience {
-    /// A step was done: the next one has not been asked yet.
+    /// Notes that a step was done: the next one has not been tried yet.
     pub fn found(&mut self) {
         self.asked = Asked::default();
     }
 
-    /// The command has waited for as long as others may wait for its keys.
+    /// Whether the command has waited for as long as others may wait for its keys.
     pub fn is_over(&self) -> bool {
         self.waited_ms >= WAITS_MS_MAX
     }
 
-    /// Makes a step of a job, or says when it is made once more.
+    /// Makes a step of a job, or says when to make it again.
     ///
     /// # Errors
-    /// The step's; or it has waited for memory for long enough.
+    /// The step's error; or it has waited for memory for long enough.
     pub fn step(&mut self, call: &mut Call<'_, '_, '_>, job: &mut dyn Job) -> Result<Step, Fail> {
         let asks = job.asks_again();
         let done = if !asks && call.finds_none_for(&*job) {
@@ -56,8 +56,8 @@ impl Patience {
         }
     }
 
-    /// A step found no memory, though some is on its way: it is made once more in so many milliseconds. `written`: of how much it
-    /// did before. None if it has waited for long enough: then it is not looked at once more, for which the worker would sleep.
+    /// When to make a step again that found no memory, while some is on its way. `written`: how much the command had done before.
+    /// `None` if it has waited for long enough: then the step is not made again, for which the worker would sleep.
     pub fn again_ms(&mut self, call: &mut Call<'_, '_, '_>, written: usize) -> Option<Millis> {
         if !self.is_over()
             && let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written)

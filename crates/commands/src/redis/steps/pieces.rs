@@ -1,16 +1,15 @@
-//! Replies that are made piece by piece: those of commands that answer each of their arguments, and whose
-//! reply may be far longer than the request.
+//! Replies that are made piece by piece: those of commands that answer each of their arguments, whose reply may be far longer
+//! than the request.
 //!
 //! ```text
 //! first piece ─▶ all answered? ─▶ done
-//!                   └── no: what is not answered yet is kept, the piece is sent ─▶ next piece
+//!                   └── no: the other arguments are kept, the piece is sent ─▶ next piece
 //! ```
 //!
-//! The next piece is made when the socket has taken enough of those before, so that of a reply there is never
-//! more than its connection may hold. A piece is one moment; the first may be as long as [`MOMENT_BYTES`], and
-//! with values that are sent from their place as long as all that may wait for a connection: a reply up to that
-//! is one moment as a whole. EXEC, all of which is one moment, is sent whole: there,
-//! what would need another piece is refused.
+//! The next piece is made when the socket has taken enough of the earlier ones, so that a connection never holds more of a reply
+//! than it may. A piece is one moment. The first may have [`MOMENT_BYTES`] of copies, and with values that are sent from their
+//! place as much as may wait for a connection: a reply up to that is one moment as a whole. EXEC is one moment and is sent whole:
+//! there, a reply that would need another piece is refused.
 
 use larder_protocol::resp::Args;
 
@@ -21,13 +20,13 @@ use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 
-/// What is copied into a reply that is one moment, unless connections hold nearly all they may.
+/// Bytes that are copied into a reply that is one moment, unless connections hold nearly all they may.
 pub(crate) const MOMENT_BYTES: u64 = 1 << 20;
 
-/// Answers some of the arguments, one at least, and takes them out: as many as [`Call::goes_on`] says.
+/// Answers some of the arguments, at least one, and takes them out: as many as [`Call::goes_on`] allows.
 pub(crate) type AnswerSome = fn(&mut Call<'_, '_, '_>, &mut Args<'_>);
 
-/// A command that has answered some of its arguments.
+/// A command that has answered some of its arguments, and goes on.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     answer: AnswerSome,
@@ -35,7 +34,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Answers all these arguments, behind the head of the reply.
+    /// Makes a job that answers these arguments, behind the head of the reply.
     pub fn of(answer: AnswerSome, kept: Kept) -> Pieces {
         Pieces { answer, kept }
     }
@@ -44,11 +43,11 @@ impl Pieces {
 /// The piece of a reply that is being written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {
-    /// The first, which begins where so many bytes wait, of which so many are of memory of their own.
+    /// The first. So many bytes were in the output before it, `own_bytes` of them in the output's own memory.
     First { bytes: u64, own_bytes: u64 },
-    /// Others, as long as the output is not full.
+    /// A later one, which ends when the output is full.
     Later,
-    /// All of it, in EXEC.
+    /// The whole reply, in EXEC.
     Whole,
 }
 
@@ -56,8 +55,8 @@ impl Call<'_, '_, '_> {
     /// Answers all arguments, behind the head of the reply, which is written.
     ///
     /// # Errors
-    /// There is no memory to keep the request until it is answered, or, in EXEC, for the whole reply: nothing
-    /// of it is left behind `mark`.
+    /// There is no memory to keep the request until it is answered, or, in EXEC, for the whole reply. Nothing is left behind
+    /// `mark`.
     pub fn in_pieces(&mut self, mark: Mark, mut args: Args<'_>, answer: AnswerSome) -> Done {
         if args.is_empty() {
             return Ok(());
@@ -72,7 +71,7 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// A piece of a reply that begins here.
+    /// The piece of a reply that begins here.
     pub fn piece(&self) -> Piece {
         match self.later {
             _ if self.cx.guard.in_transaction() => Piece::Whole,
@@ -81,7 +80,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Another value belongs to the piece, and there is room for it.
+    /// Whether another value belongs to the piece, and there is room for it.
     #[inline]
     pub fn goes_on(&mut self, piece: Piece) -> bool {
         match piece {

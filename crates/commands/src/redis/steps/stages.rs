@@ -2,13 +2,13 @@
 //! before the first write to behind the last.
 //!
 //! ```text
-//! Prepares ─► Takes ─► requests of before are over ─► Holds: some │ some │ … ─► done, or Free
-//!                └─────────────── the keys are held ────────────────┘
+//! Prepares ─► Takes ─► waits for earlier requests ─► Holds: some │ some │ … ─► done, or Free
+//!                └───────────── the keys are held ─────────────────┘
 //! ```
 //!
-//! A client that sends no more while its command waits is answered all the same: it may have sent all that it has to say. What
-//! has begun to hold its keys is done to its end, also where its client has gone. Before the first write it ends where the rules
-//! of its client's user have changed. Where each step is one moment, and where only replies are left, nothing is held.
+//! A client that closes its side while its command waits is answered all the same: it may have sent all its requests. A command
+//! that has begun to hold its keys is done to its end, even if its client has gone. Before the first write it ends if the rules
+//! of its client's user have changed. If each step is one moment, or only replies are left, no keys are held.
 
 use crate::core::access::Snapshot;
 use crate::core::hold::Hold;
@@ -21,28 +21,28 @@ use crate::redis::steps::held::{Taken, Taking};
 use crate::redis::steps::job::{Job, LEAF, Step};
 use crate::redis::steps::kept::Kept;
 
-/// A command that may be one moment. A method that [`Job`] has, too, says what it says there.
+/// A command that may be one moment. Methods that [`Job`] has, too, mean the same here.
 pub(crate) trait Staged: std::fmt::Debug + Send {
-    /// What is not done where others' rules come first ([`Fail::overtaken`]).
+    /// What is not done if the rules of the client's user change first ([`Fail::overtaken`]).
     const UNDONE: &'static str;
-    /// A step that is no part of a moment, and finds no memory, is made again. In a moment the command waits for memory itself.
+    /// Whether a step outside of a moment that finds no memory is made again. In a moment the command waits for memory itself.
     const ASKS_AGAIN: bool = false;
-    /// Its steps spend what their words take.
+    /// Whether its steps spend the work of its words.
     const SPENDS_ON_WORDS: bool = false;
 
-    /// Its keys are held, or are to be: what comes next belongs to the moment.
+    /// Whether its keys are held, or are to be: the next step belongs to the moment.
     fn is_whole(&self) -> bool;
 
-    /// A part of the moment is done.
+    /// Whether a part of the moment is done.
     fn has_begun(&self) -> bool;
 
-    /// Its first write wants memory. While that is on its way no key is held for it.
+    /// Whether its first write wants memory. While that is on its way no key is held for the command.
     fn wants_memory(&self) -> bool {
         false
     }
 
-    /// Does some of what comes before the keys are held; when all of that is done, returns the keys. Where a command does not say
-    /// otherwise nothing comes before, and the only key is taken.
+    /// Does a part of what comes before the keys are held; returns the keys when all of that is done. By default nothing comes
+    /// before, and the only key is returned.
     ///
     /// # Errors
     /// Why the command is refused.
@@ -50,10 +50,10 @@ pub(crate) trait Staged: std::fmt::Debug + Send {
         Ok(self.only_key().map(|name| Taking::of_key(call, name)))
     }
 
-    /// Does some of it, as a part of the moment or without.
+    /// Does a part of the command, in the moment or outside of it.
     ///
     /// # Errors
-    /// What is replied; it is over then.
+    /// The error to reply; the command is over then.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail>;
 
     fn asks_itself(&self) -> bool {
@@ -88,13 +88,13 @@ struct Stages<T> {
 
 #[derive(Debug, Default)]
 enum Stage {
-    /// Does what comes before, and waits for memory.
+    /// It prepares, and waits for memory.
     Prepares(Asked),
     /// Its keys are on their way to be held.
     Takes(Taking),
-    /// They are.
+    /// Its keys are held.
     Holds(Hold),
-    /// None is: each step is one moment, or replies what was found.
+    /// No keys are held: each step is one moment, or only replies.
     #[default]
     Free,
 }
@@ -132,7 +132,7 @@ impl<T: Staged> Stages<T> {
         }
         let (stage, step) = match taking.go_on(call) {
             Taken::NotYet(taking, step) => (Stage::Takes(taking), step),
-            // The names mean other keys by now.
+            // The names mean other keys now.
             Taken::Swapped => (Stage::Prepares(Asked::default()), Step::More),
             Taken::Held(hold) => (Stage::Holds(hold), Step::More),
         };
@@ -140,10 +140,10 @@ impl<T: Staged> Stages<T> {
         Ok(step)
     }
 
-    /// The client's user has the rules by which the command began, while keys are held and nothing is done.
+    /// Checks that the client's user has the rules by which the command began, while keys are held and nothing is done.
     ///
     /// # Errors
-    /// It has others, or is gone: the connection is closed behind that, as with any command in steps.
+    /// It has other rules, or is gone: the connection is closed behind that, as with any command in steps.
     fn still_may(&mut self, call: &Call<'_, '_, '_>) -> Done {
         if call.rules_hold(&mut self.user) { Ok(()) } else { Err(Fail::overtaken(T::UNDONE)) }
     }
@@ -157,7 +157,7 @@ impl<T: Staged> Job for Stages<T> {
             Stage::Holds(hold) => {
                 let may = if self.command.has_begun() { Ok(()) } else { self.still_may(call) };
                 let done = may.and_then(|()| self.command.go_on(call));
-                // The next command holds keys some time behind the last step, also one that was refused.
+                // Notes the end of the step, also of a refused one: the next command may hold keys only some time after it.
                 hold.step(call.cx.now());
                 let step = done?;
                 if self.command.is_whole() && step != Step::Done {
@@ -181,7 +181,7 @@ impl<T: Staged> Job for Stages<T> {
         }
     }
 
-    /// Watchers get the line of one moment of one key when that is over.
+    /// Watchers get one line for a moment of one key, at its end.
     fn tells_watchers(&self) -> bool {
         self.command.is_whole() && self.command.only_key().is_some()
     }
