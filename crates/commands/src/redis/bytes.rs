@@ -1,6 +1,6 @@
-//! Bytes as people write them, with a suffix: 1mb.
+//! Numbers of bytes as people write them, with a suffix: `1mb`.
 
-/// Bytes with one of Redis's suffixes; no digits are 0, as there.
+/// Parses a number of bytes with one of Redis's suffixes. No digits are 0, as in Redis.
 pub(crate) fn memory(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unit: u64 = match text[digits..].to_ascii_lowercase().as_str() {

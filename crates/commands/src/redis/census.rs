@@ -1,17 +1,17 @@
-//! How many keys expire, found out from a sample: for INFO at once, for scrapers by upkeep.
+//! Estimates from a sample how many keys expire: for INFO at once, for scrapers in upkeep.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_store::Guard;
 
-/// Keys looked at between two looks at what was found.
+/// Items that are looked at in one walk.
 pub(crate) const ITEMS_PER_WALK: usize = 64;
-/// Items looked at to say how many of all expire.
+/// Items in a sample, about, from which the shares of all are estimated.
 const SAMPLE_ITEMS: u64 = 4096;
 
-/// How many of the first items of a walk, up to [`SAMPLE_ITEMS`], are in each database; how many of
-/// them expire, and the sum of their milliseconds. Exact for a small keyspace.
+/// A sample: of the first items of a walk, up to [`SAMPLE_ITEMS`], how many are in each database, how many of these expire, and
+/// the sum of the milliseconds that they have left. It is exact for a small keyspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     keys: [u64; larder_store::DATABASES as usize],
@@ -24,7 +24,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Looks at some items more; true if these are all that it looks at.
+    /// Looks at some more items; true when the sample is whole.
     pub fn step(&mut self, guard: &mut Guard<'_>) -> bool {
         let now = guard.now();
         self.cursor = guard.walk(self.cursor, ITEMS_PER_WALK, &mut |item| {
@@ -39,8 +39,8 @@ impl Sample {
         self.cursor == 0 || self.keys.iter().sum::<u64>() >= SAMPLE_ITEMS
     }
 
-    /// How many of a database's keys expire, the mean of the milliseconds that they have left, and how many of its keys are
-    /// hashes in which a field expires.
+    /// For a database with so many keys: how many of them expire, the mean of the milliseconds that these have left, and how many
+    /// are hashes in which a field expires.
     pub fn of(&self, db: u8, keys: u64) -> (u64, u64, u64) {
         let at = usize::from(db);
         let share = |some: u64| keys * some / self.keys[at].max(1);
@@ -49,7 +49,7 @@ impl Sample {
     }
 }
 
-/// A sample of items that upkeep takes, and the last one that is whole.
+/// A sample that upkeep takes, and the last one that is whole.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     wanted: AtomicBool,
@@ -57,12 +57,12 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// A scraper wants to know.
+    /// Has upkeep take samples, for a scraper.
     pub fn want(&self) {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Looks at some items, if a scraper wants to know. From one worker's upkeep.
+    /// Looks at some items, if a scraper has asked. Called by one worker's upkeep.
     pub fn step(&self, guard: &mut Guard<'_>) {
         if !self.wanted.load(Relaxed) {
             return;
@@ -74,7 +74,7 @@ impl Census {
         }
     }
 
-    /// The last sample that is whole.
+    /// The last whole sample.
     pub fn last(&self) -> Option<Sample> {
         self.samples().1.clone()
     }

@@ -1,5 +1,5 @@
-//! Commands that took long, and those with a large request or a large reply: the last of them. What notes them, and how SLOWLOG
-//! and COMMANDLOG show them, is in `server/commandlog.rs`.
+//! The last commands that took long, and the last with a large request or reply. `server/commandlog.rs` notes them, and shows
+//! them by SLOWLOG and COMMANDLOG.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -10,14 +10,14 @@ use larder_store::Store;
 use super::fail::Fail;
 use crate::redis::shown::Logged;
 
-/// Why a command is listed.
+/// Why a command is listed; the value is in the unit given here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It took so many microseconds.
+    /// It was slow: microseconds.
     Slow,
-    /// Its request had so many bytes.
+    /// Its request was large: bytes.
     LargeRequest,
-    /// Its reply had so many bytes.
+    /// Its reply was large: bytes.
     LargeReply,
 }
 
@@ -33,25 +33,25 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// Finds the kind of this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such kind.
     pub(super) fn named(name: &[u8]) -> Result<Kind, Fail> {
         let found = Kind::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()));
         found.ok_or(Fail::of("ERR type should be one of the following: slow, large-request, large-reply"))
     }
 
-    /// Less than this no command of a batch comes to: where that is to be listed each is looked at by itself.
+    /// No command of a batch reaches this value. If smaller values are to be listed, each command is looked at by itself.
     fn batched(self) -> i64 {
         match self {
             Kind::Slow => 1000,
-            // This is as much as is received at once.
+            // At most so much is received at once.
             Kind::LargeRequest | Kind::LargeReply => 64 << 10,
         }
     }
 
-    /// The share of the memory limit that its list takes at most: one part of so many.
+    /// Its list takes at most one part in so many of the memory limit.
     fn share(self) -> u64 {
         match self {
             Kind::Slow => 64,
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Parameters: what each says of which list.
+/// The parameters, with the list and what they set of it.
 const PARAMETERS: &[(&str, Kind, Sets)] = &[
     ("slowlog-log-slower-than", Kind::Slow, Sets::From),
     ("commandlog-execution-slower-than", Kind::Slow, Sets::From),
@@ -75,13 +75,13 @@ const PARAMETERS: &[(&str, Kind, Sets)] = &[
 /// What a parameter sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sets {
-    /// From where on commands are listed.
+    /// The value from which on commands are listed.
     From,
-    /// How many are.
+    /// How many commands are listed.
     Most,
 }
 
-/// All parameters that set what this one does, if it is one of these.
+/// All parameters that set the same as this one, if it is one of these.
 pub(crate) fn namesakes(name: &str) -> Option<impl Iterator<Item = &'static str>> {
     let (_, kind, sets) = PARAMETERS.iter().find(|(known, ..)| *known == name)?;
     let same = PARAMETERS.iter().filter(move |(_, of, what)| of == kind && what == sets);
@@ -93,13 +93,13 @@ pub(crate) fn namesakes(name: &str) -> Option<impl Iterator<Item = &'static str>
 pub(crate) struct Entry {
     pub id: u64,
     pub at_s: u64,
-    /// Microseconds or bytes.
+    /// Microseconds, or bytes.
     pub value: u64,
-    /// What it is called.
+    /// The command's name.
     pub command: &'static str,
-    /// The place of its first key among the arguments that are kept.
+    /// The place of its first key in `args`.
     pub key_at: Option<usize>,
-    /// All arguments, also those that are not kept.
+    /// How many arguments it had, also those that are not kept.
     pub words: u64,
     pub args: Vec<Vec<u8>>,
     pub address: Box<str>,
@@ -109,24 +109,24 @@ pub(crate) struct Entry {
 /// The last commands of one kind.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// From here on a command is listed; less than 0: none is.
+    /// The least value that is listed; negative: none is.
     from: AtomicI64,
     entries_max: AtomicI64,
     last_id: AtomicU64,
     entries: Mutex<Entries>,
 }
 
-/// The last commands that took long, and those with large requests and replies.
+/// The lists of all kinds.
 #[derive(Debug)]
 pub(crate) struct Commandlog {
     pub(super) logs: [Log; 3],
-    /// What commands of a batch come to is to be listed, too.
+    /// Whether commands of a batch may have to be listed, too.
     is_each_alone: AtomicBool,
-    /// Replies of so many bytes are to be listed.
+    /// The least bytes of a reply that is listed.
     reply_from: AtomicU64,
 }
 
-/// The entries, the last one first, and the bytes that they take of the memory limit.
+/// The entries, the last one first, and their bytes in the memory limit.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub list: VecDeque<Entry>,
@@ -134,7 +134,7 @@ pub(super) struct Entries {
 }
 
 impl Entry {
-    /// What it takes, about.
+    /// Bytes of an entry, about.
     pub fn bytes(&self) -> u64 {
         let texts = self.args.iter().map(|arg| arg.len() + size_of::<Vec<u8>>()).sum::<usize>();
         (size_of::<Entry>() + texts + self.address.len() + self.name.len()) as u64
@@ -148,7 +148,7 @@ impl Entries {
         self.list.push_front(entry);
     }
 
-    /// Drops the oldest, until there are so many at most, which take so many bytes at most.
+    /// Drops the oldest entries, until they are at most so many, and at most so many bytes.
     pub fn shorten(&mut self, store: &Store, entries_max: usize, bytes_max: u64) {
         while self.list.len() > entries_max || self.bytes > bytes_max {
             let Some(entry) = self.list.pop_back() else { return };
@@ -172,7 +172,7 @@ impl Log {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command that came to so much is listed.
+    /// Whether a command with this value is listed.
     pub fn lists(&self, value: u64) -> bool {
         u64::try_from(self.from.load(Relaxed)).is_ok_and(|from| value >= from)
     }
@@ -189,7 +189,7 @@ impl Default for Commandlog {
     }
 }
 
-/// Most entries, whatever is asked for.
+/// Entries of a list, at most, whatever is configured.
 const ENTRIES_MAX: usize = 4096;
 
 impl Commandlog {
@@ -197,19 +197,19 @@ impl Commandlog {
         &self.logs[kind as usize]
     }
 
-    /// Times or sizes are to be listed that also short commands have: each is looked at, and none runs in a batch.
+    /// Whether values are listed that short commands may reach: then each is looked at, and none runs in a batch.
     #[inline]
     pub fn is_each_alone(&self) -> bool {
         self.is_each_alone.load(Relaxed)
     }
 
-    /// Times are to be listed that also short commands take.
+    /// Whether times are listed that short commands may take.
     #[inline]
     pub fn measures_all(&self) -> bool {
         (0..Kind::Slow.batched()).contains(&self.log(Kind::Slow).from.load(Relaxed))
     }
 
-    /// Replies of so many bytes are to be listed.
+    /// The least bytes of a reply that is listed.
     #[inline]
     pub fn reply_from(&self) -> u64 {
         self.reply_from.load(Relaxed)
@@ -219,22 +219,22 @@ impl Commandlog {
         self.log(kind).entries().list.len()
     }
 
-    /// How many slow ones are listed.
+    /// How many slow commands are listed.
     pub fn slow(&self) -> usize {
         self.len(Kind::Slow)
     }
 
-    /// Number and microseconds of the last slow one that is listed.
+    /// Number and microseconds of the last slow command.
     pub fn last(&self) -> Option<(u64, u64)> {
         self.log(Kind::Slow).entries().list.front().map(|entry| (entry.id, entry.value))
     }
 
-    /// From how many microseconds or bytes on a command is listed; less than 0: none is.
+    /// The least value that is listed; negative: none is.
     pub fn from(&self, kind: Kind) -> i64 {
         self.log(kind).from.load(Relaxed)
     }
 
-    /// The last that are listed, so many at most, the last one first: what may be shown of them.
+    /// The last `most` entries, the last one first, without the words but the key.
     pub fn last_of(&self, kind: Kind, most: usize) -> Vec<Logged> {
         let entries = self.log(kind).entries();
         let shown = entries.list.iter().take(most).map(|entry| Logged {
@@ -250,7 +250,7 @@ impl Commandlog {
         shown.collect()
     }
 
-    /// Sets one of the parameters that [`namesakes`] knows.
+    /// Sets a parameter of those that [`namesakes`] knows.
     pub fn set(&self, store: &Store, name: &str, n: i64) {
         let Some((_, kind, sets)) = PARAMETERS.iter().find(|(known, ..)| *known == name) else { return };
         let log = self.log(*kind);
@@ -269,11 +269,11 @@ impl Commandlog {
         }
     }
 
-    /// Lists a command that came to so much.
+    /// Lists a command with this value.
     pub(super) fn add(&self, store: &Store, kind: Kind, mut entry: Entry, value: u64) {
         let log = self.log(kind);
         let mut entries = log.entries();
-        // Listed in the order of their numbers.
+        // Numbered under the lock, so that entries are in the order of their numbers.
         (entry.id, entry.value) = (log.last_id.fetch_add(1, Relaxed), value);
         entries.add(store, entry);
         let most = (log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX);

@@ -1,4 +1,4 @@
-//! What INFO and the metrics show beside what every protocol does: commands, clients, waiters, the process's memory.
+//! Figures of INFO and the metrics that only RESP has: commands, clients, waiters; and some of the process's memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,17 +12,17 @@ use crate::core::work::CLIENT_NS;
 use crate::redis::counters::RedisCounter;
 use crate::redis::facts::ClientFacts;
 
-/// Everything that INFO's numbers are made from.
+/// The figures from which INFO is made.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// What every protocol shows.
+    /// The figures of all protocols.
     pub common: figures::Figures,
     clients: Clients,
-    /// Keys that a client waits for.
+    /// How many keys clients wait for.
     awaited_keys: u64,
-    /// The most memory that was seen to be used.
+    /// The highest use of memory that was seen.
     used_peak: u64,
-    /// `maxmemory`.
+    /// The value of `maxmemory`.
     limit: u64,
     slow_commands: u64,
     /// Number and microseconds of the last slow command.
@@ -62,14 +62,14 @@ impl Clients {
 }
 
 impl Figures {
-    /// Gathers them now, since the last reset. Spends what that takes.
+    /// Gathers the figures, counted since the last reset. Spends the work of that.
     pub fn gather(shared: &Shared, cx: &Context<'_, '_>) -> Figures {
         let figures = Figures::new(shared, cx.guard.store(), figures::Figures::gather(cx));
         cx.room.work().spend(figures.clients.all * CLIENT_NS);
         figures
     }
 
-    /// Adds what is Redis's alone.
+    /// Adds RESP's figures to those of all protocols.
     pub fn new(shared: &Shared, store: &Store, common: figures::Figures) -> Figures {
         let used = common.totals.used_bytes;
         Figures {

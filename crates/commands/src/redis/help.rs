@@ -1,10 +1,10 @@
-//! What the subcommands of a command do, as its HELP replies.
+//! What HELP replies: what the subcommands of a command do.
 
 use super::call::Call;
 use super::fail::Done;
 use super::reply::put_simple;
 
-/// What a container's subcommands do.
+/// Replies what a container's subcommands do.
 pub(crate) fn help(call: &mut Call<'_, '_, '_>, container: &str) -> Done {
     let Some((row, _)) = call.shared.rows.find(container.as_bytes()) else { return Ok(()) };
     let rows = row.subcommands();

@@ -11,26 +11,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A command that may take long.
+/// Commands that may take long.
 pub(crate) const COMMAND: &str = "command";
-/// FAST commands.
+/// FAST commands that came together.
 pub(crate) const FAST_COMMAND: &str = "fast-command";
 /// A round of upkeep.
 pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
-/// A worker was held up.
+/// A worker that was held up.
 pub(crate) const EVENT_LOOP: &str = "event-loop";
 
-/// Times that are kept of an event.
+/// How many times are kept of an event.
 const SAMPLES_MAX: usize = 160;
 
-/// An event's times: second and milliseconds, oldest first, one a second.
+/// The times of an event: second and milliseconds, oldest first, at most one a second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
     pub samples: VecDeque<(u64, u64)>,
     pub longest_ms: u64,
 }
 
-/// The events that took long.
+/// The events that took long, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     threshold_ms: AtomicU64,
@@ -38,12 +38,12 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Sets what is long; 0: nothing is noted.
+    /// Sets from how many milliseconds on an event is noted; 0: none is.
     pub fn set_threshold(&self, ms: u64) {
         self.threshold_ms.store(ms, Relaxed);
     }
 
-    /// Events are noted.
+    /// Whether events are noted.
     #[inline]
     pub fn watches(&self) -> bool {
         self.threshold_ms.load(Relaxed) > 0
@@ -80,12 +80,12 @@ impl Latency {
         }
     }
 
-    /// All of them.
+    /// All events.
     pub(super) fn events(&self) -> MutexGuard<'_, BTreeMap<&'static str, Series>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of them.
+    /// The times of one event.
     pub(super) fn series(&self, event: &[u8]) -> Option<Series> {
         let events = self.events();
         events.iter().find(|(name, _)| name.as_bytes() == event).map(|(_, series)| series.clone())

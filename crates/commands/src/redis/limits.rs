@@ -2,7 +2,7 @@
 //!
 //! | parameter | what it bounds |
 //! |---|---|
-//! | `proto-max-bulk-len` | a value; never more than half of the memory |
+//! | `proto-max-bulk-len` | a value; at most half of the memory limit |
 //! | `client-query-buffer-limit` | a request on its way in |
 //! | `client-output-buffer-limit` | what waits for a client: at once (hard), or for some seconds (soft) |
 
@@ -18,12 +18,12 @@ const BULK_BYTES_MAX: u64 = 512 << 20;
 /// `client-query-buffer-limit` unless it is set.
 const QUERY_BYTES_MAX: u64 = 1 << 30;
 
-/// Kinds of clients by what may wait for them, as Redis names them.
+/// Kinds of clients by their output limits, as Redis names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Those that send commands.
+    /// Clients that send commands.
     Normal,
-    /// Those that receive messages: subscribers and monitors.
+    /// Clients that receive messages: subscribers and monitors.
     Pubsub,
 }
 
@@ -71,7 +71,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Most bytes of a value: what is set, and no more than half of the memory.
+    /// Bytes of a value, at most: as set, but no more than half of the memory limit.
     #[inline]
     pub fn bulk_bytes_max(&self, guard: &Guard<'_>) -> u64 {
         self.bulk_bytes_max.load(Relaxed).min(guard.store().memory_bytes() / 2)
@@ -81,7 +81,7 @@ impl Limits {
         self.bulk_bytes_max.store(bytes, Relaxed);
     }
 
-    /// Most bytes of a request.
+    /// Bytes of a request, at most.
     pub fn query_bytes_max(&self) -> u64 {
         self.query_bytes_max.load(Relaxed)
     }
@@ -90,7 +90,7 @@ impl Limits {
         self.query_bytes_max.store(bytes, Relaxed);
     }
 
-    /// What may wait for a client of this class.
+    /// How much may wait for a client of this class.
     pub fn output(&self, class: Class) -> OutputLimit {
         let stored = match class {
             Class::Normal => &self.output[0],
@@ -109,10 +109,10 @@ impl Limits {
         format!("normal {} slave {} pubsub {}", normal.text(), replica.text(), pubsub.text())
     }
 
-    /// Sets `client-output-buffer-limit` of the classes that the text names.
+    /// Sets `client-output-buffer-limit` for the classes that the text names.
     ///
     /// # Errors
-    /// The text is none; nothing was set.
+    /// The text is wrong; nothing was set.
     pub fn set_output(&self, text: &str) -> Result<(), &'static str> {
         let words: Vec<&str> = text.split_whitespace().collect();
         if words.is_empty() || !words.len().is_multiple_of(4) {

@@ -1,5 +1,5 @@
-//! The metrics that redis_exporter would make of this server's INFO: the same names, kinds and labels, so that boards
-//! and alerts made for it work without one.
+//! The metrics that redis_exporter would make of this server's INFO: with the same names, kinds and labels, so that dashboards
+//! and alerts made for it work without it.
 
 use larder_store::{DATABASES, Store};
 
@@ -14,12 +14,12 @@ use crate::core::exposition::{Exposition, Family, Sample};
 use crate::core::figures::table::{Figure, Kind};
 use crate::core::shared;
 
-/// What a series is made from.
+/// Where the value of a metric comes from.
 enum Source {
     Figure(Figure),
     Redis(RedisFigure),
     Counter(Counter),
-    /// What is always so here.
+    /// It never changes.
     Always(u64),
     Own(fn(&Seen<'_>, &mut Family<'_>), &'static [&'static str]),
 }
@@ -31,16 +31,16 @@ struct Metric {
     from: Source,
 }
 
-/// Everything that is shown.
+/// What the metrics are made from.
 pub(crate) struct Seen<'a> {
     pub figures: Figures,
     pub shared: &'a Shared,
     pub common: &'a shared::Shared,
     pub store: &'a Store,
     pub rows: &'a [RowSum],
-    /// The port where RESP is spoken.
+    /// The port for RESP.
     pub port: u16,
-    /// How many keys expire, if that was looked at.
+    /// A sample of the keys, if one was taken: how many expire.
     census: Option<Census>,
 }
 
@@ -123,7 +123,7 @@ const METRICS: &[Metric] = &[
     metric("redis_memory_used_dataset_bytes", Gauge, Source::Figure(Figure::ItemBytes)),
     metric("redis_memory_max_bytes", Gauge, Source::Redis(RedisFigure::MaxMemory)),
     own("redis_mem_fragmentation_ratio", Gauge, &[], FRAGMENTATION, fragmentation),
-    // Its older name, which the exporter's own boards still draw.
+    // The older name of the same, which the exporter's own dashboards still draw.
     own("redis_memory_fragmentation_ratio", Gauge, &[], FRAGMENTATION, fragmentation),
     metric("redis_mem_clients_normal", Gauge, Source::Figure(Figure::MemoryHeld)),
     metric("redis_total_system_memory_bytes", Gauge, Source::Redis(RedisFigure::SystemMemory)),
@@ -271,8 +271,8 @@ fn each_database(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64)) {
     }
 }
 
-/// Calls `tell` for each database that has keys: how many of them expire, and how many milliseconds they have left. For none as
-/// long as upkeep has not looked.
+/// Calls `tell` for database 0 and each other that has keys: how many of them expire, and the mean of the milliseconds that these
+/// have left. Does nothing until upkeep has taken a sample.
 fn each_expiring(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64, u64)) {
     let Some(census) = &seen.census else { return };
     for db in 0..DATABASES {
@@ -308,13 +308,13 @@ impl Metric {
     }
 }
 
-/// Name, kind, labels and help of each.
+/// The name, kind, labels and help of each metric.
 pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static [&'static str], &'static str)>
 {
     METRICS.iter().map(|metric| (metric.name, metric.kind, metric.labels(), metric.help()))
 }
 
-/// Writes them.
+/// Writes the metrics.
 pub(crate) fn expose(seen: &Seen<'_>, page: &mut Exposition<'_>) {
     let common = &seen.figures.common;
     for metric in METRICS {

@@ -1,49 +1,50 @@
-//! Databases of few keys beside many of others, in which RANDOMKEY would find none at once: upkeep looks for some.
+//! Upkeep's search for keys of a database that has few beside many of others, where RANDOMKEY would not find any at once.
 //!
 //! ```text
-//! each 100 ms one database: has it keys, few beside all, and is none there still of those that were found in it?
-//!      └─ yes ─► some of all keys each 100 ms, until 16 of its are found, or all were seen
+//! each 100 ms one database: has it keys, few beside all, and are all that were found in it gone?
+//!      └─ yes ─► some of all keys each 100 ms, until 16 of its keys are found, or all were seen
 //! ```
 //!
-//! It is searched *ahead*, once an hour at most, while keys that were new in it lately are there: those that stay are known then
-//! when the new ones have gone. Where these have gone, too, it is searched before others.
+//! A database is searched *ahead*, once an hour at most, while keys that were new in it lately are still there: so keys that stay
+//! are known when the new ones have gone. If those have gone, too, it is searched before others.
 //!
-//! A million keys take three to eight minutes, a hundred million half a day, for one database at a time. Until then RANDOMKEY
-//! looks itself, in steps. A database in which a search has found none is searched ever more rarely, once an hour in the end.
+//! A search takes three to eight minutes for a million keys, half a day for a hundred million, and one database is searched at a
+//! time. Until then RANDOMKEY looks itself, in steps. A database in which a search found no key is searched ever more rarely,
+//! once an hour in the end.
 
 use std::sync::{Mutex, TryLockError};
 
 use larder_store::{DATABASES, Database, Guard, Millis};
 
-/// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
+/// Keys that a search looks for, so that RANDOMKEY has several.
 pub(crate) const RANDOM_KEYS: usize = 16;
-/// They are noted on the way, for which they are no longer than this.
+/// Bytes of a key that is noted, at most.
 pub(crate) const RANDOM_KEY_BYTES: usize = 4 << 10;
-/// Where fewer than one in so many of all keys are the database's, RANDOMKEY may find none at a random place.
+/// RANDOMKEY may find no key at a random place if fewer than one in so many of all keys are the database's.
 const FEW: u64 = 64;
-/// There is a round this often at most. One without a search, or with one ahead, looks at the next database: reckoned as 8 µs for
-/// each worker.
+/// Time between two rounds, at least. A round without a search, or with one ahead, looks at the next database: some 8 µs for each
+/// worker.
 const LOOK_MS: Millis = 100;
-/// A database is searched again no sooner than so long behind a search that has found some keys.
+/// Rest of a database behind a search that found some keys.
 const REST_MS: Millis = 10_000;
-/// Behind a search that has found none the rest is twice as long as before, up to this: the keys are too long to be noted, or
-/// their time has passed, and each search reads the header of each item of the store. It is the rest between two searches ahead.
+/// Behind a search that found no key the rest is doubled, up to this: the keys are too long to be noted, or have expired, and
+/// each search reads the header of each item of the store. It is also the rest between two searches ahead.
 const REST_MS_MAX: Millis = 3_600_000;
-/// Keys that a round looks at: reckoned as 80 µs. Where a transaction holds a part of the index, the round waits for it.
+/// Keys that a round looks at: some 80 µs. If a transaction holds a part of the index, the round waits for it.
 const ITEMS: usize = 512;
 
-/// The search that upkeep is at. Upkeep of a second worker meanwhile does nothing.
+/// The search of upkeep. While one worker's upkeep is at it, another's does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Rare(Mutex<Looking>);
 
 #[derive(Debug, Default)]
 struct Looking {
-    /// The name of the database that is looked at next.
+    /// The name of the database to look at next.
     name: u8,
     /// When the next round is due.
     at: Millis,
     search: Option<Search>,
-    /// What is left, by the name that a database had when the search began.
+    /// How long databases rest, by the names that they had when their search began.
     rests: [Rest; DATABASES as usize],
 }
 
@@ -52,12 +53,12 @@ struct Looking {
 struct Rest {
     ms: Millis,
     until: Millis,
-    /// And how long not ahead.
+    /// Until when it is not searched ahead.
     until_ahead: Millis,
 }
 
 impl Rest {
-    /// A search has ended.
+    /// Begins the rest behind a search.
     fn begin(&mut self, now: Millis, has_found: bool) {
         self.ms = if has_found { REST_MS } else { (2 * self.ms).clamp(REST_MS, REST_MS_MAX) };
         self.until = now + self.ms;
@@ -68,28 +69,28 @@ impl Rest {
 /// What RANDOMKEY would not find in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lacks {
-    /// It finds some key, and will.
+    /// Nothing: it finds a key, now and later.
     Nothing,
-    /// Keys that are old: some that are new are there still.
+    /// Old keys: some new ones are still there.
     Old,
-    /// Any.
+    /// Any key.
     All,
 }
 
-/// Goes through all keys for those of a database.
+/// A search through all keys for those of a database.
 #[derive(Debug)]
 struct Search {
-    /// Its name when the search began.
+    /// The database's name when the search began.
     name: u8,
     database: Database,
     cursor: u64,
     found: usize,
-    /// Keys that were new lately are known.
+    /// It is ahead: new keys are still known.
     is_ahead: bool,
 }
 
 impl Rare {
-    /// A round, at a time of the server's own clock. From one worker's upkeep.
+    /// Does a round, in one worker's upkeep. `now` is of the server's own clock.
     pub fn step(&self, guard: &mut Guard<'_>, now: Millis) {
         let mut looking = match self.0.try_lock() {
             Ok(looking) => looking,
@@ -118,7 +119,7 @@ impl Rare {
             }
         }
         if let Some(under_way) = search {
-            // Others may have made some known: what it has found itself is known, too, and it goes on.
+            // Commands may have found some keys: then the search ends, unless it has found some itself.
             let by_others = under_way.found == 0 && has_found(guard, under_way.database);
             if by_others || under_way.go_on(guard) {
                 rests[usize::from(under_way.name)].begin(now, by_others || under_way.found > 0);
@@ -128,7 +129,7 @@ impl Rare {
     }
 }
 
-/// What is not known of the keys of the database of this name, if they are few beside all.
+/// What RANDOMKEY would not find in the database of this name; nothing if that has many keys beside all.
 fn lacks(guard: &mut Guard<'_>, name: u8) -> Lacks {
     let store = guard.store();
     let own = store.database_items(name);
@@ -148,7 +149,7 @@ fn lacks(guard: &mut Guard<'_>, name: u8) -> Lacks {
     if has_new { Lacks::Old } else { Lacks::All }
 }
 
-/// A key that was found in this database is there still.
+/// Whether a key that was found in this database is still there.
 fn has_found(guard: &mut Guard<'_>, database: Database) -> bool {
     let mut known = false;
     guard.visit_found(database, &mut |_| known = true);
@@ -156,7 +157,7 @@ fn has_found(guard: &mut Guard<'_>, database: Database) -> bool {
 }
 
 impl Search {
-    /// Begins one of the database of this name. One of the same database goes on where it is.
+    /// Begins a search of the database of this name. A search of the same database goes on.
     fn begin(search: &mut Option<Search>, guard: &Guard<'_>, name: u8, is_ahead: bool) {
         let database = guard.database(name);
         match search {
@@ -165,7 +166,7 @@ impl Search {
         }
     }
 
-    /// Looks at some keys more; true if these are the last that it looks at.
+    /// Looks at some more keys; true if it needs no more.
     fn go_on(&mut self, guard: &mut Guard<'_>) -> bool {
         let (database, mut some) = (self.database, Vec::new());
         self.cursor = guard.walk(self.cursor, ITEMS, &mut |item| {

@@ -27,10 +27,10 @@ use crate::core::progress::Ending;
 use crate::core::work::CLEANING_NS;
 use crate::redis::steps::job::{Job, Step};
 
-/// At any time, for administrators.
+/// For administrators, at any time.
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-/// What it takes to ask for figures of the process, the system's among them.
+/// The time to ask for figures of the process, some of which the system has.
 pub(crate) const PROCESS_NS: u64 = 13_000;
 
 pub(crate) const ROWS: &[Definition] = &[
@@ -118,7 +118,7 @@ fn flush(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, all: bool) -> Done {
     call.work(Flushing { database: (!all).then_some(call.client.db) })
 }
 
-/// A flush, which behind very many others waits until what they left is cleaned up.
+/// A flush. After very many others it waits until what they left is cleaned up.
 #[derive(Debug)]
 struct Flushing {
     database: Option<u8>,

@@ -1,4 +1,4 @@
-//! What was set at start for RESP's conversations alone, and stays. Settings of all conversations are in `core/shared.rs`; what
+//! Settings of RESP connections that are made at start and stay. Settings of all connections are in `core/shared.rs`, and what
 //! CONFIG SET changes is in `redis/shared.rs`.
 
 /// Which clients may use DEBUG.
@@ -13,7 +13,7 @@ pub enum DebugCommand {
 }
 
 impl DebugCommand {
-    /// As the option and CONFIG name it.
+    /// Its name for the option and for CONFIG.
     pub fn name(self) -> &'static str {
         match self {
             DebugCommand::No => "no",
@@ -23,15 +23,15 @@ impl DebugCommand {
     }
 }
 
-/// What was set at start for RESP's conversations.
+/// Settings of RESP connections, made at start.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// Not `-B ascii` or `-B binary`: a connection whose first byte is `*` speaks RESP.
+    /// Unless `-B ascii` or `-B binary` is given: a connection whose first byte is `*` speaks RESP.
     pub detected: bool,
     /// `--enable-debug-command`: which clients may use DEBUG.
     pub debug: DebugCommand,
-    /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone, until CONFIG SET says
-    /// otherwise.
+    /// Unless `--protected-mode no` is given: without a password only clients of this machine may speak RESP, until CONFIG SET
+    /// says otherwise.
     pub protected: bool,
 }
 

@@ -26,49 +26,50 @@ use crate::redis::waiters::Waiters;
 /// Shared by all RESP clients.
 #[derive(Debug)]
 pub struct Shared {
-    /// All commands.
+    /// The table of commands.
     pub(crate) rows: &'static Rows,
-    /// The same, as rules of users know them.
+    /// The commands, as rules of users name them.
     pub(crate) catalog: &'static Catalog,
-    /// What was set at start.
+    /// The settings at start.
     pub(crate) settings: RedisSettings,
-    /// Protected mode is on: it may be set while the server runs.
+    /// Whether protected mode is on. It may be set while the server runs.
     protected: AtomicBool,
     pub(crate) clients: Arc<Clients>,
-    /// Clients that wait for keys.
+    /// Clients whose commands wait for keys.
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) limits: Limits,
-    /// Bytes that commands take between MULTI and EXEC.
+    /// Bytes of all queues between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
-    /// Held while parameters are set: all of one CONFIG SET, or what was before it.
+    /// Locked while parameters are set, so that a CONFIG SET is seen as a whole.
     pub(crate) setting: Mutex<()>,
-    /// When the server started, in its own time, once a client has asked for it.
+    /// When the server started, by the clock at the first question; later answers are the same.
     started_s: OnceLock<u64>,
     pub(crate) commandlog: Commandlog,
-    /// Scripts that are known, and those at work.
+    /// The known scripts, and the running ones.
     pub(crate) scripts: Scripts,
     /// Libraries of functions.
     pub(crate) libraries: Libraries,
-    /// Events that took long.
+    /// Events that took long, for LATENCY.
     pub(crate) latency: Latency,
-    /// How much there was to do in the last seconds.
+    /// How much was done in the last seconds.
     pub(crate) rates: Rates,
-    /// The most memory that was seen to be used.
+    /// The highest use of memory that was seen.
     pub(crate) used_peak: AtomicU64,
-    /// What `maxmemory` was set to, if that is less than there can be: what may need memory is refused. Else 0.
+    /// The value of `maxmemory`, if it was set below the least possible limit: commands that may need memory are refused then.
+    /// Else 0.
     pub(crate) starved_bytes: AtomicU64,
-    /// The number by which INFO distinguishes one run of the server from another.
+    /// The number by which INFO tells runs of the server apart.
     pub(crate) run_id: u128,
-    /// How many keys expire, found out a little at a time while a scraper asks.
+    /// How many keys expire, counted a little at a time while a scraper asks.
     pub(crate) census: Census,
-    /// Keys of databases of few, which upkeep looks for.
+    /// Upkeep's search for keys of databases with few.
     pub(crate) rare: Rare,
     random: AtomicU64,
 }
 
 impl Shared {
-    /// What is shared at the start; the table of commands lies above this.
+    /// Makes what is shared at the start. It is given the table of commands, which is defined above this module.
     pub(crate) fn new(
         settings: RedisSettings,
         rows: &'static Rows,
@@ -103,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// `maxmemory`: the memory limit, or what was set below the least.
+    /// The value of `maxmemory`: the memory limit, or what was set below the least.
     pub(crate) fn memory_limit(&self, store: &Store) -> u64 {
         match self.starved_bytes.load(Relaxed) {
             0 => store.memory_bytes(),
@@ -111,28 +112,28 @@ impl Shared {
         }
     }
 
-    /// Protected mode refuses a client that was not asked for a password: it is on another machine.
+    /// Whether protected mode refuses a client that was asked for no password: one on another machine.
     pub(crate) fn turns_away_unasked(&self, local: bool) -> bool {
         !local && self.protected()
     }
 
-    /// Protected mode is on.
+    /// Whether protected mode is on.
     pub(crate) fn protected(&self) -> bool {
         self.protected.load(Relaxed)
     }
 
-    /// Turns protected mode on or off; connections that were served before are served further.
+    /// Turns protected mode on or off. Connections that are already served stay.
     pub(crate) fn protect(&self, protected: bool) {
         self.protected.store(protected, Relaxed);
     }
 
-    /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for every client, at whatever
-    /// part of a second it asks.
+    /// When the server started, by a clock that shows `now_s` and has run for `uptime_s`. The first answer is kept, so that all
+    /// clients get the same, at whatever part of a second they ask.
     pub(crate) fn started_s(&self, now_s: u64, uptime_s: u64) -> u64 {
         *self.started_s.get_or_init(|| now_s.saturating_sub(uptime_s))
     }
 
-    /// Notes how much there is to do and how much memory is used, for INFO. From one worker's upkeep.
+    /// Notes for INFO how much is done and how much memory is used. Called by one worker's upkeep.
     pub(crate) fn look(&self, now: Millis, host: &dyn Host, used_bytes: u64) {
         let mut sums = Sums::default();
         host.counters(&mut |counters| sums.add(counters));
@@ -141,17 +142,17 @@ impl Shared {
         self.used_peak.fetch_max(used_bytes, Relaxed);
     }
 
-    /// A round of upkeep took this long: LATENCY notes it if it was long.
+    /// Notes for LATENCY how long a round of upkeep took, if that was long.
     pub(crate) fn note_upkeep(&self, now: Millis, took_us: u64) {
         self.latency.note(EXPIRE_CYCLE, now / 1000, took_us);
     }
 
-    /// A worker was held up for this long: LATENCY notes it if it was long.
+    /// Notes for LATENCY how long a worker was held up, if that was long.
     pub(crate) fn note_stall(&self, now: Millis, took_us: u64) {
         self.latency.note(EVENT_LOOP, now / 1000, took_us);
     }
 
-    /// A random number.
+    /// Makes a random number.
     pub(crate) fn random(&self) -> u64 {
         // splitmix64: good enough to pick a key by.
         let n = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed);
@@ -161,21 +162,21 @@ impl Shared {
     }
 }
 
-/// Looks at the counters that rates are taken from.
+/// How many looks at the counters are kept for rates.
 const LOOKS: usize = 16;
 
-/// What is counted for rates: commands, bytes in, bytes out.
+/// Counts for rates: commands, bytes in, bytes out.
 pub(crate) type Counts = [u64; 3];
 
-/// How much there is to do: counts of the last looks, of which upkeep takes some a second.
+/// Rates, by the counts of the last looks; upkeep takes some a second.
 #[derive(Debug, Default)]
 pub(crate) struct Rates(Mutex<VecDeque<(Millis, Counts)>>);
 
 impl Rates {
-    /// Takes a look.
+    /// Adds a look.
     pub fn look(&self, now: Millis, counts: Counts) {
         let mut looks = self.looks();
-        // Counted anew, or the clock was moved.
+        // The counters were reset, or the clock was moved.
         if looks.back().is_some_and(|(at, last)| *at > now || last.iter().zip(&counts).any(|(a, b)| a > b)) {
             looks.clear();
         }
@@ -185,7 +186,7 @@ impl Rates {
         }
     }
 
-    /// Each of the counts a second.
+    /// The rate of each count in a second.
     pub fn per_second(&self) -> Counts {
         let looks = self.looks();
         let (Some((from, first)), Some((to, last))) = (looks.front(), looks.back()) else { return [0; 3] };

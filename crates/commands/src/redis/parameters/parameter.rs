@@ -1,4 +1,4 @@
-//! The parameters of CONFIG: their names, what each can be set to, and what it is at start.
+//! The parameters of CONFIG: their names, what they can be set to, and their values at start.
 
 use larder_protocol::resp::parse_integer;
 
@@ -9,28 +9,28 @@ use crate::redis::bytes::memory;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Number(i64, i64),
-    /// A number from 0 on, which is no less and no more than these in effect.
+    /// A number from 0 on, which takes effect within these bounds.
     Clamped(i64, i64),
-    /// Bytes, with a suffix.
+    /// A number of bytes, perhaps with a suffix.
     Memory,
     YesNo,
-    /// No: there is none of it here.
+    /// Only `no`: Larder does not have it.
     No,
     Word(&'static [&'static str]),
     Text,
-    /// Bytes, or a part of the memory limit.
+    /// A number of bytes, or a percentage of the memory limit.
     MemoryOrPercent,
-    /// Parts of a hundred.
+    /// Percentages.
     Percentiles,
-    /// Seconds and changes, in pairs.
+    /// Pairs of seconds and changes.
     Saves,
-    /// Nothing: it is set at start.
+    /// Not at all: it is set at start.
     Fixed,
-    /// Nothing: it is a place in the file system.
+    /// Not at all: it is a place in the file system.
     Protected,
 }
 
-/// A parameter with what it is at start.
+/// A parameter, and its value at start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
     pub name: &'static str,
@@ -42,8 +42,8 @@ const fn at(name: &'static str, kind: Kind, default: &'static str) -> Parameter 
     Parameter { name, kind, default }
 }
 
-/// Policies by Redis's names. The store knows of recency and frequency at once (S3-FIFO): every
-/// `allkeys-` name stands for that, every `volatile-` name but one for the same among keys that expire.
+/// Policies by Redis's names. The store goes by recency and frequency at once (S3-FIFO): every `allkeys-` name stands for that,
+/// and every `volatile-` name but one for the same among keys that expire.
 const POLICIES: &[&str] = &[
     "volatile-lru",
     "volatile-lfu",
@@ -56,7 +56,7 @@ const POLICIES: &[&str] = &[
 ];
 
 const MAX: i64 = i64::MAX;
-/// What Redis keeps in 32 bits.
+/// The greatest number where Redis keeps 32 bits.
 const INT_MAX: i64 = i32::MAX as i64;
 
 pub(crate) static PARAMETERS: &[Parameter] = &[
@@ -137,7 +137,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("busy-reply-threshold", Kind::Number(0, MAX), "5000"),
     at("close-on-oom", Kind::YesNo, "no"),
     at("enable-debug-command", Kind::Fixed, ""),
-    // TLS: what these are set to is the host's.
+    // TLS: the host has the values of these.
     at("tls-port", Kind::Fixed, "0"),
     at("tls-cert-file", Kind::Text, ""),
     at("tls-key-file", Kind::Text, ""),
@@ -152,14 +152,14 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-prefer-server-ciphers", Kind::YesNo, "no"),
     at("tls-session-caching", Kind::YesNo, "yes"),
     at("tls-session-cache-timeout", Kind::Number(0, INT_MAX), "300"),
-    // These are TLS's, and mean nothing here: clients keep the sessions, and this server is no client.
+    // These mean nothing here: clients keep the sessions, and this server is no client.
     at("tls-session-cache-size", Kind::Number(0, INT_MAX), "20480"),
     at("tls-dh-params-file", Kind::Text, ""),
     at("tls-client-cert-file", Kind::Text, ""),
     at("tls-client-key-file", Kind::Text, ""),
     at("tls-replication", Kind::No, "no"),
     at("tls-cluster", Kind::No, "no"),
-    // What Redis sets at start, and is nothing here.
+    // Redis sets these at start. They mean nothing here.
     at("always-show-logo", Kind::Fixed, "no"),
     at("aof-rewrite-cpulist", Kind::Fixed, ""),
     at("aof_rewrite_cpulist", Kind::Fixed, ""),
@@ -216,10 +216,10 @@ const TLS: [&str; 13] = [
     "tls-session-cache-timeout",
 ];
 
-/// Numbers that `latency-tracking-info-percentiles` may have.
+/// How many numbers `latency-tracking-info-percentiles` may have.
 const PERCENTILES_MAX: usize = 16;
 
-/// Numbers from 0 to 100.
+/// Parses numbers from 0 to 100.
 fn percentiles(text: &str) -> Result<String, String> {
     const NAME: &str = "latency-tracking-info-percentiles";
     let number = |word: &str| match word.parse::<f64>() {
@@ -235,7 +235,7 @@ fn percentiles(text: &str) -> Result<String, String> {
     Ok(numbers.join(" "))
 }
 
-/// After how many seconds and changes Redis would save, one space between two numbers.
+/// Parses after how many seconds and changes Redis would save; one space between two numbers.
 fn saves(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some(String::new());
@@ -248,18 +248,18 @@ fn saves(text: &str) -> Option<String> {
 }
 
 impl Parameter {
-    /// The one of this name, in any case.
+    /// Finds the parameter of this name, in any case.
     pub fn named(name: &[u8]) -> Option<&'static Parameter> {
         PARAMETERS.iter().find(|one| name.eq_ignore_ascii_case(one.name.as_bytes()))
     }
 
-    /// The host has it, and sets all such together: a certificate and its key.
+    /// Whether it is set by the host, together with all such: a certificate and its key.
     pub fn is_tls(&self) -> bool {
         TLS.contains(&self.name)
     }
 
-    /// The place among those that are set at once: first what can still be refused, so that nothing else has to be
-    /// taken back, the memory limit last of these, because items may go for a lower one.
+    /// When it is set, among parameters of one CONFIG SET. What can still be refused comes first, so that nothing else has to be
+    /// taken back; the memory limit comes last of these, because a lower one may evict items.
     pub fn stage(&self) -> u8 {
         match self.name {
             "proto-max-bulk-len"
@@ -274,7 +274,7 @@ impl Parameter {
 }
 
 impl Kind {
-    /// The text in the form in which it is shown.
+    /// Checks a value, and returns it as it will be shown.
     pub fn check(self, text: &str) -> Result<String, String> {
         match self {
             Kind::Number(least, most) => match parse_integer(text.as_bytes()) {
@@ -308,7 +308,7 @@ impl Kind {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.into()),
                 _ => Err("argument must be 'yes' or 'no'".into()),
             },
-            // Some things to ask for are known, and are not here.
+            // Larder knows these features, but does not have them.
             Kind::No => match Kind::YesNo.check(text)?.as_str() {
                 "no" => Ok("no".into()),
                 _ => Err("argument(s) must be one of the following: no".into()),

@@ -1,5 +1,5 @@
-//! What there is none of here: a cluster, modules, tracking, persistence. Clients ask about them before they do anything else,
-//! and get the replies of a server that was started without.
+//! What Larder does not have: a cluster, modules, tracking, persistence. Clients ask about them before anything else, and get the
+//! replies of a server that was started without.
 
 use larder_protocol::resp::Args;
 
@@ -13,7 +13,7 @@ use crate::redis::row::{Command, NO_KEYS};
 const NO_CLUSTER: Fail = Fail::of("ERR This instance has cluster support disabled");
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-/// A command of a cluster.
+/// A command about a cluster.
 const fn clustered(name: &'static str, arity: i32, since: &'static str, usage: &'static str) -> Definition {
     Command::args(name, arity, LOADING | STALE | WEIGHTLESS, NO_KEYS, |_, _| Err(NO_CLUSTER)).doc(
         since,

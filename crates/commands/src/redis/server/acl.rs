@@ -1,5 +1,5 @@
-//! ACL: users, what they may do, and what they were refused. The rules are in `core/acl`, the table of users in `core/access.rs`;
-//! here are the commands about both, with their replies.
+//! ACL: commands about users, their rules and what they were refused. `core/acl` has the rules, `core/access.rs` the table of
+//! users.
 
 mod close;
 mod filing;
@@ -102,17 +102,17 @@ pub(crate) const ROWS: &[Definition] = &[
     .doc("6.0.0", "", "What ACL can do."),
 ];
 
-/// What it takes to say what a user may do, beside the reply.
+/// Work to reply a user's rules, beside printing.
 const USER_NS: u64 = 200;
-/// What it takes to print a byte of its rules.
+/// Work to print a byte of the rules.
 const PRINT_NS: u64 = 4;
-/// What it takes to apply a byte of a rule.
+/// Work to apply a byte of a rule.
 const RULE_BYTE_NS: u64 = 40;
-/// What it takes to copy a byte that a user holds, and to free what it was copied from.
+/// Work to copy a byte of a user, and to free the old one.
 const HELD_BYTE_NS: u64 = 3;
-/// What a rule holds beside its text, which may be kept twice, at most.
+/// Bytes of a rule beside its text, which may be kept twice, at most.
 const HELD_A_RULE: usize = 64;
-/// Most bytes of the rules that one ACL SETUSER applies.
+/// Bytes of the rules that one ACL SETUSER applies, at most.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
 fn list(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
@@ -124,12 +124,12 @@ fn list(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.work(Listing { users: users.into_iter() })
 }
 
-/// Bytes of a line at most, with what is around it.
+/// Bytes of a user's line in the reply, at most.
 fn line_bytes(user: &User) -> usize {
     user.bytes() + user.passwords().len() * 66 + 128
 }
 
-/// Users that are printed one by one.
+/// An ACL LIST in steps: users that are left to print.
 #[derive(Debug)]
 struct Listing {
     users: std::vec::IntoIter<Arc<User>>,
@@ -159,7 +159,7 @@ impl Job for Listing {
     }
 }
 
-/// Commands, keys and channels of a root or selector.
+/// Replies the commands, keys and channels of a root or selector.
 fn put_rules(call: &mut Call<'_, '_, '_>, rules: &Rules) {
     for (name, text) in [
         ("commands", rules.print_commands()),
@@ -210,34 +210,34 @@ fn failed(unchanged: &Unchanged) -> Fail {
     })
 }
 
-/// What it takes to change one of so many users, which holds so many bytes.
+/// Work to change one of so many users, which has so many bytes.
 pub(crate) fn changing_ns(args: Args<'_>, users: usize, user_bytes: usize) -> u64 {
     args.encoded().len() as u64 * RULE_BYTE_NS + renewing_ns(users, user_bytes)
 }
 
-/// What it takes to find the user of a name, or that there is none.
+/// Work to find the user of a name, or that there is none.
 pub(crate) const FOUND_NS: u64 = 300;
 
-/// What it takes to remove users of these names, which hold so many bytes together, from so many.
+/// Work to remove users of these names, with so many bytes together, from so many users.
 pub(crate) fn removing_ns(names: Args<'_>, users: usize, held_bytes: usize) -> u64 {
     names.len() as u64 * FOUND_NS + renewing_ns(users, held_bytes)
 }
 
-/// What it takes to make another table of so many users, with another user in it in place of one that holds so many bytes.
+/// Work to make a new table of so many users, in which one of so many bytes is replaced.
 pub(crate) fn renewing_ns(users: usize, user_bytes: usize) -> u64 {
     users as u64 * USER_NS + user_bytes as u64 * HELD_BYTE_NS
 }
 
-/// Bytes that the user of this name holds, or would hold without rules.
+/// Bytes of the user of this name, or of a new one without rules.
 pub(crate) fn held_bytes(users: &Users, name: &[u8]) -> usize {
     let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
     user.map_or(size_of::<User>() + name.len(), |user| user.bytes())
 }
 
-/// Bytes that a user holds more, at most, when this rule is applied to it.
+/// Bytes that applying this rule adds to a user, at most.
 pub(crate) fn rule_bytes(rule: &[u8]) -> usize {
     match rule.first() {
-        // Each rule in it may have two bytes and a blank.
+        // Each rule of a selector may have only two bytes and a blank.
         Some(b'(') => size_of::<Rules>() + rule.len() * HELD_A_RULE / 2,
         Some(b'~' | b'%' | b'&' | b'+' | b'-' | b'>' | b'#') => 2 * rule.len() + HELD_A_RULE,
         _ => 0,
@@ -254,7 +254,7 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let changed = call.cx.shared.access.set_user(call.shared.catalog, name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
-    // One that is new has no connections.
+    // A new user has no connections.
     let Some(before) = before else { return call.ok() };
     call.close_monitors(std::slice::from_ref(&user));
     call.close_deaf(if user.hears_as_much(&before) { Vec::new() } else { vec![user] })
@@ -269,7 +269,7 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     let names = args.filter_map(|name| std::str::from_utf8(name).ok());
     let removed = call.cx.shared.access.remove_users(names);
-    // Where none was removed no connection is looked for.
+    // If no user was removed, no connection is looked for.
     if !removed.is_empty() {
         call.users_changed();
         call.close_those(&|id| removed.contains(&id));
@@ -292,7 +292,7 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (mut names, mut looked_at) = (Vec::new(), 0);
     for (group, row) in call.shared.rows.all() {
         let own = if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() };
-        // What has subcommands is of no other category, as Redis has it.
+        // A container is of no other category, as in Redis.
         if !row.subcommands().is_empty() && name.eq_ignore_ascii_case(b"slow") {
             names.push(row.name);
         }
@@ -307,7 +307,7 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// The command that words name, its number, and its arguments.
+/// Finds the row of the command that these words name, its number, and the words behind its name.
 fn named<'a>(rows: &Rows, words: Args<'a>) -> Option<(&'static Command, RowId, Args<'a>)> {
     let mut rest = words;
     let (row, id) = rows.find(rest.next()?)?;
@@ -342,7 +342,7 @@ fn dry_run(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
 }
 
-/// Most bits of a password that ACL GENPASS makes, and how many it makes unasked.
+/// Bits of a password of ACL GENPASS, at most, and without an argument.
 const PASSWORD_BITS_MAX: i64 = 4096;
 const PASSWORD_BITS: i64 = 256;
 
@@ -363,11 +363,11 @@ fn generate(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.bulk(&text.as_bytes()[..digits])
 }
 
-/// What it takes to write an entry.
+/// Work to reply an entry of the log.
 const ENTRY_NS: u64 = 1_500;
-/// Bytes of a written entry, at most: an object, a name and a client, and what is said around them.
+/// Bytes of an entry in the reply, at most: an object, a name, a client, and the fields around them.
 const ENTRY_BYTES: usize = CLIENT_BYTES_MAX + 2 * OBJECT_BYTES_MAX + 384;
-/// Entries that are shown where no number is given.
+/// Entries that are replied if no number is given.
 const ENTRIES: i64 = 10;
 
 fn log(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
@@ -416,7 +416,7 @@ fn put_entry(call: &mut Call<'_, '_, '_>, entry: &Entry) {
     }
 }
 
-/// How often something was refused, for INFO.
+/// Counts of refusals, for INFO.
 pub(crate) fn refused(call: &Call<'_, '_, '_>) -> Vec<(&'static str, u64)> {
     call.cx
         .shared

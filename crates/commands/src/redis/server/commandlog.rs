@@ -1,9 +1,8 @@
-//! SLOWLOG and COMMANDLOG: commands that took long, and those with a large request or a large reply.
+//! SLOWLOG and COMMANDLOG: commands that took long, or had a large request or reply.
 //!
-//! Only commands that may take long are measured (all that are not FAST), unless times below a
-//! millisecond are to be listed: two looks at a clock would be a good part of what a GET costs. Sizes are looked at where
-//! they may be large: a request that was gathered or received into its item, a reply that is no usual one. Where small
-//! ones are to be listed, too, no command runs in a batch.
+//! Only commands that may take long (without the flag FAST) are timed, unless times below a millisecond are to be listed: two
+//! reads of a clock would be a good part of the work of a GET. Sizes are checked where they may be large: of a request that was
+//! gathered or received into its item, and of an unusual reply. If small ones are to be listed, too, no command runs in a batch.
 
 use larder_protocol::resp::Args;
 use larder_store::Value;
@@ -79,10 +78,10 @@ pub(crate) const COMMANDLOG: &[Definition] = &[
 const ARGS_KEPT: usize = 32;
 const ARG_BYTES_KEPT: usize = 128;
 
-/// What a command came to.
+/// What was measured of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
-    /// If that was measured.
+    /// Its time, if that was measured.
     pub took_us: Option<u64>,
     /// Bytes of its request.
     pub request_bytes: u64,
@@ -90,21 +89,20 @@ pub(crate) struct Measured {
     pub reply_bytes: u64,
 }
 
-/// What a request of these words takes on the wire.
+/// Bytes of a request of these words on the wire.
 pub(crate) fn request_bytes(words: Args<'_>) -> u64 {
     let digits = words.len().checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
-    // `*2\r\n` in front of them.
+    // `*2\r\n` is in front of them.
     3 + digits + words.encoded().len() as u64
 }
 
 impl Call<'_, '_, '_> {
-    /// A command's time is worth two looks at a clock.
+    /// Whether a command is timed, by two reads of a clock.
     pub fn measures(&self, row: &Command) -> bool {
         !row.has(FAST) || self.shared.commandlog.measures_all()
     }
 
-    /// Notes a command, if it took long or had a large request or reply; `args` with its name. Of EXEC each that it runs
-    /// is noted.
+    /// Notes a command, if it took long or had a large request or reply; `args` with its name. EXEC notes each of its commands.
     #[inline]
     pub fn note(&mut self, row: &'static Command, args: Args<'_>, measured: Measured) {
         let log = &self.shared.commandlog;
@@ -127,8 +125,8 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// A command that goes on in later turns; none if neither slow ones nor large replies are listed, or there is no memory
-    /// to keep its words.
+    /// Makes the entry of a command that goes on in later turns; `None` if neither slow commands nor large replies are listed, or
+    /// there is no memory to keep its words.
     #[cold]
     pub fn note_later(&mut self, row: &'static Command, args: Args<'_>) -> Option<Noted> {
         let log = &self.shared.commandlog;
@@ -141,7 +139,7 @@ impl Call<'_, '_, '_> {
         Some(Noted { entry, _held: held })
     }
 
-    /// It has ended: what its steps took, and bytes of its reply.
+    /// Notes a command that has ended in a later turn, with the time of its steps and the bytes of its reply.
     pub fn note_end(&mut self, mut noted: Noted, took_us: u64, reply_bytes: u64) {
         noted.entry.at_s = self.cx.now() / 1000;
         let (log, store) = (&self.shared.commandlog, self.cx.guard.store());
@@ -152,7 +150,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// What is kept of a command.
+    /// Makes the entry of a command.
     fn entry(&self, row: &'static Command, args: Args<'_>) -> Entry {
         let count = args.len();
         let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
@@ -174,7 +172,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Notes a command whose last word, of so many bytes, was received into the item of the second.
+    /// Notes a command whose last word, of so many bytes, was received into the item of its second word.
     #[cold]
     pub fn note_upload(&mut self, row: &'static Command, words: &[&[u8]], value_bytes: u64) {
         let wire = |bytes: u64| 5 + bytes + bytes.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
@@ -211,7 +209,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// The beginning of a word, and how much more there is.
+/// The beginning of a word, and how much was cut.
 fn cut(word: &[u8]) -> Vec<u8> {
     let mut bytes = word[..word.len().min(ARG_BYTES_KEPT)].to_vec();
     if word.len() > ARG_BYTES_KEPT {
@@ -223,7 +221,7 @@ fn cut(word: &[u8]) -> Vec<u8> {
 
 const BAD_COUNT: Fail = Fail::of("ERR count should be greater than or equal to -1");
 
-/// How many are wanted; -1: all.
+/// Parses how many entries are wanted; -1: all.
 fn count_of(word: &[u8]) -> Result<usize, Fail> {
     match integer(word).map_err(|_| BAD_COUNT)? {
         -1 => Ok(usize::MAX),
@@ -244,14 +242,14 @@ fn reset(call: &mut Call<'_, '_, '_>, kind: Kind) -> Done {
 
 fn get(call: &mut Call<'_, '_, '_>, kind: Kind, count: usize) -> Done {
     let log = call.shared.commandlog.log(kind);
-    // The copies, and the reply that is made of them.
+    // Memory for the copies, and for the reply.
     let bytes = log.entries().bytes as usize;
     let _held = Heap::take(call, bytes)?;
     call.make_room(2 * bytes)?;
     let mut left = bytes as u64;
     let entries: Vec<Entry> = {
         let entries = log.entries();
-        // Others may have been noted since.
+        // Others may have been added since.
         let fits = |entry: &&Entry| {
             let fits = entry.bytes() <= left;
             left = left.saturating_sub(entry.bytes());

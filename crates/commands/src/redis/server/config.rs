@@ -1,5 +1,4 @@
-//! CONFIG: parameters by Redis's names. Some mean something here, the others are kept and shown, so that tools which set them go
-//! on.
+//! CONFIG: parameters by Redis's names. Some have an effect here; the others are kept and shown, so that tools can set them.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,7 +54,7 @@ pub(crate) const ROWS: &[Definition] = &[
     .doc("5.0.0", "", "What CONFIG can do."),
 ];
 
-/// Figures of the process. Spends what that takes.
+/// Figures of the process. Spends the work of that.
 fn process(call: &Call<'_, '_, '_>) -> Process {
     call.cx.room.work().spend(PROCESS_NS);
     call.cx.host.process()
@@ -93,13 +92,13 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     }
 }
 
-/// What it takes to look at a parameter's name, beside matching it; and about how long a name is.
+/// Work to look at a parameter's name, beside matching it; and about how long a name is.
 const NAME_NS: u64 = 60;
 const NAME_BYTES: u64 = 20;
-/// What CONFIG GET may take: all parameters by their names, or some dozens of patterns.
+/// Work that CONFIG GET may do: all parameters by their names, or some dozens of patterns.
 const LOOK_NS_MAX: u64 = 4_000_000;
 
-/// What it takes to look which parameters patterns mean.
+/// Work to find the parameters that patterns match.
 pub(crate) fn look_ns(patterns: Args<'_>) -> u64 {
     let names = PARAMETERS.len() as u64;
     let one_ns =
@@ -118,7 +117,7 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         ));
     }
     call.spend(ns);
-    // A client that names a parameter gets its name as it was written.
+    // A parameter that is named is replied with its name as the client wrote it.
     let mut wanted: Vec<Option<&[u8]>> = vec![None; PARAMETERS.len()];
     for pattern in args {
         let _held = Heap::of_pattern(call, pattern, true);
@@ -141,16 +140,15 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Most bytes of what a parameter is set to: all of them together are a few hundred KiB at most.
+/// Bytes of a parameter's value, at most: all of them together take a few hundred KiB.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
-/// What it takes to set a parameter beside what that comes to.
+/// Work to set a parameter, beside its effect.
 const SET_NS: u64 = 1_500;
-/// What it takes for each byte that is said: a password becomes a digest.
+/// Work for each byte of the request: a password becomes a digest.
 const SET_BYTE_NS: u64 = 4;
 
-/// What it takes to set parameters when there are so many users, and the default one, which a password changes, holds so
-/// many bytes.
+/// Work to set parameters, if there are so many users and the default one, which a password changes, has so many bytes.
 pub(crate) fn setting_ns(args: Args<'_>, users: usize, default_bytes: usize) -> u64 {
     let (mut ns, mut reads_certificates) = (args.encoded().len() as u64 * SET_BYTE_NS, false);
     for parameter in args.step_by(2).filter_map(Parameter::named) {
@@ -173,7 +171,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::SYNTAX);
     }
-    // All are checked before any is set.
+    // All values are checked before any is set.
     let mut all: Vec<(&'static Parameter, Zeroizing<String>)> = Vec::new();
     while !args.is_empty() {
         let (name, text) = (next(&mut args)?, next(&mut args)?);
@@ -190,19 +188,19 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             return Err(failed(parameter.name, "the text is too long"));
         }
         if is_password(parameter.name) && std::str::from_utf8(text).is_err() {
-            // What is shown of it, and compared, would be another.
+            // Shown and compared as text, it would be another password.
             return Err(failed(parameter.name, "a password is UTF-8"));
         }
         let text = String::from_utf8_lossy(text);
         if is_password(parameter.name) && text == REDACTED {
-            // A client that writes back what CONFIG GET has shown does not make it the password.
+            // A client that writes back what CONFIG GET has shown must not make that the password.
             return Err(failed(parameter.name, "(redacted) stands for a password, and cannot be one"));
         }
         let checked = parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?;
         all.push((parameter, Zeroizing::new(checked)));
     }
     all.sort_by_key(|(parameter, _)| parameter.stage());
-    // Another one would be taken back by what this one saw before it.
+    // If two of these ran at once, one could take back the other's values.
     let _alone = call.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
     let (tls, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|(parameter, _)| parameter.is_tls());
     let mut before = Vec::with_capacity(all.len() + 1);
@@ -221,7 +219,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let was = Was::of(call, parameter);
         if let Err(why) = apply(call, parameter.name, std::mem::take(&mut *text)) {
             for (parameter, was) in before.into_iter().rev() {
-                // What was so can be so again.
+                // The old values can be set again.
                 match was {
                     Was::Text(text) => _ = apply(call, parameter, text),
                     Was::Login(user) => {
@@ -238,12 +236,12 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.ok()
 }
 
-/// What a parameter was set to.
+/// The value of a parameter before.
 enum Was<'h> {
     Text(String),
-    /// What the default user logged in by, for `requirepass`, whose text is not kept.
+    /// For `requirepass`: the password of the default user, whose text is not kept.
     Login(Option<Arc<User>>),
-    /// What takes back those that the host sets together.
+    /// For parameters that the host sets together: what sets them back.
     Tls(Box<dyn FnOnce() + 'h>),
 }
 
@@ -256,14 +254,14 @@ impl Was<'_> {
     }
 }
 
-/// Has a parameter do what it says.
+/// Sets a parameter, and has it take effect.
 fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Result<(), Cow<'static, str>> {
     let (common, access) = (call.shared, &call.cx.shared.access);
     let store = call.cx.guard.store();
     let number = || text.parse::<u64>().unwrap_or(0);
     match name {
-        // Redis's 0 is no limit; here it is the most that was allowed at start. Below the least it is that, and
-        // there is no room for what Redis would refuse.
+        // Redis's 0 is no limit; here it is the greatest limit allowed at start. A value below the least limit sets that, and
+        // commands that Redis would refuse are refused.
         "maxmemory" => {
             let asked = number();
             let least = MEMORY_BYTES_MIN;
@@ -316,7 +314,7 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.parameters.set(name, text);
         }
         "busy-reply-threshold" | "lua-time-limit" => {
-            // Two names of one.
+            // Both names are of one parameter.
             common.scripts.set_limit(text.parse().unwrap_or(0));
             for name in ["busy-reply-threshold", "lua-time-limit"] {
                 common.parameters.set(name, text.clone());

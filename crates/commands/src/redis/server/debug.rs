@@ -1,4 +1,4 @@
-//! DEBUG, as far as test suites send it.
+//! DEBUG, as far as test suites use it.
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Value};
@@ -20,7 +20,7 @@ use crate::redis::row::{Command, Keys, NO_KEYS, Weighs};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// Bytes of a message of DEBUG ERROR that are replied.
+/// Bytes of a message of DEBUG ERROR that are replied, at most.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
@@ -96,14 +96,15 @@ pub(crate) const ROWS: &[Definition] = &[
     .doc("1.0.0", "", "What DEBUG can do."),
 ];
 
-/// Longest text that DEBUG STRINGMATCH-LEN makes: a key's. With the dearest pattern that takes some 4 ms.
+/// Bytes of the text that DEBUG STRINGMATCH-LEN makes, at most: as many as a key may have. The dearest pattern takes some 4 ms
+/// with it.
 pub(crate) const MATCHED_BYTES_MAX: i64 = KEY_BYTES_MAX as i64;
 
 fn accept(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
-/// Longest sleep, seconds.
+/// Longest sleep, in seconds.
 const SLEEP_S_MAX: f64 = 60.0;
 
 fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -114,7 +115,7 @@ fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         call.flow = Flow::Sleep { ms, says: !call.client.replies.is_silent() };
         return Ok(());
     }
-    // No command sleeps while keys are held: the client's next command waits for all that EXEC was to sleep.
+    // No command sleeps while keys are held: the client's next command waits for all sleeps of EXEC.
     call.flow = Flow::Sleep { ms: call.flow.sleep_ms() + ms, says: false };
     call.ok()
 }
@@ -202,9 +203,9 @@ fn put_boolean(out: &mut crate::core::output::Output, resp3: bool, holds: bool) 
     }
 }
 
-/// A colon and a number of it.
+/// Bytes of a colon and a key's number.
 const COUNT_BYTES_MAX: usize = 16;
-/// Most keys that DEBUG POPULATE sets.
+/// How many keys DEBUG POPULATE sets, at most.
 const POPULATE_MAX: i64 = 10_000_000;
 
 fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -227,7 +228,7 @@ fn populate(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.work(Populating { n: 0, count, prefix: prefix.into(), size, _held: held })
 }
 
-/// Keys that are set in steps.
+/// A DEBUG POPULATE, which sets keys in steps.
 #[derive(Debug)]
 struct Populating {
     n: i64,
@@ -289,7 +290,7 @@ fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Answers for a key, or begins to hash its value.
+/// Replies the digest of a key's value, or begins to hash a large one.
 fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option<Hashing> {
     let key = call.key(name);
     let (mut digest, now) = (Digest::default(), call.cx.now());
@@ -314,7 +315,7 @@ fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option
     None
 }
 
-/// Hashes some more of a value, and answers for it at its end; true if it goes on.
+/// Hashes some more of a value, and replies its digest at the end; true if it goes on.
 fn go_on_with_value(call: &mut Call<'_, '_, '_>, hashing: &mut Hashing, ns: &mut u64) -> bool {
     let Some(hash) = hashing.step(ns) else { return true };
     let mut digest = Digest::default();
@@ -323,7 +324,7 @@ fn go_on_with_value(call: &mut Call<'_, '_, '_>, hashing: &mut Hashing, ns: &mut
     false
 }
 
-/// DEBUG DIGEST-VALUE: each value as it is when its turn comes.
+/// A DEBUG DIGEST-VALUE: each value as it is when its turn comes.
 #[derive(Debug)]
 struct Values {
     kept: Kept,

@@ -1,8 +1,8 @@
-//! HOTKEYS: which keys take most, from START to STOP, by Redis's names.
+//! HOTKEYS: which keys take most time and traffic, from START to STOP, in Redis's form.
 //!
-//! Keys are counted by a sample of all traffic, of both protocols (`core/traffic.rs`): as long as it is little, each is, else as
-//! many as workers have time for, and what is reported is estimated. `SAMPLE ratio` lets them do with less; as Redis does, what
-//! is reported is then that part of all.
+//! Keys are counted by a sample of all traffic, of both protocols (`core/traffic.rs`). While that is little, each access is
+//! counted; else as many as workers have time for, and the report is an estimate. `SAMPLE ratio` reduces the work; as in Redis,
+//! the report then shows that part of all.
 
 use larder_protocol::resp::Args;
 
@@ -40,27 +40,27 @@ pub(crate) const ROWS: &[Definition] = &[
     .doc("8.6.0", "", "What HOTKEYS can do."),
 ];
 
-/// Keys that are shown where the client gives no number, and at most.
+/// Keys that are shown if the client gives no number, and at most.
 const COUNT: usize = 10;
 const COUNT_MAX: i64 = 64;
-/// The longest session, seconds.
+/// The longest session, in seconds.
 const DURATION_MAX_S: i64 = 1_000_000;
-/// The last slot of a cluster: all are this server's.
+/// The last slot of a cluster: this server has all slots.
 const SLOT_MAX: i64 = 16_383;
 
-/// A number within bounds.
+/// Parses a number within bounds.
 ///
 /// # Errors
-/// It is none, or beyond them: says `why`.
+/// It is no number, or out of bounds: `why`.
 fn within(word: &[u8], least: i64, most: i64, why: &'static str) -> Result<u64, Fail> {
     let n = larder_protocol::resp::parse_integer(word).filter(|n| (least..=most).contains(n));
     n.map(i64::unsigned_abs).ok_or(Fail::of(why))
 }
 
-/// What is to be measured, of so many words.
+/// Parses METRICS: what is measured.
 ///
 /// # Errors
-/// Nothing is, one comes twice, or there are fewer words.
+/// Nothing is, a metric is given twice, or there are fewer words than their count.
 fn metrics(args: &mut Args<'_>) -> Result<Metrics, Fail> {
     let required = || Fail::of("ERR METRICS parameter is required");
     let (Some(word), Some(count)) = (args.next(), args.next()) else { return Err(required()) };
@@ -73,7 +73,7 @@ fn metrics(args: &mut Args<'_>) -> Result<Metrics, Fail> {
         let Some(word) = args.next() else {
             return Err(Fail::of("ERR METRICS count does not match number of metric types provided"));
         };
-        // Others than these may come one day.
+        // Unknown metrics are ignored: later versions may have more.
         let (found, why) = if is(word, "CPU") {
             (&mut metrics.cpu, "ERR METRICS CPU defined more than once!")
         } else if is(word, "NET") {
@@ -92,12 +92,12 @@ fn metrics(args: &mut Args<'_>) -> Result<Metrics, Fail> {
 }
 
 impl Call<'_, '_, '_> {
-    /// The server's own clock, milliseconds.
+    /// The server's own clock, in milliseconds.
     fn own_ms(&self) -> u64 {
         self.cx.host.clock_us() / 1000
     }
 
-    /// Works with the session, whose time may be over, after what waits was counted.
+    /// Counts waiting samples, then calls `work` with the session, whose time may be over.
     fn with_hotkeys<R>(&mut self, work: impl FnOnce(&mut Option<Session>) -> R) -> R {
         let (traffic, now) = (&self.cx.shared.traffic, self.own_ms());
         let counted = traffic.count(self.cx.guard.store(), now);
@@ -143,7 +143,7 @@ fn start(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         free
     });
-    // Another client may have begun one meanwhile.
+    // Another client may have begun a session meanwhile.
     if begun { call.ok() } else { Err(IN_PROGRESS) }
 }
 
@@ -170,10 +170,10 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
-/// Keys and what each took.
+/// Keys and how much each took.
 type Listed = Option<Vec<(Box<[u8]>, u64)>>;
 
-/// What a session has found.
+/// What a session found.
 struct Report {
     active: bool,
     start: Start,
@@ -184,7 +184,7 @@ struct Report {
     by_net: Listed,
 }
 
-/// What it takes to look through a table of keys, and to write one.
+/// Work to look through a table of keys, and bytes of a key in the reply.
 const TABLE_NS: u64 = 20_000;
 const KEY_REPLY_BYTES: usize = 320;
 
@@ -223,7 +223,7 @@ fn get(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     let lists = [("by-cpu-time-us", told.by_cpu), ("by-net-bytes", told.by_net)];
     let lists: Vec<_> = lists.into_iter().filter_map(|(name, list)| Some((name, list?))).collect();
-    // One of several nodes, as Redis's tools put them together.
+    // An array of one node, as Redis's tools merge those of several.
     call.array(1);
     call.map(3 + numbers.len() + lists.len());
     call.bulk(b"tracking-active")?;

@@ -19,7 +19,7 @@ use crate::redis::figures::{Figures, RedisFigure};
 use crate::redis::reply::put_verbatim;
 use crate::redis::rows::REDIS_VERSION;
 
-/// Sections in their order; those from `MORE` on only when asked for, and the last six only by their names.
+/// Sections in their order. Those from `MORE` on are shown only on request, and the last six only by name.
 const SECTIONS: &[&str] = &[
     "server",
     "clients",
@@ -60,10 +60,10 @@ impl Page {
     }
 }
 
-/// What it takes beside the figures and the look at some keys: lines that are put together.
+/// Work of INFO beside the figures and the look at some keys: it puts lines together.
 pub(crate) const INFO_NS: u64 = 30_000;
 
-/// INFO
+/// Serves INFO.
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     few_names(args)?;
     let (mut wanted, mut first) = ([false; SECTIONS.len()], if args.is_empty() { MORE } else { 0 });
@@ -115,7 +115,8 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Larder's own: the keys, or prefixes, that are asked for most, where keys may be shown. `all` of them are in lines of `one`.
+/// Larder's own: the keys, or prefixes, with the largest shares, if keys may be shown. Lines of the whole begin with `all`, those
+/// of each with `one`.
 fn shares<R: Parts>(
     call: &Call<'_, '_, '_>,
     page: &mut Page,
@@ -135,7 +136,7 @@ fn shares<R: Parts>(
     }
 }
 
-/// Names of keys may be shown: they are not hidden, and the client's user may call KEYS.
+/// Whether names of keys may be shown: they are not hidden, and the client's user may call KEYS.
 fn may_list(call: &Call<'_, '_, '_>) -> bool {
     let (access, mut ns) = (&call.cx.shared.access, 0);
     let may = call
@@ -147,7 +148,7 @@ fn may_list(call: &Call<'_, '_, '_>) -> bool {
     may && call.cx.shared.settings.dump
 }
 
-/// Larder's own: what other memory limits would bring.
+/// Larder's own: what other memory limits would do.
 fn forecast(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Forecast");
     match call.cx.shared.traffic.told().outlook {
@@ -156,7 +157,7 @@ fn forecast(call: &Call<'_, '_, '_>, page: &mut Page) {
     }
 }
 
-/// Larder's own: how long requests of each protocol took, stage by stage, of those that were timed.
+/// Larder's own: how long timed requests of each protocol took, stage by stage.
 fn stages(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Latency");
     call.cx.host.stage_times(&mut |times| {
@@ -169,7 +170,7 @@ fn stages(call: &Call<'_, '_, '_>, page: &mut Page) {
     });
 }
 
-/// Larder's own: what there is of each type of values.
+/// Larder's own: figures of each type of values.
 fn types(call: &Call<'_, '_, '_>, page: &mut Page) {
     page.section("Types");
     for of in of_types(call.cx) {
@@ -183,7 +184,7 @@ fn types(call: &Call<'_, '_, '_>, page: &mut Page) {
     }
 }
 
-/// Larder's own: what its operator should know, what matters most first.
+/// Larder's own: what the operator should know, the most important first.
 fn findings(call: &Call<'_, '_, '_>, page: &mut Page) {
     let found = find_for(call.cx);
     page.section("Findings");
@@ -247,7 +248,7 @@ fn clients(figures: &Figures, page: &mut Page) {
     page.line("total_blocking_keys_on_nokey", 0);
 }
 
-/// `1.50M`, as people read it.
+/// A number of bytes as `1.50M`.
 fn human(bytes: u64) -> String {
     let n = bytes as f64;
     match bytes {
@@ -462,7 +463,7 @@ fn latencies(call: &Call<'_, '_, '_>, page: &mut Page) {
     }
 }
 
-/// How many keys expire is counted among some thousand of them, and all of a small keyspace.
+/// Writes the keyspace. How many keys expire is estimated from some thousand, or counted if there are few.
 fn keyspace(call: &mut Call<'_, '_, '_>, page: &mut Page) {
     page.section("Keyspace");
     let mut sample = Sample::default();

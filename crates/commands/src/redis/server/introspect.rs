@@ -1,4 +1,4 @@
-//! COMMAND: the table, as clients read it.
+//! COMMAND: the command table, as clients read it.
 
 use larder_protocol::resp::Args;
 
@@ -17,7 +17,7 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::Pieces;
 
-/// In Redis COMMAND is a command for connections.
+/// The ACL category of COMMAND, as in Redis.
 const CONNECTION: &[&str] = &["connection"];
 
 pub(crate) const ROWS: &[Definition] = &[
@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Definition] = &[
         .doc("5.0.0", "", "What COMMAND can do."),
 ];
 
-/// COMMAND
+/// Serves COMMAND without a subcommand.
 pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
     let rows = call.shared.rows;
     call.array(rows.all().count());
@@ -67,7 +67,7 @@ pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
     Ok(())
 }
 
-/// What it takes to look at a command's row.
+/// Work to look at a command's row.
 const ROW_NS: u64 = 10;
 
 fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
@@ -87,7 +87,7 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     }
     put_set(call.out, resp3, categories(group, row).count());
     categories(group, row).for_each(|name| put_simple(call.out, &format!("@{name}")));
-    // Tips.
+    // The tips: none.
     put_array(call.out, 0);
     put_key_specs(call, row);
     put_array(call.out, row.subcommands().len());
@@ -96,27 +96,27 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     }
 }
 
-/// Where some of a command's keys are, and what it does with them.
+/// Where some of a command's keys are, and its access to them.
 #[derive(Clone, Copy, Debug)]
 struct Spec {
     access: Access,
-    /// This argument, …
+    /// They begin at this argument, …
     from: i32,
-    /// … or this word behind it, in front of them.
+    /// … or behind this word, which is looked for from there on.
     word: Option<&'static str>,
     range: Range,
 }
 
-/// How far keys go.
+/// How the keys go on.
 #[derive(Clone, Copy, Debug)]
 enum Range {
-    /// Up to this argument, counted from the first or, if negative, from the end; of the words up to there one of `limit`.
+    /// Up to this argument, counted from the first, or if negative from the end; of the words up to there one in `limit`.
     To { last: i32, step: i32, limit: i32 },
-    /// What is at the place is how many there are; they are behind it.
+    /// The first argument is their number; they are behind it.
     Counted { step: i32 },
 }
 
-/// Where the keys are. Of keys that a function finds the first is shown.
+/// The places of a command's keys. Of keys that a function finds, only the first.
 fn specs(row: &Command) -> Vec<Spec> {
     let spec = |access, from, range| Spec { access, from, word: None, range };
     let one = Range::To { last: 0, step: 1, limit: 0 };
@@ -128,7 +128,7 @@ fn specs(row: &Command) -> Vec<Spec> {
             let range = Range::To { last: -1, step: 1, limit: 2 };
             vec![Spec { access: row.access_of(0), from, word: Some(word), range }]
         }
-        // Each key with an access of its own has an entry of its own, the others have one together.
+        // Each key with an access of its own has its own entry; the others share one.
         Keys::Range { first, last, step } => (0..row.access.len().max(1))
             .map(|nth| {
                 let from = first + nth as i32 * step;
@@ -142,7 +142,7 @@ fn specs(row: &Command) -> Vec<Spec> {
     }
 }
 
-/// Where the keys are, in the form that clients of Redis 7 read.
+/// Replies where the keys are, in the form of Redis 7.
 fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
     let resp3 = call.client.resp3;
     let specs = specs(row);
@@ -196,7 +196,7 @@ fn put_key_spec(call: &mut Call<'_, '_, '_>, row: &Command, spec: Spec) {
     }
 }
 
-/// The command or `container|subcommand` of this name.
+/// Finds the command, or `container|subcommand`, of this name.
 pub(super) fn named(rows: &Rows, name: &[u8]) -> Option<(&'static Group, &'static Command)> {
     let (container, sub) = match name.iter().position(|&byte| byte == b'|') {
         Some(at) => (&name[..at], Some(&name[at + 1..])),
@@ -274,7 +274,7 @@ fn docs(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.in_pieces(mark, args, put_some_docs)
 }
 
-/// Writes what some commands do.
+/// Writes the documentation of some commands.
 fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let piece = call.piece();
     for name in args {
@@ -287,14 +287,14 @@ fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     }
 }
 
-/// COMMAND DOCS of very many names: those that are commands are counted before the first is written.
+/// A COMMAND DOCS of very many names: existing commands are counted before the first is written.
 #[derive(Debug)]
 struct Counting {
-    /// All names, until they are counted.
+    /// All the names, until they are counted.
     kept: Option<Kept>,
-    /// Where the next begins that is to be looked at, …
+    /// Where the next name to look at begins, …
     at: usize,
-    /// … and how many are left with it.
+    /// … and how many names are left with it.
     left: usize,
     count: usize,
 }
@@ -329,7 +329,7 @@ impl Job for Counting {
     }
 }
 
-/// All rows with their groups, subcommands among them.
+/// All rows with their groups, including subcommands.
 fn all_rows(rows: &Rows) -> impl Iterator<Item = (&'static Group, &'static Command)> + use<> {
     rows.all().flat_map(|(group, row)| {
         std::iter::once((group, row)).chain(row.subcommands().iter().map(move |sub| (group, sub)))
@@ -384,7 +384,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// What is written of a key beside its name, at most.
+/// Bytes of a key's entry beside the key, at most.
 const ACCESS_BYTES: usize = 64;
 
 fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
@@ -405,7 +405,7 @@ fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// The command that the words name, its keys among them, and its arguments.
+/// The command that these words name, its keys among them, and the words behind its name.
 fn keys_of<'a>(rows: &Rows, mut args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>, Args<'a>), Fail> {
     let name = next(&mut args)?;
     let (row, _) = rows.find(name).ok_or(Fail::of("ERR Invalid command specified"))?;

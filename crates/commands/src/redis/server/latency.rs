@@ -92,12 +92,12 @@ fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.length(gone)
 }
 
-/// What it takes to draw a column, and to say how long ago it was.
+/// The time to draw a column, and the age under it.
 const COLUMN_NS: u64 = 200;
-/// Lines of a drawing, the axis not counted.
+/// Lines of a drawing, without its axis.
 const GRAPH_LINES: u64 = 4;
 
-/// Draws times as columns: `_` low, `#` high, and under each column how long ago that was.
+/// Draws times as columns: `_` low, `#` high, and under each column how long ago it was.
 fn draw(event: &str, series: &Series, now_s: u64) -> String {
     let times = || series.samples.iter().map(|(_, ms)| *ms);
     let (high, low) = (times().max().unwrap_or(0), times().min().unwrap_or(0));
@@ -210,7 +210,7 @@ fn histogram(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         put_bulk(call.out, b"calls");
         put_integer(call.out, sum.calls as i64);
         put_bulk(call.out, b"histogram_usec");
-        // Counts add up, and stop where all calls are in.
+        // Each step counts those below it, too, and the last has all.
         let mut total = 0;
         let mut steps = Vec::new();
         for (step, count) in sum.steps.iter().enumerate() {

@@ -1,14 +1,14 @@
-//! What COMMAND DOCS says of a command's arguments, read from the row's usage: the one text of HELP, of the
-//! documentation and of the hints that redis-cli and valkey-cli show while one types.
+//! The arguments of a command as COMMAND DOCS replies them, read from the usage in its row: the same text serves HELP, the
+//! documentation and the hints that redis-cli and valkey-cli show.
 //!
 //! ```text
 //! usage    := sequence { "|" sequence }        one of these
-//! sequence := { item } [ "..." ]               "...": all of it may come again
-//! item     := WORD | word | "[" usage "]" | "<" usage ">"      [ ]: may be left out; < >: belongs together
+//! sequence := { item } [ "..." ]               "...": the sequence may be repeated
+//! item     := WORD | word | "[" usage "]" | "<" usage ">"      [ ]: optional; < >: belongs together
 //! ```
 //!
-//! A WORD without small letters stands for itself, and what follows it up to the next WORD or bracket is its value.
-//! `key [key ...]` is one argument that may come several times.
+//! A WORD without small letters stands for itself, and what is behind it up to the next WORD or bracket is its value. `key [key
+//! ...]` is one argument that may be repeated.
 
 use crate::core::output::Output;
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_set, put_simple};
@@ -18,25 +18,25 @@ use crate::redis::row::Command;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
     name: String,
-    /// A word in front of it.
+    /// The token in front of it.
     token: Option<&'static str>,
     kind: Kind,
     optional: bool,
     multiple: bool,
-    /// The word comes again, too.
+    /// Whether the token is repeated, too.
     multiple_token: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Its token is all of it.
+    /// Only its token.
     Token,
     Value,
     OneOf(Vec<Argument>),
     Block(Vec<Argument>),
 }
 
-/// Types of values that are not just texts, by their names in usages.
+/// Types of values that are not plain texts, by their names in usages.
 const TYPES: &[(&str, &[&str])] = &[
     ("pattern", &["pattern"]),
     ("unix-time", &["unix-time-seconds", "unix-time-milliseconds"]),
@@ -86,7 +86,7 @@ const TYPES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// What keys are called in usages of commands that have some.
+/// Names of keys in usages of commands that have keys.
 const KEYS: &[&str] = &["key", "key1", "key2", "newkey", "source", "destination", "destkey", "sourcekey"];
 
 fn kind_of(name: &str, row: &Command) -> &'static str {
@@ -109,7 +109,7 @@ enum Word {
     Name(&'static str),
 }
 
-/// The words of a usage, and whether a bracket may be left out.
+/// Splits a usage into words; for brackets, also whether they mark something optional.
 fn words(usage: &'static str) -> Vec<(Word, bool)> {
     let mut words = Vec::new();
     let mut rest = usage.trim_start();
@@ -132,7 +132,7 @@ fn words(usage: &'static str) -> Vec<(Word, bool)> {
     words
 }
 
-/// The arguments that a usage names; none if it is not written as it should be.
+/// The arguments of a usage; `None` if that is not well-formed.
 pub(crate) fn arguments(usage: &'static str) -> Option<Vec<Argument>> {
     let words = words(usage);
     let mut reader = Reader { words: &words };
@@ -159,7 +159,7 @@ impl Reader<'_> {
         is
     }
 
-    /// What is between two brackets, and whether it may come again.
+    /// Reads what is between two brackets, and whether it may be repeated.
     fn usage(&mut self) -> Option<(Vec<Argument>, bool)> {
         let mut all = vec![self.sequence()?];
         while self.is_next(Word::Or) {
@@ -173,7 +173,7 @@ impl Reader<'_> {
 
     fn sequence(&mut self) -> Option<Vec<Argument>> {
         let mut found: Vec<Argument> = Vec::new();
-        // Where the values of a token begin.
+        // A token, and where its values begin.
         let mut token: Option<(&'static str, usize)> = None;
         while let Some((word, _)) = self.words.first().copied() {
             match word {
@@ -222,7 +222,7 @@ impl Argument {
     }
 }
 
-/// Gives a token the values that have come since.
+/// Gives a token the values behind it.
 fn give(found: &mut Vec<Argument>, token: Option<(&'static str, usize)>) {
     let Some((token, from)) = token else { return };
     let mut values = found.split_off(from);
@@ -237,7 +237,7 @@ fn give(found: &mut Vec<Argument>, token: Option<(&'static str, usize)>) {
     found.push(Argument { token: Some(token), ..argument });
 }
 
-/// Whether a bracket only says that what is in front of it may come again; if so, that says it now itself.
+/// If a bracket only says that what is in front of it may be repeated, marks that as repeated, and returns true.
 fn comes_again(found: &mut Vec<Argument>, inside: &[Argument]) -> bool {
     let Some(from) = found.len().checked_sub(inside.len()) else { return false };
     let before = &found[from..];
@@ -254,7 +254,7 @@ fn comes_again(found: &mut Vec<Argument>, inside: &[Argument]) -> bool {
     true
 }
 
-/// Several arguments as one.
+/// Makes one argument of several.
 fn whole(mut arguments: Vec<Argument>) -> Argument {
     if arguments.len() == 1 {
         return arguments.remove(0);
@@ -272,7 +272,7 @@ fn joined(arguments: &[Argument], between: &str) -> String {
     named.collect::<Vec<_>>().join(between)
 }
 
-/// Writes them as COMMAND DOCS does.
+/// Writes arguments as COMMAND DOCS does.
 pub(crate) fn put(out: &mut Output, resp3: bool, row: &Command, arguments: &[Argument]) {
     put_array(out, arguments.len());
     for argument in arguments {

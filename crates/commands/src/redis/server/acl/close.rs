@@ -1,12 +1,11 @@
-//! Which connections a change of users closes: those of users that are gone, those that listen to what they may not receive any
-//! more, and those that are shown commands by a MONITOR that they may not run any more.
+//! Connections that a change of users closes: those of removed users, those that listen to channels they may no longer receive,
+//! and those of MONITOR that may no longer run it.
 //!
-//! The new rules are in force first, then the connections that listen are looked for. A connection that begins to listen
-//! meanwhile looks at the rules behind that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
+//! The new rules are in force first, and then the listening connections are looked for. A connection that begins to listen
+//! meanwhile looks at the rules after that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
 //!
-//! EXEC may change users many times. The first change of each closes at once, so that what EXEC publishes behind it does not
-//! reach them; further changes of the same user are noted ([`Closing`]), and the end goes through all clients once for all of
-//! these.
+//! EXEC may change users many times. The first change of each user closes at once, so that what EXEC publishes behind it does not
+//! reach them; further changes of that user are noted ([`Closing`]), and EXEC goes through all clients once for these at its end.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,29 +25,29 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::may_monitor;
 use crate::redis::steps::job::{Job, Step};
 
-/// What it takes to look at the client of a connection, and as which user it is there.
+/// Work to look at a client, and at its user.
 const CLIENT_NS: u64 = 100;
-/// What it takes to look at a name that has subscribers, and at each of these.
+/// Work to look at a name with subscribers, and at each of these.
 const TOPIC_NS: u64 = 100;
 const TARGET_NS: u64 = 30;
 
-/// It listens, as one of these users.
+/// Whether the client listens, as one of these users.
 fn is_deaf(facts: &ClientFacts, users: &HashSet<u64>) -> bool {
     facts.listens() && users.contains(&facts.user_id())
 }
 
-/// It is shown commands, as one of these users.
+/// Whether the client is a monitor, as one of these users.
 fn is_blind(facts: &ClientFacts, users: &HashSet<u64>) -> bool {
     facts.monitors.load(Relaxed) && users.contains(&facts.user_id())
 }
 
-/// What it takes to go through all clients once.
+/// Work to go through all clients once.
 pub(crate) fn clients_ns(call: &Call<'_, '_, '_>) -> u64 {
     call.shared.clients.count() as u64 * CLIENT_NS
 }
 
 impl Call<'_, '_, '_> {
-    /// Users were changed: each connection looks at its own again, this one at once.
+    /// Notes that users were changed: each connection looks at its own again, this one at once.
     pub(crate) fn users_changed(&mut self) {
         self.cx.shared.look_in_time(self.cx.now());
         fence(SeqCst);
@@ -57,7 +56,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// The users that the commands of an EXEC at work have changed; none outside of EXEC.
+    /// The users that the running EXEC has changed; `None` outside of EXEC.
     fn closing(&mut self) -> Option<&mut Closing> {
         if !self.client.executes {
             return None;
@@ -65,7 +64,7 @@ impl Call<'_, '_, '_> {
         Some(self.client.closing.get_or_insert_default())
     }
 
-    /// EXEC has run its commands: closes connections that further changes of a user concern.
+    /// At the end of EXEC's commands, closes connections that further changes of a user concern.
     pub(crate) fn close_noted(&mut self) {
         let Some(closing) = self.client.closing.take() else { return };
         let (deaf, blind) = (closing.deaf.again, closing.blind.again);
@@ -74,13 +73,13 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of users that are gone, by the users' numbers; those of memcached's clients their workers close.
+    /// Closes the connections of removed users, by the users' numbers. Those of memcached's clients are closed by their workers.
     pub(super) fn close_those(&mut self, is_gone: &dyn Fn(u64) -> bool) {
         self.close_all(|facts| is_gone(facts.user_id()));
         self.cx.host.users_removed();
     }
 
-    /// Goes through all clients, and closes those that are to be.
+    /// Goes through all clients, and closes those for which `are_closed` is true.
     fn close_all(&mut self, are_closed: impl Fn(&ClientFacts) -> bool) {
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
@@ -89,7 +88,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections that are shown every command by MONITOR, which their users may not run any more.
+    /// Closes the monitors of users that may no longer run MONITOR.
     pub(super) fn close_monitors(&mut self, users: &[Arc<User>]) {
         if !self.cx.shared.topics.monitored() {
             return;
@@ -104,7 +103,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes a connection: this one behind its reply, also where that comes in a later turn.
+    /// Closes a connection; this call's own behind its reply, even if that comes in a later turn.
     fn close_client(&mut self, facts: &Arc<ClientFacts>) {
         let is_own = Arc::ptr_eq(facts, &self.client.facts);
         if is_own {
@@ -115,8 +114,8 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of these users that listen to what they may not listen to any more, and says OK. It looks at some
-    /// of all names a step; in EXEC, which has no steps, each of their connections that listens to anything is closed.
+    /// Closes the connections of these users that listen to channels they may no longer receive, and replies OK. A step looks at
+    /// some of all names; in EXEC, which has no steps here, all their listening connections are closed.
     pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
         if users.is_empty() {
             return self.ok();
@@ -147,20 +146,20 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// All names that are listened to, gone through for some of the clients that listen.
+/// A search through all names with subscribers, for listening clients that may no longer receive them.
 #[derive(Debug)]
 struct Deafening {
     users: Vec<Arc<User>>,
-    /// The clients that listen, by their numbers, and as which of the users.
+    /// The listening clients by number, with the places of their users in `users`.
     listening: HashMap<u64, (Arc<ClientFacts>, usize)>,
-    /// Which names are next, and those that are left of the part before.
+    /// The kind and part of names that come next, and the names that are left of the part before.
     kind: Kind,
     part: usize,
     names: Vec<Arc<[u8]>>,
 }
 
 impl Deafening {
-    /// Goes through one name: what that took, or none if there is none left.
+    /// Looks at one name, and returns the work; `None` if there is none left.
     fn one(&mut self, call: &mut Call<'_, '_, '_>) -> Option<u64> {
         let topics = &call.cx.shared.topics;
         let Some(name) = self.names.pop() else {
@@ -179,7 +178,7 @@ impl Deafening {
         };
         let targets = topics.targets(self.kind, &name);
         let mut ns = TOPIC_NS + TARGET_NS * targets.len() as u64 + copying_ns(name.len() as u64);
-        // What was found for a user holds for all of its connections.
+        // A check of a user holds for all its connections.
         let mut heard: SmallVec<[(usize, bool); 4]> = SmallVec::new();
         let mut deaf = Vec::new();
         for target in targets {
@@ -218,7 +217,7 @@ impl Job for Deafening {
         Ok(Step::More)
     }
 
-    /// The new rules are in force already: if this job is dropped, remaining subscribers keep channels that are forbidden.
+    /// The new rules are in force already: if this job were dropped, subscribers would keep forbidden channels.
     fn must_end(&self) -> bool {
         true
     }

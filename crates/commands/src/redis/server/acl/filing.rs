@@ -1,5 +1,5 @@
-//! ACL LOAD and ACL SAVE: a thread of their own reads the file and applies its rules, or prints them and writes it, while the
-//! worker serves others. The client that asks waits; one file is worked at a time.
+//! ACL LOAD and ACL SAVE. A thread of their own reads the file and applies its rules, or prints them and writes it; meanwhile the
+//! worker serves others, and the client waits. One thread at a time works at the file.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
@@ -23,7 +23,7 @@ const NOT_SAVED: Fail = Fail::of(
     "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
 );
 
-/// How often it is looked whether the thread has ended, in milliseconds.
+/// How often the worker looks whether the thread has ended, in milliseconds.
 const LOOK_MS: u64 = 5;
 
 pub(super) fn load(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
@@ -69,7 +69,7 @@ pub(super) fn save(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     })
 }
 
-/// Writes what can be read again: a file that cannot would stop the next start.
+/// Writes a text that can be read again: one that cannot would stop the next start.
 fn save_text(file: &dyn UsersFile, text: &[u8], catalog: &Catalog) -> Result<(), String> {
     file::read(text, file.path(), catalog, |name| User::new(0, name, false))?;
     file.write(text).map_err(|why| why.to_string())
@@ -88,11 +88,11 @@ fn begin<T: std::fmt::Debug + Send + 'static>(
     Ok(())
 }
 
-/// A file that is worked.
+/// A command whose thread works at the file, or is about to.
 struct Filing<T> {
-    /// None: it has begun.
+    /// What the thread is to do; none once it has begun.
     work: Option<Work<T>>,
-    /// A thread works at the file.
+    /// Whether a thread works at the file.
     filing: Arc<AtomicBool>,
     done: Arc<Mutex<Option<T>>>,
     then: Then<T>,
@@ -104,7 +104,7 @@ impl<T> std::fmt::Debug for Filing<T> {
     }
 }
 
-/// The file is free for others when this is dropped, however the thread ends.
+/// Frees the file for others when dropped, however the thread ends.
 struct Busy(Arc<AtomicBool>);
 
 impl Drop for Busy {
@@ -114,10 +114,10 @@ impl Drop for Busy {
 }
 
 impl<T: std::fmt::Debug + Send + 'static> Filing<T> {
-    /// Begins the thread if no other works at the file.
+    /// Begins the thread, unless another works at the file.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     fn begin(&mut self) -> Done {
         if self.work.is_none() || self.filing.swap(true, AcqRel) {
             return Ok(());
@@ -138,7 +138,7 @@ impl<T: std::fmt::Debug + Send + 'static> Job for Filing<T> {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         self.begin()?;
         let done = self.done.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A client that sends no more meanwhile is answered, and the rules that were read for it are applied.
+        // A client that has ended its own sending is still answered, and rules that were read for it are applied.
         let Some(done) = done else { return Ok(Step::Sleep(LOOK_MS)) };
         (self.then)(call, done)?;
         Ok(Step::Done)
