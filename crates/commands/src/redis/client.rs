@@ -1,4 +1,4 @@
-//! A client: what its connection keeps between two commands. What others may see of it is in `facts.rs`.
+//! A client: what its connection keeps between two commands. `facts.rs` has what others may know of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,20 +19,20 @@ use crate::redis::subscriptions::Subscriptions;
 pub(crate) enum Replies {
     #[default]
     On,
-    /// Not this command's, nor the next one's.
+    /// Not to this command, nor to the next one.
     SkipNext,
-    /// Not this command's.
+    /// Not to this command.
     Skip,
     Off,
 }
 
 impl Replies {
-    /// The reply of the command at work is not sent.
+    /// Whether the reply of the present command is dropped.
     pub fn is_silent(self) -> bool {
         matches!(self, Replies::Skip | Replies::Off)
     }
 
-    /// A command has ended, on its own or with its transaction.
+    /// Notes that a command has ended, on its own or in a transaction.
     pub fn end_command(&mut self) {
         *self = match *self {
             Replies::On | Replies::Skip => Replies::On,
@@ -47,34 +47,34 @@ impl Replies {
 pub(crate) struct Client {
     /// The selected database.
     pub db: u8,
-    /// It speaks RESP3.
+    /// Whether it speaks RESP3.
     pub resp3: bool,
-    /// Whether it has logged in, and as which user.
+    /// Whether it has logged in, and its user.
     pub standing: Standing,
     /// Its tries to log in.
     pub logins: Tries,
     pub replies: Replies,
-    /// Its reads leave no trace in what is evicted first.
+    /// Whether its reads leave no trace for eviction.
     pub no_touch: bool,
     /// What it has queued and watches.
     pub transaction: Transaction,
-    /// How often its command was begun before.
+    /// How often its command was tried before.
     pub tries: u8,
-    /// The request at work was gathered, and can stay where it is.
+    /// Whether the present request was gathered, so that its bytes can stay where they are.
     pub gathers: bool,
-    /// The last word of the command at work, where that was received into its parts: it stands in the words as how long it is.
+    /// The last word of the present command, if it was received straight into its parts: the words have its length instead.
     pub received: Option<Box<Upload>>,
-    /// EXEC is at its commands.
+    /// Whether EXEC is running its commands.
     pub executes: bool,
-    /// What its worker had done in this turn when EXEC began with them, in nanoseconds.
+    /// The work of its worker in this turn when EXEC began with its commands, in nanoseconds.
     pub executes_from_ns: u64,
-    /// Users that these have changed, and whose connections its end closes.
+    /// Users that these commands changed, whose connections EXEC closes at its end.
     pub closing: Option<Box<Closing>>,
-    /// What it listens to, if it ever did.
+    /// Its subscriptions, if it has any.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// Messages from before it unsubscribed in EXEC: they are sent behind the reply of that.
+    /// Messages that come behind a reply: those from before it unsubscribed in EXEC, or amid a job.
     pub late: Option<Box<Output>>,
-    /// What others may see.
+    /// What others may know of it.
     pub facts: Arc<ClientFacts>,
     clients: Arc<Clients>,
     store: Arc<Store>,
@@ -90,7 +90,7 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// A client that has just begun to speak.
+    /// Makes a client that has just begun to speak.
     pub fn new(clients: &Arc<Clients>, cx: &Context<'_, '_>) -> Client {
         let facts = clients.enter(cx);
         Client {
@@ -116,13 +116,13 @@ impl Client {
         }
     }
 
-    /// Commands may be read ahead and run in batches: nothing is to be checked before each.
+    /// Whether its commands may be read ahead and run in batches: nothing has to be checked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.standing.is_free() && self.is_plain_but_for_rules()
     }
 
-    /// The same, but that its user may have rules.
+    /// As [`Client::is_plain`], but its user may have rules.
     #[inline]
     pub fn is_plain_but_for_rules(&self) -> bool {
         self.replies == Replies::On
@@ -130,12 +130,12 @@ impl Client {
             && (self.resp3 || self.subscriptions.is_none())
     }
 
-    /// It is shown every command.
+    /// Whether it is a monitor.
     pub fn monitors(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.monitors())
     }
 
-    /// It speaks RESP2 and listens to channels, so that its replies must not be taken for messages.
+    /// Whether it speaks RESP2 and is subscribed to channels: replies could be taken for messages.
     #[inline]
     pub fn only_listens(&self) -> bool {
         !self.resp3 && self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.listens())
@@ -149,7 +149,7 @@ impl Client {
         self.facts.watched.store(self.transaction.watched() as u32, Relaxed);
     }
 
-    /// Shows others what it listens to.
+    /// Shows others its subscriptions.
     pub fn show_subscriptions(&self) {
         let counts = self.subscriptions.as_ref().map_or([0; 3], |subscriptions| subscriptions.counts());
         for (shown, count) in self.facts.listens.iter().zip(counts) {
@@ -158,7 +158,7 @@ impl Client {
         self.facts.monitors.store(self.monitors(), Relaxed);
     }
 
-    /// Changes what it says of itself: the names are charged to the memory limit.
+    /// Changes the names that it gives, which are charged to the memory limit.
     pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
         let bytes = self.facts.rename(change) as i64;
         self.store.set_aside(bytes - std::mem::replace(&mut self.names_bytes, bytes));
@@ -170,7 +170,7 @@ impl Client {
         self.facts.db.store(u32::from(db), Relaxed);
     }
 
-    /// Speaks RESP3 from now on, or RESP2.
+    /// Sets whether it speaks RESP3 or RESP2.
     pub fn speak(&mut self, resp3: bool) {
         self.resp3 = resp3;
         self.facts.resp3.store(resp3, Relaxed);

@@ -1,17 +1,18 @@
-//! Users whose rules an EXEC at work has changed: what the connections of each may lose is closed once, and once more behind it.
+//! Users whose rules a running EXEC has changed. Connections that may lose something by that are closed at a user's first change;
+//! if the user is changed again, once more at the end of EXEC.
 
 use std::collections::HashSet;
 
 /// Users that an EXEC has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
-    /// Users that may listen to less than before: connections that listen to anything.
+    /// Users that may listen to less than before: their connections that listen to anything are closed.
     pub(super) deaf: Changed,
-    /// Users that may not run MONITOR: connections that are shown commands.
+    /// Users that may not run MONITOR: their connections that are shown commands are closed.
     pub(super) blind: Changed,
 }
 
-/// Users by their numbers: those that were changed so, and those that were again.
+/// Users by their numbers: all that were changed in this way, and those that were changed again.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     once: HashSet<u64>,
@@ -19,7 +20,7 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Whether this is the first time.
+    /// Notes a change of a user; true if it is the first.
     pub(super) fn is_first(&mut self, user: u64) -> bool {
         let is_first = self.once.insert(user);
         if !is_first {

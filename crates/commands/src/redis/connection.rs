@@ -1,4 +1,4 @@
-//! A connection's own commands: which user it is, how it speaks, what it has selected.
+//! A connection's own commands: its user, its protocol, its database.
 
 pub(crate) mod clients;
 mod filter;
@@ -94,13 +94,13 @@ fn quit(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
-/// Most bytes of what a client calls itself and its library: others list it, and SLOWLOG keeps it.
+/// Bytes of a client's name, and of its library's, at most: others list them, and SLOWLOG keeps them.
 pub(crate) const NAME_BYTES_MAX: usize = 1 << 10;
 
-/// A text that a client may call itself, or its library, which `what` names.
+/// Checks a name of a client or a library; `what` it is, for the error.
 ///
 /// # Errors
-/// It has other characters than visible ones, or too many.
+/// It has other than visible characters, or too many.
 pub(crate) fn a_name<'a>(what: &str, text: &'a [u8]) -> Result<&'a str, Fail> {
     if text.len() > NAME_BYTES_MAX {
         return Err(Fail::with(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes.")));
@@ -114,7 +114,7 @@ pub(crate) fn a_name<'a>(what: &str, text: &'a [u8]) -> Result<&'a str, Fail> {
 /// Sets the client's name.
 ///
 /// # Errors
-/// It cannot be one.
+/// It is no valid name.
 pub(crate) fn set_name(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Result<(), Fail> {
     let name = a_name("Client names", name)?;
     call.client.rename(|names| names.name = name.into());
@@ -181,16 +181,16 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// The commands by which a password may be looked at.
+/// The commands that may check a password.
 const LOGINS: [&str; 3] = ["auth", "exec", "hello"];
 
-/// A command of this name may log its client in, at once or as what was queued.
+/// Whether a command of this name may log its client in, at once or by what was queued.
 #[inline]
 pub(crate) fn may_log_in(name: &[u8]) -> bool {
     LOGINS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// A command logs its client in by a password; `args` are behind its name.
+/// Whether a command logs its client in by a password; `args` are behind its name.
 pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
     row.weighs == Weighs::Login
         && match row.secret {
@@ -199,8 +199,8 @@ pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
         }
 }
 
-/// Lets a user in. The request has waited, if it had to, before it is looked at here. In EXEC, which waits as one, nothing is
-/// looked at behind the first that is wrong.
+/// Logs the client in. The request has had its wait, if any, before. EXEC waits as one request, and checks no more passwords
+/// behind the first wrong one.
 fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) -> Result<(), Fail> {
     let wrong = Fail::of("WRONGPASS invalid username-password pair or user is disabled.");
     let in_transaction = call.cx.guard.in_transaction();
@@ -210,22 +210,22 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     let shared = call.cx.shared;
     let access = &shared.access;
     call.spend(access.look_ns(user.len() + password.len()));
-    // The request has waited, if it had to, right or wrong. A long one has not: no user and password have so many bytes.
+    // The request has had its wait, right or wrong. A gathered one has not: no user and password are as long.
     let found = if call.client.gathers { None } else { access.log_in(user, password) };
     let admits = found.is_some();
-    // Where clients need not log in, a named user's password may be guessed.
+    // Also where clients need not log in, a named user's password may be guessed.
     if access.asks() || access.has_passwords() {
         call.client.logins.record_attempt(call.cx, admits);
     }
     let Some((found, epoch)) = found else {
-        // What EXEC has waited for was one try.
+        // EXEC has waited for one try only.
         call.client.logins.skip_logins(in_transaction);
         call.note_refusal(Reason::Auth, call.whence(), word.as_bytes(), user);
         return Err(wrong);
     };
     call.client.rename(|names| (names.user, names.user_id) = (found.name().into(), found.id));
     call.client.standing.admit(found, epoch);
-    // A command that removes the user closes the clients that are seen to be it.
+    // A command that removes the user closes the clients that it sees as that user.
     fence(SeqCst);
     if !call.client.standing.look_again(access) {
         call.flow = Flow::Close(Ending::Error);
@@ -234,8 +234,8 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     Ok(())
 }
 
-/// Logs a client in as the user that its certificate names, and says whether there is one that may log in. If not, that is noted,
-/// and the client stays what it is: the default user, or unauthenticated.
+/// Logs a client in as the user that its certificate names, and returns whether that user may log in. If not, that is noted, and
+/// the client stays what it is: the default user, or unauthenticated.
 pub(crate) fn log_in_by_certificate(client: &mut Client, cx: &Context<'_, '_>, name: &str) -> bool {
     let access = &cx.shared.access;
     if let Some((found, epoch)) = access.named(name) {
@@ -246,7 +246,7 @@ pub(crate) fn log_in_by_certificate(client: &mut Client, cx: &Context<'_, '_>, n
         if client.standing.look_again(access) {
             return true;
         }
-        // It was removed at this moment.
+        // The user was removed at this moment.
         client.standing.forget(cx);
         client.rename(|names| (names.user, names.user_id) = (DEFAULT_USER.into(), DEFAULT_ID));
     }
@@ -281,7 +281,7 @@ fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
 }
 
-/// What a client listens to is forgotten before it is reset.
+/// A RESET that ends the client's many subscriptions first.
 #[derive(Debug)]
 struct Resetting;
 
@@ -294,7 +294,7 @@ impl Job for Resetting {
         Ok(Step::Done)
     }
 
-    /// It takes nothing but what it gives back.
+    /// It needs no permission: it only gives things back.
     fn asks_itself(&self) -> bool {
         true
     }

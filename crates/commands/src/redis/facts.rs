@@ -1,4 +1,4 @@
-//! What others may see of a client; and all clients.
+//! What others may know of a client; and the list of all clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,19 +11,19 @@ use crate::core::acl::log::Log;
 use crate::core::calls::RowId;
 use crate::core::context::Context;
 
-/// What a connection holds of the memory while nothing is on its way.
+/// Memory of an idle connection.
 const CLIENT_BYTES: u64 = 1 << 10;
 
-/// What others may see of a client.
+/// What others may know of a client.
 #[derive(Debug)]
 pub(crate) struct ClientFacts {
-    /// Its number; never used again.
+    /// Its number, which is never used again.
     pub(crate) id: u64,
     /// Its place in the server.
     pub(crate) place: u64,
     pub(crate) address: Box<str>,
     pub(crate) listen_address: Arc<str>,
-    /// Its connection is TLS.
+    /// Whether its connection is TLS.
     pub(crate) speaks_tls: bool,
     /// When it connected.
     pub(crate) since: Millis,
@@ -33,45 +33,45 @@ pub(crate) struct ClientFacts {
     pub(crate) row: AtomicU32,
     pub(crate) db: AtomicU32,
     pub(crate) resp3: AtomicBool,
-    /// Commands that it has queued, and one; 0 outside MULTI.
+    /// One more than the commands that it has queued; 0 outside MULTI.
     pub(crate) queued: AtomicU32,
-    /// Bytes that they take.
+    /// Bytes of the queue.
     pub(crate) queue_bytes: AtomicU64,
-    /// Keys that it watches.
+    /// How many keys it watches.
     pub(crate) watched: AtomicU32,
-    /// How many channels, patterns and sharded channels it listens to.
+    /// How many channels, patterns and sharded channels it is subscribed to.
     pub(crate) listens: [AtomicU32; 3],
-    /// It is shown every command.
+    /// Whether it is a monitor.
     pub(crate) monitors: AtomicBool,
-    /// Its command waits for the end of a pause, for something to be there, or because passwords were wrong.
+    /// Whether its command waits: for the end of a pause, for something to be there, or because of wrong passwords.
     pub(crate) waits: AtomicBool,
-    /// Bytes of a request that is not whole.
+    /// Bytes of its incomplete request.
     pub(crate) query_bytes: AtomicU64,
-    /// Bytes that hold replies which it has not taken.
+    /// Bytes of replies that it has not taken.
     pub(crate) output_bytes: AtomicU64,
-    /// Bytes of its requests, and of its replies and messages; and its commands. Written by its worker alone.
+    /// Bytes of its requests, bytes of its replies and messages, and its commands. Only its worker writes them.
     pub(crate) received_bytes: AtomicU64,
     pub(crate) replied_bytes: AtomicU64,
     pub(crate) commands: AtomicU64,
     pub(crate) no_evict: AtomicBool,
     pub(crate) no_touch: AtomicBool,
-    /// It is to be closed.
+    /// Whether it is to be closed.
     pub(crate) killed: AtomicBool,
-    /// What the command of a row is called.
+    /// Names a row's command.
     command_name: CommandName,
-    /// None as long as it says nothing of itself, as most do.
+    /// `None` until it gives any name, as few clients do.
     names: Mutex<Option<Box<Names>>>,
 }
 
-/// The name of the command of a row, as the table has it.
+/// Returns the name of a row's command, from the table.
 pub(crate) type CommandName = fn(RowId) -> &'static str;
 
-/// What a client says of itself.
+/// The names that a client gives.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pub name: Box<str>,
     pub user: Box<str>,
-    /// The user's number: another user of the same name has another.
+    /// The user's number: a new user of the same name has another.
     pub user_id: u64,
     pub library: Box<str>,
     pub library_version: Box<str>,
@@ -96,7 +96,7 @@ impl Names {
 }
 
 impl ClientFacts {
-    /// What is known of a client that has just begun to speak.
+    /// Makes the facts of a client that has just begun to speak.
     fn new(id: u64, cx: &Context<'_, '_>, command_name: CommandName) -> ClientFacts {
         ClientFacts {
             id,
@@ -128,13 +128,13 @@ impl ClientFacts {
         }
     }
 
-    /// Adds to one of the counts that its worker alone writes.
+    /// Adds to a count that only its worker writes.
     #[inline]
     pub(crate) fn raise(count: &AtomicU64, n: u64) {
         count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// `flags=` of CLIENT LIST.
+    /// The value of `flags=` in CLIENT LIST.
     pub(crate) fn flags(&self) -> String {
         let shown = [
             ('O', self.monitors.load(Relaxed)),
@@ -148,7 +148,7 @@ impl ClientFacts {
         if flags.is_empty() { "N".into() } else { flags }
     }
 
-    /// Its line of CLIENT LIST, which ACL LOG shows of it, too.
+    /// Its line in CLIENT LIST, which ACL LOG shows, too.
     pub(crate) fn line(&self, now: Millis) -> String {
         let (command, names) = ((self.command_name)(self.row.load(Relaxed)), self.names());
         let flags = self.flags();
@@ -176,12 +176,12 @@ impl ClientFacts {
             self.received_bytes.load(Relaxed),
             self.replied_bytes.load(Relaxed),
             self.commands.load(Relaxed),
-            // Redis shows nothing of it: lines of plain connections are as there.
+            // Redis shows nothing for TLS: lines of plain connections are as in Redis.
             if self.speaks_tls { " tls=yes" } else { "" },
         )
     }
 
-    /// It is to be closed as users were changed, which is counted. False: it was to be closed already.
+    /// Marks it to be closed after a change of users, which is counted. False if it was marked already.
     pub(crate) fn turn_out(&self, log: &Log) -> bool {
         let is_first = !self.killed.swap(true, Relaxed);
         if is_first {
@@ -190,12 +190,12 @@ impl ClientFacts {
         is_first
     }
 
-    /// It listens to something.
+    /// Whether it is subscribed to anything.
     pub(crate) fn listens(&self) -> bool {
         self.listens.iter().any(|count| count.load(Relaxed) > 0)
     }
 
-    /// What it says of itself.
+    /// The names that it gives.
     pub(crate) fn names(&self) -> Names {
         self.said().as_deref().cloned().unwrap_or_default()
     }
@@ -205,7 +205,7 @@ impl ClientFacts {
         self.said().as_deref().map_or(DEFAULT_ID, |names| names.user_id)
     }
 
-    /// One of the things that it says of itself is this.
+    /// Whether one of its names is this text.
     pub(crate) fn says(&self, text: &[u8], which: impl FnOnce(&Names) -> &str) -> bool {
         match self.said().as_deref() {
             Some(names) => which(names).as_bytes() == text,
@@ -213,7 +213,7 @@ impl ClientFacts {
         }
     }
 
-    /// It says something else of itself; the bytes of all that it says.
+    /// Changes its names; returns the bytes of all of them.
     pub(crate) fn rename(&self, change: impl FnOnce(&mut Names)) -> usize {
         let mut said = self.said();
         let names = said.get_or_insert_default();
@@ -226,30 +226,29 @@ impl ClientFacts {
     }
 }
 
-/// Clients that [`Clients::next`] gives at a time.
+/// Clients that [`Clients::next`] returns at a time.
 const CLIENTS_AT_ONCE: usize = 16;
 
-/// Which comes next of all clients, from one step of a command to the next.
+/// A place in the list of all clients, kept from one step of a command to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
-    /// Those with greater numbers …
+    /// Clients with greater numbers than this …
     after: u64,
-    /// … than the one, up to the other.
+    /// … and at most this are to come.
     last: u64,
 }
 
-/// All clients that speak RESP. Entered when one says its first word, left when it ends: the data
-/// path does not come here.
+/// All clients that speak RESP. A client enters with its first request and leaves when it ends: the data path does not come here.
 #[derive(Debug)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
     command_name: CommandName,
-    /// All of them by number, ascending.
+    /// The clients by number, ascending.
     all: Mutex<Vec<Arc<ClientFacts>>>,
 }
 
 impl Clients {
-    /// None yet.
+    /// Makes an empty list.
     pub fn new(command_name: CommandName) -> Clients {
         Clients { last_id: AtomicU64::new(0), command_name, all: Mutex::default() }
     }
@@ -269,18 +268,18 @@ impl Clients {
         }
     }
 
-    /// All of them, as of now. One that is to be closed is gone for everyone else, although its worker may
-    /// not have looked yet.
+    /// All clients now, but for those that are to be closed: other clients do not see these, although their workers may not have
+    /// closed them yet.
     pub fn list(&self) -> Vec<Arc<ClientFacts>> {
         self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
     }
 
-    /// A place before all that are there now.
+    /// A cursor in front of all clients that are there now.
     pub fn cursor(&self) -> Cursor {
         Cursor { after: 0, last: self.last_id.load(Relaxed) }
     }
 
-    /// The next of those that were there when `cursor` was made and still are, some of them; none at the end.
+    /// The next clients of those that were there when `cursor` was made and still are; none at the end.
     pub fn next(&self, cursor: &mut Cursor) -> SmallVec<[Arc<ClientFacts>; CLIENTS_AT_ONCE]> {
         let all = self.all();
         let from = all.partition_point(|facts| facts.id <= cursor.after);
@@ -291,7 +290,7 @@ impl Clients {
         next
     }
 
-    /// How many there are.
+    /// How many clients there are.
     pub fn count(&self) -> usize {
         self.all().len()
     }

@@ -1,5 +1,5 @@
-//! The commands of pub/sub, and MONITOR: their rows. What clients listen to is in `subscriptions.rs`, which of them is sent what
-//! in `core/topics.rs`.
+//! The rows of the commands of pub/sub, and MONITOR. `subscriptions.rs` has what a client is subscribed to, `core/topics.rs` the
+//! subscribers of each name.
 
 mod channels;
 pub(crate) mod monitor;
@@ -126,23 +126,23 @@ impl Call<'_, '_, '_> {
         self.client.subscriptions.get_or_insert_with(|| Box::new(Subscriptions::new(topics, store, target)))
     }
 
-    /// Writes the head of what answers a change of subscriptions, or is pushed.
+    /// Writes the head of an answer to a change of subscriptions, or of a push.
     fn push(&mut self, len: usize) {
         let kind = if self.client.resp3 { b'>' } else { b'*' };
         put_head(self.out, kind, len as u64);
     }
 }
 
-/// What it takes to look how many listen to a channel.
+/// Work to count the subscribers of a channel.
 const LOOK_NS: u64 = 50;
-/// What it takes to post a message to a subscriber, …
+/// Work to post a message to a subscriber, …
 const POST_NS: u64 = 50;
-/// … and to pass one in looking for another.
+/// … and to pass one when looking for another.
 const PASS_NS: u64 = 1;
 
-/// What it takes to send a message to all subscribers of a channel, at most, beside looking for the patterns that match when it
-/// is sent: it is copied once for all, and once for a publisher that listens itself. What takes longer than `ns_max` with that is
-/// not sent.
+/// Work to send a message to all subscribers of a channel, at most, without looking for matching patterns when it is sent: the
+/// message is copied once for all, and once for a publisher that is subscribed itself. If the work exceeds `ns_max`, the message
+/// is not sent.
 pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: bool, ns_max: u64) -> u64 {
     let topics = &call.cx.shared.topics;
     let (channel, bytes) = (args.at(0).unwrap_or_default(), args.encoded().len() as u64);
@@ -150,8 +150,8 @@ pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: 
         (topics.shards.count(channel), 0)
     } else {
         let (all, matching_ns) = (topics.pattern_targets(), topics.matching_ns(channel.len()));
-        // Which of them match is looked for where that takes less than to post to all, and for as long as there is time for it
-        // beside looking once more.
+        // Matching patterns are looked for if that is less work than posting to all subscribers of patterns, and only as long as
+        // there is time to look once more when the message is sent.
         let looks = all as u64 * POST_NS > matching_ns;
         let look_ns = ns_max.saturating_sub(matching_ns);
         let (by_patterns, looked_ns) =
@@ -162,22 +162,22 @@ pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: 
     looked_ns + 2 * copying_ns(bytes) + told as u64 * POST_NS
 }
 
-/// What it takes to look how many listen to these names.
+/// Work to count the subscribers of these names.
 pub(crate) fn counting_ns(names: Args<'_>) -> u64 {
     names.len() as u64 * LOOK_NS + copying_ns(names.encoded().len() as u64)
 }
-/// What is answered for each name, beside the name.
+/// Bytes of an answer for a name, beside the name.
 const ANSWER_BYTES: usize = 64;
 
-/// What is answered at most, if each name is in the reply.
+/// Bytes of the answers for these names, at most.
 fn answers_bytes(names: Args<'_>) -> usize {
     names.encoded().len() + names.len() * ANSWER_BYTES
 }
 
-/// Most bytes of a channel's name: that of a keyspace event has a key in it.
+/// Bytes of a channel's name, at most: that of a keyspace event has a key in it.
 const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
 
-/// A name that may be listened to, or published by.
+/// Checks the length of a name to subscribe to or publish to.
 ///
 /// # Errors
 /// It is too long.
@@ -191,10 +191,10 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
     }
 }
 
-/// Names of which one step counts the subscribers, where there are no more.
+/// Names whose subscribers one step counts, at most.
 const COUNTED_AT_ONCE: usize = 1 << 10;
 
-/// PUBSUB NUMSUB, SHARDNUMSUB
+/// Serves PUBSUB NUMSUB and SHARDNUMSUB.
 fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     if args.len() <= COUNTED_AT_ONCE || call.cx.guard.in_transaction() {
         call.spend(args.len() as u64 * LOOK_NS);
@@ -222,7 +222,7 @@ fn count_shards(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     count_some(call, args, Kind::Shard);
 }
 
-/// Answers as many names as a step is for, one at least.
+/// Answers as many names as there is time for, at least one.
 fn count_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, kind: Kind) {
     let (piece, ns_max, mut ns) = (call.piece(), call.step_ns(), 0);
     while (ns == 0 || ns < ns_max && call.goes_on(piece))

@@ -1,4 +1,4 @@
-//! What is shown of commands that took long and of clients, beside figures: on pages, not to scrapers.
+//! What pages show of slow or large commands and of clients, beside figures; scrapers do not get it.
 
 /// A command that took long, or had a large request or reply.
 #[derive(Clone, Debug)]
@@ -7,17 +7,17 @@ pub struct Logged {
     pub id: u64,
     /// When it was, seconds since 1970.
     pub at_s: u64,
-    /// How long it took, microseconds; or bytes of its request, or of its reply.
+    /// Its time in microseconds; or bytes of its request, or of its reply.
     pub value: u64,
-    /// The command; of a subcommand, the container's name and a `|` in front.
+    /// The command; a subcommand behind its container's name and a `|`.
     pub command: &'static str,
-    /// Its words, the name counted.
+    /// How many words it had, including the name.
     pub words: u64,
     /// The beginning of its first key.
     pub key: Option<Vec<u8>>,
-    /// The client that asked.
+    /// The address of its client.
     pub address: Box<str>,
-    /// What the client calls itself.
+    /// The name of its client.
     pub client: Box<str>,
 }
 
@@ -26,17 +26,17 @@ pub struct Logged {
 pub struct RespClient {
     /// Its number.
     pub id: u64,
-    /// `127.0.0.1:49472`, or `/path:0`.
+    /// Its address: `127.0.0.1:49472`, or `/path:0`.
     pub address: Box<str>,
-    /// What it calls itself.
+    /// The name that it gives.
     pub name: Box<str>,
-    /// The library that it says it uses, and its version.
+    /// The library that it says it uses, with the version.
     pub library: String,
     /// Seconds since it connected.
     pub age_s: u64,
     /// Seconds since it last sent something.
     pub idle_s: u64,
-    /// `flags=` of CLIENT LIST.
+    /// The value of `flags=` in CLIENT LIST.
     pub flags: String,
     /// The database it has selected.
     pub db: u32,
@@ -44,12 +44,12 @@ pub struct RespClient {
     pub resp: u8,
     /// Its last command.
     pub last: &'static str,
-    /// Commands.
+    /// How many commands it has sent.
     pub commands: u64,
     /// Bytes of its requests.
     pub received_bytes: u64,
     /// Bytes of the replies and messages that it was sent.
     pub replied_bytes: u64,
-    /// Bytes that hold replies which it has not taken.
+    /// Bytes of replies that it has not taken.
     pub waiting_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! What a client listens to: channels, patterns, sharded channels, and all commands (MONITOR).
+//! A client's subscriptions: channels, patterns, sharded channels, and all commands (MONITOR).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,10 +10,10 @@ use crate::core::delivery::{Message, Target, Topic};
 use crate::core::output::Output;
 use crate::core::topics::{Kind, Names, Topics, subscription_bytes};
 
-/// Subscriptions of all clients together take at most one part in this many of the memory limit.
+/// All subscriptions together take at most one part in so many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
 
-/// What a client listens to.
+/// A client's subscriptions.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     topics: Arc<Topics>,
@@ -41,7 +41,7 @@ impl Drop for Subscriptions {
 }
 
 impl Subscriptions {
-    /// Nothing yet, for this client.
+    /// A client without subscriptions.
     pub fn new(topics: &Arc<Topics>, store: &Arc<Store>, target: Target) -> Subscriptions {
         Subscriptions {
             topics: Arc::clone(topics),
@@ -54,7 +54,7 @@ impl Subscriptions {
         }
     }
 
-    /// Names of a kind.
+    /// The names of a kind.
     pub fn names_of(&self, kind: Kind) -> &Names {
         match kind {
             Kind::Channel => &self.channels,
@@ -71,7 +71,7 @@ impl Subscriptions {
         }
     }
 
-    /// How many channels and patterns, or sharded channels, it listens to.
+    /// How many channels and patterns, or sharded channels, it is subscribed to: the count that answers have.
     pub fn len(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
@@ -79,22 +79,22 @@ impl Subscriptions {
         }
     }
 
-    /// How many channels, patterns and sharded channels it listens to.
+    /// How many names it is subscribed to.
     pub fn count(&self) -> usize {
         self.channels.len() + self.patterns.len() + self.shards.len()
     }
 
-    /// How many channels, how many patterns, and how many sharded channels.
+    /// How many channels, patterns and sharded channels it is subscribed to.
     pub fn counts(&self) -> [usize; 3] {
         [self.channels.len(), self.patterns.len(), self.shards.len()]
     }
 
-    /// It is shown every command.
+    /// Whether it is a monitor.
     pub fn monitors(&self) -> bool {
         self.monitors
     }
 
-    /// It is shown every command from now on.
+    /// Makes it a monitor.
     pub fn monitor(&mut self) {
         if !self.monitors {
             self.monitors = true;
@@ -102,12 +102,12 @@ impl Subscriptions {
         }
     }
 
-    /// It has subscriptions.
+    /// Whether it is subscribed to any name.
     pub fn listens(&self) -> bool {
         self.count() > 0
     }
 
-    /// Adds a name that it listens to; false if subscriptions hold their share of the memory.
+    /// Subscribes to a name; false if all subscriptions together have their share of the memory.
     pub fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
         if self.names(kind).contains(name) {
             return true;
@@ -121,15 +121,15 @@ impl Subscriptions {
         true
     }
 
-    /// Takes out a name, by which nothing more is sent.
+    /// Unsubscribes from a name: nothing more is sent by it, or delivered.
     pub fn remove(&mut self, kind: Kind, name: &[u8]) {
         if self.names(kind).remove(name) {
             self.topics.remove(&self.store, kind, name, self.target);
         }
     }
 
-    /// Nothing more is sent by a name; whether the client listened to it. What was sent before is still delivered, until it
-    /// forgets the name.
+    /// Has nothing more sent by a name; returns whether the client was subscribed to it. What was sent before is still delivered,
+    /// until it forgets the name.
     pub fn leave(&self, kind: Kind, name: &[u8]) -> bool {
         let listens = self.names_of(kind).contains(name);
         if listens {
@@ -138,7 +138,7 @@ impl Subscriptions {
         listens
     }
 
-    /// Takes out a name that it has left.
+    /// Forgets a name that it has left.
     pub fn forget(&mut self, kind: Kind, name: &[u8]) {
         self.names(kind).remove(name);
     }
@@ -152,7 +152,7 @@ impl Subscriptions {
         }
     }
 
-    /// Writes a message, unless the client listens to its topic no more.
+    /// Writes a message, unless the client is no longer subscribed to its topic.
     pub fn deliver(&self, resp3: bool, message: &Message, out: &mut Output) {
         if self.takes(message) {
             put_message(out, resp3, message);
@@ -160,7 +160,7 @@ impl Subscriptions {
     }
 }
 
-/// Writes a message: an array, a push in RESP3, or a line.
+/// Writes a message: an array, in RESP3 a push, or for a monitor a line.
 fn put_message(out: &mut Output, resp3: bool, message: &Message) {
     let (word, pattern): (&[u8], _) = match &message.topic {
         Topic::Channel => (b"message", None),

@@ -1,4 +1,4 @@
-//! CLIENT: what a connection says of itself, and which other clients are there.
+//! CLIENT: facts about this connection and others, and what may be done with them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,7 +103,7 @@ pub(crate) const ROWS: &[Definition] = &[
     .doc("5.0.0", "", "What CLIENT can do."),
 ];
 
-/// Each of these with NOT- in front too, but for the last three.
+/// Each filter but the last three may have NOT- in front.
 const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
@@ -113,10 +113,10 @@ fn info(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     Ok(())
 }
 
-/// What it takes to come to the next.
+/// Work to go to the next client.
 const NOTE_NS: u64 = 20;
 
-/// What it takes to list all clients, or to close them, when so many words say which.
+/// Work to list all clients, or to close them, with a filter of so many words.
 pub(crate) fn look_ns(call: &Call<'_, '_, '_>, words: usize) -> u64 {
     call.shared.clients.count() as u64 * (NOTE_NS + filter_ns(words) + LINE_NS)
 }
@@ -127,23 +127,23 @@ fn list(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.work(Lines { clients: call.shared.clients.cursor(), filter, text: String::new(), held })
 }
 
-/// What it takes to write one.
+/// Work to write a client's line.
 const LINE_NS: u64 = 1_500;
 
-/// CLIENT LIST: of each client what holds when its line is written.
+/// A CLIENT LIST in steps: each line shows the client as it is when the line is written.
 #[derive(Debug)]
 struct Lines {
-    /// Which client is next.
+    /// Which clients are next.
     clients: Cursor,
     filter: Filter,
     text: String,
-    /// What the text takes, if it is long or is kept from one step to the next: an administrator that looks for the clients which
-    /// hold all the memory is not refused.
+    /// The charge for the text, if that is long or kept from one step to the next. A short one has none: an administrator that
+    /// looks for the clients which hold all the memory is not refused.
     held: Heap,
 }
 
 impl Lines {
-    /// Writes a line.
+    /// Adds a line.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -206,21 +206,21 @@ fn kill(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.work(Killing { clients, filter, skip_me, one, killed: 0, me: false })
 }
 
-/// What it takes to have a client closed.
+/// Work to have a client closed.
 const KILL_NS: u64 = 300;
 
-/// CLIENT KILL: of the clients that were there when it began. It takes no memory, since the clients that it is to close may hold
-/// all of it.
+/// A CLIENT KILL in steps, of the clients that were there when it began. It takes no memory, since the clients that it closes may
+/// hold all of it.
 #[derive(Debug)]
 struct Killing {
-    /// The client that is next.
+    /// Which clients are next.
     clients: Cursor,
     filter: Filter,
     skip_me: bool,
-    /// It names one by its address.
+    /// Whether it names a client by its address alone.
     one: bool,
     killed: i64,
-    /// The client that asks is one of them.
+    /// Whether it closes its own client.
     me: bool,
 }
 
@@ -246,7 +246,7 @@ impl Job for Killing {
                 if me {
                     (self.me, self.killed) = (true, self.killed + 1);
                 } else if !facts.killed.swap(true, Relaxed) {
-                    // One that another client has closed since is not counted.
+                    // A client that another command has closed already is not counted.
                     self.killed += 1;
                     call.cx.host.kill(facts.place, facts.id);
                     ns += KILL_NS;
@@ -255,7 +255,7 @@ impl Job for Killing {
         }
         call.spend(ns);
         if self.me {
-            // In a later step it is found to be closed when it is looked at next, behind its reply.
+            // In a later step the session sees that when it looks next, behind the reply.
             call.flow = Flow::Close(Ending::Error);
             call.client.facts.killed.store(true, Relaxed);
         }
@@ -284,7 +284,7 @@ fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let what = crate::redis::fail::shown(what, 128);
         return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
     }
-    // The word is repeated as it was written.
+    // The error repeats the word as the client wrote it.
     let value = a_name(&crate::redis::fail::shown(what, 128), value)?;
     call.client.rename(|names| {
         if is_name {
@@ -351,12 +351,12 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::of("ERR timeout is negative"));
     }
     let now = call.cx.now();
-    // The end is a time that can be said.
+    // The end has to be a valid time.
     let until = (now as i64).checked_add(timeout).ok_or(Fail::of("ERR timeout is out of range"))?;
     call.cx.shared.pause.begin(now, until as u64, writes_only);
     call.cx.shared.look_in_time(now);
     if !call.cx.guard.in_transaction() {
-        // What others had begun before they could know of it is over when this client gets its reply.
+        // Requests that began before others could know of the pause have ended when this client gets its reply.
         call.cx.guard.begin_whole();
         call.cx.guard.finish();
     }

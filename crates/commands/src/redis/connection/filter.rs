@@ -1,5 +1,4 @@
-//! Which clients CLIENT LIST lists and CLIENT KILL closes: those of which all that is asked for holds, and nothing
-//! that is asked not to.
+//! Filters: which clients CLIENT LIST lists and CLIENT KILL closes. A client has to meet all conditions.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +16,7 @@ use crate::redis::heap::Heap;
 enum Kind {
     Normal,
     Pubsub,
-    /// None of ours is.
+    /// No client of Larder is.
     Replication,
 }
 
@@ -39,23 +38,23 @@ impl Kind {
     }
 }
 
-/// Letters that `flags=` may have in Redis and Valkey.
+/// Letters of `flags=` in Redis and Valkey.
 const FLAGS: &[u8] = b"AbBcdeiIMNOPrRStTuUxE";
 
-/// What is asked of every client may be so much, each however often: more than there are kinds of it.
+/// Conditions of a filter, at most: more than there are kinds.
 const TESTS_MAX: usize = 64;
-/// Bytes of a text that are kept.
+/// Bytes of a text in a condition that are kept.
 const TEXT_BYTES_MAX: usize = NAME_BYTES_MAX + 1;
-/// Words that are read in one step, nearly all of them numbers of clients: some 5 ms.
+/// Words that one step reads, at most, nearly all of them numbers of clients: some 5 ms.
 const WORDS_MAX: usize = 1 << 16;
-/// What it takes to look at a client …
+/// Work to look at a client …
 const CLIENT_NS: u64 = 100;
-/// … and to ask one thing of it.
+/// … and to check a condition.
 const TEST_NS: u64 = 150;
 
 const TOO_MANY: Fail = Fail::of("ERR too many filters");
 
-/// What can be asked of a client.
+/// What a condition looks at.
 #[derive(Debug)]
 enum Test {
     /// Ascending.
@@ -68,27 +67,27 @@ enum Test {
     Name(Box<[u8]>),
     Library(Box<[u8]>),
     LibraryVersion(Box<[u8]>),
-    /// Those of [`FLAGS`] that it has, one bit each.
+    /// It has these of [`FLAGS`], one bit each.
     Flags(u32),
-    /// It can be sent elsewhere: no client can.
+    /// It can be redirected: no client can.
     Redirects,
     Db(u32),
-    /// Connected for so long, and silent for so long.
+    /// It has been connected, or idle, for so long.
     AgeS(u64),
     IdleS(u64),
 }
 
-/// What has to hold.
+/// The conditions on a client.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// What is asked, and whether it is to be so.
+    /// What is looked at, and whether it has to hold or must not.
     tests: Vec<(bool, Test)>,
-    /// Whether the client that asks is left out, if that is said.
+    /// Whether the client that asks is left out, if SKIPME is given.
     pub skip_me: Option<bool>,
     _held: Option<Heap>,
 }
 
-/// What CLIENT LIST and CLIENT KILL call a number that is none of a client.
+/// The command that a filter is for, which words errors about client numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     ForList,
@@ -98,7 +97,7 @@ pub(crate) enum Asked {
 const NOT_POSITIVE: Fail = Fail::of("ERR client-id should be greater than 0");
 
 impl Asked {
-    /// What a number below 1 stands for.
+    /// How a number below 1 is taken.
     fn nobody(self) -> Result<u64, Fail> {
         match self {
             Asked::ForList => Ok(0),
@@ -120,13 +119,13 @@ fn seconds(word: &[u8], name: &str) -> Result<u64, Fail> {
     n.ok_or_else(|| Fail::with(format!("ERR {name} should be greater than 0")))
 }
 
-/// What a text is compared with: no text that it is compared with is longer.
+/// Shortens a text to compare: no text of a client is longer.
 fn cut(value: &[u8]) -> Box<[u8]> {
     value[..value.len().min(TEXT_BYTES_MAX)].into()
 }
 
 impl Filter {
-    /// All with this address.
+    /// A filter of all clients with this address.
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -135,14 +134,16 @@ impl Filter {
         Ok(Filter { tests: vec![(true, Test::Address(cut(address)))], _held: held, ..Filter::default() })
     }
 
+    /// Parses a filter.
+    ///
     /// # Errors
-    /// An option that is none, or a value that it does not have.
+    /// An option does not exist, or has a wrong value; or connections hold as much as they may.
     pub fn parse(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, asked: Asked) -> Result<Filter, Fail> {
         if args.len() > WORDS_MAX {
             return Err(TOO_MANY);
         }
-        // What is noted of each number, and while they come; of each text, and of what is asked, with which the list of
-        // them grows by doubling.
+        // The memory of all numbers and of their vector while it grows, of all texts, and of the vector of conditions, which
+        // grows by doubling.
         let tests = args.len().min(TESTS_MAX + 1);
         let texts = args.encoded().len().min(tests * TEXT_BYTES_MAX);
         let noted = 3 * args.len() * size_of::<u64>() + 3 * tests * size_of::<(bool, Test)>() + texts;
@@ -162,7 +163,7 @@ impl Filter {
                 let mut ids = Vec::new();
                 while let Some(id) = args.clone().next().and_then(parse_integer) {
                     args.next();
-                    // No client has a number below 1: CLIENT LIST finds none by it.
+                    // No client has a number below 1; CLIENT LIST accepts such a number and finds none.
                     ids.push(u64::try_from(id).ok().filter(|&id| id > 0).map_or_else(|| asked.nobody(), Ok)?);
                 }
                 if ids.is_empty() {
@@ -194,7 +195,7 @@ impl Filter {
         if filter.tests.len() > TESTS_MAX { Err(TOO_MANY) } else { Ok(filter) }
     }
 
-    /// What it takes to look at a client.
+    /// Work to look at a client.
     pub fn client_ns(&self) -> u64 {
         clients_ns(self.tests.len())
     }
@@ -204,12 +205,12 @@ impl Filter {
     }
 }
 
-/// What it takes to look at a client with so many tests.
+/// Work to look at a client with so many conditions.
 fn clients_ns(tests: usize) -> u64 {
     CLIENT_NS + TEST_NS * tests as u64
 }
 
-/// What it takes at most to ask this of a client, as far as one can tell by the number of words.
+/// Work to look at a client, at most, by the number of words of a filter.
 pub(crate) fn filter_ns(words: usize) -> u64 {
     clients_ns(words.div_ceil(2).min(TESTS_MAX))
 }

@@ -1,4 +1,4 @@
-//! PUBSUB CHANNELS and SHARDCHANNELS: the names that have subscribers, matched in steps, and replied in pieces.
+//! PUBSUB CHANNELS and SHARDCHANNELS: the names that have subscribers, matched in steps and replied in pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,10 +15,10 @@ use crate::redis::heap::Heap;
 use crate::redis::reply::{put_array, put_bulk};
 use crate::redis::steps::job::{Job, Step};
 
-/// What it takes to look at a name, beside matching it.
+/// The time to look at a name, beside matching it.
 const NAME_NS: u64 = 30;
 
-/// Names that are looked through.
+/// Looks through the names.
 #[derive(Debug)]
 struct Channels {
     space: fn(&Topics) -> &Space,
@@ -27,14 +27,14 @@ struct Channels {
     part: usize,
     /// Names of the part before it that are still to be looked at.
     names: Vec<Arc<[u8]>>,
-    /// Those that are wanted.
+    /// Names that match.
     found: Vec<Arc<[u8]>>,
-    /// How many of these are replied, behind the head; none if some are still to be looked for.
+    /// How many of these are replied, behind the head; none while names are still being matched.
     replied: Option<usize>,
     held: Heap,
 }
 
-/// PUBSUB CHANNELS; `name` is that of the subcommand.
+/// Serves PUBSUB CHANNELS and SHARDCHANNELS; `name`: the subcommand's.
 pub(super) fn channels(
     call: &mut Call<'_, '_, '_>,
     name: &str,
@@ -50,7 +50,7 @@ pub(super) fn channels(
     call.work(Channels { space, pattern, part: 0, names, found, replied: None, held })
 }
 
-/// What it takes to look through all names, about.
+/// The time to look through all names, about.
 pub(crate) fn look_ns(call: &Call<'_, '_, '_>, pattern: &[u8]) -> u64 {
     let topics = &call.cx.shared.topics;
     let names = (topics.channels.channels() + topics.shards.channels()) as u64;
@@ -85,9 +85,9 @@ impl Channels {
         done
     }
 
-    /// Replies some names; true when all are.
+    /// Replies some names; true when all are replied.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
-        // What was looked at may have left no room for a name behind the head.
+        // The head is written in any case; there may be no room for a name behind it.
         let from = self.replied.unwrap_or_else(|| {
             put_array(call.out, self.found.len());
             0
@@ -129,7 +129,7 @@ impl Job for Channels {
         if self.reply(call) {
             return Ok(Step::Done);
         }
-        // It waits for a client that takes it.
+        // The rest waits until the client has read some.
         self.held.set(call, self.bytes()).inspect_err(|_| call.out.rewind(mark))?;
         Ok(Step::Full)
     }

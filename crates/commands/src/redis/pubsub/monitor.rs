@@ -14,26 +14,26 @@ use crate::redis::row::Command;
 use crate::redis::row::flag::{ADMIN, SKIP_MONITOR};
 use crate::redis::secret;
 
-/// Bytes of a word that are shown, and of a line, behind which no word is begun: what is shown is copied, with
-/// up to four characters for a byte.
+/// Bytes of a word that are shown, and of a line, after which no further word begins. What is shown is copied, with up to four
+/// characters for a byte.
 const WORD_BYTES_MAX: usize = 16 << 10;
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 impl Call<'_, '_, '_> {
-    /// Shows a command to monitors, in the words of the client.
+    /// Shows a command to monitors, in the client's words.
     #[cold]
     pub fn show(&mut self, row: &'static Command, words: Args<'_>) {
         let client = std::sync::Arc::clone(&self.client.facts);
         self.show_as(row, words, &client.address);
     }
 
-    /// Shows a command as that of an address, or of scripts (`lua`).
+    /// Shows a command as sent from an address, or by scripts (`lua`).
     #[cold]
     pub fn show_as(&mut self, row: &'static Command, words: Args<'_>, who: &str) {
         if row.has(SKIP_MONITOR) && !row.runs_script() || row.has(ADMIN) {
             return;
         }
-        // Within the millisecond of the batch by the clock that goes on.
+        // The batch's millisecond, with microseconds of the clock that only goes on.
         let at_us = self.cx.now() * 1000 + self.cx.host.clock_us() % 1000;
         let mut line = Vec::with_capacity(words.encoded().len().min(LINE_BYTES_MAX) + 64);
         line.extend_from_slice(&stamp(at_us));
@@ -56,7 +56,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Text in quotes, with escapes for what is not to be seen.
+/// Writes text in quotes, with escapes for bytes that cannot be printed.
 fn quote(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
     for &byte in text {

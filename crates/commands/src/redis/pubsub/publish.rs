@@ -1,5 +1,5 @@
-//! PUBLISH and SPUBLISH. Which patterns match the channel is found out first, in steps where they are many; then the
-//! message is posted to all at once.
+//! PUBLISH and SPUBLISH. First the patterns that match the channel are found, in steps if there are many; then the message is
+//! posted to all subscribers at once.
 
 use larder_protocol::resp::Args;
 
@@ -11,13 +11,13 @@ use crate::redis::heap::Heap;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// A message whose patterns are being looked for.
+/// A message whose patterns are being found.
 #[derive(Debug)]
 struct Publishing {
     /// The channel and the text.
     kept: Kept,
     matching: Matching,
-    /// The charge for what was found.
+    /// The charge for the patterns found.
     held: Heap,
 }
 
@@ -26,7 +26,7 @@ fn words(mut args: Args<'_>) -> (&[u8], &[u8]) {
     (args.next().unwrap_or_default(), args.next().unwrap_or_default())
 }
 
-/// PUBLISH
+/// Serves PUBLISH.
 pub(super) fn publish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let (channel, text) = words(args);
     bounded_name(Kind::Channel, channel)?;
@@ -44,7 +44,7 @@ pub(super) fn publish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             return Ok(());
         }
     }
-    // Until it is posted; then it is charged for each subscriber that gets it.
+    // It is charged until it is posted, and from then on for each subscriber that gets it.
     let _held = Heap::charge(call, channel.len() + text.len());
     let told = topics.publish_to(host, channel, text, matching);
     call.length(told)
@@ -70,7 +70,7 @@ impl Job for Publishing {
     }
 }
 
-/// SPUBLISH
+/// Serves SPUBLISH.
 pub(super) fn spublish(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let (channel, text) = words(args);
     bounded_name(Kind::Channel, channel)?;

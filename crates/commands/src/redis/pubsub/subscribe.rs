@@ -1,4 +1,4 @@
-//! Subscribing and unsubscribing: each name is answered by itself, and many are gone through in steps.
+//! Subscribing and unsubscribing. Each name has an answer of its own, and many names are gone through in steps.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,14 +14,14 @@ use crate::redis::reply::{put_bulk, put_integer, put_null};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
-/// What it takes to subscribe to a channel or a pattern, or to unsubscribe.
+/// Work to subscribe to a name, or to unsubscribe.
 const SUBSCRIBE_NS: u64 = 1_000;
-/// Names that are one step.
+/// Names that one step goes through, at most.
 const NAMES_AT_ONCE: usize = 256;
-/// Items give way to subscriptions when so many have come.
+/// Items are evicted for subscriptions each time so many have come.
 const SUBSCRIPTIONS_AT_ONCE: usize = 1 << 10;
 
-/// The word with which a change is answered.
+/// The word in the answer to a change.
 fn word(kind: Kind, adds: bool) -> &'static [u8] {
     match (kind, adds) {
         (Kind::Channel, true) => b"subscribe",
@@ -33,14 +33,14 @@ fn word(kind: Kind, adds: bool) -> &'static [u8] {
     }
 }
 
-/// (P|S)SUBSCRIBE
+/// Serves SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE.
 pub(super) fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     for name in args {
         bounded_name(kind, name)?;
     }
     if takes_steps(call, args.len()) {
         let kept = Some(Kept::new(call, args)?);
-        // The words of a request that was gathered are there before the next step.
+        // The words of a gathered request are kept before the next step.
         let user = call.client.standing.snapshot();
         call.go_on_with(Changing { kind, adds: true, kept, user });
         return Ok(());
@@ -58,7 +58,7 @@ pub(super) fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind)
     Ok(())
 }
 
-/// (P|S)UNSUBSCRIBE
+/// Serves UNSUBSCRIBE, PUNSUBSCRIBE and SUNSUBSCRIBE.
 pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     let names = call.subscriptions().names_of(kind);
     let count = if args.is_empty() { names.len() } else { args.len() };
@@ -89,24 +89,23 @@ pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kin
     Ok(())
 }
 
-/// What it takes to subscribe to these names.
+/// Work to subscribe to these names.
 pub(crate) fn listening_ns(names: Args<'_>) -> u64 {
     names.len() as u64 * SUBSCRIBE_NS + copying_ns(names.encoded().len() as u64)
 }
 
-/// What it takes to unsubscribe from one of these names: others that listen to it are passed.
+/// Work to unsubscribe from a name, passing its other subscribers.
 fn ending_one_ns(topics: &Topics, kind: Kind, name: &[u8]) -> u64 {
     SUBSCRIBE_NS + copying_ns(name.len() as u64) + topics.listeners(kind, name) as u64 * PASS_NS
 }
 
-/// What it takes to unsubscribe from these names.
+/// Work to unsubscribe from these names.
 pub(crate) fn ending_ns(call: &Call<'_, '_, '_>, kind: Kind, names: Args<'_>) -> u64 {
     let topics = &call.cx.shared.topics;
     names.map(|name| ending_one_ns(topics, kind, name)).sum()
 }
 
-/// What it takes to unsubscribe from all names of a kind that the client listens to now: it is not looked further when that is
-/// more than `ns_max`.
+/// Work to unsubscribe from all names of a kind; it stops counting beyond `ns_max`.
 pub(crate) fn ending_all_ns(call: &Call<'_, '_, '_>, kind: Kind, ns_max: u64) -> u64 {
     let Some(subscriptions) = &call.client.subscriptions else { return 0 };
     let topics = &call.cx.shared.topics;
@@ -125,12 +124,12 @@ fn takes_steps(call: &Call<'_, '_, '_>, names: usize) -> bool {
 }
 
 impl Call<'_, '_, '_> {
-    /// Listens to a name, to which the user might listen when it was as in `user`, and answers that.
+    /// Subscribes to a name that the user was allowed as it was in `user`, and answers.
     ///
     /// # Errors
-    /// Subscriptions hold their share of the memory, or the user may not listen to it any more.
+    /// Subscriptions have their share of the memory, or the user may no longer listen to the name.
     fn listen(&mut self, user: &Snapshot, kind: Kind, name: &[u8]) -> Done {
-        // A command that takes channels away looks at clients that are seen to listen.
+        // A command that takes channels away looks at clients that it sees listen.
         self.client.facts.listens[0].fetch_max(1, Relaxed);
         if !self.subscriptions().add(kind, name) {
             return Err(Fail::of("ERR too many subscriptions"));
@@ -140,23 +139,23 @@ impl Call<'_, '_, '_> {
             return Err(fail);
         }
         if self.answer_change(kind, true, name).is_multiple_of(SUBSCRIPTIONS_AT_ONCE) {
-            // In a transaction, items do afterwards.
+            // In a transaction items are evicted afterwards.
             self.give_way();
         }
         Ok(())
     }
 
-    /// Unsubscribes from a name, and answers that.
+    /// Unsubscribes from a name, and answers.
     fn listen_no_more(&mut self, kind: Kind, name: &[u8]) {
         if self.subscriptions().leave(kind, name) {
-            // A client that published before has counted this one.
+            // A client that published before has counted this subscriber.
             self.tell_published();
             self.subscriptions().forget(kind, name);
         }
         self.answer_change(kind, false, name);
     }
 
-    /// Writes what was published to the client until now: between two of its pushes, or, in EXEC, for behind that.
+    /// Writes what was published to the client so far: between two of its answers; in EXEC, to be sent behind it.
     fn tell_published(&mut self) {
         let Some(subscriptions) = &self.client.subscriptions else { return };
         let deliveries = self.cx.host.fetch(self.client.facts.place, self.client.facts.id);
@@ -174,7 +173,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Answers for one name; how many names there are now.
+    /// Answers for one name; returns how many names there are now.
     fn answer_change(&mut self, kind: Kind, adds: bool, name: &[u8]) -> usize {
         let count = self.subscriptions().len(kind);
         self.push(3);
@@ -184,12 +183,12 @@ impl Call<'_, '_, '_> {
         count
     }
 
-    /// The client listens to more names than are forgotten in one step.
+    /// Whether the client has more subscriptions than one step ends.
     pub(crate) fn listens_to_many(&self) -> bool {
         self.client.subscriptions.as_ref().is_some_and(|all| all.count() > NAMES_AT_ONCE)
     }
 
-    /// Forgets some of the names that the client listens to; true while there are many more.
+    /// Ends some of the client's subscriptions; true while there are many more.
     pub(crate) fn forget_some_names(&mut self) -> bool {
         let (ns_max, mut ns) = (self.step_ns(), 0);
         for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
@@ -204,7 +203,7 @@ impl Call<'_, '_, '_> {
         self.listens_to_many()
     }
 
-    /// All names are gone through.
+    /// Ends a command: shows others the client's subscriptions, and frees what it no longer needs.
     fn end_change(&mut self) {
         if self.client.subscriptions.as_ref().is_some_and(|all| all.count() == 0 && !all.monitors()) {
             self.client.subscriptions = None;
@@ -213,14 +212,14 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Many names that are gone through.
+/// A command that goes through many names in steps.
 #[derive(Debug)]
 struct Changing {
     kind: Kind,
     adds: bool,
-    /// None: all names that the client listens to.
+    /// The names; `None`: all names that the client is subscribed to.
     kept: Option<Kept>,
-    /// The client's user when it asked.
+    /// The client's user when the command began.
     user: Snapshot,
 }
 
