@@ -1,4 +1,4 @@
-//! Memory of the heap that commands take beside the arena: what is counted of it. How a call charges it is in `call/heap.rs`.
+//! Memory on the heap that commands take beside the arena, and how it is counted. `call/heap.rs` charges it for a call.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use larder_store::Store;
 
 use crate::core::context::Room;
 
-/// What a client keeps from one step to the next is not refused up to here.
+/// Bytes that a client may keep from one step to the next without being refused.
 pub(super) const KEPT_BYTES_FREE: usize = 2 << 10;
 
-/// Memory of the heap that a command takes while it runs: counted as what connections hold, and refused
-/// where they hold their share. What is short is not counted.
+/// Memory on the heap that a command takes while it runs. It is counted as what connections hold, and refused when they hold
+/// their share. Short memory is not counted.
 #[derive(Debug)]
 pub(crate) struct Heap {
     store: Arc<Store>,
@@ -18,33 +18,32 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Memory of nothing yet.
+    /// Counts nothing.
     pub(super) fn empty(store: &Arc<Store>) -> Heap {
         Heap { store: Arc::clone(store), bytes: 0 }
     }
 
-    /// So many bytes, which are counted from now on.
+    /// Counts so many bytes.
     pub(super) fn counted(store: &Arc<Store>, bytes: usize) -> Heap {
         store.hold(bytes as i64);
         Heap { store: Arc::clone(store), bytes: bytes as i64 }
     }
 
-    /// Counts with it what `more` counts.
+    /// Counts the bytes of `more`, too.
     pub(super) fn join(&mut self, mut more: Heap) {
         self.bytes += std::mem::take(&mut more.bytes);
     }
 }
 
-/// What grows in the midst of a walk over keys, where no item gives way to it.
+/// Memory that grows amid a walk over keys, where no item can be evicted for it.
 impl Heap {
-    /// Bytes that are counted.
+    /// The bytes that are counted.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Takes so many bytes more before they are allocated; false if connections hold as much as they may. What is short
-    /// in all is scratch of its worker's and not refused: before it is kept for the next step, [`Heap::may_be_kept`] is
-    /// asked.
+    /// Counts so many bytes more before they are allocated; false if connections hold as much as they may. If it is short in all,
+    /// it is the worker's scratch and not refused: ask [`Heap::may_be_kept`] before keeping it for the next step.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let is_short = self.bytes as usize + bytes <= Room::BYTES_KEPT;
         if !is_short && !self.store.may_hold(bytes as u64) {
@@ -55,14 +54,14 @@ impl Heap {
         true
     }
 
-    /// Gives some of it back.
+    /// Counts so many bytes less.
     pub fn shrink(&mut self, bytes: usize) {
         self.store.hold(-(bytes as i64));
         self.bytes -= bytes as i64;
     }
 
-    /// It may stay from one step to the next: connections hold no more than they may, or it is as short as what is never
-    /// refused.
+    /// Whether it may be kept from one step to the next: connections hold no more than they may, or it is so short that it is
+    /// never refused.
     pub fn may_be_kept(&self) -> bool {
         self.bytes as usize <= KEPT_BYTES_FREE || self.store.may_hold(0)
     }

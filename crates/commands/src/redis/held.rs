@@ -1,10 +1,10 @@
-//! Memory for one purpose, of which all clients together may hold a limited part: requests that MULTI queues, and what was taken
-//! out of keys for clients that waited (BLPOP) and is not sent yet. It is charged to the store.
+//! Memory for one purpose, charged to the store. All clients together may hold a limited part of it: of requests that MULTI
+//! queues, and of what was taken out of keys for clients that waited (BLPOP) and is not sent yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A part of the bytes that all may hold, given back when dropped.
+/// A client's part of that memory, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     all: Arc<AtomicU64>,
@@ -13,12 +13,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Holds nothing of `all` yet.
+    /// A part that holds nothing of `all` yet.
     pub fn new(all: &Arc<AtomicU64>, store: &Arc<larder_store::Store>) -> Held {
         Held { all: Arc::clone(all), store: Arc::clone(store), bytes: 0 }
     }
 
-    /// Holds `bytes` in all; false if that would be more than `max` together with all others.
+    /// Raises the part to `bytes`; false if it would be more than `max` together with all others.
     pub fn raise(&mut self, bytes: u64, max: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         if self.all.fetch_add(more, Relaxed) + more > max {

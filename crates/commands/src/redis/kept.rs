@@ -1,8 +1,7 @@
-//! What a command in steps keeps of its request: the words that it has still to look at ([`Kept`]), a key by its name ([`Name`]),
-//! or all of it, to begin again ([`Again`]).
+//! What a command in steps keeps of its request: the words that are left ([`Kept`]), a key ([`Name`]), or all words, to begin
+//! again ([`Again`]).
 //!
-//! Here is what these are, and nothing of a call. How they come out of one is in `steps/kept.rs`, `source.rs` and
-//! `steps/again.rs`.
+//! This module knows nothing of a call. `steps/kept.rs`, `source.rs` and `steps/again.rs` make these out of one.
 
 use larder_protocol::resp::Args;
 use larder_store::Database;
@@ -14,15 +13,15 @@ use crate::core::input::Input;
 /// The last words of a request, kept until they are answered; by default none.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// The end of the request; the last `rest` bytes are `left` words.
+    /// The end of the request. Its last `rest` bytes are the `left` words.
     bytes: Vec<u8>,
     rest: usize,
     left: usize,
-    /// The charge for them; none until the gathered request is handed over.
+    /// The charge for the bytes; `None` until a gathered request is handed over.
     input: Option<Input>,
 }
 
-/// A place among the words that are kept.
+/// A place among kept words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     rest: usize,
@@ -30,7 +29,7 @@ pub(crate) struct Place {
 }
 
 impl Kept {
-    /// The last words of a request that was gathered: its bytes come by [`Kept::take_over`] before the next step.
+    /// The last words of a gathered request: its bytes come by [`Kept::take_over`] before the next step.
     pub fn gathered(words: Args<'_>) -> Kept {
         Kept { bytes: Vec::new(), rest: words.encoded().len(), left: words.len(), input: None }
     }
@@ -41,12 +40,12 @@ impl Kept {
         Kept { bytes: encoded.to_vec(), rest: encoded.len(), left: words.len(), input: Some(input) }
     }
 
-    /// Takes over the gathered request, whose last words they are.
+    /// Takes over the gathered request, which ends with these words.
     pub fn take_over(&mut self, bytes: Vec<u8>, input: Input) {
         (self.bytes, self.input) = (bytes, Some(input));
     }
 
-    /// Bytes that are held for them.
+    /// Bytes that are charged for the words.
     pub fn held_bytes(&self) -> u64 {
         self.input.as_ref().map_or(0, Input::bytes)
     }
@@ -56,12 +55,12 @@ impl Kept {
         Args::rest(&self.bytes[self.bytes.len() - self.rest..], self.left)
     }
 
-    /// Where the words begin that are left.
+    /// The place of the words that are left.
     pub fn place(&self) -> Place {
         Place { rest: self.rest, left: self.left }
     }
 
-    /// Has `look` look at some of the words from a place on, which moves behind them. They are left all the same.
+    /// Has `look` take words from a place on, which moves behind them. `left` stays as it is.
     pub fn walk<T>(&self, at: &mut Place, look: impl FnOnce(&mut Args<'_>) -> T) -> T {
         let mut words = Args::rest(&self.bytes[self.bytes.len() - at.rest..], at.left);
         let found = look(&mut words);
@@ -69,12 +68,12 @@ impl Kept {
         found
     }
 
-    /// Has the words from a place on left once more.
+    /// Goes back to a place: the words from there on are left again.
     pub fn go_back(&mut self, to: Place) {
         (self.rest, self.left) = (to.rest, to.left);
     }
 
-    /// How many are left.
+    /// How many words are left.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -92,20 +91,20 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Name {
     pub(super) db: u8,
-    /// What the name of the database means.
+    /// The database, as it was named when this was made.
     pub(super) database: Database,
     pub(super) key: Box<[u8]>,
-    /// The charge for it, if there is one.
+    /// The charge for it, if any.
     pub(super) _held: Option<Heap>,
 }
 
 impl Name {
-    /// The same, for a step.
+    /// A copy without a charge, for one step.
     pub fn for_now(&self) -> Name {
         Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }
     }
 
-    /// Its bytes.
+    /// The key's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.key
     }
@@ -115,12 +114,12 @@ impl Name {
 #[derive(Debug)]
 pub(crate) struct Again {
     pub(super) row: &'static Command,
-    /// Behind its name.
+    /// The words behind its name.
     pub(super) words: Vec<u8>,
     pub(super) count: usize,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest word.
     pub(super) longest: u64,
-    /// How often it was begun before.
+    /// How often it was tried before.
     pub(super) tries: u8,
     /// The charge for them.
     pub(super) _held: Heap,

@@ -1,14 +1,13 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH; and how commands of several keys are one step.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH; and how a command of several keys is one step.
 //!
 //! ```text
 //! MULTI ─► commands are checked and queued ─► EXEC: take the keys, look at the watches, run them all
 //! ```
 //!
-//! EXEC takes the home buckets of all keys that the queued commands name (the table says where) and of
-//! all that are watched, in one order; commands that concern no key but all take the store as a
-//! whole. Only then it looks whether a watched key was touched. What takes longer than others should wait is done in
-//! steps, with all of these keys held from the first to the last (`steps.rs`). Where scripts are queued, what others have left in
-//! the worker's Lua state is collected before the keys are taken ([`Collecting`]).
+//! EXEC takes the home buckets of all keys that the queued commands name and of all watched keys, in one order; for commands that
+//! concern all keys but name none it takes the store as a whole. Only then it looks whether a watched key was touched. What takes
+//! longer than others should wait is done in steps, with all of these keys held from the first to the last (`steps.rs`). Before
+//! EXEC with scripts takes its keys, the garbage of others in the worker's Lua state is collected ([`Collecting`]).
 
 mod steps;
 mod weight;
@@ -46,17 +45,17 @@ use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
 use crate::redis::steps::job::{Job, Step};
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
-/// Queues of all clients together take at most one part in this many of the memory limit …
+/// All queues together take at most one part in so many of the memory limit, …
 const QUEUE_SHARE: u64 = 16;
-/// … and those of up to so many bytes as much again: queues that fill the share leave them room.
+/// … and queues of up to so many bytes as much again: those that fill the share leave them room.
 const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
-/// Items give way to watches when so many have come.
+/// Items are evicted for watches each time so many have come.
 const WATCHES_AT_ONCE: usize = 1 << 10;
-/// A queue that is not short is one step, too, if it takes no longer.
+/// A queue that is not short is run in one step, too, if it takes no longer.
 const ONE_STEP_NS: u64 = 4_000_000;
-/// What it takes to reckon what a command takes: its key is looked at.
+/// Work to estimate a command's work: its key is looked at.
 const RECKON_NS: u64 = 150;
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
@@ -83,7 +82,7 @@ pub(crate) const ROWS: &[Definition] = &[
 ];
 
 impl Queue {
-    /// An empty one.
+    /// Makes an empty queue.
     fn new(call: &Call<'_, '_, '_>) -> Queue {
         Queue {
             commands: Vec::new(),
@@ -99,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// What it takes to run all of them, beside what is weighed; of what takes more than one step not all.
+    /// Work of all commands beside what is weighed. It stops counting beyond what one EXEC may do.
     fn reckon(&self, call: &mut Call<'_, '_, '_>) -> u64 {
         let (mut ns, mut db, mut reckoned) = (0, call.client.db, 0);
         for queued in &self.commands {
@@ -118,7 +117,7 @@ impl Queue {
 }
 
 impl Call<'_, '_, '_> {
-    /// Queues a command that may run, if it has to wait for EXEC; false if it is to be run now.
+    /// Queues a command that has to wait for EXEC; false if it is to be run now.
     pub fn queue(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Result<bool, Fail> {
         if row.has(AT_ONCE) {
             return Ok(false);
@@ -147,7 +146,7 @@ impl Call<'_, '_, '_> {
                 !row.has(ADMIN | NO_AUTH | EMPTIES) && !row.runs_script() && !row.takes_all(args);
             queue.uses_lua = queue.uses_lua || scripts::uses_lua(row);
             let name = words.len() - args.len();
-            // A request that was decoded has a name, which has bytes.
+            // A request that was decoded has a name, so that its longest word is not 0.
             let longest = match words.longest() {
                 0 => Args::decode(bytes, words.len()).longest(),
                 longest => longest,
@@ -173,8 +172,7 @@ impl Call<'_, '_, '_> {
         Ok(true)
     }
 
-    /// EXEC may begin: there is room for the longest of its writes. Whether there is for all of them is found
-    /// out by what runs.
+    /// Checks that there is room for the longest of EXEC's writes. Whether there is for all of them, the commands find out.
     ///
     /// # Errors
     /// There is none, and nothing will be run.
@@ -186,7 +184,8 @@ impl Call<'_, '_, '_> {
         if starved || !self.cx.guard.has_room(longest) { Err(Fail::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
-    /// A command was refused before it could run or be queued: the error that its client gets, which EXEC words in its own way.
+    /// Spoils the transaction for a command that was refused before it could run or be queued. Returns the error for the client,
+    /// which EXEC words in its own way.
     #[cold]
     pub fn refuse(&mut self, row: Option<&Command>, fail: Fail) -> Fail {
         if row.is_some_and(|row| row.has(RUNS_QUEUE)) {
@@ -198,7 +197,7 @@ impl Call<'_, '_, '_> {
         fail
     }
 
-    /// Makes what `f` does one step for all observers of these keys.
+    /// Runs `f` as one step for all observers of these keys.
     pub fn as_one<'k, R>(
         &mut self,
         keys: impl IntoIterator<Item = Key<'k>>,
@@ -213,7 +212,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// [`Call::as_one`] of the keys with these names in the selected database.
+    /// As [`Call::as_one`], for keys of these names in the selected database.
     pub fn as_one_in<'k, R>(
         &mut self,
         names: impl IntoIterator<Item = &'k [u8]>,
@@ -228,11 +227,11 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Runs `f` as one step for all observers of the keys with these names; where it says that its reply needs so many
-    /// bytes it has done nothing, and is run again when there is room.
+    /// Runs `f` as one step for all observers of the keys with these names. If `f` returns the bytes that its reply needs, it has
+    /// done nothing, and is run again when there is room.
     ///
     /// # Errors
-    /// There is no room, or what `f` says.
+    /// There is no room, or the error of `f`.
     pub fn as_one_with_room<'k>(
         &mut self,
         names: impl IntoIterator<Item = &'k [u8]> + Clone,
@@ -291,7 +290,7 @@ fn watch(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    // Inside EXEC it comes too late, and the watches go with it.
+    // Inside EXEC the watches were looked at before, and go with it.
     if !call.cx.guard.in_transaction() {
         call.client.transaction.watches = None;
         call.cx.guard.end_watches();
@@ -306,7 +305,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     exec_since(call, None)
 }
 
-/// EXEC. `since_us`: since when it has waited, by the clock of its host, if it has.
+/// Serves EXEC. `since_us`: since when it has waited, by the host's clock, if it has.
 fn exec_since(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Done {
     let Transaction { queue, watches } = std::mem::take(&mut call.client.transaction);
     let Some(queue) = queue else {
@@ -335,7 +334,7 @@ fn exec_since(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Done {
     if ns > EXEC_NS_MAX {
         return Err(TOO_LONG);
     }
-    // What is noted of all keys.
+    // The charge for the notes of all keys.
     let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
     let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
     let tells = call.cx.shared.events.any();
@@ -350,7 +349,7 @@ fn exec_since(call: &mut Call<'_, '_, '_>, since_us: Option<u64>) -> Done {
     done
 }
 
-/// Takes the keys, or the store, and runs all of them, which takes so long beside what is weighed.
+/// Takes the keys, or the store, and runs all commands. `ns`: their work beside what is weighed.
 fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watches>>, ns: u64) -> Done {
     if queue.commands().any(|(row, args)| row.takes_all(args)) {
         call.cx.guard.begin_whole();
@@ -410,14 +409,14 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     Ok(())
 }
 
-/// EXEC that has to wait before it begins: with scripts, until the worker's Lua state is collected; where clients were paused
-/// meanwhile, until they are no more; until no keys are held, since it is not looked whether they are its own; and, with flushes
-/// behind very many others, until what these left is cleaned up.
+/// EXEC that waits before it begins. With scripts it waits until the garbage in the worker's Lua state is collected; if clients
+/// were paused meanwhile, until the pause is over; until no keys are held, since it does not look whether they are its own; and
+/// with flushes, until what very many flushes before them left is cleaned up.
 #[derive(Debug)]
 struct Waiting {
     flushes: usize,
     collecting: Option<Collecting>,
-    /// Since when, by the clock of its host.
+    /// Since when it has waited, by the host's clock.
     since_us: u64,
     /// Clients were paused meanwhile: it waits as if it had not been read.
     is_paused: bool,
@@ -462,7 +461,7 @@ impl Job for Waiting {
         done.map(|()| Step::Done)
     }
 
-    /// EXEC is carried out also if its client has gone, but in a pause, as any request that waits for the end of one.
+    /// EXEC is carried out even if its client has gone, unless a pause keeps it waiting, as it would any request.
     fn must_end(&self) -> bool {
         !self.is_paused
     }
@@ -472,14 +471,14 @@ impl Job for Waiting {
     }
 }
 
-/// A reply that is no longer is sent whatever else EXEC has to send.
+/// Replies of up to so many bytes are sent whatever else EXEC has to send.
 const SHORT_REPLY_BYTES: u64 = 64;
-/// A reply of a page.
+/// Bytes of a reply of a page.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
-/// long as their values are now, and of collections as many elements as they ask for, up to what connections may hold beside
-/// what they hold. What finds no room is an error in its place.
+/// Makes room for the replies of queued commands before their keys are taken, while items can be evicted: by the present lengths
+/// of strings, and for collections by as many elements as commands ask for, up to what connections may still hold. A reply that
+/// finds no room is an error in its place.
 fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>) {
     let commands = &queue.commands[some.clone()];
     let words: usize = commands.iter().map(|queued| queued.words).sum();
@@ -490,14 +489,14 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     }
     let unknown = call.reply_bytes_max() as usize;
     let store = call.cx.guard.store();
-    // What others hold is theirs.
+    // The rest is held by others.
     let most = store.held_bytes_max().saturating_sub(store.held_bytes()) as usize;
     let short = commands.len() * SHORT_REPLY_BYTES as usize;
     let most = most.saturating_sub(short);
     let mut bytes: usize = asked;
     for row in commands.iter().map(|queued| queued.row) {
         if !row.keys.any() && !row.has(FAST | REPLIES_A_WORD) {
-            // It is not known.
+            // The length of the reply is not known.
             bytes += if row.has(REPLIES_A_PAGE) { PAGE_BYTES } else { unknown };
         }
     }
@@ -511,44 +510,45 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     });
     if elements {
         let mut scale = Scale::new(call, 0);
-        // Messages to subscribers take no room in the reply; a command that sends some looks for these when it is weighed.
+        // Messages to subscribers take no room in the reply. A command that sends some looks up its subscribers when it is
+        // weighed, which is not done twice.
         let tells = |queued: &Queued| matches!(queued.row.weighs, Weighs::Topics | Weighs::Shard);
         let judged = commands.iter().filter(|queued| !tells(queued)).try_for_each(|queued| {
             scale.add(call, queued.row, queued.words(&queue.bytes).1);
             scale.judge()
         });
         if judged.is_err() {
-            // It will be refused.
+            // EXEC will be refused.
             return;
         }
         bytes = bytes.saturating_add(scale.told_bytes() as usize);
     }
-    // Where there is none, each that needs some is refused.
+    // If there is no room, each command that needs some is refused.
     let _ = call.reserve_room(bytes.min(most) + short);
 }
 
-/// A queued command at work.
+/// A queued command that was begun.
 #[derive(Debug)]
 struct AtWork {
-    /// Where its reply begins: the place, and the bytes in front of it.
+    /// Where its reply begins: the mark, the output's own bytes, and its bytes in all.
     mark: Mark,
     own_bytes: u64,
     replied: u64,
-    /// There is room for a long one.
+    /// There is room for a long reply.
     may: bool,
-    /// What it has spent: commands with long replies have these in it.
+    /// The work that it has spent. For long replies that includes the copying.
     spent_ns: u64,
-    /// What it took so far, where that is measured.
+    /// How long it took so far, if that is measured.
     took_us: Option<u64>,
 }
 
-/// Runs a command of EXEC, for which as much was done as was since `began_ns`.
+/// Runs a command of EXEC. `began_ns`: the work done when EXEC began.
 fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, queue: &Queue, began_ns: u64, permitted: Done) {
     let (at_work, done) = begin_queued(call, queued, queue, began_ns, permitted);
     end_queued(call, queued, queue, at_work, done);
 }
 
-/// Begins it. What it leaves for later, which it may outside of a transaction, has still to be done then.
+/// Begins a queued command. Outside of a transaction it may leave a job, which is still to be done.
 fn begin_queued(
     call: &mut Call<'_, '_, '_>,
     queued: &Queued,
@@ -565,7 +565,7 @@ fn begin_queued(
     let may = call.may_reply_more();
     let slept_ms = call.flow.sleep_ms();
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
-    // What others come to know, or what follows relies on, is done all the same.
+    // Commands that others learn of, or that later ones rely on, are run however long EXEC has worked.
     let (row, settles) = (queued.row, queued.row.changes() || queued.row.has(SETTLES));
     let looks = !settles && (row.has(READONLY) || !row.has(FAST));
     let done = if let Err(fail) = permitted {
@@ -576,7 +576,7 @@ fn begin_queued(
         Err(Fail::LOOKED_ENOUGH)
     } else {
         call.client.executes_from_ns = began_ns;
-        // A script says by its reply that it has failed.
+        // The row is that of the queued command, so that a script's failures are counted for it.
         let exec = std::mem::replace(&mut call.row, queued.id);
         let done = call.execute(queued.row, args, words);
         call.row = exec;
@@ -590,14 +590,14 @@ fn begin_queued(
     (AtWork { mark, own_bytes, replied, may, spent_ns, took_us }, done)
 }
 
-/// Ends it: it is counted and noted, and whether its reply is sent is as CLIENT REPLY among them says.
+/// Ends a queued command: counts and notes it, and drops its reply if CLIENT REPLY says so.
 fn end_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, queue: &Queue, at_work: AtWork, mut done: Done) {
     let words = queued.words(&queue.bytes).0;
     let AtWork { mark, own_bytes, replied, may, spent_ns, took_us } = at_work;
     let reply_ns = copying_ns(call.out.own_bytes().saturating_sub(own_bytes));
     call.spend(reply_ns.saturating_sub(spent_ns));
     if !may && call.out.own_bytes() > own_bytes + SHORT_REPLY_BYTES && done.is_ok() {
-        // It is done; what it says of it finds no room.
+        // The command is done, but its reply finds no room.
         call.out.rewind(mark);
         done = Err(Fail::HELD);
     }
@@ -622,7 +622,7 @@ fn end_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, queue: &Queue, at_wo
 }
 
 impl Call<'_, '_, '_> {
-    /// What was queued may still run, if the client or its user has changed since, or in this EXEC.
+    /// Checks that a queued command may still run, if the client's user or its rules changed since MULTI, or in this EXEC.
     fn permit_changed(
         &mut self,
         queued: &Queued,
@@ -637,7 +637,7 @@ impl Call<'_, '_, '_> {
         self.permit_queued(queued.row, queued.id.unwrap_or(RowId::MAX), args, looked)
     }
 
-    /// The rules have changed since MULTI, and to look at all that was queued takes longer than others should wait.
+    /// Whether the rules have changed since MULTI, and checking all that was queued takes longer than others should wait.
     fn looks_too_long(&mut self, queue: &Queue) -> bool {
         let standing = &self.client.standing;
         if standing.is_free() || standing.is_as(&queue.user) {
@@ -653,7 +653,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
+/// Keeps messages that wait for the client until after EXEC: the next command may end its subscriptions.
 fn keep_deliveries(call: &mut Call<'_, '_, '_>) {
     let Some(subscriptions) = &call.client.subscriptions else { return };
     let late = late(&mut call.client.late, call.out);
@@ -662,12 +662,12 @@ fn keep_deliveries(call: &mut Call<'_, '_, '_>) {
     }
 }
 
-/// A watched key was written, or was there and has gone by itself.
+/// Whether a watched key was written, or was there and has gone by itself.
 fn is_touched(call: &mut Call<'_, '_, '_>, watches: &Watches) -> bool {
     watches.touched.load(Relaxed) || watches.keys.iter().any(|watched| has_gone(call, watched))
 }
 
-/// A watched key was there, and is not there.
+/// Whether a watched key was there, and is not any more.
 fn has_gone(call: &mut Call<'_, '_, '_>, watched: &Watched) -> bool {
     let key = call.cx.guard.key_in(watched.db, &watched.key);
     watched.there && !matches!(call.cx.guard.peek(&key), Lookup::Hit(_))

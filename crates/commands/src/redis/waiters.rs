@@ -4,11 +4,11 @@
 //! Waiting ─┬─ claimed by a worker ─▶ Claimed ─▶ Served, with its reply
 //!          ├─ by its own worker ────▶ Over             its time has come
 //!          ├─ CLIENT UNBLOCK ───────▶ Unblocked, Refused
-//!          └─ its connection ends ──▶ Gone             (of one that is claimed, too: what it was to have is put back)
+//!          └─ its connection ends ──▶ Gone             (of a claimed one, too: what it was to get is put back)
 //! ```
 //!
-//! One word says it, and each arrow is one compare-and-swap. A waiter in a line whose word says something else is
-//! passed over. The locks here are held for a look at a table: never while a key is waited for.
+//! The state is one word, and each arrow is one compare-and-swap. A waiter in a line whose state is not `Waiting` is passed over.
+//! The locks here are held for a look at a table, never while a key is waited for.
 
 mod want;
 
@@ -29,14 +29,14 @@ use crate::core::host::Host;
 use crate::core::output::Output;
 pub(crate) use want::{Portion, Taken, Want, Whence, Which};
 
-/// Parts of the table, each under its lock.
+/// Parts of the table, each with its lock.
 const SHARDS: usize = 16;
-/// What a waiter takes beside its keys, about, …
+/// Bytes of a waiter beside its keys, about, …
 const WAITER_BYTES: usize = 512;
-/// … and each key beside its bytes, which are there twice: its place in a line, and the line's.
+/// … and of each key beside its name, which is there twice: its place in a line, and the line.
 const KEY_BYTES: usize = 256;
 
-/// How a wait stands.
+/// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Stands {
@@ -62,7 +62,7 @@ const STANDS: [Stands; 7] = [
 /// How CLIENT UNBLOCK ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unblock {
-    /// As if its time had come.
+    /// As if its timeout had passed.
     Timeout,
     /// With an error.
     Error,
@@ -73,12 +73,12 @@ pub(crate) enum Unblock {
 pub(super) struct Served {
     pub reply: Output,
     pub done: Done,
-    /// What was taken at once, if there is more to be taken: the reply is of these elements, and has no head.
+    /// What was taken first, if there is more to take: the reply has these elements, and no head.
     pub begun: Option<Portion>,
-    /// To be put back if it does not reach the client, and to which of its keys.
+    /// What is put back if the reply does not reach the client, and to which of its keys.
     pub taken: Taken,
     pub key: Box<[u8]>,
-    /// The database, as it was when that was taken.
+    /// The database at the moment when that was taken.
     pub moment: Moment,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Waiter {
     pub(super) want: Want,
     pub(super) db: u8,
     pub(super) resp3: bool,
-    /// Each once, in the order in which they were named.
+    /// The keys, each once, in the order of the command.
     pub(super) keys: Box<[Box<[u8]>]>,
     pub(super) facts: Arc<ClientFacts>,
     /// The client's user when it began to wait, and the row of its command.
@@ -97,12 +97,12 @@ pub(crate) struct Waiter {
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
-    /// It is to look at its keys: the worker that served those before it has left that to it.
+    /// It is to look at its keys: the worker that served those before it left that to it.
     called: AtomicBool,
     served: Mutex<Option<Served>>,
 }
 
-/// Before each access to the words of a wait, under the scheduler: others may come between.
+/// Under the scheduler of tests, lets other threads run before an access to a wait's words.
 #[inline]
 fn turn() {
     #[cfg(feature = "schedule")]
@@ -114,7 +114,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Waiter {
-    /// A waiter that stands in no line yet.
+    /// Makes a waiter that stands in no line yet.
     pub fn new(
         facts: &Arc<ClientFacts>,
         (db, resp3): (u8, bool),
@@ -139,7 +139,7 @@ impl Waiter {
         }
     }
 
-    /// Bytes that it takes, about.
+    /// Bytes of the waiter, about.
     pub fn bytes(&self) -> usize {
         WAITER_BYTES
             + self.want.bytes()
@@ -155,29 +155,29 @@ impl Waiter {
         self.stands.compare_exchange(from as u8, to as u8, AcqRel, Acquire).is_ok()
     }
 
-    /// Ends its wait, if it still waits.
+    /// Ends its wait; false if it no longer waited.
     pub(super) fn end(&self, how: Stands) -> bool {
         self.change(Stands::Waiting, how)
     }
 
-    /// It is given something, if it still waits and is to stay: no other worker gives it anything.
+    /// Claims it, so that no other worker serves it; false if it no longer waits, or is to be closed.
     pub(super) fn claim(&self) -> bool {
         !self.facts.killed.load(Relaxed) && self.change(Stands::Waiting, Stands::Claimed)
     }
 
-    /// Gives it what it waited for; returns that, if it has gone meanwhile.
+    /// Gives the waiter what it waited for; returns that if the client has gone meanwhile.
     pub(super) fn serve(&self, served: Served) -> Option<Served> {
         *lock(&self.served) = Some(served);
         if self.change(Stands::Claimed, Stands::Served) { None } else { lock(&self.served).take() }
     }
 
-    /// What it was given.
+    /// Takes what the waiter was given.
     pub(super) fn take_served(&self) -> Option<Served> {
         turn();
         lock(&self.served).take()
     }
 
-    /// Ends the wait with its connection; returns what it was given, and has not replied. What it is just being given,
+    /// Ends the wait with its connection. Returns what the waiter was given and has not replied; what it is just being given,
     /// [`Waiter::serve`] returns.
     pub(super) fn go(&self) -> Option<Served> {
         turn();
@@ -185,22 +185,23 @@ impl Waiter {
         if stood == Stands::Served as u8 { self.take_served() } else { None }
     }
 
-    /// Has its worker look.
+    /// Wakes its worker.
     pub(super) fn wake(&self, host: &dyn Host) {
         host.wake(self.facts.place, self.facts.id);
     }
 
-    /// Has it look at its keys when its worker comes to it. False if it waits no more: the next in line is called.
+    /// Has it look at its keys when its worker comes to it. False if it no longer waits: the next in line is called then.
     pub(super) fn call(&self, host: &dyn Host) -> bool {
         turn();
         if !self.called.swap(true, SeqCst) {
             self.wake(host);
         }
-        // A waiter that goes says that first and asks for calls then: so either this sees that it has gone, or it sees the call.
+        // A waiter that goes changes its state first and takes calls then: so either this sees that it has gone, or it sees the
+        // call.
         self.stands() == Stands::Waiting
     }
 
-    /// It was called since this was last asked.
+    /// Whether it was called since this was last asked.
     pub(super) fn take_call(&self) -> bool {
         turn();
         self.called.swap(false, SeqCst)
@@ -211,33 +212,33 @@ impl Waiter {
     }
 }
 
-/// The waiters for a key to be of a type, by their numbers: the first is served first.
+/// The waiters for a key to be of one type, by number: the first is served first.
 #[derive(Debug)]
 struct Line {
     db: u8,
     kind: Type,
-    /// A [`Left::Key`] of it lies among what is left.
+    /// `Waiters::left` has a [`Left::Key`] for this line.
     is_left: bool,
     waiting: BTreeMap<u64, Arc<Waiter>>,
 }
 
-/// The lines at the keys of each name.
+/// The lines at keys, by the keys' names.
 type Lines = HashMap<Box<[u8]>, Vec<Line>>;
 
-/// What a client has left that has gone.
+/// Work that a client left when it went.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// What was popped for it, from a database at that moment; how often it could not be put back, and when that is
-    /// tried again.
+    /// What was popped for the client, and the moment of its database; how often it could not be put back, and when that is tried
+    /// again.
     Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u16, again_us: u64 },
-    /// A key that it was to look at.
+    /// A key that the client was to look at.
     Key { db: u8, key: Box<[u8]> },
-    /// A stream with groups that are removed, of which something is left; and when that is gone on with.
+    /// A stream with removed groups of which something is left, and when to go on with it.
     Groups { moment: Moment, key: Box<[u8]>, again_us: u64 },
 }
 
 impl Left {
-    /// Its time has come.
+    /// Whether its time has come.
     fn is_due(&self, now_us: u64) -> bool {
         match self {
             Left::Key { .. } => true,
@@ -252,13 +253,13 @@ pub(crate) struct Waiters {
     shards: Box<[Mutex<Lines>]>,
     hasher: RandomState,
     last_number: AtomicU64,
-    /// Lines that there are.
+    /// How many lines there are.
     lines: AtomicUsize,
-    /// Waiters by the numbers of their clients.
+    /// Waiters by their clients' numbers.
     clients: Mutex<HashMap<u64, Arc<Waiter>>>,
     left: Mutex<VecDeque<Left>>,
     left_count: AtomicUsize,
-    /// Bytes of what was popped and may have to be put back.
+    /// Bytes that were popped and may have to be put back.
     pub(super) taken_bytes: Arc<AtomicU64>,
 }
 
@@ -282,12 +283,12 @@ impl Waiters {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
 
-    /// Keys that are waited for.
+    /// How many keys are waited for.
     pub fn keys(&self) -> usize {
         self.lines.load(Relaxed)
     }
 
-    /// A waiter joins the lines of its keys.
+    /// Has a waiter join the lines of its keys.
     pub(super) fn join(&self, waiter: &Arc<Waiter>) {
         let number = self.last_number.fetch_add(1, Relaxed) + 1;
         waiter.number.store(number, Relaxed);
@@ -305,13 +306,13 @@ impl Waiters {
         }
     }
 
-    /// A waiter leaves all lines, in which it may stand no more.
+    /// Has a waiter leave all lines and the table of clients.
     pub(super) fn leave(&self, waiter: &Waiter) {
         lock(&self.clients).remove(&waiter.facts.id);
         self.leave_lines(waiter);
     }
 
-    /// A waiter is passed over from now on.
+    /// Has a waiter leave all lines: it is passed over from now on.
     pub(super) fn leave_lines(&self, waiter: &Waiter) {
         for key in &waiter.keys {
             let mut shard = self.shard(key);
@@ -335,14 +336,14 @@ impl Waiters {
         line.waiting.values().next().cloned()
     }
 
-    /// The waiter in line at a key behind the one with a number.
+    /// The first waiter in line at a key behind a number.
     pub(super) fn behind(&self, db: u8, kind: Type, key: &[u8], number: u64) -> Option<Arc<Waiter>> {
         let shard = self.shard(key);
         let line = shard.get(key)?.iter().find(|line| (line.db, line.kind) == (db, kind))?;
         line.waiting.range(number.checked_add(1)?..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
-    /// A waiter that still waits stands in line at a key before this one.
+    /// Whether a waiter that still waits is in line at a key before this one.
     pub(super) fn has_before(&self, waiter: &Waiter, key: &[u8]) -> bool {
         let shard = self.shard(key);
         let here = (waiter.db, waiter.want.kind());
@@ -352,12 +353,12 @@ impl Waiters {
         })
     }
 
-    /// A waiter stands in line at a key.
+    /// Whether any waiter is in line at a key.
     pub(in crate::redis) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
         self.keys() > 0 && self.first(db, kind, key).is_some()
     }
 
-    /// Ends the wait of a client; whether it waited.
+    /// Ends the wait of a client; false if it did not wait.
     pub(crate) fn unblock(&self, host: &dyn Host, client: u64, how: Unblock) -> bool {
         let Some(waiter) = lock(&self.clients).get(&client).cloned() else { return false };
         let ended = waiter.end(match how {
@@ -370,21 +371,21 @@ impl Waiters {
         ended
     }
 
-    /// A client has gone, and has left something to be done.
+    /// Notes work that a client left when it went.
     pub(super) fn leave_behind(&self, left: Left) {
         let mut all = lock(&self.left);
         all.push_back(left);
         self.left_count.store(all.len(), Relaxed);
     }
 
-    /// Notes in the lines at a key whether a [`Left::Key`] of them lies among what is left; true if that is new for one.
+    /// Marks in the lines at a key whether `left` has a [`Left::Key`] for them; true if that is new for one.
     fn mark_left(&self, db: u8, key: &[u8], is_left: bool) -> bool {
         let mut shard = self.shard(key);
         let lines = shard.get_mut(key).into_iter().flatten().filter(|line| line.db == db);
         lines.fold(false, |is_new, line| is_new | (std::mem::replace(&mut line.is_left, is_left) != is_left))
     }
 
-    /// Waiters in line at a key that is held have to wait for its command; nothing if there is none.
+    /// Notes that waiters in line at a held key have to wait for its command. Does nothing if there are none.
     pub(super) fn leave_held(&self, db: u8, key: &[u8]) {
         turn();
         if self.mark_left(db, key, true) {
@@ -392,18 +393,18 @@ impl Waiters {
         }
     }
 
-    /// A client that has removed a group of a stream has gone, and has left some of it.
+    /// Notes that a client that removed a stream's group has gone, and left a part of it.
     pub(crate) fn leave_group(&self, moment: Moment, key: &[u8]) {
         self.leave_behind(Left::Groups { moment, key: key.into(), again_us: 0 });
     }
 
-    /// There is something to be done that a client has left.
+    /// Whether there is work that clients left.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.left_count.load(Relaxed) > 0
     }
 
-    /// Takes some of it, which is to be done at this time.
+    /// Takes up to `most` of the work that is due now.
     pub(super) fn take_left(&self, most: usize, now_us: u64) -> Vec<Left> {
         let (mut all, mut taken) = (lock(&self.left), Vec::new());
         for _ in 0..all.len() {

@@ -1,14 +1,14 @@
-//! EXEC of what takes longer than others should wait: in steps, and one moment for all others all the same. All keys that it
-//! names or watches are held from before the first command to behind the last ([`hold`]); its replies are kept until then.
+//! EXEC that takes longer than others should wait: it is done in steps, and is still one moment for other clients. All keys that
+//! it names or watches are held from before the first command to behind the last ([`hold`]); its replies are kept until then.
 //!
 //! ```text
 //! Notes the keys ─► Announces ─► Waits for requests of before ─► Weighs ─► Looks at the watches ─► Runs ─► replied
 //!                                 └────────────────── the keys are held ──────────────────────────┘
 //! ```
 //!
-//! A slice of commands is a transaction of the store as EXEC of one step is; between two slices items give way, and the worker
-//! serves others. What alone takes longer than a slice goes through its own steps ([`IN_PARTS`]), or is refused with all others
-//! before the first is run. EXEC is carried out also if its client has gone.
+//! A slice of commands is one transaction of the store, as an EXEC of one step is; between two slices items are evicted, and the
+//! worker serves others. A command that alone takes longer than a slice is done in its own steps ([`IN_PARTS`]), or EXEC is
+//! refused before the first command runs. EXEC is carried out even if its client has gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,26 +34,26 @@ use crate::redis::row::{Command, Keys as Places, Weighs};
 use crate::redis::steps::held::NOTE_NS;
 use crate::redis::steps::job::{Job, Step};
 
-/// Others wait for its keys for so long at most, about.
+/// The work for which EXEC may hold its keys, about.
 const HELD_NS_MAX: u64 = 2_000_000_000;
-/// A command that takes longer goes through its own steps, if it has some.
+/// A command of more work is done in its own steps, if it has some.
 const ALONE_NS: u64 = SLICE_NS / 2;
-/// What it takes to look at a watched key, and to weigh a command beside what that says.
+/// Work to look at a watched key, and to weigh a command beside looking at its values.
 const WATCH_NS: u64 = 300;
 const WEIGH_NS: u64 = 300;
 const WEIGH_WORD_NS: u64 = 15;
-/// Words of a command with many keys that are weighed at a time; pairs stay together.
+/// Words of a command with many keys that are weighed at a time; pairs are not split.
 const WEIGHED_AT_ONCE: usize = 8 << 10;
-/// While it holds keys it waits for memory that is on its way for so long in all, …
+/// While EXEC holds keys it waits for memory that is on its way so long in all, …
 const WAITS_MS_MAX: Millis = 2_000;
 /// … and looks for it every so many milliseconds.
 const WAIT_MS: Millis = 10;
-/// Bytes of replies that are handed on at a time.
+/// Bytes of replies that are handed to the client's output at a time.
 const SENT_BYTES: usize = 64 << 10;
-/// What is noted of a command while it is under way: what it takes, and that it may not be run.
+/// Bytes noted of a command: its weight, and that it may not be run.
 const COMMAND_BYTES: usize = size_of::<u32>() + size_of::<Denied>();
 
-/// EXEC in steps.
+/// An EXEC in steps.
 #[derive(Debug)]
 struct Executing {
     queue: Box<Queue>,
@@ -61,54 +61,54 @@ struct Executing {
     /// The database in which the first command is run.
     db: u8,
     stage: Stage,
-    /// What each command takes, and all of them that are weighed.
+    /// Work of each command that is weighed, and of all of them.
     weights: Vec<u32>,
     ns: u64,
-    /// What is not weighed of a command with many keys, and what weighs what is.
+    /// The words of a command with many keys that are not weighed yet, and the work of those that are.
     unweighed: Option<Rest>,
     weighed_ns: u64,
-    /// What those take that have no keys, and are weighed as they are in one step.
+    /// Work of the commands without keys, which may take no more than in an EXEC of one step.
     keyless_ns: u64,
     denied: Vec<Denied>,
-    /// The ways in which these are.
+    /// The errors of denied commands.
     fails: Vec<Fail>,
-    /// What is replied, until all of it is made.
+    /// The replies, until all of them are made.
     kept: Output,
-    /// What the commands have come to.
+    /// What the session does behind EXEC.
     flow: Flow,
     /// How long it has waited for memory.
     waited_ms: Millis,
-    /// What is noted.
+    /// The charge for all notes.
     held: Option<Heap>,
 }
 
-/// A command that its client may not run any more: its place, and which of the ways.
+/// A command that the client may not run any more: its place, and its error in `fails`.
 #[derive(Clone, Copy, Debug)]
 struct Denied {
     at: u32,
     fail: u32,
 }
 
-/// The marks by which later swaps of databases are seen: the hash of a name in each.
+/// Marks of the databases by which later swaps are seen: the hash of a name in each.
 type Marks = [u64; DATABASES as usize];
 
 #[derive(Debug)]
 enum Stage {
-    /// Notes the keys from a place on; none: from the first, while nothing is noted.
+    /// Notes keys; `None`: from the first on.
     Notes(Option<Box<Noting>>),
-    /// All are noted, of databases with these marks. Waits until no others are held.
+    /// All keys are noted; the marks are those of their databases. Waits until no other command holds keys.
     Announces(Arc<Keys>, Marks),
-    /// Waits until each request is over that was begun before others could know.
+    /// Waits until all requests are done that were begun before they could see the hold.
     Waits(Hold, Marks, u64),
-    /// Weighs the commands that have no weight.
+    /// Weighs the commands that have no weight yet.
     Weighs(Hold, Box<Scale>),
-    /// Looks whether a watched key from a place on is gone.
+    /// Looks at the watched keys, from this one on.
     Looks(Hold, usize),
-    /// Runs the commands from a place on.
+    /// Runs the commands, from this one on.
     Runs(Hold, usize),
-    /// One of them goes on.
+    /// Goes on with a command in its own steps.
     GoesOn(Hold, usize, Box<dyn Job>, AtWork),
-    /// All were run, or none will be: the replies are sent.
+    /// All commands were run, or none will be: sends the replies.
     Replies,
     Over,
 }
@@ -117,12 +117,12 @@ enum Stage {
 #[derive(Debug)]
 struct Noting {
     keys: Keys,
-    /// The next command, or the next watched key behind the last; and the database in which it is run.
+    /// The next command, or behind the last the next watched key; and the database in which it is run.
     at: usize,
     db: u8,
-    /// What is left of a command with many keys.
+    /// The words of a command with many keys whose keys are not noted yet.
     rest: Option<Rest>,
-    /// The marks of when the first was noted: databases that were swapped since have others.
+    /// The marks when the first key was noted. A database that was swapped since has another.
     made: Marks,
 }
 
@@ -130,15 +130,15 @@ fn marks(call: &Call<'_, '_, '_>) -> Marks {
     std::array::from_fn(|db| call.cx.guard.key_in(db as u8, b"").hash())
 }
 
-/// Begins with it in the next turn.
+/// Begins an EXEC in steps in the next turn.
 ///
 /// # Errors
-/// There is no memory for what is noted of it.
+/// There is no memory for its notes.
 pub(super) fn begin(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watches>>) -> Done {
     let (mut names, mut notes) = (watched(watches.as_deref()), 0);
     for queued in &queue.commands {
         names += queued.words - queued.name;
-        // Others change no value, or are noted by the bytes that they have.
+        // Other commands change no value, or are noted by their bytes.
         let is_short = matches!(queued.row.weighs, Weighs::Nothing | Weighs::Value(_) | Weighs::Pairs);
         notes += usize::from(queued.row.elements || !is_short);
     }
@@ -178,7 +178,7 @@ fn rest_of(args: Args<'_>, (bytes, words): Rest) -> Args<'_> {
     Args::rest(&encoded[encoded.len() - bytes..], words)
 }
 
-/// Its keys are all its words, or each second of them: how many words from one to the next.
+/// The distance from one key to the next in words, if all words from the first on are keys, or every so many.
 fn step_of_keys(row: &Command) -> Option<usize> {
     match row.keys {
         _ if row.words() > 1 => None,
@@ -188,7 +188,7 @@ fn step_of_keys(row: &Command) -> Option<usize> {
 }
 
 impl Executing {
-    /// Runs `f` with the replies that are kept as its output.
+    /// Runs `f` with the kept replies as its output.
     fn within<'c, 'w, R>(
         &mut self,
         call: &mut Call<'_, 'c, 'w>,
@@ -207,16 +207,16 @@ impl Executing {
         })
     }
 
-    /// Does a part of the stage: what comes then, and whether it comes at once.
+    /// Does a part of a stage, and returns the next one and what the step came to.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
         let stage = match stage {
             Stage::Notes(noting) => {
-                // Keys noted while databases are swapped are another's, which a swap back before the end would hide.
+                // Keys noted before a swap of databases are others now; a second swap before the end would hide that.
                 let noting = noting.filter(|noting| noting.made == marks(call));
                 self.note_some(call, noting)?
             }
             Stage::Announces(_, made) if made != marks(call) => Stage::Notes(None),
-            // What is said before goes out first: no other waits for a client that does not read.
+            // Earlier replies are sent first: no client has to wait for one that does not read.
             Stage::Announces(keys, made) if !call.out.is_empty() => {
                 return Ok((Stage::Announces(keys, made), Step::Full));
             }
@@ -267,7 +267,7 @@ impl Executing {
         Ok((stage, Step::More))
     }
 
-    /// Notes as many keys as a step is for.
+    /// Notes as many keys as there is time for.
     fn note_some(&self, call: &mut Call<'_, '_, '_>, noting: Option<Box<Noting>>) -> Result<Stage, Fail> {
         let names = || self.queue.commands.iter().map(|queued| queued.words - queued.name).sum::<usize>();
         let mut noting = noting.unwrap_or_else(|| {
@@ -280,7 +280,7 @@ impl Executing {
         while ns < until_ns && *at < commands.len() {
             let queued = &commands[*at];
             let args = queued.args(&self.queue.bytes);
-            // Its words are copied when it begins.
+            // A command in its own steps copies its words when it begins.
             if queued.row.has(IN_PARTS) && copying_ns(args.encoded().len() as u64) > EXEC_NS_MAX {
                 return Err(TOO_LONG);
             }
@@ -336,11 +336,10 @@ impl Executing {
         })
     }
 
-    /// Weighs as many commands as a step is for. Their keys are held: what they have is what they will have, but for what these
-    /// commands do to them.
+    /// Weighs as many commands as there is time for. Their keys are held, so that only these commands change them.
     ///
     /// # Errors
-    /// One of them takes too long in one step and has no others, or all do.
+    /// A command takes too long and cannot be done in steps, or all together do.
     fn weigh_some(&mut self, call: &mut Call<'_, '_, '_>, scale: &mut Scale) -> Done {
         let (until_ns, work) = (call.step_ns(), call.cx.room.work());
         let (began_ns, mut ns) = (work.done_ns(), 0);
@@ -383,7 +382,7 @@ impl Executing {
         if self.ns > HELD_NS_MAX || self.keyless_ns > EXEC_NS_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 
-    /// Looks at some of the watched keys, and behind the last of them whether the client may still run what it has queued.
+    /// Looks at some watched keys, and behind the last whether the client may still run what it queued.
     fn look_at_some(&mut self, call: &mut Call<'_, '_, '_>, hold: Hold, at: usize) -> Result<Stage, Fail> {
         let (mut is_touched, mut next) = (false, at);
         if let Some(watches) = &self.watches {
@@ -415,7 +414,7 @@ impl Executing {
         Ok(Stage::Runs(hold, 0))
     }
 
-    /// Asks by the rules of this moment whether the client may run what it has queued: they hold for all of it.
+    /// Checks by the present rules whether the client may run what it queued: they hold for all of it.
     fn ask(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         if call.looks_too_long(&self.queue) {
             return Err(TOO_LONG);
@@ -443,12 +442,12 @@ impl Executing {
         denied.map_or(Ok(()), |place| Err(self.fails[self.denied[place].fail as usize].clone()))
     }
 
-    /// A command goes through its own steps.
+    /// Whether a command is done in its own steps.
     fn is_alone(&self, at: usize) -> bool {
         u64::from(self.weights[at]) > ALONE_NS && self.queue.commands[at].row.has(IN_PARTS)
     }
 
-    /// The command behind those that a slice is for which begins with this one.
+    /// The end of the slice of commands that begins with this one.
     fn end_of_slice(&self, at: usize, until_ns: u64) -> usize {
         let (mut end, mut ns) = (at, 0);
         while let Some(weight) = self.weights.get(end) {
@@ -461,7 +460,7 @@ impl Executing {
         end
     }
 
-    /// The next command waits for memory that is on its way, while the worker serves others.
+    /// Whether the next command waits for memory that is on its way, while the worker serves others.
     fn awaits_memory(&mut self, call: &mut Call<'_, '_, '_>, at: usize) -> bool {
         let bytes = self.queue.commands.get(at).and_then(Queued::wanted_bytes);
         let awaits = self.may_wait() && bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes, 1));
@@ -475,7 +474,7 @@ impl Executing {
         self.waited_ms < WAITS_MS_MAX
     }
 
-    /// Runs as many commands as a slice is for, one at least.
+    /// Runs a slice of commands, at least one.
     fn run_some(&mut self, call: &mut Call<'_, '_, '_>, hold: Hold, at: usize) -> Stage {
         if at == self.queue.commands.len() {
             drop(hold);
@@ -501,11 +500,11 @@ impl Executing {
             });
             let mut run = 0;
             for queued in &queue.commands[at..end] {
-                // What is not weighed is counted.
+                // Work that was not weighed is counted here.
                 if run > 0 && work.done_ns() - began_ns >= until_ns {
                     break;
                 }
-                // Memory that is on its way is waited for between two slices.
+                // EXEC waits for memory only between two slices.
                 let bytes = queued.wanted_bytes().filter(|_| run > 0 && may_wait);
                 if bytes.is_some_and(|bytes| !call.cx.guard.finds_memory(bytes, 1)) {
                     break;
@@ -523,7 +522,7 @@ impl Executing {
         Stage::Runs(hold, at + run)
     }
 
-    /// Runs a command that may leave a part of it for later.
+    /// Begins a command that may leave a job.
     fn run_alone(&mut self, call: &mut Call<'_, '_, '_>, hold: Hold, at: usize) -> Stage {
         let permitted = self.permitted(at);
         let began = self.within(call, |call, queue| {
@@ -543,7 +542,7 @@ impl Executing {
         }
     }
 
-    /// Goes on with a command that has left a part of it.
+    /// Makes a step of a command's job.
     fn run_on(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -566,7 +565,7 @@ impl Executing {
                 Ok(Step::More | Step::Hold | Step::Full | Step::Await(_) | Step::Sleep(_)) => {
                     return Some((job, at_work));
                 }
-                // It has done nothing.
+                // The step has done nothing.
                 Err(fail) if asks && call.comes_for(&*job, &fail) => {
                     step = Step::Await(Some(WAIT_MS));
                     return Some((job, at_work));
@@ -587,7 +586,7 @@ impl Executing {
         (stage, step)
     }
 
-    /// What was queued, watched and noted has done what it was for: a client that does not read its replies holds these alone.
+    /// Frees the queue, the watches and the notes: a client that does not read its replies holds these alone.
     fn forget(&mut self, call: &mut Call<'_, '_, '_>) {
         *self.queue = Queue::new(call);
         (self.watches, self.held) = (None, None);
@@ -595,7 +594,7 @@ impl Executing {
         call.cx.guard.end_watches();
     }
 
-    /// Sends as many of the replies as the client takes.
+    /// Sends as much of the replies as the client takes.
     fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let (until_ns, mut ns) = (call.step_ns(), 0);
         let step = loop {
@@ -641,7 +640,7 @@ impl Job for Executing {
         !matches!(self.stage, Stage::Replies | Stage::Over)
     }
 
-    /// For all that is queued, before the first is run.
+    /// The rules are asked for all commands, before the first is run.
     fn asks_itself(&self) -> bool {
         true
     }

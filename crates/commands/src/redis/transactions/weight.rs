@@ -1,15 +1,15 @@
-//! How long EXEC would take. In an EXEC of one step, what outside of it is done in steps is done at once, while others wait for
-//! its keys, or for the store; an EXEC in steps (`steps.rs`) holds its keys for as long. What would take too long is refused
-//! before anything is run.
+//! How long EXEC would take. An EXEC of one step does at once what is otherwise done in steps, while others wait for its keys, or
+//! for the store; an EXEC in steps (`steps.rs`) holds its keys for as long. What would take too long is refused before anything
+//! is run.
 //!
 //! ```text
 //! each command, in order ─▶ how large its keys will be by then, at most ─▶ what it takes ─▶ how large they are behind it
 //! ```
 //!
-//! What goes with the length of the queue is not weighed, but counted where it is dear: elements that commands name.
+//! Work that is proportional to the length of the queue is not weighed. Elements that commands name are dear, and are counted.
 //!
-//! A weight errs upwards only. A key is as large as it was, or as any command before would leave it, whether that one
-//! does it or fails; of options said several times each may be the one that counts.
+//! A weight errs upwards only. A key is as large as it was, or as any command before would leave it, whether that one succeeds or
+//! fails. Where an option is given several times, each may be the one that counts.
 
 mod elements;
 
@@ -46,56 +46,56 @@ use crate::redis::strings::pairs::PAIR_NS;
 
 /// Work in values and in walks that one EXEC may do.
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
-/// Bytes of a key, where they are not known.
+/// Bytes of a key's name, where they are not known.
 const KEY_BYTES: u64 = 32;
-/// What BITFIELD does with what lies between its fields, in copies.
+/// Copies that BITFIELD makes of what lies between its fields.
 const PART_COPIES: u64 = 4;
-/// A collection in one leaf is not longer.
+/// A collection in one leaf has at most so many bytes.
 const COLLECTION_BYTES_MAX: u64 = 16 << 10;
 /// Keys that INFO and RANDOMKEY look at.
 const SAMPLE_KEYS: u64 = 4096;
 /// Words behind the names of commands on collections that one EXEC may have: some 100 ms at worst.
 pub(crate) const WORDS_MAX: usize = 64 << 10;
-/// Where a command writes several values, those of more bytes are noted.
+/// Values of more bytes are noted, where a command writes several.
 const NOTED_BYTES_MIN: usize = 512;
-/// Words of 64 bits that say which keys have perhaps another value by then.
+/// Words of 64 bits that say which keys may have another value by then.
 const REPLACED_WORDS: usize = 32;
-/// What a note of a key takes, twice while the table grows.
+/// Bytes of a note of a key, twice while the table grows.
 const NOTE_BYTES: usize = 200;
 
 pub(crate) const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
 );
 
-/// The words that stand behind an option, wherever: which of them is its value only the command itself knows, which
-/// may take another word of that name for something else.
+/// The words behind each occurrence of an option. Only the command itself knows which of them is the option's value: it may take
+/// another word of that name for something else.
 fn behind<'a>(option: &str, words: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
     let mut named = false;
     words.filter(move |word| std::mem::replace(&mut named, is(word, option)))
 }
 
-/// The largest number behind an option; none if there is no number.
+/// The largest number behind an option, if there is any.
 fn number_behind<'a>(option: &str, words: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
     behind(option, words).filter_map(count_of).max()
 }
 
-/// A number that is not below 0.
+/// Parses a number that is not below 0.
 fn count_of(word: &[u8]) -> Option<u64> {
     parse_integer(word).and_then(|n| u64::try_from(n).ok())
 }
 
-/// The dearest pattern behind an option, for names that are so many with so many bytes.
+/// The dearest pattern behind MATCH, for so many names of so many bytes in all.
 fn pattern_behind<'a>(words: impl Iterator<Item = &'a [u8]>, names: u64, bytes: u64) -> Option<glob::Weight> {
     behind("MATCH", words).map(glob::Weight::of).max_by_key(|weight| weight.with_reading_ns(names, bytes))
 }
 
-/// What a key of many takes that is looked at or removed, and what an element takes that is looked for.
+/// Work for one of many keys that is looked at or removed, and for an element that is looked for.
 const KEY_WORD_NS: u64 = 300;
 const ELEMENT_WORD_NS: u64 = 500;
-/// What any other word takes.
+/// Work for any other word.
 const WORD_NS: u64 = 10;
 
-/// What a command takes by its words alone: that it is run at all, and what it does for each that is a key or an element.
+/// Work of a command by its words alone: that it is run at all, and what it does for each key or element.
 pub(crate) fn words_ns(row: &Command, args: Args<'_>) -> u64 {
     let each_ns = match row.weighs {
         Weighs::Pairs | Weighs::CountedPairs => PAIR_NS / 2,
@@ -107,7 +107,7 @@ pub(crate) fn words_ns(row: &Command, args: Args<'_>) -> u64 {
         _ if row.elements && row.has(WRITE) => WRITE_NS,
         _ if row.elements => ELEMENT_WORD_NS,
         _ if row.keys.are_many() => KEY_WORD_NS,
-        // What has no keys is weighed with its words.
+        // A command without keys is weighed with its words.
         _ if !row.keys.any() && row.weighs != Weighs::Nothing => 0,
         _ => WORD_NS,
     };
@@ -115,7 +115,7 @@ pub(crate) fn words_ns(row: &Command, args: Args<'_>) -> u64 {
     run_ns + args.len() as u64 * each_ns + copying_ns(args.encoded().len() as u64)
 }
 
-/// What it takes to copy what a command replies of strings as they are now; such as are long are not copied.
+/// Work to copy what a command replies of strings, by their present sizes; long ones are not copied.
 pub(crate) fn told_ns(call: &mut Call<'_, '_, '_>, row: &Command, db: u8, args: Args<'_>) -> u64 {
     let tells = matches!(row.access_of(0), Access::Read | Access::Change | Access::Take);
     if row.elements || !tells {
@@ -134,15 +134,15 @@ pub(crate) fn told_ns(call: &mut Call<'_, '_, '_>, row: &Command, db: u8, args: 
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     bytes: u64,
-    /// How many a collection has.
+    /// Elements of a collection.
     elements: u64,
-    /// How many of those that are there now are left, at least.
+    /// Elements that are there now and will be left, at least.
     least: u64,
-    /// Bytes of the longest one that is added, or of the longest of a list, a set, a sorted set or a hash, if that is longer than
-    /// a leaf; of a stream where values lie apart what any of its entries may have.
+    /// Bytes of the longest element that is added, or of the longest that a list, set, sorted set or hash has, if longer than a
+    /// leaf; of a stream whose values lie apart, what any of its entries may have.
     longest: u64,
-    /// Bytes of the longest value that commands before may have given any field of a hash, whatever these have now; of the
-    /// longest entry that they may have put into a stream.
+    /// Bytes of the longest value that earlier commands may have given any field of a hash; of the longest entry that they may
+    /// have put into a stream.
     given: u64,
 }
 
@@ -152,53 +152,53 @@ impl Size {
     }
 }
 
-/// A user that commands before may have changed.
+/// A user that earlier commands may have changed.
 #[derive(Clone, Copy, Debug)]
 struct Changed {
-    /// Bytes that it holds, at most.
+    /// Bytes that the user takes, at most.
     bytes: usize,
     /// It may have connections, and the next change may be the first that closes some.
     closes: bool,
 }
 
-/// Adds up what the commands of a transaction take.
+/// Adds up the work of a transaction's commands.
 #[derive(Debug)]
 pub(crate) struct Scale {
-    /// What values will have been when they are reached, by the hashes that their keys have now.
+    /// Sizes of values by the time they are reached, by the present hashes of their keys.
     sizes: HashMap<u64, Size>,
     /// Keys that may have another value by then, one bit for the hashes of many.
     replaced: [u64; REPLACED_WORDS],
-    /// Which name each name stands for by then: SWAPDB swaps them.
+    /// Which database each name stands for by then: SWAPDB swaps names.
     names: [u8; DATABASES as usize],
-    /// Some command may change something, whatever it is.
+    /// Some command may change something.
     changes: bool,
     /// Keys of all databases.
     keys: u64,
     db: u8,
     ns: u64,
-    /// Kinds of names that the client listens to, all of which are counted as those that it leaves.
+    /// Which kinds of subscriptions were left all at once already: that is counted once.
     ended: [bool; 3],
     /// Words of commands on collections.
     words: usize,
-    /// What it takes to compare a password.
+    /// Work to compare a password.
     login_ns: Option<u64>,
     /// The users that there are now.
     users: Option<Arc<Users>>,
-    /// Those that commands name which change users, by the hashes of their names.
+    /// Users that commands change, by the hashes of their names.
     changed: HashMap<u64, Changed>,
-    /// One of them is changed again: EXEC may go through all clients at its end.
+    /// A user is changed again: EXEC may go through all clients at its end.
     changes_again: bool,
-    /// Bytes of what these reply, at most.
+    /// Bytes that commands on collections reply, at most.
     told_bytes: u64,
 }
 
-/// A database by its name; none if it is no name.
+/// Parses the name of a database.
 fn database(word: &[u8]) -> Option<u8> {
     parse_integer(word).and_then(|n| u8::try_from(n).ok()).filter(|db| *db < DATABASES)
 }
 
 impl Scale {
-    /// A scale with nothing on it but what takes so long.
+    /// Makes a scale that has only this much work on it.
     pub fn new(call: &Call<'_, '_, '_>, ns: u64) -> Scale {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
@@ -221,20 +221,20 @@ impl Scale {
         }
     }
 
-    /// Bytes that it takes to weigh so many commands of so many bytes.
+    /// Bytes that weighing takes for so many commands of so many bytes.
     pub fn bytes(commands: usize, bytes: usize) -> usize {
         (commands + bytes / NOTED_BYTES_MIN) * NOTE_BYTES
     }
 
-    /// All that was added is not too long.
+    /// Judges what was added.
     ///
     /// # Errors
-    /// It is.
+    /// It would take too long.
     pub fn judge(&self) -> Done {
         if self.ns > EXEC_NS_MAX || self.words > WORDS_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 
-    /// What all that was added takes.
+    /// Work of all that was added.
     pub fn ns(&self) -> u64 {
         self.ns
     }
@@ -244,7 +244,7 @@ impl Scale {
         self.db
     }
 
-    /// Bytes of what commands on collections reply, at most, as far as it follows from what is there now.
+    /// Bytes that commands on collections reply, at most, as far as present sizes tell.
     pub fn told_bytes(&self) -> u64 {
         self.told_bytes
     }
@@ -252,13 +252,13 @@ impl Scale {
     /// Adds a command.
     pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) {
         self.changes |= !row.has(READONLY);
-        // Each walks from the first word on: of the first few only.
+        // `Args::at` walks from the first word on: it is asked for the first few only.
         let at = |n: usize| args.at(n).unwrap_or_default();
         let number = |n: usize| count_of(at(n)).unwrap_or(0);
         let db = self.db;
         self.ns = self.ns.saturating_add(match row.weighs {
             Weighs::Selection => {
-                // Any other fails.
+                // Any other name fails.
                 self.db = database(at(0)).unwrap_or(db);
                 0
             }
@@ -292,7 +292,7 @@ impl Scale {
                 matching_ns.saturating_add(pubsub::publishing_ns(call, args, false, EXEC_NS_MAX))
             }
             Weighs::Shard => pubsub::publishing_ns(call, args, true, EXEC_NS_MAX),
-            // Names may be left by others of these that name none.
+            // The second half pays for unsubscribing from these names by commands that name none.
             Weighs::Listen => 2 * pubsub::listening_ns(args),
             Weighs::ListenNoMore(kind) if args.is_empty() => {
                 let counted = std::mem::replace(&mut self.ended[kind as usize], true);
@@ -307,7 +307,7 @@ impl Scale {
                 self.walk(keys, pattern_behind(args.skip(1), keys, keys.saturating_mul(KEY_BYTES)))
             }
             Weighs::Sample => self.walk(self.keys.min(SAMPLE_KEYS), None),
-            // The figures that it gathers take as much again.
+            // Gathering the figures takes as much again.
             Weighs::Figures => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), None),
             Weighs::Everything => self.walk(self.keys, None) + call.cx.guard.store().used_bytes(),
             Weighs::Populate => {
@@ -321,7 +321,7 @@ impl Scale {
             Weighs::Pairs => self.put_pairs(call, args),
             Weighs::CountedPairs => {
                 let mut pairs = args;
-                // How many there are; options are no value that is long.
+                // The first word is their number. Options are no long values.
                 pairs.next();
                 self.put_pairs(call, pairs)
             }
@@ -373,15 +373,15 @@ impl Scale {
             }
             Weighs::Subsequence => {
                 let cells = self.of(call, db, at(0)).saturating_mul(self.of(call, db, at(1)));
-                // Above that it fails.
+                // Above that the command fails.
                 cells.min(call.cx.guard.store().held_bytes_max() / 4).saturating_mul(2)
             }
             Weighs::Rename | Weighs::Copy | Weighs::Move => {
                 let size = self.size(call, db, at(0));
-                // Elsewhere each of its fields is one that was not known.
+                // In the other key each of its fields counts as given by an earlier command.
                 let size = Size { given: size.given.max(size.longest), ..size };
                 if row.weighs == Weighs::Move {
-                    // It fails where that is no database.
+                    // The command fails where that is no database.
                     let Some(to) = database(at(1)) else { return };
                     self.note(call, to, at(0), size);
                 } else {
@@ -390,7 +390,7 @@ impl Scale {
                         self.note(call, to, at(1), size);
                     }
                 }
-                // A large collection goes elsewhere at once.
+                // Moving a large collection does not copy it.
                 let stays = size.elements > 0 && row.weighs != Weighs::Copy;
                 copying_ns(if stays { size.bytes.min(LEAF_BYTES_MAX) } else { size.bytes })
             }
@@ -402,15 +402,15 @@ impl Scale {
         self.note_replaced(call, row, args);
     }
 
-    /// What a command takes that changes a user. Its first change goes through all clients, for those that listen and for those
-    /// that are shown commands; for any that are changed again the end of EXEC does so once.
+    /// Work of a command that changes a user. A user's first change goes through all clients, for those that listen and for those
+    /// that are shown commands; for users that are changed again the end of EXEC does so once.
     fn change_users(&mut self, call: &Call<'_, '_, '_>, args: Args<'_>) -> u64 {
         let name = args.at(0).unwrap_or_default();
         let hash = self.hash_of_user(name);
         let is_again = self.changed.contains_key(&hash);
         let (users, before) = self.users_with(call, name);
         let bytes = before.bytes + args.skip(1).map(acl::rule_bytes).sum::<usize>();
-        // One that is made by this has no connections before the next.
+        // A user that this makes has no connections before the next change.
         let closes = !before.closes && !is_again;
         self.changed.insert(hash, Changed { bytes: bytes.min(USER_BYTES_MAX), closes });
         let mut walks = if before.closes { 1 + u64::from(call.cx.shared.topics.monitored()) } else { 0 };
@@ -420,10 +420,10 @@ impl Scale {
         walks * acl::clients_ns(call) + acl::changing_ns(args, users, before.bytes)
     }
 
-    /// What a command takes that removes users, with going through all clients.
+    /// Work of a command that removes users, which goes through all clients.
     fn remove_users(&mut self, call: &mut Call<'_, '_, '_>, names: Args<'_>) -> u64 {
         if few_names(names).is_err() {
-            // It is refused before it removes any.
+            // The command is refused before it removes any.
             return 0;
         }
         call.spend(names.len() as u64 * acl::FOUND_NS);
@@ -431,7 +431,7 @@ impl Scale {
         for name in names {
             let (count, removed) = self.users_with(call, name);
             (users, held_bytes) = (count, held_bytes + removed.bytes);
-            // Another that is made of this name is another user.
+            // A user made of this name later is another user.
             let hash = self.hash_of_user(name);
             self.changed.entry(hash).and_modify(|changed| changed.closes = true);
         }
@@ -442,7 +442,7 @@ impl Scale {
         self.sizes.hasher().hash_one(name)
     }
 
-    /// How many users there will be, at most, and the one of this name. Each that is named may be one that is made.
+    /// How many users there will be, at most, and the named one. Each name counts as a user that is made.
     fn users_with(&mut self, call: &Call<'_, '_, '_>, name: &[u8]) -> (usize, Changed) {
         let changed = self.changed.get(&self.hash_of_user(name)).copied();
         let users = self.users.get_or_insert_with(|| call.cx.shared.access.users());
@@ -453,7 +453,7 @@ impl Scale {
         (users.len() + self.changed.len() + 1, changed)
     }
 
-    /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.
+    /// Notes that a command may replace or remove the values of its keys: behind it nothing is sure of them.
     fn note_replaced(&mut self, call: &Call<'_, '_, '_>, row: &Command, args: Args<'_>) {
         if row.has(EMPTIES) {
             return self.replaced.fill(u64::MAX);
@@ -490,26 +490,26 @@ impl Scale {
         });
     }
 
-    /// The bit of a key among those that may have another value.
+    /// The bit of a key in `replaced`.
     fn replaced_bit(&self, db: u8, key: &[u8]) -> (usize, u64) {
         let hash = self.sizes.hasher().hash_one((self.names[usize::from(db)], key));
         (hash as usize / 64 % REPLACED_WORDS, 1 << (hash % 64))
     }
 
-    /// A key may have another value than it has now, for which what is there now says nothing.
+    /// Whether a key may have another value than now, so that its present size says nothing.
     fn is_replaced(&self, db: u8, key: &[u8]) -> bool {
         let (word, bit) = self.replaced_bit(db, key);
         self.replaced[word] & bit != 0
     }
 
-    /// What it takes to look at so many keys, and to compare their names with a pattern.
+    /// Work to look at so many keys, and to compare their names with a pattern.
     fn walk(&self, keys: u64, pattern: Option<glob::Weight>) -> u64 {
         let bytes = keys.saturating_mul(KEY_BYTES);
         let matching_ns = pattern.map_or(0, |weight| weight.with_reading_ns(keys, bytes));
         keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
     }
 
-    /// How large a value is.
+    /// The size of a value, at most.
     fn size(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &[u8]) -> Size {
         let key = call.cx.guard.key_in(self.names[usize::from(db)], key);
         if let Some(size) = self.sizes.get(&key.hash()) {
@@ -520,7 +520,7 @@ impl Scale {
             let (elements, longest) = match item.value() {
                 Value::Collection(there) => {
                     let there = there.elements();
-                    // How long the longest entry of a stream is, is not kept.
+                    // The store does not keep the length of a stream's longest entry.
                     let is_long = there.stream().is_some_and(|stream| stream.has_parts());
                     let entry_bytes = entry_bytes_max.min(item.value_bytes());
                     let longest = if is_long { entry_bytes } else { there.longest_apart() as u64 };
@@ -551,7 +551,7 @@ impl Scale {
         self.sizes.insert(key.hash(), size);
     }
 
-    /// Notes that a value may have so many bytes. What is short is not noted: it adds nothing to speak of.
+    /// Notes that a value may have so many bytes. Short values are not noted: they add next to nothing.
     fn put(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8], bytes: u64, ns: u64) -> u64 {
         if bytes > NOTED_BYTES_MIN as u64 {
             self.note(call, self.db, key, Size::of_bytes(bytes));
@@ -559,7 +559,7 @@ impl Scale {
         ns
     }
 
-    /// Notes keys with their values.
+    /// Notes the values of pairs.
     fn put_pairs(&mut self, call: &mut Call<'_, '_, '_>, mut pairs: Args<'_>) -> u64 {
         while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
             self.put(call, key, value.len() as u64, 0);
@@ -567,7 +567,7 @@ impl Scale {
         0
     }
 
-    /// A value is written to up to `end`: where it ends before that it is copied, or where it may have been replaced.
+    /// Work to write to a value up to `end`: it is copied if it ends before that, or may have been replaced.
     fn reach(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8], end: u64) -> u64 {
         let there = self.of(call, self.db, key);
         if end > call.value_bytes_max() || end <= there && !self.is_replaced(self.db, key) {

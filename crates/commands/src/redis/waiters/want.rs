@@ -1,27 +1,27 @@
-//! What a client waits for, and what it was given. How that is taken, replied and put back is in `collections/block/want.rs`.
+//! What a client waits for, and what it was given. `collections/block/want.rs` takes, replies and puts that back.
 
 use larder_store::{End, Pinned, StreamId, Type};
 
 use crate::redis::copied::Copied;
 use crate::redis::held::Held;
 
-/// What is wanted of a key.
+/// What a waiter wants of a key.
 #[derive(Debug)]
 pub(crate) enum Want {
-    /// Elements from an end of a list, so many at most; without a number one.
+    /// Elements from an end of a list, at most so many; `None`: one.
     Elements { end: End, count: Option<usize> },
     /// Members from an end of a sorted set.
     Members { which: Which, count: Option<usize> },
     /// An element of one list for another.
     Move { from: End, to: End, target: Box<[u8]> },
-    /// Entries of streams, each behind an ID, as they were named: a stream may be there more than once.
+    /// Entries of streams behind IDs, as the command named them: a stream may be there more than once.
     Entries { after: Box<[(Box<[u8]>, StreamId)]>, most: Option<usize> },
-    /// Entries of streams that no consumer of a group has had, for a consumer; `pends`: they are pending with it.
+    /// Entries of streams that no consumer of the group has had, for this consumer; `pends`: they become pending with it.
     Delivery { group: Box<[u8]>, consumer: Box<[u8]>, most: Option<usize>, pends: bool },
 }
 
 impl Want {
-    /// What the key has to be.
+    /// The type that the key has to be of.
     pub fn kind(&self) -> Type {
         match self {
             Want::Elements { .. } | Want::Move { .. } => Type::List,
@@ -30,7 +30,7 @@ impl Want {
         }
     }
 
-    /// Bytes of what it keeps beside keys.
+    /// Bytes that it takes beside the keys.
     pub fn bytes(&self) -> usize {
         match self {
             Want::Elements { .. } | Want::Members { .. } => 0,
@@ -42,7 +42,7 @@ impl Want {
         }
     }
 
-    /// Where it goes, if it is not given to the waiter alone.
+    /// The key that the element is moved to, if it is not only given to the waiter.
     pub fn target(&self) -> Option<&[u8]> {
         match self {
             Want::Move { target, .. } => Some(target),
@@ -53,7 +53,7 @@ impl Want {
     }
 }
 
-/// Which members are taken.
+/// Which members are taken: those of the least or the highest scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Min,
@@ -61,7 +61,7 @@ pub(crate) enum Which {
 }
 
 impl Which {
-    /// From which end.
+    /// The end from which they are taken.
     pub fn end(self) -> End {
         match self {
             Which::Min => End::Front,
@@ -70,33 +70,33 @@ impl Which {
     }
 }
 
-/// What is taken at once of the elements that are asked for.
+/// The part of the wanted elements that is taken at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portion {
     pub count: usize,
-    /// Bytes that the replies of these take at most.
+    /// Bytes of their replies, at most.
     pub bytes: usize,
-    /// So many are to be taken behind them.
+    /// How many are to be taken after them.
     pub left: usize,
 }
 
-/// What was taken of a key, in the order in which it was there.
+/// What was taken of a key, in its order there.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub whence: Whence,
-    /// Copied; of what is in `pinned` there is nothing here but its place.
+    /// Copies of the elements; a pinned one has an empty place here.
     pub names: Copied,
-    /// What is sent from where it lies, each with its place among the names: it stays there until it is sent or put back.
+    /// Elements that are sent from where they lie, with their places among the names. They stay until they are sent or put back.
     pub pinned: Vec<(usize, Pinned)>,
     pub scores: Vec<f64>,
-    /// What it takes, for as long as it may have to be put back.
+    /// The charge for them, for as long as they may have to be put back.
     pub _held: Option<Held>,
 }
 
-/// Where that was.
+/// Where the elements were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Whence {
-    /// It has gone elsewhere.
+    /// They were moved elsewhere.
     #[default]
     Nowhere,
     List(End),
