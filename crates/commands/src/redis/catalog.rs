@@ -1,4 +1,4 @@
-//! The commands, as rules of users know them: by name, category and number.
+//! The commands as users' rules know them: by name, category and number.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::table::ROWS;
 use crate::core::acl::catalog::{Catalog, Entry};
 use crate::core::calls::RowId;
 
-/// The commands, as rules know them.
+/// The commands as users' rules know them.
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let bits = |group, row| {
         let bit = |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |bit| 1 << bit);
@@ -23,7 +23,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     Catalog::new(ROWS.numbered().map(entry).collect(), CATEGORIES)
 });
 
-/// The commands that rules may name.
+/// The commands that users' rules may name.
 pub(crate) fn catalog() -> &'static Catalog {
     &CATALOG
 }

@@ -1,4 +1,4 @@
-//! What a worker counts of RESP's commands: the block of RESP among its counters (`core/counters.rs`).
+//! What a worker counts of RESP commands: RESP's block of its counters (`core/counters.rs`).
 
 use crate::core::counters::{Counted, Counters, ProtocolCounter, in_block};
 use crate::core::tally::Tally;
@@ -6,7 +6,7 @@ use crate::core::tally::Tally;
 /// RESP's block.
 const BLOCK: usize = 0;
 
-/// What is counted of RESP's commands. `RedisFigure` says under which names it is shown.
+/// What is counted of RESP commands. `RedisFigure` says under which names it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum RedisCounter {
@@ -14,16 +14,16 @@ pub enum RedisCounter {
     Commands = ProtocolCounter::Commands as usize,
     /// Keys that RESP commands read and found.
     Hits = ProtocolCounter::Hits as usize,
-    /// And did not find.
+    /// Keys that RESP commands read and did not find.
     Misses = ProtocolCounter::Misses as usize,
-    /// Of these, those whose item's time had passed.
+    /// Those of the misses at which an item had expired.
     Expired = ProtocolCounter::Expired as usize,
     /// RESP commands that were answered with an error.
     Errors,
 }
 
 impl RedisCounter {
-    /// All of them.
+    /// All counters.
     pub const ALL: [RedisCounter; 5] = [
         RedisCounter::Commands,
         RedisCounter::Hits,
@@ -41,7 +41,7 @@ impl Counted for RedisCounter {
 }
 
 impl Tally {
-    /// Adds what RESP's commands counted: memcached's counters are not theirs.
+    /// Adds what RESP commands counted: memcached's counters are not theirs.
     #[inline]
     pub fn settle_redis(&mut self, counters: &Counters) {
         for (counter, n) in [

@@ -1,7 +1,7 @@
-//! The definition of a command, as the module of its group lists it: what its row says, and the function that runs it.
+//! The definition of a command in the list of its group: its row, and the function that runs it.
 //!
 //! ```text
-//! ROWS of a group: row, function ──► table ──► rows, which know no function: clients, queues and calls have these
+//! ROWS of a group: row, function ──► table ──► rows without functions: for clients, queues and calls
 //!                                      └────► functions by number: the session runs them
 //! ```
 
@@ -16,24 +16,24 @@ use crate::core::calls::RowId;
 /// What runs a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Function {
-    /// A function of its one key, which was hashed and looked for ahead.
+    /// A function of its one key, which was hashed and prefetched ahead.
     Key(OfKey),
     /// A function of its arguments.
     Args(OfArgs),
-    /// That of the subcommand which the next argument names.
+    /// The function of the subcommand that the next argument names.
     Container,
 }
 
-/// A command, what runs it, and its subcommands.
+/// A command, its function, and its subcommands.
 #[derive(Clone, Copy)]
 pub(crate) struct Definition {
-    /// What its row says; the table adds its number, and the rows of its subcommands.
+    /// Its row without its number and the rows of its subcommands, which the table adds.
     row: Command,
     pub(super) function: Function,
     pub(super) subcommands: &'static [Definition],
 }
 
-/// How a group lists its commands.
+/// The beginnings of a definition.
 impl Command {
     /// A command of one key.
     pub(crate) const fn key(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Definition {
@@ -77,7 +77,7 @@ impl Command {
 }
 
 impl Definition {
-    /// Its row, with its number and the rows of its subcommands.
+    /// Makes its row, with its number and the rows of its subcommands.
     pub(super) const fn row(&self, id: RowId, subcommands: &'static [Command]) -> Command {
         let run = match self.function {
             Function::Key(_) => Run::Key,
@@ -87,7 +87,7 @@ impl Definition {
         Command { id, run, ..self.row }
     }
 
-    /// Has its row say this.
+    /// Replaces its row.
     const fn says(self, row: Command) -> Definition {
         Definition { row, ..self }
     }
@@ -97,22 +97,22 @@ impl Definition {
         self.says(Command { elements: true, ..self.row })
     }
 
-    /// Changes how many arguments it takes.
+    /// Changes its arity.
     pub(crate) const fn arity(self, arity: i32) -> Definition {
         self.says(Command { arity, ..self.row })
     }
 
-    /// Adds that arguments are channels.
+    /// Adds which arguments are channels.
     pub(crate) const fn channels(self, channels: Channels) -> Definition {
         self.says(Command { channels, ..self.row })
     }
 
-    /// Adds what it does with its keys, if that is something else.
+    /// Adds how it accesses its keys, if not in the default way.
     pub(crate) const fn access(self, access: &'static [Access]) -> Definition {
         self.says(Command { access, ..self.row })
     }
 
-    /// Adds what it does with its keys, as its arguments say.
+    /// Adds how its arguments decide its access to keys.
     pub(crate) const fn uses(self, uses: fn(Args<'_>) -> Access) -> Definition {
         self.says(Command { uses: Some(uses), ..self.row })
     }
@@ -122,27 +122,27 @@ impl Definition {
         self.says(Command { tells: Some(tells), ..self.row })
     }
 
-    /// Adds arguments with which it concerns more than its keys.
+    /// Adds with which arguments it concerns more than its keys.
     pub(crate) const fn takes_all_if(self, takes_all_if: fn(Args<'_>) -> bool) -> Definition {
         self.says(Command { takes_all_if, ..self.row })
     }
 
-    /// Adds what it takes in EXEC.
+    /// Adds what its work in EXEC depends on.
     pub(crate) const fn weighs(self, weighs: Weighs) -> Definition {
         self.says(Command { weighs, ..self.row })
     }
 
-    /// Adds what becomes of the values that its keys hold, if that is not usual.
+    /// Adds whether it replaces the values of its keys, if not in the default way.
     pub(crate) const fn replaces(self, replaces: Replaces) -> Definition {
         self.says(Command { replaces, ..self.row })
     }
 
-    /// Adds words that are shown to no client.
+    /// Adds which words are shown to no client.
     pub(crate) const fn secret(self, secret: Secret) -> Definition {
         self.says(Command { secret, ..self.row })
     }
 
-    /// Adds a value that is received straight into its item.
+    /// Adds which value is received straight into its item.
     pub(crate) const fn uploads(self, uploads: Uploads) -> Definition {
         self.says(Command { uploads: Some(uploads), ..self.row })
     }
@@ -152,7 +152,7 @@ impl Definition {
         self.says(Command { categories: Some(categories), ..self.row })
     }
 
-    /// Adds what COMMAND DOCS and the documentation say.
+    /// Adds the texts of COMMAND DOCS and the documentation.
     pub(crate) const fn doc(
         self,
         since: &'static str,
@@ -162,7 +162,7 @@ impl Definition {
         self.says(Command { since, usage, summary, ..self.row })
     }
 
-    /// Adds words of its usage that are numbers with a fraction.
+    /// Adds which words of its usage are numbers with a fraction.
     pub(crate) const fn doubles(self, words: &'static [&'static str]) -> Definition {
         self.says(Command { doubles: words, ..self.row })
     }

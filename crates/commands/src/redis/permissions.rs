@@ -1,7 +1,7 @@
-//! What the client's user may do: asked before each command, unless the user may do everything.
+//! What the client's user may do: checked before each command, unless the user may do everything.
 //!
 //! ```text
-//! Standing::is_free ── yes ──► nothing is asked, and the client is read ahead
+//! Standing::is_free ── yes ──► nothing is checked, and the client is read ahead
 //!        │ no
 //!        ├─► User::is_read_ahead: a request of one key ──► User::may_ahead ── yes ──► read ahead, too     (session/gate.rs)
 //!        │                                                      │ no
@@ -9,9 +9,9 @@
 //!                └──► User::check ──► -NOPERM, and ACL LOG
 //! ```
 //!
-//! A request is asked for where it is queued, where it runs, in scripts before each command, and again where the user or its
-//! rules are others than they were: in EXEC, before one that waits is given something, before a value that was on its way in
-//! is stored, and for each channel that is listened to. What a command does with its keys is what its row says, as `COMMAND
+//! A request is checked where it is queued and where it runs, and in scripts before each command. It is checked again where the
+//! user or its rules may have changed since: in EXEC, before a waiting command is given something, before an uploaded value is
+//! stored, and for each channel that is subscribed to. What a command does with its keys is in its row, as `COMMAND
 //! GETKEYSANDFLAGS` shows it.
 
 mod categories;
@@ -38,17 +38,17 @@ use crate::core::acl::user::User;
 use crate::core::calls::RowId;
 use crate::core::progress::Ending;
 
-/// What it takes to begin to look at a queued command.
+/// Work to begin with a queued command.
 const QUEUED_NS: u64 = 20;
-/// Refusals of one EXEC that ACL LOG has; more are only counted.
+/// Refusals of one EXEC that ACL LOG lists; more are only counted.
 const NOTED_MAX: usize = 64;
 
 const NO_AUTH: Fail = Fail::of("NOAUTH Authentication required.");
 
-/// What was looked at for one request, or one EXEC.
+/// What was checked for one request, or one EXEC.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// What that took, in nanoseconds.
+    /// Work of that, in nanoseconds.
     pub ns: u64,
     refused: usize,
 }
@@ -73,7 +73,7 @@ pub(crate) fn note_denied(
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
 }
 
-/// What is needed for this to be done with a key.
+/// The permissions that an access to a key needs.
 fn need(access: Access) -> Need {
     match access {
         Access::Look => Need::NOTHING,
@@ -88,13 +88,13 @@ fn need(access: Access) -> Need {
     }
 }
 
-/// What is needed for the first key among `args`, which begin behind the name.
+/// The permissions needed for the first key among `args`, which begin behind the name.
 #[inline]
 pub(crate) fn need_of_first(row: &Command, args: Args<'_>) -> Need {
     need(row.uses.map_or_else(|| row.access_of(0), |uses| uses(args)))
 }
 
-/// Calls `visit` with each key among `args`, which begin behind the name, and what is needed for it.
+/// Calls `visit` with each key among `args`, which begin behind the name, and the permissions that it needs.
 fn each_need<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], Need)) {
     let always = row.uses.map(|uses| uses(args));
     let mut nth = 0;
@@ -104,7 +104,7 @@ fn each_need<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], 
     });
 }
 
-/// The keys among `args`, which begin behind the name, where the row says by itself which they are, and does the same with all.
+/// The keys among `args`, which begin behind the name, if the row alone says which words they are and needs the same for all.
 fn plain_keys<'v, 'a>(row: &Command, args: Args<'a>) -> Option<AskedKeys<'v, 'a>> {
     if !row.keys.any() {
         return Some(AskedKeys::None);
@@ -126,7 +126,7 @@ fn each_channel<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8
     }
 }
 
-/// Whether a user may run a command with these arguments, which begin behind its name. What it takes is added to `ns`.
+/// Checks that a user may run a command with these arguments, which begin behind its name. Adds that work to `ns`.
 ///
 /// # Errors
 /// It may not.
@@ -139,8 +139,8 @@ pub(crate) fn check<'a>(
     with_asked(row, id, args, |asked| user.check(asked, ns))
 }
 
-/// Whether a user may still be given something of these keys, for which a command of its client waits; and write to `target`, if
-/// there is one. What it takes is added to `ns`.
+/// Checks that a user may still be given something of these keys, for which its client waits, and write to `target`, if there is
+/// one. Adds that work to `ns`.
 ///
 /// # Errors
 /// It may not.
@@ -167,7 +167,7 @@ pub(crate) fn check_waiting<'a>(
     )
 }
 
-/// The user may be shown every command.
+/// Whether the user may run MONITOR.
 pub(crate) fn may_monitor(rows: &Rows, user: &User) -> bool {
     let row = rows.find(b"monitor");
     row.is_some_and(|(row, id)| check(user, (row, id), Args::EMPTY, &mut 0).is_ok())
@@ -190,10 +190,10 @@ fn with_asked<'a, R>(
     })
 }
 
-/// Most bytes of a refused name that its client is shown.
+/// Bytes of a refused name that its client is shown, at most.
 const SHOWN_BYTES_MAX: usize = 512;
 
-/// Why a request is denied, in Redis's words without the first; `tells`: also which key or channel it is.
+/// Says why a request is denied, in Redis's words without the first; with `tells`, also which key or channel it is.
 pub(crate) fn told(user: &User, row: &Command, denied: &Denied<'_>, tells: bool) -> String {
     let shown = |bytes: &[u8]| super::fail::shown(bytes, SHOWN_BYTES_MAX);
     match denied {
@@ -212,7 +212,7 @@ pub(crate) fn told(user: &User, row: &Command, denied: &Denied<'_>, tells: bool)
     }
 }
 
-/// Why EXEC does not carry out what was queued.
+/// Says why EXEC does not run a queued command.
 fn told_late(denied: &Denied<'_>) -> &'static str {
     match denied {
         Denied::Command => "no permission to execute the command or subcommand",
@@ -223,10 +223,10 @@ fn told_late(denied: &Denied<'_>) -> &'static str {
 }
 
 impl Call<'_, '_, '_> {
-    /// The client may run a command, as far as it is up to its user: for users that may not do everything.
+    /// Checks that the client's user may run a command. Called for users that may not do everything.
     ///
     /// # Errors
-    /// It may not; it is noted.
+    /// It may not; that is noted.
     #[cold]
     pub fn permit(&mut self, row: &'static Command, id: RowId, args: Args<'_>, whence: Whence) -> Done {
         let say = |user: &User, denied: &Denied<'_>| {
@@ -239,11 +239,11 @@ impl Call<'_, '_, '_> {
         self.permit_or(row, id, args, whence, &mut Looked::default(), say)
     }
 
-    /// The same in EXEC, of a command that was queued while the client was another user, or its user had other rules;
-    /// `looked` is what the same EXEC has looked at so far.
+    /// As [`Call::permit`], in EXEC, for a command that was queued by another user or under other rules. `looked`: what this EXEC
+    /// has checked so far.
     ///
     /// # Errors
-    /// It may not; it is noted.
+    /// It may not; that is noted.
     #[cold]
     pub fn permit_queued(
         &mut self,
@@ -260,7 +260,7 @@ impl Call<'_, '_, '_> {
         })
     }
 
-    /// Looks whether a queued command may run, and notes no refusal; false if all looks have taken too long by then.
+    /// Checks a queued command ahead, and notes no refusal; false if all such checks take too long.
     pub fn looks_at_queued(
         &self,
         row: &'static Command,
@@ -283,9 +283,9 @@ impl Call<'_, '_, '_> {
         looked: &mut Looked,
         say: impl FnOnce(&User, &Denied<'_>) -> Fail,
     ) -> Done {
-        // Not a clone: its count is on a line that all workers of this user would write.
+        // The user is not cloned: its count is on a line that all workers of this user would write.
         let Some(user) = self.client.standing.take_user() else {
-            // In EXEC it may have removed its own user.
+            // In EXEC the client may have removed its own user.
             let may = self.client.standing.is_admitted() || row.has(flag::NO_AUTH);
             return if may { Ok(()) } else { Err(NO_AUTH) };
         };
@@ -307,7 +307,7 @@ impl Call<'_, '_, '_> {
         done
     }
 
-    /// Notes what was refused, for ACL LOG.
+    /// Notes a refusal for ACL LOG.
     #[cold]
     pub fn note_refusal(&mut self, reason: Reason, whence: Whence, object: &[u8], user: &[u8]) {
         self.spend(REFUSAL_NS);
@@ -316,9 +316,8 @@ impl Call<'_, '_, '_> {
         self.cx.shared.access.log.note(&refusal, self.cx.now());
     }
 
-    /// The client's user may still listen to a name that it listens to from now on. It is checked after the subscription: a
-    /// command that takes channels away looks for subscriptions after it has changed the rules, so that one of the two sees the
-    /// other.
+    /// Checks that the client's user may still listen to a name that was just subscribed to. A command that takes channels away
+    /// changes the rules first and looks for subscriptions then, so that one of the two sees the other.
     ///
     /// # Errors
     /// It may not, or is gone: the connection is closed.
@@ -330,7 +329,7 @@ impl Call<'_, '_, '_> {
         Err(Fail::of("NOPERM No permissions to access a channel"))
     }
 
-    /// The same of a client that is shown every command from now on.
+    /// As [`Call::still_hears`], for a client that was just made a monitor.
     ///
     /// # Errors
     /// Its user may not, or is gone: the connection is closed.
@@ -366,12 +365,12 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Where the client's request is.
+    /// Where the client's request runs, for ACL LOG.
     pub fn whence(&self) -> Whence {
         if self.client.transaction.is_open() { Whence::Multi } else { Whence::TopLevel }
     }
 
-    /// A script may call a command: its keys and channels among them.
+    /// Whether the user may call a command from a script, with these keys and channels.
     pub fn may_call(&mut self, row: &'static Command, id: RowId, args: Args<'_>) -> bool {
         let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
             return true;
@@ -382,7 +381,7 @@ impl Call<'_, '_, '_> {
         may
     }
 
-    /// The user may read every key by this command: such that its arguments do not name, too.
+    /// Whether the user may read every key by this command, also keys that its arguments do not name.
     pub fn may_read_every_key(&mut self, name: &str, args: Args<'_>) -> bool {
         let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
             return true;

@@ -1,10 +1,10 @@
-//! All rows together, for commands that look others up or show them. The table, which names the functions of all commands, lies
-//! above these: it makes this value when it is compiled, and clients share it.
+//! All rows as one value, for commands that look rows up or show them. The table, which names the functions of all commands, is
+//! defined above these: it makes the value at compile time, and clients share it.
 
 use super::row::Command;
 use crate::core::calls::{RowId, RowSum};
 
-/// The version of Redis that is spoken: libraries turn features on by it.
+/// The version of Redis that is reported: client libraries enable features by it.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 /// A group of rows, as the documentation and COMMAND DOCS name it.
@@ -12,7 +12,7 @@ pub(crate) const REDIS_VERSION: &str = "7.4.0";
 pub struct Group {
     /// Its name.
     pub name: &'static str,
-    /// The ACL category of its commands; none that have no other than their flags say.
+    /// The ACL category of its commands; `None` if only their flags give categories.
     pub category: Option<&'static str>,
     /// Its rows.
     pub rows: &'static [Command],
@@ -22,7 +22,7 @@ pub struct Group {
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub groups: &'static [Group],
-    /// The row of a name.
+    /// Finds the row of a name.
     pub find: fn(&[u8]) -> Option<(&'static Command, RowId)>,
     /// The row of a number.
     pub row: fn(RowId) -> Option<&'static Command>,
@@ -31,7 +31,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The row of this name.
+    /// Finds the row of this name.
     pub fn find(&self, name: &[u8]) -> Option<(&'static Command, RowId)> {
         (self.find)(name)
     }
@@ -46,7 +46,7 @@ impl Rows {
         (self.sub)(container, at)
     }
 
-    /// The group of a command by its number.
+    /// The group of a command, by the command's number.
     pub fn group_of(&self, id: RowId) -> Option<&'static Group> {
         let mut behind = 0;
         self.groups.iter().find(|group| {
@@ -64,14 +64,14 @@ impl Rows {
         ids.filter_map(move |id| Some((self.row(id)?, sums.get(id as usize)?))).filter(|(_, sum)| sum.any())
     }
 
-    /// All rows by their numbers, with their groups; a subcommand's is that of its container.
+    /// All rows by number, with their groups; a subcommand's group is its container's.
     pub fn numbered(&self) -> impl Iterator<Item = (RowId, &'static Group, &'static Command)> {
         let subcommands =
             self.all().flat_map(|(group, row)| row.subcommands().iter().map(move |sub| (group, sub)));
         (0..).zip(self.all().chain(subcommands)).map(|(id, (group, row))| (id, group, row))
     }
 
-    /// All rows with their groups; subcommands not among them.
+    /// All rows with their groups, without subcommands.
     pub fn all(&self) -> impl Iterator<Item = (&'static Group, &'static Command)> + use<> {
         self.groups.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)))
     }

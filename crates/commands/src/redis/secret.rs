@@ -1,4 +1,4 @@
-//! Passwords among a command's words: no client is shown them, neither in SLOWLOG nor by MONITOR.
+//! Passwords among a command's words: no client is shown them, neither by SLOWLOG nor by MONITOR.
 
 use larder_protocol::resp::Args;
 
@@ -10,14 +10,14 @@ use crate::redis::word::is;
 /// What is shown in the place of a password.
 pub(crate) const REDACTED: &str = "(redacted)";
 
-/// The words of a command as others may see them; `row` is the command's, if there is one of its name.
+/// The words of a command as others may see them; `row`: the command's, if there is one of its name.
 pub(crate) fn shown<'a>(
     rows: &'static Rows,
     row: Option<&'static Command>,
     words: Args<'a>,
 ) -> impl Iterator<Item = &'a [u8]> {
     let of_row = row.map_or(Secret::None, |row| row.secret);
-    // Words that are still secret from here on, and those that mean nothing by themselves.
+    // How many of the next words are secret, and how many are shown whatever they are.
     let (mut secret, mut passed) = (0, 0);
     words.enumerate().map(move |(n, word)| {
         if secret > 0 {
@@ -30,7 +30,7 @@ pub(crate) fn shown<'a>(
         }
         match of_row {
             Secret::None => {}
-            // More than it takes, too.
+            // Words that are too many are secret, too.
             Secret::Behind(at) => secret = if n == at { usize::MAX } else { 0 },
             // A version may stand in front or, by mistake, not.
             Secret::Credentials if n > 0 && is(word, "AUTH") => secret = 2,
@@ -48,7 +48,7 @@ pub(crate) fn shown<'a>(
     })
 }
 
-/// A command, or one of those of its name, has words that are secret.
+/// Whether a command, or one of its subcommands, has words that are secret.
 fn may_have_secrets(row: &Command) -> bool {
     row.secret != Secret::None || row.subcommands().iter().any(may_have_secrets)
 }

@@ -1,7 +1,6 @@
-//! The RESP commands: one row each, from which they are run, and from which COMMAND and the
-//! documentation speak.
+//! The RESP commands, one row each. Commands are run by their rows, and COMMAND and the documentation are made from them.
 //!
-//! Groups list commands with their functions. Here all of them get numbers when this is compiled, and rows part from functions: a
+//! Groups list commands with their functions. At compile time this module numbers them all, and parts rows from functions: a
 //! row's function is found by its number.
 
 use super::definition::{Definition, Function};
@@ -13,10 +12,10 @@ use crate::core::calls::{ROWS_MAX, RowId};
 /// All commands, by group.
 pub static REDIS: &[Group] = &GROUPS;
 
-/// The same for those below.
+/// All commands as a value, for modules below this one.
 pub(crate) static ROWS: Rows = Rows { groups: &GROUPS, find, row, sub };
 
-/// A group, with its commands as it lists them.
+/// A group, as its module lists its commands.
 struct List {
     name: &'static str,
     category: Option<&'static str>,
@@ -46,7 +45,7 @@ const LISTS: &[List] = &[
     List { name: "server", category: None, rows: super::server::ROWS },
 ];
 
-/// Commands and subcommands.
+/// How many commands and subcommands there are.
 const ROWS_COUNT: usize = {
     let (mut count, mut group) = (0, 0);
     while group < LISTS.len() {
@@ -62,7 +61,7 @@ const ROWS_COUNT: usize = {
     count
 };
 
-/// Commands, without subcommands.
+/// How many commands there are, without subcommands.
 const COMMANDS_COUNT: usize = {
     let (mut count, mut group) = (0, 0);
     while group < LISTS.len() {
@@ -72,7 +71,7 @@ const COMMANDS_COUNT: usize = {
     count
 };
 
-/// A row that has a number, and what runs it.
+/// A row, its function, and its subcommands.
 #[derive(Clone, Copy)]
 struct Numbered {
     row: &'static Command,
@@ -81,7 +80,7 @@ struct Numbered {
     subcommands: u16,
 }
 
-/// A row that does not say all does not compile: the compiler says its name, and what is wrong.
+/// Fails to compile if a row is incomplete; the compiler's message has its name, and what is wrong.
 const fn check(row: &Command) {
     let Some(fault) = row.fault() else { return };
     let (mut text, mut len) = ([0; 256], 0);
@@ -102,14 +101,14 @@ const fn check(row: &Command) {
     }
 }
 
-/// The row of a command with this number and these subcommands.
+/// Makes the row of a command with this number and these subcommands.
 const fn row_of(definition: &Definition, id: usize, subcommands: &'static [Command]) -> Command {
     let row = definition.row(id as RowId, subcommands);
     check(&row);
     row
 }
 
-/// The rows of all subcommands, by their numbers: those of each command behind another, group by group.
+/// The rows of all subcommands, by number: command by command, group by group.
 static SUBCOMMANDS: [Command; ROWS_COUNT - COMMANDS_COUNT] = {
     let mut all = [row_of(&LISTS[0].rows[0], 0, &[]); ROWS_COUNT - COMMANDS_COUNT];
     let (mut at, mut group) = (0, 0);
@@ -151,7 +150,7 @@ static COMMANDS: [Command; COMMANDS_COUNT] = {
     all
 };
 
-/// The groups of these.
+/// The groups of these rows.
 static GROUPS: [Group; LISTS.len()] = {
     let mut all = [Group { name: "", category: None, rows: &[] }; LISTS.len()];
     let mut rows: &[Command] = &COMMANDS;
@@ -166,7 +165,7 @@ static GROUPS: [Group; LISTS.len()] = {
     all
 };
 
-/// All rows by their numbers: commands, group by group, and behind them the subcommands of each.
+/// All rows by number: commands, group by group, and behind them all subcommands.
 static NUMBERED: [Numbered; ROWS_COUNT] = {
     let none = Numbered { row: &COMMANDS[0], function: Function::Container, subcommands: 0 };
     let mut all = [none; ROWS_COUNT];
@@ -197,14 +196,14 @@ static NUMBERED: [Numbered; ROWS_COUNT] = {
 /// Slots of [`INDEX`]: a power of two, several times as many as there are commands.
 const INDEX_SLOTS: usize = 1024;
 
-/// A command by the hash of its name.
+/// A place in [`INDEX`].
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u64,
-    /// The bytes of a name of up to eight, and the bits by which its letters may differ from them.
+    /// The bytes of a name of up to eight, and the bits that differ between upper and lower case.
     bytes: u64,
     cases: u64,
-    /// Its number, or [`NO_ROW`].
+    /// The command's number, or [`NO_ROW`].
     row: u16,
     len: u16,
 }
@@ -223,7 +222,7 @@ impl Entry {
         Entry { hash: hash(name), bytes, cases, row: row as u16, len: name.len() as u16 }
     }
 
-    /// It is the command of this name, whose hash it has.
+    /// Whether it is the command of this name. Their hashes are equal.
     #[inline(always)]
     fn is(&self, name: &[u8]) -> bool {
         if name.len() > 8 {
@@ -250,7 +249,7 @@ static INDEX: [Entry; INDEX_SLOTS] = {
     index
 };
 
-/// The bytes in lower case, folded; different for all names up to eight bytes.
+/// A hash of the name in lower case; different for all names of up to eight bytes.
 #[inline(always)]
 const fn hash(name: &[u8]) -> u64 {
     const LOWER: u64 = 0x2020_2020_2020_2020;
@@ -263,7 +262,7 @@ const fn hash(name: &[u8]) -> u64 {
     }
 }
 
-/// The first bytes of a name, at most eight, as a number: in few steps, for this is done for each request.
+/// The first bytes of a name, at most eight, as a number. In few operations, since each request needs it.
 #[inline(always)]
 const fn short(name: &[u8]) -> u64 {
     if let Some(all) = name.first_chunk() {
@@ -286,7 +285,7 @@ const fn slot(hash: u64) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize
 }
 
-/// The row of this name.
+/// Finds the row of this name.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     let hash = hash(name);
@@ -303,7 +302,7 @@ pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     }
 }
 
-/// The number of the row of this name, which there is.
+/// The number of a command that exists.
 pub(crate) const fn id_of(name: &str) -> RowId {
     let mut row = 0;
     while row < COMMANDS_COUNT {
@@ -321,7 +320,7 @@ pub(crate) fn sub(container: RowId, at: usize) -> RowId {
     RowId::from(NUMBERED[container as usize].subcommands) + at as RowId
 }
 
-/// What runs the row with this number, which there is.
+/// The function of the row with this number, which exists.
 #[inline]
 pub(crate) fn function(id: RowId) -> Function {
     NUMBERED[id as usize].function

@@ -3,7 +3,7 @@
 use crate::redis::row::{Command, flag};
 use crate::redis::rows::Group;
 
-/// Redis's names of categories, also of those that have no command here.
+/// Redis's names of categories, including those that have no command here.
 pub(crate) const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -28,13 +28,13 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
-/// What it takes to look in which categories a command is.
+/// The time to find the categories of a command.
 pub(crate) const CATEGORIES_NS: u64 = 70;
-/// ACL categories, derived from what the row and its group say, in the order of [`CATEGORIES`].
+/// The ACL categories that follow from a row and its group, in the order of [`CATEGORIES`].
 pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &'static str> {
     let (category, row) = (group.category, *row);
     CATEGORIES.iter().copied().filter(move |name| match *name {
-        // What scripts do is not known.
+        // What a script will do is not known.
         "read" => row.has(flag::READONLY) && !row.runs_script(),
         "write" => row.has(flag::WRITE),
         "admin" | "dangerous" if row.categories.is_some_and(|own| own.contains(name)) => true,
@@ -42,7 +42,7 @@ pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &
         "fast" => row.has(flag::FAST),
         "slow" => !row.has(flag::FAST),
         "blocking" => row.has(flag::BLOCKING),
-        // A container is in none of its own accord: its subcommands are.
+        // A container is not in the category of its group: its subcommands are.
         name => row
             .categories
             .map_or(category == Some(name) && row.subcommands().is_empty(), |own| own.contains(&name)),

@@ -5,9 +5,9 @@ use crate::core::traffic::Verb;
 /// What a command does with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Says what it has.
+    /// Replies its value.
     Read,
-    /// Says something else of it.
+    /// Replies something else about it.
     Look,
     /// Gives it another value, whatever it had.
     Replace,
@@ -19,18 +19,18 @@ pub enum Access {
     Update,
     /// Changes its value, and says what it is or was.
     Change,
-    /// Says what it has, and notes the consumer that got it: for Redis its value is as it was.
+    /// Replies its value, and notes the consumer that got it: for Redis the value is as it was.
     Deliver,
     /// Takes something out of its value.
     Reduce,
     /// Removes it.
     Remove,
-    /// Removes it, and says what it had, or gives that to another.
+    /// Removes the value or a part of it, and replies that or gives it to another key.
     Take,
 }
 
 impl Access {
-    /// In Redis's words.
+    /// The flags for it in Redis's words.
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Access::Read | Access::Deliver => &["RO", "access"],
@@ -46,7 +46,7 @@ impl Access {
         }
     }
 
-    /// What it comes to.
+    /// The kind of access it counts as.
     pub(crate) fn verb(self) -> Verb {
         match self {
             Access::Read | Access::Look => Verb::Read,
@@ -62,7 +62,7 @@ impl Access {
         }
     }
 
-    /// The key may be another behind it.
+    /// Whether the key may be different afterwards.
     pub const fn writes(self) -> bool {
         !matches!(self, Access::Read | Access::Look)
     }

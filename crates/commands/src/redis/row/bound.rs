@@ -1,23 +1,23 @@
-//! What keeps a command from holding its worker for long in EXEC, where others wait for its keys: one of three, by its row.
+//! What keeps a command from holding up its worker in EXEC, where others wait for its keys: one of three bounds, by its row.
 
 use super::{Command, Run, flag};
 
 /// What bounds a command in EXEC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// It is a step of its own, and short: what it takes goes by the words that name it alone, and with too many of them EXEC
-    /// goes in steps, or is refused.
+    /// It is a short step of its own. Its time depends on the words that name it alone; with too many of them EXEC goes in steps,
+    /// or is refused.
     OneStep,
-    /// What takes longer goes through steps of its own.
+    /// It goes in steps of its own if it takes longer.
     InSteps,
-    /// It is weighed by what its keys have, and EXEC is refused before it runs if it takes longer than 10 ms.
+    /// It is weighed by the values of its keys, and EXEC is refused before it runs if it takes longer than 10 ms.
     Refused,
     /// It is not queued, or is a name for others.
     NotQueued,
 }
 
 impl Bound {
-    /// For people.
+    /// A text for people.
     pub const fn text(self) -> &'static str {
         match self {
             Bound::OneStep => "one step",
@@ -29,7 +29,7 @@ impl Bound {
 }
 
 impl Command {
-    /// What bounds it in EXEC.
+    /// What bounds this command in EXEC.
     pub const fn bound(&self) -> Bound {
         if matches!(self.run, Run::Container(_)) || self.has(flag::AT_ONCE | flag::NO_MULTI) {
             Bound::NotQueued

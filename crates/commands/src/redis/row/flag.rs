@@ -1,92 +1,91 @@
-//! What a command is like: Redis's own names for it, and what Larder alone says of it.
+//! Flags of commands: Redis's own, and those that Larder adds.
 //!
 //! A row writes its flags as one sum. `Command` keeps them in two fields, so that COMMAND, which shows `wire`, cannot show
 //! what is in `own`.
 
-/// It may change a key.
+/// May change a key.
 pub const WRITE: u64 = 1 << 0;
-/// It reads keys only.
+/// Only reads keys.
 pub const READONLY: u64 = 1 << 1;
-/// It may need memory.
+/// May need memory.
 pub const DENYOOM: u64 = 1 << 2;
-/// For administrators.
+/// Is for administrators.
 pub const ADMIN: u64 = 1 << 3;
-/// Publishing and subscribing.
+/// Publishes or subscribes.
 pub const PUBSUB: u64 = 1 << 4;
-/// Not in scripts.
+/// Is not allowed in scripts.
 pub const NOSCRIPT: u64 = 1 << 5;
-/// It may wait.
+/// May wait.
 pub const BLOCKING: u64 = 1 << 6;
-/// Also while loading.
+/// Is allowed while loading.
 pub const LOADING: u64 = 1 << 7;
-/// Also on a stale replica.
+/// Is allowed on a stale replica.
 pub const STALE: u64 = 1 << 8;
-/// MONITOR does not show it.
+/// Is not shown by MONITOR.
 pub const SKIP_MONITOR: u64 = 1 << 9;
-/// SLOWLOG does not list it.
+/// Is not listed by SLOWLOG.
 pub const SKIP_SLOWLOG: u64 = 1 << 10;
-/// It takes a short time, whatever the data.
+/// Takes a short time, whatever the data.
 pub const FAST: u64 = 1 << 11;
-/// A client that has not logged in may send it.
+/// Is allowed before a client has logged in.
 pub const NO_AUTH: u64 = 1 << 12;
-/// Its keys are not at fixed places.
+/// Has keys that are not at fixed places.
 pub const MOVABLEKEYS: u64 = 1 << 13;
-/// Not in transactions.
+/// Is not allowed in transactions.
 pub const NO_MULTI: u64 = 1 << 14;
-/// Also while a script hangs.
+/// Is allowed while a script hangs.
 pub const ALLOW_BUSY: u64 = 1 << 15;
 
-// What Larder alone says of a command, and COMMAND does not show.
-/// It shows keys that its words do not name: not with `-X`.
+// Larder's own flags, which COMMAND does not show.
+/// Shows keys that its words do not name: not allowed with `-X`.
 pub const SHOWS_KEYS: u64 = own(0);
-/// It takes all keys of a database away: not with `-F`.
+/// Takes all keys of a database away: not allowed with `-F`.
 pub const FLUSHES: u64 = own(1);
-/// Only with `--enable-debug-command`.
+/// Is allowed only with `--enable-debug-command`.
 pub const GUARDED: u64 = own(2);
-/// Redis would replicate it (messages, scripts, PFCOUNT): it waits while writes are paused, as those do.
+/// Is replicated by Redis (messages, scripts, PFCOUNT): it waits while writes are paused, as in Redis.
 pub const IS_TOLD: u64 = own(3);
-/// It is carried out while all are paused.
+/// Runs while all commands are paused.
 pub const WHILE_PAUSED: u64 = own(4);
-/// Clients that speak RESP2 and listen to channels may say it.
+/// Is allowed for RESP2 clients that are subscribed to channels.
 pub const WHILE_LISTENING: u64 = own(5);
-/// Its reply is about subscriptions, and is sent whether replies are or not.
+/// Replies about subscriptions, which is sent even if CLIENT REPLY has replies dropped.
 pub const SUBSCRIBES: u64 = own(6);
-/// Behind it, messages may have no receiver any more.
+/// May end subscriptions, so that messages for the client have no receiver behind it.
 pub const ENDS_LISTENING: u64 = own(7);
-/// It may have sent something to the client itself.
+/// May have published messages to its own client.
 pub const PUBLISHES: u64 = own(8);
-/// It is carried out at once also while commands are queued.
+/// Runs at once, even while commands are queued.
 pub const AT_ONCE: u64 = own(9);
-/// It runs what was queued.
+/// Runs the queue.
 pub const RUNS_QUEUE: u64 = own(10);
-/// It selects the database that its argument names.
+/// Selects the database that its argument names.
 pub const SELECTS: u64 = own(11);
-/// It concerns no key but all, or keys of another database: EXEC takes the store as a whole for it.
+/// Names no key but concerns all, or keys of another database: EXEC takes the store as a whole for it.
 pub const TAKES_ALL: u64 = own(12);
-/// It leaves a database empty, of which there may be so many together.
+/// Empties a database. EXEC runs at most so many of these together.
 pub const EMPTIES: u64 = own(13);
-/// It says what a key had, though it writes: a key that is not there is an event.
+/// Replies what a key had, though it writes: a missing key is an event.
 pub const ASKS: u64 = own(14);
-/// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and publishes the events of each itself.
+/// Goes through its keys in moments (`moments.rs`, `pieces.rs`), and publishes the events of each itself.
 pub const MOMENTS: u64 = own(15);
-/// In EXEC it weighs nothing beside what each command does: it takes as long whatever its keys have, but for the
-/// elements that it names.
+/// Weighs in EXEC only what each command does: it takes as long whatever its keys have, but for the elements that it names.
 pub const WEIGHTLESS: u64 = own(16);
-/// It changes users, connections or parameters, in a short time or as it weighs: EXEC carries it out, however much it has
-/// looked through by then.
+/// Changes users, connections or parameters, in a short time or in what it weighs: EXEC runs it, however much it has looked
+/// through by then.
 pub const SETTLES: u64 = own(17);
-/// It has no keys, and its reply is a word or a number.
+/// Has no keys, and replies a word or a number.
 pub const REPLIES_A_WORD: u64 = own(18);
-/// It has no keys, and its reply has 64 KiB at most, whatever there is.
+/// Has no keys, and replies 64 KiB at most.
 pub const REPLIES_A_PAGE: u64 = own(19);
-/// What it does to the keys or elements that it names goes in steps that need nothing but these, and its reply is short:
-/// an EXEC in steps has it go through its own.
+/// Works at the keys or elements that it names in steps that need nothing else, and has a short reply: an EXEC in steps lets it
+/// make its own steps.
 pub const IN_PARTS: u64 = own(20);
-/// One step looks what each of its keys has: where these are too many, for its events or for itself, it is refused before any is
-/// looked at.
+/// Looks in one step at what all of its keys have: if these are too many, for its events or for itself, it is refused before any
+/// is looked at.
 pub const AS_ONE: u64 = own(21);
 
-/// Redis's names, in the order of the bits.
+/// Names of Redis's flags, in the order of their bits.
 pub const NAMES: &[&str; u16::BITS as usize] = &[
     "write",
     "readonly",
@@ -106,13 +105,13 @@ pub const NAMES: &[&str; u16::BITS as usize] = &[
     "allow_busy",
 ];
 
-/// A flag of Larder's own, by its bit in the field of these.
+/// Makes a flag of Larder's own, by its bit in their field.
 const fn own(bit: u32) -> u64 {
     assert!(bit < u32::BITS, "the field of Larder's own flags has this bit");
     1 << (u16::BITS + bit)
 }
 
-/// The fields of a sum of flags: those that Redis has, and Larder's own.
+/// Splits a sum of flags into Redis's and Larder's own.
 #[inline]
 pub(crate) const fn fields(flags: u64) -> (u16, u32) {
     (flags as u16, (flags >> u16::BITS) as u32)

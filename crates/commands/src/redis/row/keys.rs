@@ -1,37 +1,37 @@
-//! Where the keys of a command are among its arguments.
+//! Where a command has its keys among its arguments.
 
 use larder_protocol::resp::Args;
 
-/// Where a command's keys are among its arguments, the name being 0.
+/// The places of a command's keys among its arguments; the name is argument 0.
 #[derive(Clone, Copy, Debug)]
 pub enum Keys {
-    /// It has none.
+    /// No keys.
     None,
-    /// From one place to another.
+    /// From one argument to another.
     Range {
-        /// The first.
+        /// The first key.
         first: i32,
-        /// The last; negative ones count from the end.
+        /// The last key; negative: from the end.
         last: i32,
-        /// From one to the next.
+        /// From one key to the next.
         step: i32,
     },
-    /// Behind an argument that says how many there are.
+    /// Behind an argument that is their number.
     Counted {
         /// That argument.
         count: i32,
-        /// From one to the next.
+        /// From one key to the next.
         step: i32,
     },
-    /// Where the arguments say.
+    /// Where a function finds them.
     By(KeysFunction),
-    /// Behind a word, which is behind this argument or is it: the first half of the words behind it.
+    /// Behind a word, which is this argument or behind it: the first half of the words behind that.
     Behind {
         /// The word.
         word: &'static str,
-        /// The first argument that may be it.
+        /// The first argument that may be the word.
         from: i32,
-        /// What finds them.
+        /// The function that finds the keys.
         keys: KeysFunction,
     },
 }
@@ -40,7 +40,7 @@ pub enum Keys {
 #[derive(Clone, Copy)]
 pub struct KeysFunction(pub(crate) KeysOf);
 
-/// Calls the function with each key among the arguments behind the name; false if these do not say which they are.
+/// Calls the function with each key among the arguments behind the name; false if the arguments do not tell the keys.
 pub(crate) type KeysOf = for<'a> fn(Args<'a>, &mut dyn FnMut(&'a [u8])) -> bool;
 
 impl std::fmt::Debug for KeysFunction {
@@ -49,22 +49,22 @@ impl std::fmt::Debug for KeysFunction {
     }
 }
 
-/// No keys.
+/// For no keys.
 pub const NO_KEYS: Keys = Keys::None;
-/// One key, right behind the name.
+/// For one key, right behind the name.
 pub const ONE_KEY: Keys = Keys::Range { first: 1, last: 1, step: 1 };
-/// Two keys.
+/// For two keys.
 pub const TWO_KEYS: Keys = Keys::Range { first: 1, last: 2, step: 1 };
-/// Nothing but keys.
+/// For keys alone.
 pub const ALL_KEYS: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 
 impl Keys {
-    /// The command has keys.
+    /// Whether the command has keys.
     pub const fn any(&self) -> bool {
         !matches!(self, Keys::None)
     }
 
-    /// The longer the command, the more there are.
+    /// Whether a longer command has more keys.
     pub(crate) fn are_many(&self) -> bool {
         match self {
             Keys::None => false,
@@ -73,12 +73,12 @@ impl Keys {
         }
     }
 
-    /// The first, the last and the step, as COMMAND shows them.
+    /// First, last and step, as COMMAND shows them.
     pub(crate) fn range(&self) -> [i32; 3] {
         match *self {
-            // Clients ask where they are.
+            // Clients have to ask where the keys are.
             Keys::None | Keys::Counted { .. } | Keys::Behind { .. } => [0; 3],
-            // The first is shown; for the others clients ask.
+            // The first key is shown; clients have to ask for the others.
             Keys::By(_) => [1; 3],
             Keys::Range { first, last, step } => [first, last, step],
         }

@@ -1,38 +1,37 @@
-//! What a command takes in EXEC beside what each takes, as its row says it: what that comes to is in
-//! `transactions/weight.rs`.
+//! What a command's work in EXEC depends on beside its words, as its row says it. `transactions/weight.rs` computes the work.
 
 use crate::core::topics::Kind;
 
-/// What decides how long a command takes.
+/// What the work of a command depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weighs {
-    /// It takes as much whatever there is, as its flag `WEIGHTLESS` says.
+    /// Nothing: the command has the flag `WEIGHTLESS`.
     Nothing,
-    /// Nothing, but the database is another one behind it.
+    /// Nothing; the command selects another database.
     Selection,
-    /// Watches of keys in two databases, which have exchanged their names behind it.
+    /// The watched keys of two databases, which swap their names.
     Swap,
-    /// Rules that are applied, and all users, of which there are others behind it.
+    /// Rules that are applied, and all users; the command may make one.
     Rules,
     /// Users that are removed, with what they hold, and all users.
     Removal,
-    /// Parameters that are set, and all users where one is a password.
+    /// Parameters that are set; for a password, all users.
     Settings,
     /// A name and a password, compared with those of all users.
     Login,
     /// The names of all keys, compared with a pattern.
     Names,
-    /// Some of them.
+    /// As many keys as COUNT says, compared with a pattern.
     Scan,
-    /// Keys that are looked at where one is wanted at random.
+    /// Keys that are looked at for a random one.
     Sample,
     /// The figures of the server.
     Figures,
     /// All keys with their values.
     Everything,
-    /// Keys that it makes, as many as it says.
+    /// As many keys as the command says, which it makes.
     Populate,
-    /// A text that it makes, compared with a pattern.
+    /// A text that the command makes, compared with a pattern.
     Match,
     /// The names of parameters, compared with patterns.
     Parameters,
@@ -40,62 +39,62 @@ pub(crate) enum Weighs {
     Topics,
     /// The subscribers that get a message of a sharded channel.
     Shard,
-    /// The names that it listens to.
+    /// The names that are subscribed to.
     Listen,
-    /// The names of this kind that it listens to no more, or all of them.
+    /// The names of this kind that are unsubscribed from, or all of them.
     ListenNoMore(Kind),
-    /// How many subscribers names have.
+    /// Names whose subscribers are counted.
     Counts,
     /// All channels, compared with a pattern.
     Channels,
     /// All clients.
     Clients,
-    /// Nothing, but the key's value is this argument behind it.
+    /// Nothing; this argument becomes the key's value.
     Value(usize),
-    /// Nothing, but these keys have these values behind it.
+    /// Nothing; the keys get these values.
     Pairs,
-    /// The same, with their number in front of them.
+    /// As [`Weighs::Pairs`], behind their number.
     CountedPairs,
     /// The value, to which its argument is added.
     Append,
-    /// The value, if it ends before what is written to it.
+    /// The value, if it ends before the end of what is written.
     Overlay,
-    /// The same of one bit.
+    /// As [`Weighs::Overlay`], up to a bit.
     Bit,
-    /// The same of the last field that is written, and what lies between fields.
+    /// As [`Weighs::Overlay`], up to the last field that is written; and what lies between fields.
     BitFields { read_only: bool },
     /// The value that is read.
     Read,
     /// The values of all its arguments.
     ReadAll,
-    /// The value, and what checks it.
+    /// The value, and its checksum.
     Dump,
     /// A payload that becomes a value.
     Restore,
-    /// The registers of this argument.
+    /// The HyperLogLog's registers of this argument.
     Registers(usize),
-    /// Those of all its keys.
+    /// The registers of all its keys.
     RegistersRead,
-    /// The same, put into those of the first.
+    /// The registers of all its keys, merged into those of the first.
     RegistersMerged,
-    /// The longest of all its sources, as often as there are sources.
+    /// The longest of its sources, times the number of sources.
     BitOperation,
-    /// One value by the other.
+    /// The length of one value times that of the other.
     Subsequence,
     /// The value, unless it stays where it lies.
     Rename,
-    /// The value.
+    /// The value, which is copied.
     Copy,
-    /// The value, unless it stays where it lies; it goes to another database.
+    /// The value, unless it stays where it lies, in another database.
     Move,
-    /// What a stream has beside its entries; of XINFO STREAM some of these.
+    /// A stream's groups and consumers; for XINFO STREAM some entries, too.
     Survey,
     /// Elements of collections.
     Elements(Elements),
 }
 
 impl Weighs {
-    /// What it works at becomes the value of a key, whatever that had, if the command writes.
+    /// Whether elements become the value of a key, if the command writes.
     pub fn stores_elements(self) -> bool {
         matches!(
             self,
@@ -123,106 +122,107 @@ pub(crate) enum By {
 /// Which elements of collections a command works at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elements {
-    /// Those that it names, and it replies none. Long words are copied once more, or hashed and compared, of any collection.
+    /// Elements that the command names and does not reply. Long words are copied once more, or hashed and compared, for any
+    /// collection.
     Few,
-    /// The same of a sorted set, in which it looks for them among members of one score.
+    /// As [`Elements::Few`], in a sorted set, where they are looked for among members of one score.
     Compared,
-    /// Those that it names, which it replies.
+    /// Elements that the command names and replies.
     Named,
-    /// The same of fields, which are behind options, the word `FIELDS` and their number.
+    /// As [`Elements::Named`]: fields behind options, the word `FIELDS` and their number.
     NamedBehind,
-    /// The same of members, of which it replies a number each.
+    /// Members that the command names; it replies a number for each.
     NamedScores,
-    /// The same of members, of which it replies a place each.
+    /// Members that the command names; it replies a place for each.
     NamedPlaces,
-    /// Fields that it names, perhaps behind options, and perhaps each with a value behind it: they lose the values that they have.
+    /// Fields that the command names, perhaps behind options, and perhaps each with a value behind it: they lose their values.
     WriteFields { behind: bool, pairs: bool },
-    /// One, which it replies.
+    /// One element, which it replies.
     One,
-    /// All, which it replies.
+    /// All elements, which it replies.
     All,
-    /// The same of a hash, of which fields may be due.
+    /// As [`Elements::All`], of a hash, which may have due fields.
     AllFields,
-    /// The names of all fields of one, without their values.
+    /// The names of all fields of a hash, without their values.
     AllNames,
-    /// Fields that are due.
+    /// The due fields of a hash.
     FieldCount,
-    /// Some at random.
+    /// Random elements.
     Pick,
-    /// The same of a hash, of which fields may be due.
+    /// As [`Elements::Pick`], of a hash, which may have due fields.
     PickFields,
-    /// Some at random, which it takes out.
+    /// Random elements, which it takes out.
     PickOut,
-    /// Some, compared with a pattern.
+    /// Some elements, compared with a pattern.
     Scan,
-    /// The same of a hash, of which fields may be due.
+    /// As [`Elements::Scan`], of a hash, which may have due fields.
     ScanFields,
-    /// Those of a list from one place to another.
+    /// Elements of a list from one place to another.
     ListRange,
     /// A list that is looked through.
     Position,
-    /// The same, and one is put in.
+    /// A list that is looked through, and an element that is put in.
     Insert,
-    /// The same, and equal ones are taken out.
+    /// A list that is looked through, and equal elements that are taken out.
     RemoveEqual,
     /// A leaf of a list.
     ListWrite,
-    /// The ends of a list, which go.
+    /// The ends of a list, which are removed.
     Trim,
-    /// Elements of an end, as many as it says.
+    /// As many elements of an end as the command says.
     Pop,
-    /// One from an end to an end of another.
+    /// One element, from an end of a list to an end of another.
     MoveEnd,
-    /// One, to another set.
+    /// One member, from a set to another.
     MoveMember,
-    /// Members in their order, by rank if no option says otherwise.
+    /// Members of a sorted set in their order, by rank if no option says otherwise.
     Range,
-    /// The same by rank.
+    /// Members of a sorted set by rank.
     RankRange,
-    /// The same by what is not known, but for LIMIT.
+    /// Members of a sorted set by a range of unknown size, but for LIMIT.
     LimitedRange,
-    /// The same, stored under another key.
+    /// As [`Elements::Range`], stored under another key.
     StoreRange,
     /// A leaf of a sorted set.
     SortedWrite,
-    /// Members by this, which it takes out.
+    /// Members of a sorted set in such a range, which it takes out.
     RemoveRange(By),
-    /// Members with the least or the highest scores, as many as it says, which it takes out.
+    /// As many members with the least or the highest scores as the command says, which it takes out.
     PopScored,
-    /// One of whichever of its keys has some.
+    /// One element of the first of its keys that has some.
     PopAny,
-    /// Any of them, as many as it says.
+    /// As many elements as the command says, of the first of its keys that has some.
     PopSome,
-    /// The same of sorted sets.
+    /// As [`Elements::PopSome`], of sorted sets.
     PopSomeScored,
-    /// All, in an order that it makes.
+    /// All elements, which it sorts.
     Sort,
-    /// All that lie in cells.
+    /// All members in the cells of an area.
     Places,
-    /// The same, stored under another key.
+    /// As [`Elements::Places`], stored under another key.
     StorePlaces,
-    /// All of all its keys.
+    /// All elements of all its keys.
     Union,
-    /// Those of the smallest, looked for in all others.
+    /// The elements of the smallest key, looked for in all others.
     Intersection,
-    /// The same, of which it replies a number.
+    /// As [`Elements::Intersection`]; it replies how many.
     IntersectionCount,
-    /// Those of the first, looked for in all others, or all of all.
+    /// The elements of the first key, looked for in all others; or all of all keys.
     Difference,
-    /// A leaf of a stream, and what it trims if it does.
+    /// A leaf of a stream, and what is trimmed, if that is asked for.
     AddEntry,
-    /// The same, and it does.
+    /// A leaf of a stream, and what is trimmed.
     TrimEntries,
-    /// Entries of a stream, as many as COUNT says.
+    /// As many entries of a stream as COUNT says.
     Entries,
-    /// The same of several.
+    /// As many entries of several streams as COUNT says.
     ReadEntries,
-    /// Entries that it names.
+    /// Entries of a stream that the command names.
     Ids,
-    /// All that are pending.
+    /// All pending entries.
     Pending,
-    /// Pending ones that it names.
+    /// Pending entries that the command names.
     Claim,
-    /// Pending ones, as many as COUNT says.
+    /// As many pending entries as COUNT says.
     ClaimIdle,
 }
