@@ -1,20 +1,20 @@
 //! Redis's commands: the session of a RESP client, one table, one function a command.
 //!
-//! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and what a request
-//!   has to pass before it runs; `steps`: commands that take more than one turn
-//! - `row`: what the table says of a command; `rows`: all of them as a value; `definition`: a row with the function that runs
-//!   its command; `table`: these, by group, number and name; `help`: what it says of a container; `secret`: which words are shown
-//!   to no client; `permissions`: what a client's user may do; `catalog`: the commands, as its rules know them
-//! - `client`: what a connection keeps between two commands, `queue` before EXEC, `closing` in it, `subscriptions` while it
-//!   listens; `facts`: what others see of it
+//! - `session`: the conversation, what it reads ahead, its ways for short and long requests, and the checks before a request
+//!   runs; `steps`: commands that take more than one turn
+//! - `row`: what the table has of a command; `rows`: all of them as a value; `definition`: a row with the function that runs its
+//!   command; `table`: these, by group, number and name; `help`: a container's help; `secret`: which words are shown to no
+//!   client; `permissions`: what a client's user may do; `catalog`: the commands, as users' rules name them
+//! - `client`: what a connection keeps between two commands; `queue`: before EXEC; `closing`: in EXEC; `subscriptions`: while it
+//!   listens; `facts`: what others may know of it
 //! - `shared`: what all RESP clients share: `settings`, `limits`, `parameters`, `waiters` for keys, what took long (`commandlog`,
 //!   `latency`), scripts and libraries (`lua`), the `census` of keys that expire, a search for `rare` ones; `counters`: what a
 //!   worker counts; `figures`, `metrics`, `shown`: what is shown of it
 //! - `call`: what a command works with, and what it leaves for its next turn; `kept`: what it keeps of its request for that;
-//!   `heap`, `held`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: elements in a row; `serialize`:
-//!   payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers that it is given; `reply`, `fail`: what it answers
-//! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
-//!   `connection`, `server`
+//!   `heap`, `held`, `sizes`: memory that it takes; `source`: what its steps read; `copied`: copied elements; `serialize`:
+//!   payloads; `word`, `clock`, `decimal`, `bytes`: words, times and numbers in its arguments; `reply`, `fail`: its replies
+//! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`, `connection`,
+//!   `server`
 
 mod bytes;
 mod call;

@@ -1,4 +1,4 @@
-//! The units in which clients give times, what a write does with the expiry of its key, and on which condition that is set.
+//! The units in which clients give times; what a write does with the expiry of its key; on which condition EXPIRE sets one.
 
 use larder_protocol::resp::Args;
 use larder_store::Millis;
@@ -20,7 +20,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// EX, PX, EXAT, PXAT.
+    /// The clock that EX, PX, EXAT or PXAT names.
     pub fn of_option(word: &[u8]) -> Option<Clock> {
         if is(word, "EX") {
             Some(Clock::Seconds)
@@ -47,11 +47,11 @@ impl Clock {
         }
     }
 
-    /// The time at which a value that is being stored is to expire, as the command of this name is given it. It may have
-    /// passed; it is not 0.
+    /// Parses the time at which a value that is being stored expires; `name`: the command's. The time may have passed; it is not
+    /// 0.
     ///
     /// # Errors
-    /// It is no number, or not positive.
+    /// It is no number, or not positive, or too large.
     pub fn deadline(self, name: &str, time: &[u8], now: Millis) -> Result<Millis, Fail> {
         let time = integer(time)?;
         if time <= 0 {
@@ -65,15 +65,15 @@ impl Clock {
 /// What a write does with a key's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// It never expires.
+    /// The key never expires.
     None,
-    /// As it was.
+    /// The expiry stays.
     Keep,
-    /// At this time.
+    /// The key expires at this time.
     At(Millis),
 }
 
-/// Under what condition EXPIRE sets an expiry.
+/// On which condition EXPIRE sets an expiry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct When {
     absent: bool,
@@ -83,7 +83,7 @@ pub(crate) struct When {
 }
 
 impl When {
-    /// NX, XX, GT, LT, of which HEXPIRE takes one.
+    /// Parses one of NX, XX, GT and LT, as HEXPIRE takes it.
     pub fn of_option(word: &[u8]) -> Option<When> {
         let when = When::default();
         if is(word, "NX") {
@@ -99,10 +99,10 @@ impl When {
         }
     }
 
-    /// All of them that hold at once, as EXPIRE takes them.
+    /// Parses conditions that must hold at once, as EXPIRE takes them.
     ///
     /// # Errors
-    /// One is none, or they exclude each other.
+    /// A word is no condition, or they exclude each other.
     pub fn parse(args: Args<'_>) -> Result<When, Fail> {
         let mut when = When::default();
         for word in args {
@@ -128,7 +128,7 @@ impl When {
         Ok(when)
     }
 
-    /// It holds for a key that expires at `old` (0: never) and is to expire at `new`.
+    /// Whether it holds for a key that expires at `old` (0: never) and is to expire at `new`.
     pub fn holds(self, old: Millis, new: Millis) -> bool {
         !(self.absent && old != 0
             || self.present && old == 0

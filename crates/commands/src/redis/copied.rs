@@ -1,8 +1,8 @@
-//! Elements taken out of a collection before it is changed, or made for one: their bytes one behind the other.
+//! Elements copied out of a collection before it is changed, or made for one: their bytes one after the other.
 
 use larder_store::{Collection, DIGITS_MAX, Element};
 
-/// The bytes of an element of a collection in one run: those of one that lies apart are copied to `long`.
+/// The bytes of an element of a collection in one piece: those of one that lies apart are copied to `long`.
 pub(crate) fn run_of<'a: 'r, 'r>(
     there: &Collection<'_>,
     element: &Element<'a>,
@@ -24,18 +24,18 @@ pub(crate) fn run_of<'a: 'r, 'r>(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copied {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// Where each string ends.
     ends: Vec<usize>,
 }
 
 impl Copied {
-    /// Adds one.
+    /// Adds a string.
     pub fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds what `make` adds to the bytes.
+    /// Adds a string: the bytes that `make` appends.
     pub fn push_made(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
         make(&mut self.bytes);
         self.ends.push(self.bytes.len());
@@ -59,29 +59,29 @@ impl Copied {
         self.push(element.text(&mut [0; DIGITS_MAX]));
     }
 
-    /// Forgets all of them.
+    /// Removes all strings.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all strings.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many there are.
+    /// How many strings there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// One of them, which is there.
+    /// The string at this place; there must be one.
     pub fn at(&self, i: usize) -> &[u8] {
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[i]]
     }
 
-    /// All of them.
+    /// All strings, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|i| self.at(i))
     }

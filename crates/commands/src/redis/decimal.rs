@@ -1,4 +1,4 @@
-//! Sums of numbers as text: decimal where the numbers are decimal, so that 0.1 and 0.2 make 0.3.
+//! Sums of numbers as text, computed in decimal, so that 0.1 and 0.2 make 0.3.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,24 +9,23 @@ use ruint::Uint;
 
 use super::fail::Fail;
 
-/// Digits behind the point: what Redis prints at most.
+/// Digits behind the point, as many as Redis prints at most.
 const PLACES: u32 = 17;
-/// Digits that can be told from their places on: those of the largest number in front of the point, and some more behind it
-/// than are printed.
+/// Digits of a number that count: those of the largest number in front of the point, and some more behind it than are printed.
 const DIGITS_MAX: usize = f64::MAX_10_EXP as usize + 1 + 4 * PLACES as usize;
 
-/// An exponent that no number of digits makes up for.
+/// An exponent so large that no text has enough digits to make up for it.
 const EXPONENT_MAX: i64 = 1 << 48;
 
-/// A number without its sign, in units of 10^-17: any of a double's range, and what is computed on the way to one.
+/// A number without its sign, in units of 10^-17: any double, and what is computed on the way to one.
 type Magnitude = Uint<1344, 21>;
 
-/// Room for any number with its sign, its point and so many digits behind it.
+/// The text of any number, with its sign, its point and so many digits behind it.
 pub(crate) type Digits = ArrayString<{ f64::MAX_10_EXP as usize + 1 + PLACES as usize + 2 }>;
 
-/// The sum of two numbers as text.
+/// Adds two numbers, given as text.
 pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
-    // What is too small for a double is nothing in 17 places.
+    // A number too small for a double is 0 in 17 places.
     let parse = |text| parse_double_or_zero(text).ok_or(Fail::NOT_A_FLOAT);
     let near = parse(one)? + parse(two)?;
     if !near.is_finite() {
@@ -45,7 +44,7 @@ pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
     Ok(text)
 }
 
-/// A number in units of 10^-17. None is 0 and negative.
+/// A number in units of 10^-17. A 0 is never negative.
 struct Exact {
     negative: bool,
     magnitude: Magnitude,
@@ -66,7 +65,7 @@ impl Exact {
     }
 }
 
-/// A number rounded to the nearest, of two to the even one; none if it is none or infinite.
+/// Parses a number, rounded to the nearest unit, of two to the even one; `None` if it is no number or infinite.
 fn exact(text: &[u8]) -> Option<Exact> {
     let (negative, digits) = signed(text);
     let magnitude = match parse_hex(digits) {
@@ -80,7 +79,7 @@ fn exact(text: &[u8]) -> Option<Exact> {
                     .and_then(|n| Magnitude::ONE.checked_shl(n))
                 {
                     Some(unit) => divided(n, unit, false)?,
-                    // Nothing of it is left.
+                    // The number is too small: 0.
                     None => Magnitude::ZERO,
                 },
             }
@@ -114,13 +113,13 @@ fn decimal(text: &[u8]) -> Option<Magnitude> {
     let shift = shift + i64::from(PLACES);
     match u32::try_from(shift) {
         Ok(shift) => times_ten_to(n, shift),
-        // Nothing of it is left.
+        // The number is too small: 0.
         Err(_) if -shift > kept as i64 + 1 => Some(Magnitude::ZERO),
         Err(_) => divided(n, times_ten_to(Magnitude::ONE, u32::try_from(-shift).ok()?)?, sticky),
     }
 }
 
-/// A number times 10 to the power of `power`.
+/// Multiplies by 10 to the power of `power`.
 fn times_ten_to(mut n: Magnitude, mut power: u32) -> Option<Magnitude> {
     while power > 0 {
         let some = power.min(u64::MAX.ilog10());
@@ -130,7 +129,7 @@ fn times_ten_to(mut n: Magnitude, mut power: u32) -> Option<Magnitude> {
     Some(n)
 }
 
-/// A number that has more behind it if that is `sticky`, divided and rounded.
+/// Divides and rounds. `sticky`: the number has further digits that are not 0.
 fn divided(n: Magnitude, by: Magnitude, sticky: bool) -> Option<Magnitude> {
     let (whole, rest) = n.div_rem(by);
     let up = match rest.cmp(&(by - rest)) {
@@ -141,7 +140,7 @@ fn divided(n: Magnitude, by: Magnitude, sticky: bool) -> Option<Magnitude> {
     whole.checked_add(Magnitude::from(u8::from(up)))
 }
 
-/// Whether it is negative, and the rest.
+/// Splits off a sign; true if it is negative.
 fn signed(text: &[u8]) -> (bool, &[u8]) {
     match text {
         [b'-', digits @ ..] => (true, digits),
@@ -150,14 +149,14 @@ fn signed(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// The digits of a decimal number, with their point, and its exponent.
+/// The digits of a decimal number with their point, and its exponent.
 fn with_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
     let Some(at) = text.iter().position(|b| matches!(b, b'e' | b'E')) else { return Some((text, 0)) };
     let (negative, digits) = signed(&text[at + 1..]);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // One that has no end is as good as one beyond what any text has digits for.
+    // A greater exponent makes no difference: no text has enough digits.
     let add = |sum: i64, digit: &u8| (sum * 10 + i64::from(digit - b'0')).min(EXPONENT_MAX);
     let exponent = digits.iter().fold(0, add);
     Some((&text[..at], if negative { -exponent } else { exponent }))

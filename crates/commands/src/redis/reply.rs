@@ -7,14 +7,14 @@ use larder_store::{Item, Value};
 use super::fail::Fail;
 use crate::core::output::Output;
 
-/// `+<text>`
+/// Writes `+<text>`.
 pub(crate) fn put_simple(out: &mut Output, text: &str) {
     out.put(b"+");
     out.put(text.as_bytes());
     out.put(b"\r\n");
 }
 
-/// `:<n>`
+/// Writes `:<n>`.
 #[inline]
 pub(crate) fn put_integer(out: &mut Output, n: i64) {
     let room = out.room(HEAD_BYTES_MAX);
@@ -24,7 +24,7 @@ pub(crate) fn put_integer(out: &mut Output, n: i64) {
     out.filled(end + 2);
 }
 
-/// `$<length>` and the bytes.
+/// Writes `$<length>` and the bytes.
 #[inline]
 pub(crate) fn put_bulk(out: &mut Output, bytes: &[u8]) {
     let room = out.room(HEAD_BYTES_MAX + bytes.len() + 2);
@@ -35,7 +35,7 @@ pub(crate) fn put_bulk(out: &mut Output, bytes: &[u8]) {
     out.filled(head + bytes.len() + 2);
 }
 
-/// The value of an item: copied, or sent from its place.
+/// Writes the value of an item: copied, or sent from its place.
 #[inline(always)]
 pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
     match item.value() {
@@ -45,7 +45,7 @@ pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
     }
 }
 
-/// In an array, too, an error may stand in place of a value.
+/// Writes a large value, or an error in its place; an error may stand in an array, too.
 #[inline(never)]
 fn put_pinned(out: &mut Output, item: &Item<'_>) {
     let Some(pinned) = item.pin_for_reply() else {
@@ -56,10 +56,10 @@ fn put_pinned(out: &mut Output, item: &Item<'_>) {
     out.put(b"\r\n");
 }
 
-/// Parts of large values up to this are copied: to pin the value would hold all of it. So are elements of collections.
+/// Parts of large values up to this are copied, because to pin a value holds all of it. So are elements of collections.
 pub(crate) const COPIED_BYTES_MAX: usize = 16 << 10;
 
-/// A part of an item's value, which is in it: copied, or sent from its place.
+/// Writes a part of an item's value: copied, or sent from its place. The value has this part.
 pub(crate) fn put_part(out: &mut Output, item: &Item<'_>, part: std::ops::Range<usize>) {
     if part.len() <= COPIED_BYTES_MAX {
         put_head(out, b'$', part.len() as u64);
@@ -72,46 +72,46 @@ pub(crate) fn put_part(out: &mut Output, item: &Item<'_>, part: std::ops::Range<
     out.put(b"\r\n");
 }
 
-/// The first bytes of a reply of some kind: `<kind><n>`.
+/// Writes the first bytes of a reply of some kind: `<kind><n>`.
 #[inline]
 pub(crate) fn put_head(out: &mut Output, kind: u8, n: u64) {
     let bytes = write_head(out.room(HEAD_BYTES_MAX), kind, n);
     out.filled(bytes);
 }
 
-/// An array of so many replies, which follow.
+/// Begins an array of so many replies, which follow.
 #[inline]
 pub(crate) fn put_array(out: &mut Output, len: usize) {
     put_head(out, b'*', len as u64);
 }
 
-/// A map of so many pairs, which follow.
+/// Begins a map of so many pairs, which follow.
 pub(crate) fn put_map(out: &mut Output, resp3: bool, pairs: usize) {
     if resp3 { put_head(out, b'%', pairs as u64) } else { put_array(out, 2 * pairs) }
 }
 
-/// A set of so many replies, which follow.
+/// Begins a set of so many replies, which follow.
 pub(crate) fn put_set(out: &mut Output, resp3: bool, len: usize) {
     put_head(out, if resp3 { b'~' } else { b'*' }, len as u64);
 }
 
-/// No value.
+/// Writes a null.
 #[inline]
 pub(crate) fn put_null(out: &mut Output, resp3: bool) {
     out.put(null(resp3));
 }
 
-/// What there is instead of a string.
+/// The null that stands for a string.
 pub(crate) fn null(resp3: bool) -> &'static [u8] {
     if resp3 { b"_\r\n" } else { b"$-1\r\n" }
 }
 
-/// No array.
+/// Writes the null that stands for an array.
 pub(crate) fn put_null_array(out: &mut Output, resp3: bool) {
     out.put(if resp3 { b"_\r\n" } else { b"*-1\r\n" });
 }
 
-/// A floating-point number.
+/// Writes a floating-point number.
 pub(crate) fn put_double(out: &mut Output, resp3: bool, n: f64) {
     let text = format_double(n);
     if resp3 {
@@ -123,7 +123,7 @@ pub(crate) fn put_double(out: &mut Output, resp3: bool, n: f64) {
     }
 }
 
-/// Text for people.
+/// Writes text for people.
 pub(crate) fn put_verbatim(out: &mut Output, resp3: bool, text: &str) {
     if resp3 {
         put_head(out, b'=', text.len() as u64 + 4);
@@ -135,7 +135,7 @@ pub(crate) fn put_verbatim(out: &mut Output, resp3: bool, text: &str) {
     }
 }
 
-/// `-<text>`; what would end the line becomes spaces, characters above 127 their bytes.
+/// Writes `-<text>`. Ends of lines become spaces, and characters up to 255 one byte each.
 #[cold]
 pub(crate) fn put_fail(out: &mut Output, fail: &Fail) {
     out.put(b"-");
@@ -149,7 +149,7 @@ pub(crate) fn put_fail(out: &mut Output, fail: &Fail) {
     out.put(b"\r\n");
 }
 
-/// Copies a value, in one piece or many, to the end of `into`.
+/// Appends a value, in one piece or many, to `into`.
 pub(crate) fn copy_value(value: Value<'_>, into: &mut Vec<u8>) {
     match value {
         Value::Whole(bytes) => into.extend_from_slice(bytes),
@@ -158,7 +158,7 @@ pub(crate) fn copy_value(value: Value<'_>, into: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of a part of a value, in order; the part is in it.
+/// Visits the bytes of a part of a value, in order. The value has this part.
 pub(crate) fn each_part(value: Value<'_>, part: std::ops::Range<usize>, visit: &mut dyn FnMut(&[u8])) {
     match value {
         Value::Collection(_) => {}

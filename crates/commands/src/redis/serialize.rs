@@ -1,5 +1,5 @@
-//! Redis's own payload of a value, as DUMP (`keys/dump.rs`) writes and RESTORE (`keys/restore.rs`) reads it; what a collection's
-//! has is in `collections/payload.rs`.
+//! Redis's payload of a value, which DUMP (`keys/dump.rs`) writes and RESTORE (`keys/restore.rs`) reads. `collections/payload.rs`
+//! has the payloads of collections.
 //!
 //! ```text
 //! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
@@ -21,18 +21,18 @@ pub(crate) use node::Node;
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
 pub(crate) const VERSION: u16 = 10;
-/// The version that is written of a hash in which a field expires: that of Redis 7.4.
+/// The version that is written for a hash in which a field expires: that of Redis 7.4.
 pub(crate) const TIMED_VERSION: u16 = 12;
-/// The last version of Redis's that is read.
+/// The last version of Redis that is read.
 const VERSION_MAX: u16 = TIMED_VERSION;
-/// Versions of Valkey, which begin anew at this one; strings are in all of them as they were.
+/// Versions of Valkey, which begin at this one; strings are the same in all of them.
 const VALKEY_VERSIONS: std::ops::RangeInclusive<u16> = 80..=89;
 pub(crate) const TYPE_STRING: u8 = 0;
 pub(crate) const BAD_FORMAT: Fail = Fail::of("ERR Bad data format");
-/// Bytes behind the value.
+/// Bytes of the version and the checksum, behind the value.
 pub(crate) const FOOTER_BYTES: usize = 10;
 
-/// What a byte comes to with so many bytes behind it.
+/// Tables of the CRC: what a byte adds, by how many bytes are behind it.
 static CRC: [[u64; 256]; 8] = {
     // The Jones polynomial, bits reversed.
     const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
@@ -61,12 +61,12 @@ static CRC: [[u64; 256]; 8] = {
     tables
 };
 
-/// The checksum of all of it.
+/// The checksum of these bytes.
 pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     crc64_on(0, bytes)
 }
 
-/// The checksum of what has `crc` and more bytes behind it: eight bytes at a time, which do not wait for each other.
+/// The checksum of bytes behind others whose checksum is `crc`: eight bytes at a time, which do not wait for each other.
 pub(crate) fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
     let crc = words.iter().fold(crc, |crc, word| {
@@ -81,7 +81,7 @@ pub(crate) const LENGTH_BYTES_MAX: usize = 9;
 /// Bytes of a packed number, at most.
 const PACKED_BYTES_MAX: usize = 5;
 
-/// A length as it stands in a payload.
+/// Encodes a length.
 pub(crate) fn length(n: u64) -> ArrayVec<u8, LENGTH_BYTES_MAX> {
     let mut bytes = ArrayVec::new();
     match n {
@@ -99,7 +99,7 @@ pub(crate) fn length(n: u64) -> ArrayVec<u8, LENGTH_BYTES_MAX> {
     bytes
 }
 
-/// A string that is the decimal text of a number; none of one that has more than 32 bits: it is not packed.
+/// Encodes a string that is the decimal text of a number; `None` for more than 32 bits, which are not packed.
 pub(crate) fn packed(n: i64) -> Option<ArrayVec<u8, PACKED_BYTES_MAX>> {
     let mut bytes = ArrayVec::new();
     let n = i32::try_from(n).ok()?;
@@ -115,10 +115,10 @@ pub(crate) fn packed(n: i64) -> Option<ArrayVec<u8, PACKED_BYTES_MAX>> {
     Some(bytes)
 }
 
-/// A library of functions.
+/// The type of a library of functions.
 const LIBRARY: u8 = 245;
 
-/// What is before a library of so many bytes in the payload of libraries of functions.
+/// What is in front of a library of so many bytes, in a payload of libraries.
 pub(crate) fn library_head(bytes: usize) -> ArrayVec<u8, { LENGTH_BYTES_MAX + 1 }> {
     let mut head = ArrayVec::new();
     head.push(LIBRARY);
@@ -126,10 +126,10 @@ pub(crate) fn library_head(bytes: usize) -> ArrayVec<u8, { LENGTH_BYTES_MAX + 1 
     head
 }
 
-/// The next library's code of a payload without its end; `room` is asked as by [`Reader::string`].
+/// Reads the code of the next library from a payload without its footer. `room` is asked as by [`Reader::string`].
 ///
 /// # Errors
-/// There is something else in it, or no room.
+/// It is no library, or there is no room.
 pub(crate) fn restored_function<'a>(
     payload: &mut Reader<'a>,
     room: &mut dyn FnMut(usize) -> Result<(), Fail>,
@@ -143,7 +143,7 @@ pub(crate) fn restored_function<'a>(
     payload.string(room).map(Some)
 }
 
-/// The payload of a string.
+/// Makes the payload of a string.
 pub(crate) fn dump_string(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 32);
     payload.push(TYPE_STRING);
@@ -160,7 +160,7 @@ pub(crate) fn dump_string(value: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// What is left of a payload while it is read.
+/// The rest of a payload that is being read.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         usize::try_from(n).ok()
     }
 
-    /// A string, however it is packed; `room` says whether there is room to unpack so many bytes.
+    /// Reads a string, packed or not. `room` checks that there is room to unpack so many bytes.
     pub fn string(&mut self, room: &mut dyn FnMut(usize) -> Result<(), Fail>) -> Result<Cow<'a, [u8]>, Fail> {
         self.string_or(room).unwrap_or(Err(BAD_FORMAT))
     }
@@ -230,9 +230,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// No byte of LZF stands for more bytes than this.
+/// A byte of LZF stands for at most so many bytes.
 pub(crate) const LZF_BYTES_MAX: usize = 264;
-/// How far back LZF refers.
+/// How many bytes LZF refers back, at most.
 pub(crate) const LZF_BACK_MAX: usize = 8 << 10;
 
 /// Unpacks LZF into exactly so many bytes.
@@ -247,8 +247,8 @@ fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
     (out.len() == bytes).then_some(out)
 }
 
-/// Unpacks what one byte of control says, behind what was unpacked before, of which at least the last
-/// [`LZF_BACK_MAX`] bytes are there: up to `bytes_max` of them.
+/// Unpacks what one control byte says, behind `out`, which has at least the last [`LZF_BACK_MAX`] bytes, up to `bytes_max` in
+/// all.
 pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
     let (control, rest) = data.split_first()?;
     let control = usize::from(*control);
@@ -274,7 +274,7 @@ pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>, bytes_max: usize)
     if len + 2 > bytes_max - out.len() {
         return None;
     }
-    // What is copied may be what is being written.
+    // The copied bytes may be some of those that this writes.
     for at in start..start + len + 2 {
         out.push(out[at]);
     }
@@ -282,7 +282,7 @@ pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>, bytes_max: usize)
     Some(())
 }
 
-/// The value in a payload; `room` as for [`Reader::string`].
+/// Reads a string's payload. `room`: as for [`Reader::string`].
 pub(crate) fn restore_string<'a>(
     payload: &'a [u8],
     room: &mut dyn FnMut(usize) -> Result<(), Fail>,
@@ -297,8 +297,7 @@ pub(crate) fn restore_string<'a>(
 
 pub(crate) const WRONG: Fail = Fail::of("ERR DUMP payload version or checksum are wrong");
 
-/// Where what is in a payload of a version that is read ends, and the checksum that is behind it; none if it was not
-/// computed.
+/// Where the value in a payload ends, and the checksum behind it; `None` if it was not computed. Checks the version.
 pub(crate) fn footer(payload: &[u8]) -> Result<(usize, Option<u64>), Fail> {
     let Some(at) = payload.len().checked_sub(FOOTER_BYTES) else { return Err(WRONG) };
     let footer = &payload[at..];
@@ -311,13 +310,13 @@ pub(crate) fn footer(payload: &[u8]) -> Result<(usize, Option<u64>), Fail> {
     if is_known { Ok((at, Some(crc).filter(|&crc| crc != 0))) } else { Err(WRONG) }
 }
 
-/// What is in a payload of a version that is read and with the right checksum.
+/// The value in a payload, if its version is known and its checksum right.
 pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
     let (at, crc) = footer(payload)?;
     if crc.is_some_and(|crc| crc != crc64(&payload[..at + 2])) { Err(WRONG) } else { Ok(&payload[..at]) }
 }
 
-/// What it takes to make the checksum of so many bytes.
+/// Work to checksum so many bytes.
 pub(crate) fn checking_ns(bytes: u64) -> u64 {
     bytes / 2
 }

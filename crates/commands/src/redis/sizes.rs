@@ -1,14 +1,14 @@
-//! Bytes that keys and items take, before they are there.
+//! Bytes that keys and items will take.
 
 use larder_protocol::resp::Args;
 
-/// What the store notes of a key that is written with others as one: its hash, and its bucket.
+/// Bytes that the store notes of a key that is written with others as one: its hash, and its bucket.
 pub(crate) const KEY_HASH_BYTES: usize = 16;
-/// What is noted of a key that is looked at with others as one: its hash, and what its bucket was like.
+/// Bytes that are noted of a key that is read with others as one: its hash, and the state of its bucket.
 pub(crate) const KEY_LOOK_BYTES: usize = 32;
-/// What is noted of a key while keyspace events are wanted: it, and what it was like.
+/// Bytes that are noted of a key while keyspace events are wanted: the key, and its state before.
 pub(crate) const KEY_EVENT_BYTES: usize = 72;
-/// What an item takes beside its key and value, at least.
+/// Bytes of an item beside its key and value, at least.
 pub(crate) const ITEM_HEADER_BYTES: usize = 8;
 
 /// Bytes of an item that is made of these arguments, about.

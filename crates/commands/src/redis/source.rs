@@ -1,4 +1,4 @@
-//! What a command in steps reads: a value as it was when it began, and whether it is still so.
+//! What a command in steps reads: a value as it was when the command began, and whether it is still the same.
 
 use larder_store::{Attributes, Database, Expect, Key, Pinned, Value};
 
@@ -12,8 +12,8 @@ impl Name {
         Name { db, database: call.cx.guard.database(db), key: key.bytes().into(), _held: None }
     }
 
-    /// The name of a key of the selected database, charged: many clients may keep one from one step to the next. A key
-    /// that was made before is to be made anew ([`Name::key`]).
+    /// Makes the name of a key in the selected database, and charges it: many clients may keep one from one step to the next.
+    /// That may leave the batch: an earlier [`Key`] is to be made anew ([`Name::key`]).
     ///
     /// # Errors
     /// Connections hold as much as they may.
@@ -23,7 +23,8 @@ impl Name {
         Ok(Name { _held: Some(held), ..named })
     }
 
-    /// The same where it is not refused: what was taken of the key is nowhere else. `database`: what that of its name meant then.
+    /// As [`Name::kept`], but never refused: what was taken out of the key is nowhere else. `database`: the one that had this
+    /// number then.
     pub fn charged(call: &mut Call<'_, '_, '_>, name: &[u8], database: Database) -> Name {
         let held = Heap::charge(call, name.len());
         let named = Name::of(call, call.client.db, &call.key(name));
@@ -34,37 +35,37 @@ impl Name {
         call.cx.guard.key_in(self.db, &self.key)
     }
 
-    /// Has it mean the same key of the database that has its number now.
+    /// Makes it name the same key in the database that has its number now.
     pub fn anew(&mut self, call: &Call<'_, '_, '_>) {
         self.database = call.cx.guard.database(self.db);
     }
 
-    /// The database was swapped for another.
+    /// Whether the database was swapped for another.
     pub fn is_swapped(&self, call: &Call<'_, '_, '_>) -> bool {
         call.cx.guard.database(self.db) != self.database
     }
 }
 
-/// A key's value, pinned or, if it is small, copied; or that there is none.
+/// A key's value, pinned or if it is small copied; or that there is none.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub name: Name,
     pinned: Option<Pinned>,
     copied: Vec<u8>,
-    /// What it is known by.
+    /// What a write expects, if the value is unchanged.
     pub expect: Expect,
-    /// What goes with it.
+    /// The value's flags and expiry.
     pub attributes: Attributes,
 }
 
 impl Source {
-    /// The value of a key, without a trace.
+    /// Reads the value of a key, without counting an access.
     pub fn read(call: &mut Call<'_, '_, '_>, name: Name) -> Source {
         let key = name.key(call);
         let (mut pinned, mut copied) = (None, Vec::new());
         let (expect, attributes) = match call.cx.guard.peek(&key).hit() {
             Some(item) => {
-                // First what was seen: the bytes may be newer than that, never older.
+                // What was seen is read first: the bytes may be newer than that, never older.
                 let seen = item.seen();
                 match item.value() {
                     Value::Pieces(value) => pinned = Some(value.pin()),
@@ -83,7 +84,7 @@ impl Source {
         self.pinned.as_ref().map_or(self.copied.len() as u64, Pinned::value_bytes)
     }
 
-    /// Some of its bytes from `from` on; none at the end.
+    /// Some of its bytes from `from` on; empty at the end.
     pub fn piece(&self, from: u64) -> &[u8] {
         if from >= self.bytes() {
             return &[];
@@ -94,12 +95,12 @@ impl Source {
         }
     }
 
-    /// The key still has what was read.
+    /// Whether the key still has this value.
     pub fn is_there(&self, call: &mut Call<'_, '_, '_>) -> bool {
         let key = self.name.key(call);
         let same = match call.cx.guard.peek(&key).hit() {
             Some(item) => {
-                // The pin keeps its place from being another's; what is not pinned is compared.
+                // The pin keeps a large value's place from being another's; a copied one is compared.
                 let same = match item.value() {
                     Value::Whole(value) => value == self.copied,
                     Value::Pieces(_) => true,
@@ -112,7 +113,7 @@ impl Source {
         same && !self.name.is_swapped(call)
     }
 
-    /// Holds the value no more.
+    /// Frees the value.
     pub fn let_go(&mut self) {
         (self.pinned, self.copied) = (None, Vec::new());
     }

@@ -5,25 +5,25 @@ use larder_protocol::resp::parse_integer;
 
 use super::fail::Fail;
 
-/// The word is this option, in any case.
+/// Whether the word is this option, in any case.
 pub(crate) fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
 }
 
-/// A 64-bit number.
+/// Parses a 64-bit number.
 ///
 /// # Errors
-/// It is none.
+/// It is no such number.
 pub(crate) fn integer(word: &[u8]) -> Result<i64, Fail> {
     parse_integer(word).ok_or(Fail::NOT_AN_INTEGER)
 }
 
-/// A cursor, read as C reads one: blanks and a plus in front are ignored.
+/// Parses a cursor as C does: blanks and a plus in front are skipped.
 ///
 /// # Errors
-/// It is none.
+/// It is no cursor.
 pub(crate) fn cursor(word: &[u8]) -> Result<u64, Fail> {
-    // A blank behind digits ends C's number, and is no end of a cursor.
+    // C's number ends at a blank behind digits, but a cursor may not.
     let ends = word.last().is_some_and(u8::is_ascii_digit);
     let signs = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
     let is_one = ends && word[..signs].iter().all(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | b'+'));

@@ -1,22 +1,22 @@
-//! A string of a payload that has entries, packed in it: unpacked some of it at a time.
+//! A string in a payload that holds packed entries. It is decompressed in steps.
 
 use super::{BAD_FORMAT, LZF_BYTES_MAX, Reader, unpack_some};
 use crate::redis::fail::Fail;
 
-/// Bytes that are unpacked between two looks at how much a step has done.
+/// Bytes that are decompressed between two looks at how much a step has done.
 const UNPACKED_AT_ONCE: usize = 16 << 10;
 
-/// A string of a payload that has entries, packed in it.
+/// A string in a payload that holds packed entries.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// It is in the payload as it is.
     Here { at: usize, end: usize },
-    /// It is there, compressed; unpacked it has so many bytes.
+    /// It is in the payload, compressed; decompressed it has `wanted` bytes.
     Packed { at: usize, end: usize, wanted: usize, unpacked: Vec<u8> },
 }
 
 impl Node {
-    /// The next string of a payload, which has so many bytes in all; none if it is no such string.
+    /// Reads the next string of a payload that has so many bytes in all; none if it is no such string.
     pub fn read(reader: &mut Reader<'_>, bytes: usize) -> Option<Node> {
         let packed = reader.0.first() == Some(&0xc3);
         let (len, wanted) = if packed {
@@ -35,7 +35,7 @@ impl Node {
         }
     }
 
-    /// Bytes that it has.
+    /// How many bytes it has.
     pub fn len(&self) -> usize {
         match self {
             Node::Here { at, end } => end - at,
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// Bytes that it has unpacked, where it is packed.
+    /// How many bytes it has decompressed; 0 if it is not compressed.
     pub fn unpacked_bytes(&self) -> usize {
         match self {
             Node::Here { .. } => 0,
@@ -51,10 +51,10 @@ impl Node {
         }
     }
 
-    /// Unpacks some of it, if it is packed, and adds what that takes to `ns`; true when all of it is there.
+    /// Decompresses some of it, if it is compressed, and adds the time for that to `ns`; true when all of it is there.
     ///
     /// # Errors
-    /// It is not what it says.
+    /// It is damaged.
     pub fn unpack(&mut self, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
         let Node::Packed { at, end, wanted, unpacked } = self else { return Ok(true) };
         if unpacked.capacity() == 0 {

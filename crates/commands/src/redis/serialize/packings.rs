@@ -1,8 +1,7 @@
-//! The forms in which Redis keeps a small collection in one string, as payloads have them: read entry by entry, each
-//! of which is looked at before it is believed.
+//! The packed forms of small collections in Redis's payloads, read entry by entry. Each entry is checked.
 //!
 //! ```text
-//! listpack  bytes 4 LE │ entries 2 LE (65535: not known) │ entry … │ 0xff
+//! listpack  bytes 4 LE │ entries 2 LE (65535: unknown) │ entry … │ 0xff
 //!   entry   encoding with the number, or with the length and the string │ back length: bytes of all before, 7 a byte
 //! ziplist   bytes 4 LE │ offset of the last entry 4 LE │ entries 2 LE │ entry … │ 0xff
 //!   entry   bytes of the one before 1, or 254 and 4 LE │ encoding │ the number or the string
@@ -11,7 +10,7 @@
 //!   pair    length 1, or 254 and 4 LE │ field │ length │ spare 1 │ value │ spare bytes
 //! ```
 
-/// Which of them.
+/// A packed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Listpack,
@@ -20,7 +19,7 @@ pub(crate) enum Packing {
     Zipmap,
 }
 
-/// One string of such a form.
+/// One entry of a packed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packed<'a> {
     Text(&'a [u8]),
@@ -28,47 +27,47 @@ pub(crate) enum Packed<'a> {
     Number(i64),
 }
 
-/// What is next.
+/// What a cursor reads next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element<'a> {
     Entry(Packed<'a>),
-    /// That was all, and the end is where it should be.
+    /// The end, at the right place.
     End,
 }
 
 const END: u8 = 0xff;
-/// So many entries, or more: not known.
+/// The number of entries if there are so many or more.
 const UNKNOWN: u32 = 0xffff;
 const LISTPACK_HEAD_BYTES: usize = 6;
 const ZIPLIST_HEAD_BYTES: usize = 10;
 const INTSET_HEAD_BYTES: usize = 8;
-/// A ziplist's or zipmap's length that does not fit a byte.
+/// Marks a length of a ziplist or zipmap that does not fit into a byte.
 const LONG: u8 = 254;
 
-/// Where a reader is in such a string. It keeps no bytes of it, and goes on in the same bytes each time.
+/// A place in a packed string. A cursor keeps no bytes, and is given the same ones each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     packing: Packing,
     at: usize,
     /// Entries that were read.
     entries: u64,
-    /// Entries that there are, as is said.
+    /// How many entries there are, according to the head.
     told: u32,
-    /// Where the last entry of a ziplist was.
+    /// Where the last entry of a ziplist began.
     last: usize,
-    /// Bytes of a number of an intset, and the one before.
+    /// For an intset: bytes of a number, and the number before.
     width: usize,
     before: i64,
 }
 
-/// A number of so many bytes, the least first.
+/// A little-endian number of so many bytes.
 fn number(bytes: &[u8]) -> i64 {
     let mut word = [if bytes.last().is_some_and(|high| high & 0x80 != 0) { 0xff } else { 0 }; 8];
     word[..bytes.len()].copy_from_slice(bytes);
     i64::from_le_bytes(word)
 }
 
-/// A number of 32 bits.
+/// A number of 32 bits at a place.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -77,13 +76,13 @@ fn half_word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)))
 }
 
-/// Takes so many bytes from a place on; also the place behind them.
+/// Takes so many bytes from a place on; also returns the place behind them.
 fn take(bytes: &[u8], at: usize, n: usize) -> Option<(&[u8], usize)> {
     let end = at.checked_add(n)?;
     Some((bytes.get(at..end)?, end))
 }
 
-/// Bytes that the back length of a listpack's entry takes.
+/// Bytes of the back length of a listpack's entry.
 fn back_bytes(entry_bytes: usize) -> usize {
     match entry_bytes {
         0..=127 => 1,
@@ -95,7 +94,7 @@ fn back_bytes(entry_bytes: usize) -> usize {
 }
 
 impl Cursor {
-    /// A cursor at the first entry; none if the head says what is not so.
+    /// Makes a cursor at the first entry; `None` if the head is wrong.
     pub fn new(packing: Packing, bytes: &[u8]) -> Option<Cursor> {
         let starts_with_length = || word(bytes, 0) == u32::try_from(bytes.len()).ok();
         let (mut last, mut width) = (0, 0);
@@ -121,9 +120,9 @@ impl Cursor {
         Some(Cursor { packing, at, entries: 0, told, last, width, before: i64::MIN })
     }
 
-    /// Entries that there are at most, by what is said, of so many bytes.
+    /// How many entries so many bytes have at most, according to the head.
     pub fn entries_max(&self, bytes: usize) -> u64 {
-        // None is shorter than two bytes, but of a zipmap.
+        // An entry takes a byte or more.
         let most = bytes as u64;
         if self.told == UNKNOWN && self.packing != Packing::Intset {
             most
@@ -132,7 +131,7 @@ impl Cursor {
         }
     }
 
-    /// The next entry in the same bytes; none if they are no such form.
+    /// Reads the next entry; `None` if the bytes are broken.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Option<Element<'a>> {
         let next = match self.packing {
             Packing::Listpack => self.listpack(bytes),
@@ -150,7 +149,7 @@ impl Cursor {
         Some(next)
     }
 
-    /// There is nothing behind the end.
+    /// Checks that there is nothing behind the end.
     fn end<'a>(&self, bytes: &[u8]) -> Option<Element<'a>> {
         (self.at + 1 == bytes.len()).then_some(Element::End)
     }
@@ -181,7 +180,7 @@ impl Cursor {
         let len = end - start;
         let n = back_bytes(len);
         let (back, end) = take(bytes, end, n)?;
-        // The most of it first, all but the first with a bit that says so.
+        // The highest bits first; all bytes but the first are marked.
         let said = back.iter().fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f));
         let marked = back.iter().enumerate().all(|(i, byte)| (byte & 0x80 != 0) == (i > 0));
         self.at = end;
@@ -192,7 +191,7 @@ impl Cursor {
         let start = self.at;
         let first = *bytes.get(start)?;
         if first == END {
-            // The head says where the last one is, for a reader that begins there.
+            // The head says where the last entry begins, for readers from the end.
             let last = word(bytes, 4)? as usize;
             return if last == self.last { self.end(bytes) } else { None };
         }
