@@ -6,14 +6,13 @@
 //! target  … │ its own leaf │ part │ part │ … │ part │ …      2. each gets a key and the number of this tree, and is published
 //! ```
 //!
-//! 1. Both keys are held by a transaction from before the first to behind the second: no other worker reads, writes, evicts or
-//!    moves anything of them. A reader that has found one of the lists before goes on with what it has found: bytes of parts never
-//!    change, and a part that leaves its next tree waits in limbo as any node.
-//! 2. In between the headers of the parts say that they are no nodes, as those of an edit do that is not published: sweeps pass
-//!    them over.
+//! 1. A transaction holds both keys from before publication 1 until after publication 2: no other worker reads, writes,
+//!    evicts or moves anything of them. A reader that has found one of the lists before goes on with what it has found: bytes
+//!    of parts never change, and a part that leaves its next tree waits in limbo as any node.
+//! 2. In between, the headers of the parts say that they are no nodes, like those of an unpublished edit: sweeps pass them over.
 //! 3. A part keeps its pins: it may be on its way to clients all the time.
-//! 4. The source stays a tree until the parts have left it: the root that takes its place would take them with it. Of a list of
-//!    one element an empty string is left meanwhile, so that its key stays for what may have to come back.
+//! 4. The source stays a tree until the parts have left it: a root that took its place would take them with it. A list of one
+//!    element keeps an empty string meanwhile, so that its key stays, in case the element has to come back.
 
 use super::Type;
 use super::change::Declined;
@@ -38,14 +37,14 @@ fn across(end: End) -> End {
 }
 
 impl Guard<'_> {
-    /// Moves the element at an end of a list to an end of another list, or to the other end of the same; false, and nothing done,
-    /// if it does not lie apart, or it is the only one and the two keys are one. Its parts are not copied. In a transaction that
-    /// holds both keys.
+    /// Moves the element at an end of a list to an end of another list, or to the other end of the same; false, and nothing
+    /// done, if it does not lie apart, or it is the only one and the two keys are one. Its parts are not copied. Called in a
+    /// transaction that holds both keys.
     ///
     /// # Errors
-    /// [`Declined`], and nothing done. (Where no memory is found to put the element back either, not even what is kept for
-    /// removals, it is lost; where it was alone, came back, and none is found to take out what was left in its place, that stays
-    /// beside it: an empty string.)
+    /// [`Declined`], and nothing done. (Two cases differ, where no memory is found, not even what is kept for removals. An
+    /// element that cannot be put back is lost. An element that was alone and came back has an empty string beside it, if
+    /// what was left in its place cannot be taken out.)
     ///
     /// # Panics
     /// If there is no transaction.
@@ -97,7 +96,7 @@ impl Guard<'_> {
                 self.list_pop(from, end, 1)?;
             }
         } else if pushed.is_ok() {
-            // A tree of little lies in its item again, if there is memory.
+            // A small tree goes back into its item, if there is memory.
             _ = self.change_collection(from, Type::List, |list| {
                 list.shrink();
                 Ok::<_, Declined>(())
@@ -106,7 +105,7 @@ impl Guard<'_> {
         pushed.map(|()| true)
     }
 
-    /// Puts an element that has left its list to an end of a list. If that is refused it is of no tree still.
+    /// Puts an element that has left its list to an end of a list. If that is refused, its parts are still of no tree.
     fn push_carried(&mut self, key: &Key<'_>, end: End, carried: &Carried) -> Result<(), Declined> {
         self.change_collection(key, Type::List, |list| list.push_carried(end, carried))?;
         Ok(())

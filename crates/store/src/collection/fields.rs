@@ -9,7 +9,7 @@
 //! A value that lies apart may have very many parts. When it is due it loses its last ones first, so many at a time. Once some of
 //! what was due has gone no reader finds any of it.
 //!
-//! A hash in which no field expires has nothing of this, and a hash loses it with the last field that does.
+//! A hash in which no field expires has none of this; a hash loses it with the last field that expires.
 
 use super::Type;
 use super::build::Builder;
@@ -29,7 +29,7 @@ const UPKEEP_NODES: usize = 256;
 /// Steps of upkeep at a hash before its span is visited again: others' turn comes, too.
 pub(crate) const UPKEEP_STEPS: u8 = 8;
 
-/// How long a field lasts that is given a value.
+/// How long a field lasts after it is given a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lasting {
     /// For ever.
@@ -42,7 +42,7 @@ pub enum Lasting {
 }
 
 impl Lasting {
-    /// Notes it of a field in a leaf that is being built.
+    /// Sets the time of field `i` in a leaf that is being built.
     #[inline]
     pub(super) fn note(self, builder: &mut Builder, i: usize) {
         match self {
@@ -53,10 +53,10 @@ impl Lasting {
     }
 }
 
-/// Which fields a write asks for.
+/// Which fields must be there for a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fields {
-    /// It does not matter.
+    /// No condition.
     #[default]
     Any,
     /// All are there.
@@ -70,7 +70,7 @@ pub enum Fields {
 pub enum Timed {
     /// There is no such field.
     Absent,
-    /// What was asked for does not hold of it.
+    /// The condition does not hold for it.
     Unmet,
     /// It has the time.
     Set,
@@ -78,17 +78,17 @@ pub enum Timed {
     Removed,
 }
 
-/// What it came to when fields of a hash that were due were taken out.
+/// What came of taking out fields of a hash that are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing was due, or all of it has gone, which took as long as so many leaves that are made anew, about.
+    /// Nothing was due, or all of it is gone. That took about as long as making so many leaves anew.
     Done(usize),
-    /// The same, and there is more for the next time.
+    /// Some of it is gone, which took as long as so many leaves; there is more for the next time.
     More(usize),
 }
 
 impl Guard<'_> {
-    /// Gives fields a value, in order, and says how long they last, if `asked` holds of all of them; whether it did.
+    /// Gives fields a value, in order, and says how long they last, if `asked` holds of all of them; returns whether it did.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -113,8 +113,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Has fields expire at a time, those of which `holds` says so of when they did (0: never). Where it has passed they are
-    /// taken out. `done` has what came of each.
+    /// Has fields expire at `at`, those for which `holds` is true of the time they have (0: never). If `at` has passed they
+    /// are taken out. `done` gets what came of each.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -147,7 +147,7 @@ impl Guard<'_> {
         changed.map(drop)
     }
 
-    /// Has fields expire no more. `done` has of each whether it would have: [`Timed::Unmet`] if not.
+    /// Has fields expire no more. `done` gets what came of each: [`Timed::Unmet`] if it would not have expired.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -180,7 +180,7 @@ impl Guard<'_> {
         self.hash_take_some_due(key, (LEAVES_AT_ONCE, NODES_AT_ONCE))
     }
 
-    /// The same of so many leaves at most, and of fewer where so many nodes go with them.
+    /// As [`Guard::hash_take_due`], of at most so many leaves, and fewer where so many nodes go with them.
     fn hash_take_some_due(&mut self, key: &Key<'_>, most: (usize, usize)) -> Result<Due, Declined> {
         let now = self.now;
         match self.peek(key) {
@@ -208,14 +208,14 @@ impl Guard<'_> {
         Ok(if all { Due::Done(leaves) } else { Due::More(leaves) })
     }
 
-    /// Tells that fields have gone whose time has passed.
+    /// Counts fields that have expired, and notes the event.
     #[cold]
     pub(super) fn count_expired(&mut self, key: &Key<'_>, fields: u64) {
         self.counters.fields_expired.add(fields as i64);
         self.local.note_key(self.store, Event::FieldsExpired, key);
     }
 
-    /// Takes some out of what is due of hashes that a visit of expiry has found; true if there is more to do.
+    /// Takes some due fields out of one of the hashes that a visit of expiry has found; false if there was none.
     pub(crate) fn take_all_due(&mut self) -> bool {
         let Some((hash, location, steps)) = self.local.due.pop() else { return false };
         if hash == self.store.due_left.load(Ordering::Relaxed) {
@@ -227,8 +227,8 @@ impl Guard<'_> {
         copy.clear();
         copy.extend_from_slice(name);
         let key = Key { hash, bytes: &copy, number };
-        // Without memory it is tried again when its span is visited the next time. Where more is due after the last of its steps
-        // the hash as it is by then has told its span so.
+        // Without memory this is tried again at the next visit of its span. Where more is due after
+        // the last step, the hash as it then is has told its span so.
         let taken = self.hash_take_some_due(&key, (UPKEEP_LEAVES, UPKEEP_NODES));
         let now_at = match self.peek(&key) {
             Lookup::Hit(item) => Some(item.slot.location()),

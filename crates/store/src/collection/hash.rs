@@ -17,7 +17,8 @@ pub struct TakenOut {
 }
 
 impl Guard<'_> {
-    /// Sets fields, in order, which do not expire then; how many were not there. The hash is written even if all have these values already.
+    /// Sets fields, in order; they do not expire then. Returns how many were not there. The hash is
+    /// written even if all have these values already.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -31,7 +32,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Sets a field that is not there; whether it was so.
+    /// Sets a field, if it is not there; returns whether it did.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -46,10 +47,10 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Sets a field to what `make` makes of the value that it has, if it has one; what that is. It expires when it did.
+    /// Sets a field to what `make` makes of its value (`None`: there is no such field), and returns that. It expires when it did.
     ///
     /// # Errors
-    /// What `make` said, or [`Declined`]; and nothing done.
+    /// The error of `make`, or [`Declined`]; and nothing done.
     pub fn hash_update<V: AsRef<[u8]>, E: From<Declined>>(
         &mut self,
         key: &Key<'_>,
@@ -67,8 +68,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Takes fields out of a hash, or members out of a set or a sorted set; how many were there. Where there is no memory
-    /// for what is left beside what was there, they are taken out one after the other, as one step for readers.
+    /// Takes fields out of a hash, or members out of a set or a sorted set; returns how many were there. Where there is no
+    /// memory for what is left beside what was there, they are taken out one after the other, as one step for readers.
     ///
     /// # Errors
     /// [`Declined`], and nothing done; of those that are taken out one after the other, the first ones may be.
@@ -82,7 +83,7 @@ impl Guard<'_> {
         gone.stopped.map_or(Ok(gone.count), |(_, declined)| Err(declined))
     }
 
-    /// The same for a caller that has to know which of them are gone, since it replies what they had.
+    /// As [`Guard::remove_named`], for a caller that must know which of them are gone, since it replies with what they had.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.

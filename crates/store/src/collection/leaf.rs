@@ -15,10 +15,10 @@
 //! shape        31 … 22 spare │ 21 … 16 shift │ 15 … 12 width, of scores or times │ 11 … 6 spare │ 5 times │ 4 long │ 3 … 0 type
 //! ```
 //!
-//! `element.rs` says what a code means, `scores.rs` and `times.rs` what the differences are. `long`: some code is that of a string that has
-//! its length in front, and then what lies before an entry is found by walking there; else it is a sum of codes. A tag
-//! is eight bits of the member's hash: eight members are compared at once, and of a member that is not there one in
-//! 256 strings is looked at.
+//! `element.rs` says what a code means, `scores.rs` and `times.rs` what the differences are. `long`: some code is that of a
+//! string that has its length in front; then what lies before an entry is found by walking there, else it is a sum of codes.
+//! A tag is eight bits of the member's hash: eight members are compared at once, and a search for a member that is not there
+//! looks at one in 256 strings.
 //!
 //! Everything here is about bytes, which others own. [`Builder`] makes them.
 //!
@@ -143,7 +143,7 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// What lies apart of it: its name or its value, if one of them does.
+    /// Its name or its value, if one of them lies apart.
     #[inline]
     pub fn apart(&self) -> Option<LongText<'a>> {
         match (self.name, self.value) {
@@ -185,7 +185,7 @@ impl<'a> Leaf<'a> {
         Leaf { kind: head.kind, long: head.long, scores, tags, codes, value_codes, payload }
     }
 
-    /// What collection it is of.
+    /// The type of the collection that it is of.
     #[inline]
     pub(crate) fn kind(&self) -> Type {
         self.kind
@@ -203,7 +203,7 @@ impl<'a> Leaf<'a> {
         self.offset_from(0, 0, i)
     }
 
-    /// The same, given that entry `from`, which is no later, begins at `at`.
+    /// As [`Leaf::offset`], given that entry `from`, which is no later, begins at `at`.
     #[inline]
     fn offset_from(&self, from: usize, at: usize, i: usize) -> usize {
         if self.long {
@@ -214,7 +214,7 @@ impl<'a> Leaf<'a> {
         if self.kind == Type::Hash { names + sum(&self.value_codes[from..i]) } else { names }
     }
 
-    /// The same, given where entry `from` begins.
+    /// As [`Leaf::offset_from`], in a leaf with long strings.
     fn walk(&self, mut at: usize, from: usize, to: usize) -> usize {
         for i in from..to {
             at += self.entry_bytes(i, at);
@@ -254,7 +254,8 @@ impl<'a> Leaf<'a> {
         (Entry { name, value, score, expires_at }, bytes)
     }
 
-    /// It has a part of a string that lies apart, or, of a list, it is that of such an element. Then nothing else is in it.
+    /// True for a part of a string that lies apart, and for the leaf of a list that says where such
+    /// an element lies. Nothing else is in it.
     #[inline]
     pub(super) fn is_apart(&self) -> bool {
         self.codes.first().is_none_or(|&code| code == APART && self.kind == Type::List)
@@ -286,7 +287,7 @@ impl<'a> Leaf<'a> {
         if self.scores.is_empty() { 0 } else { time_of(self.scores.at(i)) }
     }
 
-    /// The word of that time.
+    /// The word of the time of field `i`.
     pub(super) fn time_word(&self, i: usize) -> u64 {
         times::word_of(self.time(i))
     }
@@ -307,7 +308,7 @@ impl<'a> Leaf<'a> {
         self.scores.is_empty() || self.kind != Type::Hash || self.scores.at(i) > now
     }
 
-    /// As [`Leaf::find`], of what is there at this time.
+    /// As [`Leaf::find`], of fields and members that are there at this time.
     #[inline]
     pub(crate) fn find_live(&self, name: &[u8], tag: u8, now: Millis) -> Option<usize> {
         self.find(name, tag).filter(|&i| self.is_live(i, now))
@@ -346,8 +347,8 @@ impl<'a> Leaf<'a> {
         self.entry_at(i, self.offset(i)).0
     }
 
-    /// Which entry has this field or member, whose tag is `tag`. Not in a list. Of what lies apart none is found
-    /// ([`Leaf::find_apart`]).
+    /// Finds the entry of this field or member, whose tag is `tag`. Not in a list. Finds none that
+    /// lies apart (see [`Leaf::find_apart`]).
     #[inline]
     pub(crate) fn find(&self, name: &[u8], tag: u8) -> Option<usize> {
         debug_assert!(self.kind.has_tags(), "a list has no tags");
@@ -368,7 +369,7 @@ impl<'a> Leaf<'a> {
         None
     }
 
-    /// Which member of a set with this tag lies apart and is the one: `is` says that of each.
+    /// Finds the member of a set with this tag that lies apart and of which `is` is true.
     pub(super) fn find_apart(&self, tag: u8, mut is: impl FnMut(&LongText<'a>) -> bool) -> Option<usize> {
         matches(self.tags, tag).find(|&i| {
             self.codes[i] == APART
@@ -389,7 +390,7 @@ impl<'a> Leaf<'a> {
         Backwards { leaf: *self, block: range.end..range.end, range, places: [0; BACK_ENTRIES] }
     }
 
-    /// How many entries come before the first one of which `before` is false, where it is true of all before that.
+    /// Returns the first place in `range` for which `before` is false; it is true for all places before that one.
     pub(crate) fn partition(&self, range: Range<usize>, before: impl Fn(&Entry<'a>) -> bool) -> usize {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -409,12 +410,12 @@ impl<'a> Leaf<'a> {
         self.scores.partition(self.len(), |word| word < wanted || also_equal && word == wanted)
     }
 
-    /// Where a member with this score is or belongs. Of a leaf in which none lies apart.
+    /// Returns the place where a member with this score is or belongs, in a leaf in which no member lies apart.
     pub(super) fn place(&self, score: f64, name: &[u8]) -> usize {
         self.place_by(score, |other| other.compare(name))
     }
 
-    /// The same, where `compare` says how another with this score is to the member.
+    /// As [`Leaf::place`], where `compare` orders another member with this score against the member.
     pub(super) fn place_by(&self, score: f64, compare: impl Fn(&Element<'a>) -> Ordering) -> usize {
         let equal = self.below(score, false)..self.below(score, true);
         self.partition(equal, |entry| compare(&entry.name) == Ordering::Less)
@@ -432,7 +433,7 @@ impl<'a> Leaf<'a> {
         self.scores.at(i)
     }
 
-    /// As [`Leaf::check_form`], and no member is there twice, but for those that lie apart.
+    /// Checks as [`Leaf::check_form`], and that no member is there twice, except those that lie apart.
     ///
     /// # Panics
     /// If it is not so.
@@ -449,7 +450,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// It is what it says: every string in its one form, each tag its member's, members of a sorted set in order,
+    /// Checks that it is what it says: every string in its one form, each tag its member's, members of a sorted set in order,
     /// `long` only where there is a long string, scores as narrow as they can be, and no byte of payload too many.
     ///
     /// # Panics

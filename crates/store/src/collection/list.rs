@@ -8,7 +8,7 @@ use crate::worker::Guard;
 use crate::{End, Key};
 use std::ops::Range;
 
-/// Elements among which those that are to go are taken out together where there is no memory for more.
+/// Elements that are looked through at a time for those to be taken out, where there is no memory for more.
 const AMONG_FEW: usize = 32;
 
 /// What came of taking elements from both ends.
@@ -25,8 +25,8 @@ pub struct Trimmed {
 }
 
 impl Guard<'_> {
-    /// Puts elements to an end of a list, one after the other; how many it has then. With `present` only if there is a
-    /// list, else 0.
+    /// Puts elements to an end of a list, one after the other; returns its length then. With
+    /// `present` only if there is a list, else 0.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -69,8 +69,8 @@ impl Guard<'_> {
         Ok(self.removed(changed))
     }
 
-    /// Takes the element at an end of a list; none if there is no list. One that lies apart and has more than so many bytes is
-    /// not taken: how many it has.
+    /// Takes the element at an end of a list; none if there is no list. One that lies apart and has more than `bytes_max`
+    /// bytes is not taken: the inner error is how many it has.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -95,8 +95,8 @@ impl Guard<'_> {
         })
     }
 
-    /// Keeps the elements that `range` says of the list's length, and is written even if those are all. Of a very long list
-    /// it may be that only some go, from its ends on.
+    /// Keeps the elements in the range that `range` makes of the list's length. The list is written even if it keeps all. Of
+    /// a very long list only some elements may go, from its ends on.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -129,8 +129,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Puts another element in the place that `place` says of the list's length; whether there is such a place, none if
-    /// there is no list.
+    /// Replaces the element at the place that `place` makes of the list's length. Returns whether
+    /// there is such a place; `None`: there is no list.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -152,8 +152,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Puts an element in front of the one at a place, or behind all; how many there are then, none if the list has
-    /// fewer.
+    /// Puts an element in front of the one at `place`, or behind all. Returns the list's length
+    /// then; `None`: it has fewer elements.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -173,8 +173,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Puts an element next to the first one that is `pivot`; how many there are then, 0 without a pivot, none without a
-    /// list.
+    /// Puts an element next to the first one that is `pivot`. Returns the list's length then; 0:
+    /// there is no pivot; `None`: there is no list.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -198,7 +198,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Takes out up to `count` elements that are `element`, the first ones from that end on; how many.
+    /// Takes out up to `count` elements that are `element`, the first ones from that end on; returns how many.
     ///
     /// # Errors
     /// [`Declined`], and nothing done; where there is no memory for what is left beside what was there, some may be taken

@@ -5,8 +5,8 @@
 //!                                                └── dropped: upkeep takes back what was made
 //! ```
 //!
-//! No reader sees it until it is published, and sweeps pass it over. It lies in chunks as any collection does, so what it
-//! takes is taken from the memory limit, and others give way to it; what it notes of them on the heap the caller charges
+//! No reader sees it until it is published, and sweeps pass it over. It lies in chunks as any collection does: they count
+//! against the memory limit, and others give way to it. What it notes of them on the heap the caller charges
 //! ([`BulkLoad::heap_bytes`]).
 
 use super::build::{Builder, Full, NewEntry, lies_apart};
@@ -19,8 +19,8 @@ use crate::write::Token;
 use crate::{Attributes, Expect, Key, Refusal, Store, Stored};
 use std::sync::Arc;
 
-/// One collection that is not published yet has no more of the memory: as others give way to it, all would be gone before it is
-/// found out that it has no room.
+/// A collection that is not published yet may take one part in so many of the memory: as others give way to it, all would be
+/// gone before it is found out that it has no room.
 const MEMORY_SHARE: u64 = 2;
 /// Nodes that are finished at a time: some 0.05 ms.
 const FINISHED_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 7 } else { 512 };
@@ -87,7 +87,7 @@ impl BulkLoad {
         self.len() == 0
     }
 
-    /// What it is as long as it is no tree, and the tree, once it is one.
+    /// The builder, which has all of it until it is a tree, and then the tree.
     pub(super) fn parts(&self) -> (&Builder, Option<&Edit>) {
         (&self.builder, self.planted.then_some(&self.edit))
     }
@@ -104,7 +104,7 @@ impl BulkLoad {
         &mut self.edit
     }
 
-    /// It takes more than one collection that is not published yet may take of so much memory.
+    /// True if it takes more of so much memory than a collection may that is not published yet.
     pub(super) fn is_beyond(&self, memory_bytes: u64) -> bool {
         MEMORY_SHARE * self.edit.bytes() > memory_bytes
     }
@@ -136,8 +136,8 @@ impl Guard<'_> {
     /// Puts some entries in: to the end of a list, elsewhere in any order. `key` is the one that will have it.
     ///
     /// # Errors
-    /// [`Declined::Twice`]: a field or a member is there; of a sorted set that may be found when it is finished.
-    /// [`Declined::TooLarge`]: an entry is. [`Declined::NoMemory`]. It is good for nothing then.
+    /// [`Declined::Twice`]: a field or a member is there already; of a sorted set that may be found only when it is finished.
+    /// [`Declined::TooLarge`]: an entry is too large. [`Declined::NoMemory`]. After an error the load is of no use.
     ///
     /// # Panics
     /// If it is of another store, or finished.
@@ -185,7 +185,7 @@ impl Guard<'_> {
         if load.is_beyond(self.store.memory_bytes()) { Err(Declined::NoMemory) } else { Ok(()) }
     }
 
-    /// Makes a tree of what is in the builder: of all that there is if it is `whole`.
+    /// Makes a tree of what is in the builder; `whole`: nothing else is put in.
     pub(super) fn plant_load(
         &mut self,
         load: &mut BulkLoad,
@@ -209,9 +209,9 @@ impl Guard<'_> {
         edit.plant_elements(&mut cx, builder)
     }
 
-    /// Copies some of the collection of `from`, which is a tree of this version: a lowest inner node with its leaves, some 0.05
-    /// ms; with all parts of its last element, if that lies apart, with which it has 5 MiB at most, 2.5 ms. `to` is the key that
-    /// will have it.
+    /// Copies some of the collection of `from`, which is a tree of this version: a lowest inner node with its leaves, some
+    /// 0.05 ms. If its last element lies apart, all parts of that come with it: 5 MiB at most, 2.5 ms. `to` is the key that
+    /// will have the copy.
     ///
     /// # Errors
     /// [`Declined::NoMemory`], and nothing was copied this time: it may be called again.
@@ -261,11 +261,12 @@ impl Guard<'_> {
         done
     }
 
-    /// Finishes some of what is to be published, some 0.05 ms: true when it may be. Nothing is put in any more. `key` is the
-    /// one that will have it.
+    /// Finishes some of what is to be published, some 0.05 ms; true when all is finished. Nothing
+    /// may be put in any more. `key` is the one that will have it.
     ///
     /// # Errors
-    /// [`Declined::Twice`]: a member of a sorted set is there twice. [`Declined::NoMemory`]. It is good for nothing then.
+    /// [`Declined::Twice`]: a member of a sorted set is there twice. [`Declined::NoMemory`]. After
+    /// an error the load is of no use.
     ///
     /// # Panics
     /// If it is of another store.
@@ -296,8 +297,8 @@ impl Guard<'_> {
     /// Publishes it as the collection of a key, in place of whatever the key has. It has an entry.
     ///
     /// # Errors
-    /// As of [`Guard::collection_store`], and of [`Guard::load_finish`] if it is not finished; what was made is given back
-    /// then.
+    /// Those of [`Guard::collection_store`], and of [`Guard::load_finish`] if it is not finished;
+    /// what was made is given back then.
     ///
     /// # Panics
     /// If it is of another store, or empty.
@@ -325,7 +326,7 @@ impl Guard<'_> {
         Ok(done)
     }
 
-    /// What it has are places in its own store's arena.
+    /// Asserts that it is of this store, in whose arena its places are.
     fn assert_own_load(&self, load: &BulkLoad) {
         assert!(Arc::ptr_eq(&load.store, self.arc), "a collection is made in one store");
     }

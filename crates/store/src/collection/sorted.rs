@@ -41,8 +41,8 @@ pub struct Scored {
 }
 
 impl Guard<'_> {
-    /// Gives members scores, in order. Nothing is written if none is new and none has another score than before. A
-    /// score is a number.
+    /// Gives members scores, in order. Nothing is written if none is new and none has another score
+    /// than before. No score may be NaN.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -66,7 +66,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Takes the members of these ranks out, as far as there are; none if there is no such set.
+    /// Takes out the members at the ranks that `ranks` says, as far as there are any; none if there is no such set.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -134,9 +134,9 @@ fn give(
     }
 }
 
-/// The same of the members of a tree that come, so many at a time: 1. A member's pairs come together, in their order, and
-/// its score is looked for once. 2. What comes of them is put in, in the order of the set; long members in the order in which
-/// they came.
+/// Gives scores to the members of a tree, so many at a time: 1. A member's pairs come together, in their order, and its score
+/// is looked for once. 2. What comes of them is put in, in the order of the set; long members in the order in which they
+/// came.
 fn give_many<'p>(
     set: &mut Workpiece<'_>,
     rule: ScoreRule,

@@ -30,7 +30,7 @@ use crate::worker::Guard;
 use crate::{End, Key};
 use rows::{ENTRIES, FIRST_LINE, Op, RowKey, StreamRow, parts_of};
 
-/// Entries of which one part is trimmed as a whole, where that will do: as in a node of Redis's.
+/// Entries that are trimmed together where an approximate trim will do: as many as a node of Redis's has.
 const TRIMMED_TOGETHER: u64 = 100;
 /// Bytes of a leaf, about.
 const LEAF_BYTES: u64 = 1 << 10;
@@ -40,7 +40,7 @@ const MERGED_BYTES: usize = 8 << 10;
 /// Why a stream was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRefusal {
-    /// As any collection.
+    /// For a reason that any collection may have.
     Declined(Declined),
     /// There is no ID behind its last one.
     Exhausted,
@@ -153,7 +153,7 @@ pub struct Adding<'a> {
     pub at_once: bool,
 }
 
-/// What came of it.
+/// What came of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// The entry's ID.
@@ -169,7 +169,7 @@ pub struct StreamTrimmed {
     pub count: u64,
     /// So many more are to go: of very many some are trimmed at a time.
     pub left: u64,
-    /// Bytes that they took, but that a part of a value that lay apart, which goes as a whole, counts as any leaf.
+    /// Bytes that they took. A part of a long value counts as an ordinary leaf.
     pub bytes: u64,
 }
 
@@ -217,7 +217,7 @@ impl Workpiece<'_> {
         self.merge_rows(&ops)
     }
 
-    /// Takes out the parts of entries from one ID up to another, whose own stay, or up to the last; how many there were.
+    /// Takes out the parts of entries with IDs from `from` up to `to`, excluded, or up to the last; returns how many.
     fn remove_parts(&mut self, from: StreamId, to: Option<StreamId>) -> Result<usize, Declined> {
         let parts = self.stream().map_or(0..0, |stream| stream.parts_of(from, to));
         let count = parts.len();
@@ -248,7 +248,7 @@ impl Workpiece<'_> {
 }
 
 impl Guard<'_> {
-    /// Puts an entry at the end of a stream, and trims it; none if there is no stream, and is to be one.
+    /// Puts an entry at the end of a stream, and trims it; `None` if there is no stream, and [`Adding::present`] asks for one.
     ///
     /// # Errors
     /// [`StreamRefusal`], and nothing done.
@@ -289,8 +289,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Takes entries out of a stream; how many were there. Where there is no memory for what is left beside what was there,
-    /// they are taken out one after the other.
+    /// Takes entries out of a stream; returns how many were there. Where there is no memory for what is left beside what was
+    /// there, they are taken out one after the other.
     ///
     /// # Errors
     /// [`Declined`], and nothing done; of those that are taken out one after the other, the first ones may be.

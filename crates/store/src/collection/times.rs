@@ -5,8 +5,8 @@
 //! leaf    base 8 │ (word − base) >> shift, in width bytes, × n       all ones: never
 //! ```
 //!
-//! As scores lie, but that the largest number of a width is kept for *never*. Fields that were given so many seconds each
-//! take 2 to 4 bytes; where all of a leaf expire at one time they take none.
+//! Times lie as scores do, except that the largest number of a width is kept for *never*. Fields that were given so many
+//! seconds each take 2 to 4 bytes; where all of a leaf expire at one time they take none.
 
 use super::scores::Packing;
 use crate::Millis;

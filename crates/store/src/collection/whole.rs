@@ -122,11 +122,11 @@ impl Guard<'_> {
         })
     }
 
-    /// Gives the collection of `from`, which has none then, to `to`, with its expiry, in place of whatever is there. Both are
-    /// held in a transaction. A tree keeps its nodes: that is one chunk, however large it is.
+    /// Moves the collection of `from`, which has none then, to `to`, with its expiry, in place of whatever is there. Both are
+    /// held in a transaction. A tree keeps its nodes: only its root is made anew, however large it is.
     ///
     /// # Errors
-    /// As of [`Guard::collection_copy`].
+    /// Those of [`Guard::collection_copy`].
     pub fn collection_carry(
         &mut self,
         from: &Key<'_>,
@@ -148,7 +148,8 @@ impl Guard<'_> {
         Ok(done)
     }
 
-    /// The same of a tree: its root is made anew for the other key, whose nodes they are from then on.
+    /// As [`Guard::collection_carry`], for a tree: its root is made anew for the other key, to
+    /// which the nodes belong from then on.
     ///
     /// 1. No worker moves a node of a key that is held, or spared.
     /// 2. From the moment on that the number leads to the other key, no sweep finds the owner of a node, until that key

@@ -53,15 +53,15 @@ pub struct Claim<'a> {
     pub now: u64,
     /// Only what was delivered so long ago.
     pub min_idle_ms: u64,
-    /// When it is said to be delivered.
+    /// The time at which it is said to be delivered.
     pub time: u64,
-    /// How often it is said to be; none: once more than before.
+    /// How many deliveries it is said to have had; `None`: one more than before.
     pub count: Option<u64>,
-    /// It is no delivery: how often stays.
+    /// The claim does not count as a delivery.
     pub silent: bool,
-    /// What is not pending is, too.
+    /// Entries that are not pending are claimed, too.
     pub force: bool,
-    /// What the group has read at least.
+    /// The group's last ID becomes this one, if it is lower.
     pub last: Option<StreamId>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         self.ops.push(Op { key, data: None });
     }
 
-    /// So many lines that no consumer has had.
+    /// Takes so many lines that no consumer has had; returns the first.
     fn lines(&mut self, count: u32) -> Result<u32, Declined> {
         let line = self.own.next_line;
         self.own.next_line = line.checked_add(count).ok_or(Declined::TooLarge)?;
@@ -148,7 +148,7 @@ impl<'a> Plan<'a> {
         Ok((line, there.is_none()))
     }
 
-    /// What is pending of an ID becomes something else.
+    /// Changes what is pending of an ID: with the consumer of line `old` before, `new` from now on.
     fn pend(&mut self, group: &Group<'_>, id: StreamId, old: Option<u32>, new: Option<PendingEntry>) {
         let key = RowKey::of_id(group.pending_line(), id);
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.consumer != *old)) {
@@ -453,8 +453,8 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// A consumer asks again for what is pending with it, from an ID on, `most` at most: what of that is in the stream is
-    /// delivered once more.
+    /// Delivers again what is pending with a consumer, from an ID on, `most` at most. The time and
+    /// count change of what is still in the stream.
     ///
     /// # Errors
     /// [`StreamRefusal`], and nothing done.
@@ -490,7 +490,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// What is pending of these IDs is not any more; how many were. As [`Guard::stream_delete`].
+    /// Acknowledges IDs: they are pending no more. Returns how many were. Without memory as [`Guard::stream_delete`].
     ///
     /// # Errors
     /// As there.
@@ -532,7 +532,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Claims what is pending of these IDs; which of them are the consumer's then, and whether he is new.
+    /// Claims what is pending of these IDs; returns which of them are the consumer's then, and whether the consumer is new.
     ///
     /// # Errors
     /// [`StreamRefusal`], and nothing done.
@@ -582,8 +582,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Claims what is pending from an ID on: `count` of those that are claimed or are not there any more, of `most` that
-    /// are looked at.
+    /// Claims what is pending from an ID on: looks at `most` of it, until `count` were claimed or found to be gone.
     ///
     /// # Errors
     /// [`StreamRefusal`], and nothing done.

@@ -1,5 +1,5 @@
-//! A stream that is read out of a payload: entries, what it knows of itself, groups, what is pending in each, and with which consumer;
-//! in this order, some at a time.
+//! A stream that is read out of a payload: entries, what it knows of itself, groups, what is
+//! pending in each, and with which consumer; in this order, some at a time.
 //!
 //! What is pending comes before the consumers that it is pending with: until then its row names no line, and each is named once.
 
@@ -29,7 +29,7 @@ pub struct StreamLoad {
 #[derive(Debug)]
 pub struct GroupLoad {
     line: u32,
-    /// What is pending, with a consumer that was not named yet.
+    /// Pending entries whose consumer was not named yet.
     orphans: u64,
     last: StreamId,
 }
@@ -89,7 +89,7 @@ impl StreamLoad {
 }
 
 impl GroupLoad {
-    /// All that is pending is so with a consumer.
+    /// True if all that is pending has a consumer.
     pub fn is_whole(&self) -> bool {
         self.orphans == 0
     }
@@ -100,8 +100,8 @@ impl Guard<'_> {
     /// [`NewFields::set_long`] has them.
     ///
     /// # Errors
-    /// [`Declined::Twice`]: an ID is not behind the one before. [`Declined::TooLarge`], [`Declined::NoMemory`]. It is good for
-    /// nothing then; so below.
+    /// [`Declined::Twice`]: an ID is not behind the one before. [`Declined::TooLarge`],
+    /// [`Declined::NoMemory`]. After an error the load is of no use; so below.
     pub fn stream_load_entries<'p, A: Iterator<Item = &'p [u8]>>(
         &mut self,
         stream: &mut StreamLoad,
@@ -123,7 +123,7 @@ impl Guard<'_> {
         self.merge_load(stream, key, &ops)
     }
 
-    /// Says what a stream knows of itself. All entries are there; `last` is no less than the last of them.
+    /// Sets what a stream knows of itself, when all entries are there; `last` is no less than the ID of the last of them.
     ///
     /// # Errors
     /// As above.
@@ -241,7 +241,7 @@ impl Guard<'_> {
         self.merge_load(stream, key, &ops)
     }
 
-    /// Calls `ask` with a row that was put, if it was.
+    /// Calls `ask` with the row of this key, or `None` if none was put.
     fn loaded_row<R>(
         &self,
         stream: &StreamLoad,

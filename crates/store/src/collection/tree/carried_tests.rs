@@ -1,5 +1,5 @@
-//! Elements of lists that are carried from one list to another, against vectors: their parts stay where they lie. Leaves and parts
-//! are small here.
+//! Elements of lists that are carried from one list to another, against vectors: their parts stay
+//! where they lie. Leaves and parts are small here.
 
 use super::apart_tests::{List, compare, element};
 use super::testing::ends;

@@ -19,10 +19,10 @@ use crate::Seen;
 use crate::item::RawItem;
 use crate::sync::atomic::Ordering;
 
-/// How far a tree is copied that is copied some nodes at a time.
+/// How far a copy of a tree has come that is made some nodes at a time.
 #[derive(Debug, Default)]
 pub(in crate::collection) struct CopyCursor {
-    /// The place of the first element that is not.
+    /// The place of the first element that is not copied yet.
     place: usize,
     /// Copies of inner nodes of the lowest level.
     lowest: Vec<Child>,
@@ -38,19 +38,19 @@ impl CopyCursor {
 }
 
 impl Edit {
-    /// Begins a tree of which some nodes are copied at a time, for a key with this hash.
+    /// Begins a tree for a key with this hash, as a copy that is made some nodes at a time.
     pub(in crate::collection) fn begin_copy(&mut self, cx: &mut EditContext<'_>, hash: u64) {
         self.clear();
         self.number = cx.store.trees.take(&cx.store.arena, hash);
         self.numbered = true;
     }
 
-    /// Copies one inner node of the lowest level with its leaves, or makes those above when all of them are; true when all
-    /// is copied. The tree is that of the item that the context's key has, as in [`Edit::plant_copy`], and it is the same each
+    /// Copies one inner node of the lowest level with its leaves, or, when all of these are copied, makes the nodes above
+    /// them; true when all is copied. The tree is that of the context's key, as in [`Edit::plant_copy`], and the same each
     /// time. If it fails nothing was copied this time.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Edit::plant_copy`].
     pub(in crate::collection) unsafe fn copy_next(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -71,7 +71,7 @@ impl Edit {
         if in_members {
             self.turn();
         }
-        // It was read, and stays.
+        // The item was only read, and stays.
         self.base = None;
         match done {
             Err(declined) => {
@@ -88,7 +88,7 @@ impl Edit {
                 return Ok(false);
             }
             None => {}
-            // What was turned last is beside.
+            // The copy of the members tree is beside.
             Some(scores) => (self.height, self.top) = scores,
         }
         Ok(true)
@@ -112,7 +112,7 @@ impl Edit {
     }
 
     /// Copies the inner node of the lowest level that a path goes through, and those behind it that have nothing but parts of
-    /// its last element; how many elements it has.
+    /// its last element; returns how many elements they have.
     fn copy_lowest(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -137,11 +137,10 @@ impl Edit {
         }
     }
 
-    /// Begins a tree for a key with this hash: a copy of that of the item that the context's key has. What it comes to takes
-    /// the place of no tree.
+    /// Begins a tree for a key with this hash: a copy of the tree of the context's key. It replaces no tree when it is published.
     ///
     /// # Safety
-    /// A tree, reachable in this epoch: that which `seen` says.
+    /// A tree is at `item`, reachable in this epoch: the version that `seen` says.
     pub(in crate::collection) unsafe fn plant_copy(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -164,13 +163,13 @@ impl Edit {
             self.in_members = false;
             self.beside.1 = location_of(top.word);
         }
-        // It was read, and stays.
+        // The item was only read, and stays.
         self.base = None;
         Ok(())
     }
 
-    /// A copy of a node and of all below it, whose least key is `low`. Of a leaf's own word nothing is read: that of a list is
-    /// given another label where it lies.
+    /// Copies a node and all below it; its least key is `low`. It does not read a leaf's own key:
+    /// the leaf of a list is given another label where it lies.
     fn copy_below(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -185,7 +184,7 @@ impl Edit {
         let inner = unsafe { Inner::at(&cx.store.arena, location) };
         let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
-            // Of its first child a node says nothing.
+            // A node does not say the key of its first child.
             let low = if i == 0 { low } else { inner.keys[i] };
             *child = self.copy_below(cx, inner.location(i), level - 1, low)?;
         }
@@ -193,7 +192,7 @@ impl Edit {
         Ok(self.news.pop().expect("it was just made"))
     }
 
-    /// The same leaf with another key.
+    /// Copies a leaf, with another key.
     pub(super) fn copy_leaf(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -208,8 +207,8 @@ impl Edit {
         };
         let bytes = header.piece_bytes() + 8;
         let chunk = self.allocate(cx, 0, bytes)?;
-        // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above. The pins of a part, which others
-        // may change meanwhile, are not copied.
+        // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above. The pins of a part, which
+        // others may change meanwhile, are not copied.
         unsafe {
             let same = if header.is_part() {
                 begin_part(arena, chunk);

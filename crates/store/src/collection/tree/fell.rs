@@ -6,10 +6,10 @@
 //! abandoned  nodes, nodes, …       of trees that were not published
 //! ```
 //!
-//! A worker that takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and
-//! its nodes are taken apart some at a time, the last children first: by upkeep, and by a worker that finds no free chunk or
-//! has items give way, which is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last, so
-//! that a node's number is never another tree's.
+//! A worker that takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and its
+//! nodes are taken apart some at a time, the last children first: by upkeep, and by a worker that finds no free chunk or has
+//! items give way. That is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last,
+//! so that a node's number is never another tree's.
 
 use super::pinned::is_let_go;
 use super::{Inner, Root};
@@ -27,7 +27,7 @@ const PAGE_BYTES: usize = PAGE_NUMBERS * size_of::<u64>();
 const NONE: u64 = u64::MAX;
 /// Chunks that a step takes back, about.
 const STEP_CHUNKS: usize = 64;
-/// What it takes to take one back.
+/// The time that it takes to take one back.
 pub(super) const CHUNK_NS: u64 = 150;
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Trees {
         number as u32
     }
 
-    /// The tree of this number is that of a key with this hash from here on.
+    /// Notes that the tree of this number is that of a key with this hash from now on.
     pub(in crate::collection) fn name(&self, number: u32, hash: u64) {
         let mut numbers = self.numbers.lock().expect("no panic under the lock");
         let (page, i) = (number as usize / PAGE_NUMBERS, number as usize % PAGE_NUMBERS);
@@ -145,7 +145,7 @@ impl Trees {
         abandoned.push(one);
     }
 
-    /// The tree that was abandoned last.
+    /// Takes the tree that was abandoned last.
     fn take_abandoned(&self) -> Option<Abandoned> {
         if self.abandoned_bytes.load(Ordering::Relaxed) == 0 {
             return None;
@@ -153,7 +153,7 @@ impl Trees {
         self.abandoned.lock().expect("no panic under the lock").pop()
     }
 
-    /// What is left of a tree that was taken by [`Trees::take_abandoned`].
+    /// Puts back what is left of a tree that was taken by [`Trees::take_abandoned`]; if nothing is, gives its number back.
     fn put_abandoned(&self, arena: &Arena, one: Abandoned) {
         let mut abandoned = self.abandoned.lock().expect("no panic under the lock");
         if one.nodes.is_empty() {
@@ -166,7 +166,7 @@ impl Trees {
         }
     }
 
-    /// Calls `each` with every node that is abandoned; the numbers of such trees. The store is at rest.
+    /// Calls `each` with every node that is abandoned; returns how many such trees have a number. The store is at rest.
     pub(crate) fn each_abandoned(&self, each: &mut dyn FnMut(u64)) -> u64 {
         let abandoned = self.abandoned.lock().expect("no panic under the lock");
         abandoned.iter().flat_map(|one| &one.nodes).for_each(|node| each(*node));
@@ -260,7 +260,7 @@ impl Local {
         true
     }
 
-    /// Takes some nodes of a tree back that was not published.
+    /// Takes back some nodes of a tree that was not published.
     fn take_nodes_back(&mut self, store: &Store, mut abandoned: Abandoned) {
         let left = abandoned.nodes.len().saturating_sub(STEP_CHUNKS);
         self.beside_ns += (abandoned.nodes.len() - left) as u64 * CHUNK_NS;
@@ -304,8 +304,8 @@ impl Local {
 }
 
 impl Root {
-    /// Where the topmost nodes are named, and the levels below them: of the tree, and of that of the members of a sorted
-    /// set. None is there where the height or the location is 0.
+    /// The words that name the topmost nodes, and the levels below these: of the tree, and of the members tree of a sorted
+    /// set. There is no such node where the height or the location is 0.
     pub(super) fn tops(&self) -> [(&AtomicU64, usize); 2] {
         [(&self.top, self.height.into()), (&self.beside, self.members_height.into())]
     }

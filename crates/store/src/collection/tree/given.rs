@@ -1,5 +1,5 @@
-//! Fields or members that one command gives to a tree of a hash or a set, which may have some of them, or takes out of it: in the
-//! order of the tree, so that each leaf is made anew once for all that are in it.
+//! Fields or members that one command puts into a tree of a hash or a set, which may have some of them, or takes out of it.
+//! They come in the order of the tree, so that each leaf is made anew once for all that are in it.
 //!
 //! ```text
 //! fields ─▶ by hash ─▶ for each leaf: the way to it ─▶ a copy of it, changed by all of its fields ─▶ the leaf made anew
@@ -48,7 +48,8 @@ impl<'s, 'p> Order<'s, 'p> {
         Order { given: Vec::new(), held: Scratch::none(store), store }
     }
 
-    /// Makes room for those that are put in order next, where so many are left; how many. None if these come one by one.
+    /// Makes room for the fields that are put in order next, where so many are left; returns how
+    /// many. `None`: the rest comes one by one.
     fn make_room(&mut self, left: usize) -> Option<usize> {
         let room = left.min(at_once(self.store));
         if room < GIVEN_MIN {
@@ -91,7 +92,7 @@ impl Edit {
     /// Gives fields their values, as if one came after the other, or puts members in. A member that is there stays as it is.
     /// Fields of the same leaves whose time has passed go.
     ///
-    /// An iterator that does not say how many there are has them put in one by one.
+    /// If the iterator does not say how many there are, they are put in one by one.
     pub(in crate::collection) fn put_given<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -125,7 +126,7 @@ impl Edit {
         Ok(counts)
     }
 
-    /// Puts the first ones in, as many as come into one leaf: how many these are, and how many of them were not there.
+    /// Puts the first ones in, as many as come into one leaf; returns how many these are, and how many of them were not there.
     fn put_given_of_leaf(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -187,9 +188,9 @@ impl Edit {
         done.map(|()| (at, new))
     }
 
-    /// Takes fields or members out; how many were there. Fields of the same leaves whose time has passed go.
+    /// Takes fields or members out; returns how many were there. Fields of the same leaves whose time has passed go.
     ///
-    /// An iterator that does not say how many there are has them taken out one by one.
+    /// If the iterator does not say how many there are, they are taken out one by one.
     pub(in crate::collection) fn take_given<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -218,7 +219,7 @@ impl Edit {
         Ok(gone)
     }
 
-    /// Takes the first ones out, as many as would be in one leaf: how many these are, and how many of them were there.
+    /// Takes the first ones out, as many as would be in one leaf; returns how many these are, and how many of them were there.
     fn take_given_of_leaf(
         &mut self,
         cx: &mut EditContext<'_>,

@@ -1,4 +1,4 @@
-//! Labels of leaves whose order is that of their places: what the keys of a list's inner nodes are.
+//! Labels of leaves: the keys of a list's inner nodes, in the order of the leaves' places.
 //!
 //! ```text
 //! first leaf 0 │ … │ middle − stride │ middle │ middle + stride │ … │ last leaf        at the ends: a stride further
@@ -74,8 +74,8 @@ fn step_min(level: usize) -> u64 {
 }
 
 impl Edit {
-    /// There are labels for some runs, `(count, longest)`, from that of the leaf at a place on, before that of the next; so
-    /// the leaves about it may have got others. The way to it.
+    /// Sees to it that there are labels for some runs, `(count, longest)`, from that of a leaf on, before that of the next
+    /// one: leaves about it may get other labels for that. Returns the way to the leaf.
     pub(super) fn make_labels(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -85,7 +85,8 @@ impl Edit {
         self.make_labels_at(cx, leaf.path, runs, |edit, store| edit.place_of(store, leaf.start).path)
     }
 
-    /// The same of the leaf that `find` finds the way to, which is `path` as long as no leaf gets another label.
+    /// As [`Edit::make_labels`], for the leaf that `find` finds the way to, which is `path` as long
+    /// as no leaf gets another label.
     pub(super) fn make_labels_at(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -105,8 +106,8 @@ impl Edit {
         }
     }
 
-    /// Gives the leaves about a path new labels, `least` of them behind each: those of the smallest subtree that has room for
-    /// them.
+    /// Gives the leaves about a path new labels, with room for `least` behind each: the leaves of
+    /// the smallest subtree that has room for them.
     fn relabel(&mut self, cx: &mut EditContext<'_>, path: &Path, least: u64) -> Result<(), Declined> {
         for level in 1..=self.height {
             let depth = self.height - level;
@@ -116,7 +117,7 @@ impl Edit {
             let mut runs = Runs::default();
             runs.pass(cx.store, top, level);
             let least = least + runs.longest;
-            // All of a tree have labels in any case.
+            // The leaves of a whole tree get labels in any case.
             let least = if depth == 0 { least } else { step_min(level).max(least) };
             let Some(labels) = Labels::between(low, high, runs.count, least) else { continue };
             self.unmarked |= low == 0;
@@ -180,8 +181,8 @@ impl Edit {
     }
 }
 
-/// Writes the labels that leaves of a list get where they lie. Under the lock of the home of their list, whose new root, which
-/// names them by these, is published under it: sweeps, which read labels, see both or none. A leaf that the list does not
+/// Writes the new labels of a list's leaves where they lie. The caller holds the lock of the list's home, under which the new
+/// root is published that names them by these: sweeps, which read labels, see both or none. A leaf that the list does not
 /// have any more waits for the end of this epoch, and no sweep looks at its label.
 pub(crate) fn relabel(arena: &Arena, leaves: &mut Vec<(u64, u64)>) {
     for (location, label) in leaves.drain(..) {
@@ -236,7 +237,7 @@ impl Labeller {
         Labeller { labels, runs: 0, part: None }
     }
 
-    /// That of the next leaf, which has so many elements.
+    /// The label of the next leaf, which has so many elements.
     fn next(&mut self, elements: usize) -> u64 {
         let label = match self.part {
             Some(last) if elements == 0 => last + 1,

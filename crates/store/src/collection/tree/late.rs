@@ -7,9 +7,9 @@
 //!      └── the next part ◀── bucket by bucket: sorted, put behind all others ◀──────┘
 //! ```
 //!
-//! Nodes of a load do not move, so that a note has the place of its member's leaf. What is noted lies on the heap: of large
-//! sets there are several parts, for each of which the scores tree is gone through once. Members that lie apart are put into the
-//! members tree when they come: others go between them.
+//! Nodes of a load do not move, so that a note may say where its member's leaf lies. Notes lie on the heap: a large set is
+//! done in several parts, and for each the scores tree is gone through once. Members that lie apart are put into the members
+//! tree when they come: others go between them.
 
 use super::super::change::Declined;
 use super::members::{ALIKE_MAX, HASH_BITS, MembersBuilder, hash_by, hash_of, key_of};
@@ -26,7 +26,7 @@ const BUCKET_MEMBERS: u64 = if cfg!(any(test, feature = "schedule")) { 40 } else
 const BUCKETS_MAX: u64 = 1 << 11;
 /// Leaves that are looked at at once.
 const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 8 };
-/// Members that are put in at once, and bytes of those names that are.
+/// Members that are put in at once, and bytes of their names.
 const MEMBERS_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 30 } else { 256 };
 const NAMES_AT_ONCE: usize = 64 << 10;
 
@@ -42,7 +42,7 @@ struct Note {
 }
 
 impl Note {
-    /// The member's name, of a set that is as it was noted.
+    /// The member's name, in a set that is as it was when this was noted.
     fn name<'g>(&self, store: &'g Store) -> Element<'g> {
         // SAFETY: a leaf of the load's scores tree, which stays as it is until the members tree is made.
         unsafe { leaf_at(&store.arena, self.location) }.entry(usize::from(self.i)).name
@@ -204,7 +204,7 @@ impl Edit {
         Stage::Look(place)
     }
 
-    /// Puts some of these behind all others into the members tree; up to which one.
+    /// Puts some of these behind all others into the members tree; returns up to which one.
     fn put_notes(
         &mut self,
         cx: &mut EditContext<'_>,

@@ -1,5 +1,5 @@
-//! Many entries that are put into a tree which has none of them, or is asked whether it has: in the order of the tree, so
-//! that each leaf is made anew once for all that come into it.
+//! Many entries that are put into a tree which has none of them, or is searched for each first. They come in the order of the
+//! tree, so that each leaf is made anew once for all that come into it.
 
 use super::super::build::{Full, NewEntry, SCORED_BYTES_MAX, lies_apart};
 use super::super::change::Declined;
@@ -36,7 +36,7 @@ pub(in crate::collection) fn at_once(store: &Store) -> usize {
     (store.memory_bytes() as usize / AT_ONCE_SHARE).clamp(AT_ONCE_MIN, AT_ONCE)
 }
 
-/// Bytes that entries are put in order in, where there is room for so many, of which names have so many.
+/// Bytes of scratch memory to put entries in order: room for so many, and so many bytes of names.
 fn scratch_bytes(kind: Type, room: usize, names: usize) -> usize {
     let each = size_of::<(u64, Made<'_>)>();
     // Of a sorted set those of the members tree, and as many again while these are sorted.
@@ -106,7 +106,7 @@ impl Edit {
     }
 
     /// Puts in entries of which some may be there, or come twice; those of a list come behind all others, those of a sorted
-    /// set into its scores tree. Not more than a step is for.
+    /// set into its scores tree. No more are given than are put in in one step.
     ///
     /// # Errors
     /// [`Declined::Twice`]: one is there, or comes twice. Some are put in then.
@@ -140,8 +140,8 @@ impl Edit {
         Ok(())
     }
 
-    /// The same of members of a sorted set, of which the members tree is made later ([`super::late`]): what has a member's
-    /// name with another score is found there.
+    /// As [`Edit::put_each_once`], for members of a sorted set whose members tree is made later ([`super::late`]): a member
+    /// that comes with two scores is found there.
     fn put_scores_once(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -179,8 +179,8 @@ impl Edit {
         some.iter().try_for_each(|(_, made)| self.put_score_once(cx, made.name, made.score))
     }
 
-    /// Puts a member that lies apart into a sorted set of which the members tree is made later, but for such members: it comes
-    /// into that at once, since its parts lie there.
+    /// Puts a member that lies apart into a sorted set whose members tree is made later. Such a
+    /// member comes into that tree at once, since its parts lie there.
     ///
     /// # Errors
     /// [`Declined::Twice`]: it is there.
@@ -203,8 +203,8 @@ impl Edit {
         self.put_parts_of(cx, &member)
     }
 
-    /// Puts as many entries of a hash or a set as come into the leaf of the first of them; `asks`: unless one of them is
-    /// there.
+    /// Puts as many entries of a hash or a set as come into the leaf of the first of them; `asks`:
+    /// it fails if one of them is there.
     fn put_into_leaf<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -255,7 +255,7 @@ impl Edit {
         done
     }
 
-    /// The same of one of which something lies apart, or that is the first of all.
+    /// Puts one entry of which something lies apart, or that is the first of all.
     fn put_one(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -264,7 +264,7 @@ impl Edit {
         asks: bool,
     ) -> Result<(), Declined> {
         let now = cx.local.now;
-        // Nothing is done with a member that is there.
+        // A member of a set is not looked for first: putting one that is there changes nothing.
         let asks_first = asks && kind != Type::Set && self.elements > 0;
         if asks_first && self.with(cx.store, (made.name, now), |_, _| ()).is_some() {
             return Err(Declined::Twice);

@@ -8,12 +8,15 @@
 //! ```
 //!
 //! 1. A hash is 40 bits of the member's seeded one. Keys of this tree are hashes, with 24 bits behind, of which the last 16
-//!    number parts: a member that is too long for a leaf lies apart (`strings.rs`), and the leaf before its parts ends with its hash.
-//! 2. Scores are whole numbers, if all of the leaf are, or words in their order (`scores.rs`); neighbours here are strangers.
-//! 3. Members are not here: with a hash's score a reader looks whether the set has this member with it. Of a score that more
-//!    than [`ALIKE_MAX`] members have had at once each has its name here, too, as a leaf of a set would have it: so of
-//!    one without a name a walk through the hashes looks at no more than that many (`ranked.rs`). One that lies apart is always
-//!    named, here and in the scores tree by the same bytes: its length, and the label of its parts, which has its hash.
+//!    number parts: a member that is too long for a leaf lies apart (`strings.rs`), and the leaf before its parts ends with
+//!    its hash.
+//! 2. Scores are whole numbers, if all of the leaf are, or words in their order (`scores.rs`);
+//!    scores of neighbours are not alike.
+//! 3. Members are not here: a reader looks in the scores tree whether the set has this member with the hash's score. If more
+//!    than [`ALIKE_MAX`] members have had one score at once, each has its name here, too, as a leaf of a set would have it:
+//!    so a walk through the hashes looks at no more than that many for a hash without a name (`ranked.rs`). A member that
+//!    lies apart is always named, here and in the scores tree by the same bytes: its length, and the label of its parts,
+//!    which has its hash.
 
 use super::super::element::{self, APART, APART_BYTES, Element, LONG, Packed, extent};
 use super::super::leaf::leaf_entries;
@@ -164,7 +167,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// That of a part.
+    /// The leaf of a part.
     pub(super) fn none() -> Members<'a> {
         let none = Scores::Plain(&[]);
         Members { len: 0, whole: false, hashes: none, scores: none, codes: &[], payload: &[], bytes: 0 }
@@ -218,13 +221,13 @@ impl<'a> Members<'a> {
         (code != UNNAMED).then(|| Element::read(code, payload).0)
     }
 
-    /// An entry has this name; none if it has none.
+    /// True if an entry has this name; `None` if it has no name.
     pub(super) fn is_named(&self, i: usize, name: &Packed<'_>) -> Option<bool> {
         let (code, payload) = self.packed(i);
         (code != UNNAMED).then(|| name.is_at(code, payload))
     }
 
-    /// It is what it says: as narrow as it can be, in order, names in their one form and no byte too many.
+    /// Checks that it is what it says: as narrow as it can be, in order, names in their one form and no byte too many.
     ///
     /// # Panics
     /// If it is not so.
@@ -341,7 +344,7 @@ impl MembersBuilder {
         }
     }
 
-    /// Adds an entry behind all, whose order is made later ([`MembersBuilder::sort`]).
+    /// Adds an entry behind all; they are put in order later ([`MembersBuilder::sort`]).
     pub(super) fn push(&mut self, hash: u64, word: u64, name: Option<&[u8]>) {
         self.entries.push(Entry { hash, word, code: UNNAMED, at: 0, bytes: 0 });
         if let Some(name) = name {
@@ -356,7 +359,7 @@ impl MembersBuilder {
         self.entries.insert(i, entry);
     }
 
-    /// The same behind all, whose order is made later.
+    /// Adds the entry of a member that lies apart behind all; they are put in order later ([`MembersBuilder::sort`]).
     pub(super) fn push_apart(&mut self, hash: u64, word: u64, packed: &[u8; APART_BYTES]) {
         let entry = self.apart(hash, word, packed);
         self.entries.push(entry);
@@ -373,13 +376,13 @@ impl MembersBuilder {
         self.entries.sort_by_key(|entry| entry.hash);
     }
 
-    /// The entry of a member with this score.
+    /// Finds the entry of a member with this score.
     pub(super) fn find(&self, hash: u64, word: u64, name: &[u8]) -> Option<usize> {
         let name = Packed::of(name);
         self.find_by(hash, word, |code, payload| name.is_at(code, payload))
     }
 
-    /// The entry of a member that lies apart.
+    /// Finds the entry of a member that lies apart.
     pub(super) fn find_apart(&self, hash: u64, packed: &[u8; APART_BYTES]) -> Option<usize> {
         let start = self.entries.partition_point(|entry| entry.hash < hash);
         let is_it = |entry: &Entry| {
@@ -389,7 +392,7 @@ impl MembersBuilder {
         found.map(|i| start + i)
     }
 
-    /// The same, given which name is the member's.
+    /// As [`MembersBuilder::find`]; `is_name` says which name is the member's.
     fn find_by(&self, hash: u64, word: u64, is_name: impl Fn(u8, &[u8]) -> bool) -> Option<usize> {
         let start = self.entries.partition_point(|entry| entry.hash < hash);
         let alike = self.entries[start..].iter().take_while(|entry| entry.hash == hash).count();
@@ -404,7 +407,7 @@ impl MembersBuilder {
         found.map(|i| start + i)
     }
 
-    /// Takes out what is an entry, with its name, of `other`; false if there is none.
+    /// Takes out the entry that is entry `i` of `other`, with its name; false if there is none.
     pub(super) fn remove_one_of(&mut self, other: &MembersBuilder, i: usize) -> bool {
         let Entry { hash, word, code, at, bytes } = other.entries[i];
         let name = &other.payload[at as usize..][..bytes as usize];
@@ -413,7 +416,7 @@ impl MembersBuilder {
         found.inspect(|i| self.remove(*i)).is_some()
     }
 
-    /// Adds an entry of `other`, with its name, behind all; in order it is later ([`MembersBuilder::sort`]).
+    /// Adds entry `i` of `other`, with its name, behind all; they are put in order later ([`MembersBuilder::sort`]).
     pub(super) fn push_one_of(&mut self, other: &MembersBuilder, i: usize) {
         let entry = other.entries[i];
         let at = self.payload.len() as u32;
@@ -443,7 +446,7 @@ impl MembersBuilder {
         self.entries.remove(i);
     }
 
-    /// The first words of a leaf of these entries, which all of them are looked at for.
+    /// The first words of a leaf of these entries. Looks at all of them.
     pub(super) fn head(&self, range: Range<usize>) -> Head {
         let entries = &self.entries[range];
         let whole = entries.iter().all(|entry| whole_of(entry.word).is_some());
@@ -462,8 +465,8 @@ impl MembersBuilder {
         self.head(range).leaf_bytes()
     }
 
-    /// Where the leaves end that it is cut into, which are about equally long and no longer than `bytes_max`, if hashes let
-    /// them. One with a hash that has parts ends with it. `head`: of one leaf of all.
+    /// Finds the ends of the leaves that it is cut into. They are about equally long and no longer than `bytes_max`, unless
+    /// entries of one hash are. A leaf with a hash that has parts ends with it. `head` is that of one leaf of all.
     pub(super) fn cut(&self, head: &Head, bytes_max: usize, ends: &mut Vec<usize>) {
         ends.clear();
         let all = head.leaf_bytes();
@@ -482,7 +485,7 @@ impl MembersBuilder {
         ends.push(self.len());
     }
 
-    /// Writes a leaf of these entries, of which `head` is, to `to`, which is as long as it.
+    /// Writes a leaf of these entries, whose head is `head`, to `to`, which is as long as the leaf.
     pub(super) fn write(&self, range: Range<usize>, head: &Head, mut to: &mut [u8]) {
         debug_assert_eq!(to.len(), head.leaf_bytes());
         let mut next = |bytes: usize| to.split_off_mut(..bytes).expect("it is as long as the leaf");

@@ -66,7 +66,7 @@ pub(super) unsafe fn child_with(
     low
 }
 
-/// How an entry of a leaf is to a member with this score.
+/// Orders an entry of a leaf against a member with this score.
 pub(super) fn compare(tree: &Tree<'_>, leaf: &Leaf<'_>, i: usize, word: u64, name: &[u8]) -> Ordering {
     leaf.word(i).cmp(&word).then_with(|| tree.compare(&leaf.entry(i).name, name))
 }
@@ -111,7 +111,7 @@ impl<'g> Tree<'g> {
         (unsafe { Members::at(&self.store.arena, location) }, next)
     }
 
-    /// The leaf that has a member with this score, or would have it, and where it begins among all.
+    /// The leaf that has a member with this score, or would have it, and, if `counts` says so, where it begins among all.
     fn leaf_with_score(&self, word: u64, name: &[u8], counts: bool) -> (Leaf<'g>, usize) {
         let (mut location, mut before) = (self.top, 0);
         for level in (1..=self.height).rev() {
@@ -148,8 +148,8 @@ impl<'g> Tree<'g> {
         })
     }
 
-    /// The word of the score of a member that lies apart, and what leaves have of it. It is found by its hash and its length, and
-    /// compared then. Where none that is as long lies apart it is not even hashed.
+    /// The word of the score of a member that lies apart, and what leaves store for it. It is found by its hash and its
+    /// length, and compared then. A name that is longer than any that lies apart is not even hashed.
     #[cold]
     pub(super) fn long_member(&self, name: &[u8]) -> Option<(u64, [u8; APART_BYTES])> {
         if self.apart < name.len() as u64 {
@@ -158,7 +158,7 @@ impl<'g> Tree<'g> {
         self.long_member_with(self.store.hash_of_member(name), name)
     }
 
-    /// The same, given its hash in the members tree.
+    /// As [`Tree::long_member`], given the member's hash in the members tree.
     pub(super) fn long_member_with(&self, hash: u64, name: &[u8]) -> Option<(u64, [u8; APART_BYTES])> {
         let (members, _) = self.members_of(key_of(hash));
         members.with_hash(hash).find_map(|i| match members.name(i) {
@@ -195,7 +195,7 @@ impl<'g> Tree<'g> {
         before + self.leaf(location).below(score, also_equal)
     }
 
-    /// How many entries come before the first one of which `before` is false, where it is true of all before that.
+    /// Returns how many entries come before the first one for which `is_before` is false; it is true for all before that one.
     pub(in crate::collection) fn partition(&self, is_before: impl Fn(&Entry<'g>) -> bool) -> usize {
         let (mut location, mut before) = (self.top, 0);
         for level in (1..=self.height).rev() {
@@ -220,8 +220,8 @@ impl<'g> Tree<'g> {
         before + leaf.partition(0..leaf.len(), is_before)
     }
 
-    /// Adds the places of the members whose hashes are in one leaf of the members tree, that with this order, to `places`;
-    /// the least order behind it.
+    /// Adds the places of the members whose hashes are in one leaf of the members tree, that with
+    /// this order, to `places`; returns the least order behind it.
     pub(super) fn scan_members(&self, order: u64, places: &mut Vec<Range<usize>>) -> Option<u64> {
         let (members, next) = self.members_of(order << ORDER_SHIFT);
         let mut found = Vec::with_capacity(members.len());
@@ -243,7 +243,7 @@ impl<'g> Tree<'g> {
                 found.extend(find_in(self, &leaf, word, name).map(|i| before + i));
                 continue;
             }
-            // They are few.
+            // Those with its score are few.
             let score = score_of(word);
             let alike = self.below(score, false)..self.below(score, true);
             let mut at = alike.start;
@@ -252,7 +252,7 @@ impl<'g> Tree<'g> {
                 let here = at - start..leaf.len().min(alike.end - start);
                 for (place, entry) in here.clone().zip(leaf.entries(here.clone())) {
                     if matches!(entry.name, Element::Apart(_)) {
-                        // It has its name.
+                        // A member that lies apart has its name.
                         continue;
                     }
                     if hash_of(self.store.order_of(entry.name.text(&mut [0; DIGITS_MAX]))) == hash {

@@ -1,7 +1,7 @@
 //! A stream in a tree: rows in their order.
 //!
-//! Keys are words of where rows are ([`RowKey::word`]), of which several rows may have the same: of children with the key
-//! that is looked for, the first rows below them say which of them goes on.
+//! Keys are words of rows' keys ([`RowKey::word`]), and several rows may have the same word. Where several children have the
+//! key that is looked for, the first rows below them say which of them goes on.
 
 use super::super::build::Builder;
 use super::super::change::Declined;

@@ -22,7 +22,8 @@ use crate::sync::atomic::Ordering;
 use crate::{End, Store};
 use std::ops::Range;
 
-/// Members that are taken out of the members tree together, and bytes of them, about: more of one leaf are at once then.
+/// Members that are taken out of the members tree together, and bytes of them, about: the more
+/// there are, the more of them share a leaf.
 const DOOMED: usize = 16 << 10;
 const DOOMED_BYTES: usize = 1 << 20;
 
@@ -30,14 +31,14 @@ const DOOMED_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'p> {
     pub(super) text: &'p [u8],
-    /// Its seeded hash: of a mebibyte it is not made again for its tag, and for each of the trees.
+    /// Its seeded hash. It is kept: for a name of a mebibyte it would take long to make it again for the tag and for each tree.
     seeded: u64,
-    /// What leaves have of one that lies apart.
+    /// What leaves store for it, if it lies apart.
     apart: Option<[u8; APART_BYTES]>,
 }
 
 impl<'p> Member<'p> {
-    /// One that lies in its leaf.
+    /// A member that lies in its leaf.
     pub(super) fn in_leaf(store: &Store, text: &'p [u8]) -> Member<'p> {
         Member { text, seeded: store.member_hash(text), apart: None }
     }
@@ -51,7 +52,7 @@ impl<'p> Member<'p> {
         self.seeded as u8
     }
 
-    /// Adds its entry to a leaf of a members tree; with its name, if that `is_named`, and in any case if it lies apart.
+    /// Adds its entry to a leaf of a members tree; with its name, if `is_named` says so or it lies apart.
     pub(super) fn insert_into(&self, members: &mut MembersBuilder, word: u64, is_named: bool) {
         match &self.apart {
             Some(packed) => members.insert_apart(self.hash(), word, packed),
@@ -100,7 +101,7 @@ impl Edit {
         if self.elements == 0 { None } else { self.tree(store, Type::SortedSet).score_of_member(name) }
     }
 
-    /// Gives a member a score. `old`: the score that it has, if it is there.
+    /// Sets a member's score. `old` is its present score; `None`: the member is new.
     pub(in crate::collection) fn put_score(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -123,7 +124,7 @@ impl Edit {
             }
             Some(old) => self.move_member(cx, word_of(old), word, &member)?,
         };
-        // Of those alike but one all have their names if they were too many before.
+        // If too many had this score before, all of them but this member have their names already.
         let alike = alike.unwrap_or_else(|| self.with_score(cx, score).len());
         self.change_members(cx, member.hash(), |members, _| {
             if let Some(old) = old {
@@ -239,7 +240,7 @@ impl Edit {
         self.change_scores(cx, &path, put_once, word).map(drop)
     }
 
-    /// Takes a member out; whether it was there.
+    /// Takes a member out; returns whether it was there.
     pub(in crate::collection) fn take_member(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -254,7 +255,7 @@ impl Edit {
         Ok(true)
     }
 
-    /// Takes the members at some places out; not all.
+    /// Takes out the members at some places, which are not all.
     pub(in crate::collection) fn remove_ranks(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -301,7 +302,7 @@ impl Edit {
         Ok(())
     }
 
-    /// Puts a member into the scores tree; how many have its score then, as far as its leaf tells.
+    /// Puts a member into the scores tree; returns how many have its score then, as far as its leaf tells.
     pub(super) fn insert_member(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -323,7 +324,7 @@ impl Edit {
         self.change_scores(cx, &path, take_out, word).map(drop)
     }
 
-    /// Gives a member of the scores tree another score; how many have that then, as far as its leaf tells.
+    /// Gives a member of the scores tree another score; returns how many have that then, as far as its leaf tells.
     pub(super) fn move_member(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -348,8 +349,8 @@ impl Edit {
         self.change_scores(cx, &to, change, word)
     }
 
-    /// Changes a copy of the leaf at the end of a path, and puts it in the place of the leaf. What `change` says is where a
-    /// member with this score is put; from that follows how many have the score.
+    /// Changes a copy of the leaf at the end of a path, and puts it in the place of the leaf. `change` returns the place
+    /// where it has put a member with this score, if it has. Returns how many have that score then, as far as the leaf tells.
     fn change_scores(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -457,7 +458,7 @@ impl Edit {
         done
     }
 
-    /// The other tree is changed from here on.
+    /// Turns to the other tree: that is changed from now on.
     pub(super) fn turn(&mut self) {
         (self.height, self.top, self.beside) = (self.beside.0, self.beside.1, (self.height, self.top));
         self.in_members = !self.in_members;
@@ -588,7 +589,7 @@ impl Edit {
     }
 }
 
-/// Puts a member into a leaf that does not have it; where. The tree is the one that the leaf is of.
+/// Puts a member into a leaf that does not have it; returns its place. The tree is the one that the leaf is of.
 fn put(
     tree: &Tree<'_>,
     builder: &mut Builder,
@@ -604,8 +605,8 @@ fn put(
     Ok(Some(i))
 }
 
-/// How many members have a score, as far as one leaf that has one of them tells: none if there may be others in the next
-/// one, and that matters.
+/// Returns how many members have a score, as far as one leaf that has one of them tells; `None` if
+/// there may be others in the leaves beside it, and that matters.
 fn alike_in(leaf: &Leaf<'_>, word: u64, first: bool, last: bool) -> Option<usize> {
     let score = score_of(word);
     let here = leaf.below(score, false)..leaf.below(score, true);

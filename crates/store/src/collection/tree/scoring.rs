@@ -29,7 +29,7 @@ use std::ops::Range;
 
 /// Members that come into a leaf of the members tree at a time, at most: each moves those behind it.
 const INTO_LEAF: usize = if cfg!(any(test, feature = "schedule")) { 40 } else { 512 };
-/// Bytes of names of a leaf that is built, about, from which on no more come into it.
+/// A leaf that is built takes no more members from so many bytes of names on, about.
 const INTO_LEAF_BYTES: usize = 64 << 10;
 /// From this length on a leaf of the scores tree that is built takes no more members: each moves those behind it.
 const BUILT_BYTES: usize = 4 * LEAF_BYTES;
@@ -100,8 +100,8 @@ struct Dues<'p> {
 }
 
 impl Dues<'_> {
-    /// Notes the runs of members that were put into a leaf, which are in its order. The leaf tells of a score whether others have
-    /// it unless it is that at an end of the leaf which is none of the tree's.
+    /// Notes the runs of members that were put into a leaf, which are in its order. A leaf tells how many have a score,
+    /// unless that is the score at one of its ends, and the tree does not end there.
     fn note_runs(&mut self, leaf: &Leaf<'_>, placed: &[Move<'_>], (is_first, is_last): (bool, bool)) {
         for alike in placed.chunk_by(|one, other| word_of(one.score) == word_of(other.score)) {
             let score = alike[0].score;
@@ -113,7 +113,7 @@ impl Dues<'_> {
 }
 
 impl Edit {
-    /// Gives members scores, each once. They are put in another order.
+    /// Gives members scores; no member comes twice. Puts `moves` in another order.
     pub(in crate::collection) fn put_scores(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -170,7 +170,7 @@ impl Edit {
         self.pay(cx, &mut dues)
     }
 
-    /// Puts members into the scores tree, which come in its order, and are not there.
+    /// Puts members into the scores tree; they come in its order, and are not there.
     fn insert_all<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -185,8 +185,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Puts the first of some members into the scores tree, as many as come into one leaf, and notes what the members tree has to
-    /// say of them; how many these are.
+    /// Puts the first of some members into the scores tree, as many as come into one leaf, and notes what the members tree
+    /// has to say of them; returns how many these are.
     fn insert_some<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -260,8 +260,8 @@ impl Edit {
         unsafe { first_leaf_below(arena, location, level) }
     }
 
-    /// Takes the first of some members, which are there, out of their leaf of the scores tree, and puts those in again that stay
-    /// in it: the others are added to `far`. How many these are, in all.
+    /// Takes the first of some members, which are there, out of their leaf of the scores tree, and puts those in again that
+    /// stay in it; the others are added to `far`. Returns how many were taken out.
     fn move_some<'p>(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -329,8 +329,8 @@ impl Edit {
         dues.runs = runs;
     }
 
-    /// The members that have a score are to have their names in the members tree from here on, but for those that were just put
-    /// in, which get them anyway.
+    /// Notes that the members with a score are to have their names in the members tree, but for
+    /// those that were just put in, which get them anyway.
     fn note_alike(&self, cx: &EditContext<'_>, (score, placed): (f64, &[Move<'_>]), dues: &mut Dues<'_>) {
         let (tree, places) = (self.tree(cx.store, Type::SortedSet), self.with_score(cx, score));
         let mut placed = placed.iter().map(|given| given.member).peekable();
@@ -356,7 +356,7 @@ impl Edit {
         }
     }
 
-    /// Brings the members tree up to date, if very much is due of so many members: names make it more than they are.
+    /// Brings the members tree up to date, if more is due than there are members, or many names were copied.
     fn pay_many(
         &mut self,
         cx: &mut EditContext<'_>,

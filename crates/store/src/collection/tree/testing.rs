@@ -17,7 +17,7 @@ pub(super) fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
     text
 }
 
-/// A member of so many bytes, which only at its end is another than others of its length.
+/// A member of so many bytes, which differs from others of its length only at its end.
 pub(super) fn member_of(n: usize, bytes: usize) -> Vec<u8> {
     let end = format!("m{n}").into_bytes();
     [vec![b'x'; bytes.saturating_sub(end.len())], end].concat()

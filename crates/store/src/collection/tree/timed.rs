@@ -60,7 +60,7 @@ pub(super) fn children_of<'g>(
     })
 }
 
-/// The inner node, which is an edit's, has room for this time.
+/// True if an inner node of an edit has room for this time.
 pub(super) fn says_time(store: &Store, location: u64, soonest: u64) -> bool {
     // SAFETY: a node of an edit.
     soonest == NEVER || !unsafe { times_of(&store.arena, location) }.is_empty()
@@ -92,12 +92,12 @@ impl Edit {
         cutoff_at(local.now, self.cutoff)
     }
 
-    /// What was due at this time is not there any more for readers; 0 if nothing has been taken out.
+    /// The time up to which readers find nothing that was due; 0 if nothing has been taken out.
     pub(super) fn cutoff_now(&self, local: &Local) -> Millis {
         if self.expired > 0 || self.cutoff > 0 { self.now(local) } else { 0 }
     }
 
-    /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part nothing is.
+    /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part it loads nothing.
     pub(super) fn load_live(&mut self, cx: &EditContext<'_>, path: &Path, builder: &mut Builder) {
         let leaf = self.leaf(cx.store, path);
         if self.apart > 0 {
@@ -111,7 +111,7 @@ impl Edit {
         self.expired += gone as u64;
     }
 
-    /// Says when a field, which is there, expires; 0: never. Fields of the same leaf whose time has passed go.
+    /// Sets when a field, which is there, expires; 0: never. Fields of the same leaf whose time has passed go.
     pub(in crate::collection) fn set_time(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -137,8 +137,8 @@ impl Edit {
         done
     }
 
-    /// Takes out what is due in so many leaves at most, and in fewer where so many nodes go with them: a value that has more
-    /// parts loses its last ones first. True if there is nothing more that is due, and how many leaves that came to, about.
+    /// Takes out what is due in at most `leaves_max` leaves, and in fewer where `nodes_max` nodes go with them: a value that
+    /// has more parts loses its last ones first. Returns whether nothing more is due, and about how many leaves that came to.
     pub(in crate::collection) fn drop_due(
         &mut self,
         cx: &mut EditContext<'_>,
@@ -190,7 +190,7 @@ impl Edit {
 }
 
 impl Collection<'_> {
-    /// How many leaves of a hash have a field whose time has passed, and their bytes. It looks for so many at most.
+    /// Returns how many leaves of a hash have a field whose time has passed, and their bytes. It stops at `leaves_max`.
     pub fn due_leaves(&self, leaves_max: usize) -> (usize, usize) {
         if !self.is_due() {
             return (0, 0);
@@ -205,7 +205,7 @@ impl Collection<'_> {
 }
 
 impl Tree<'_> {
-    /// Adds such leaves below the inner node that is at a location, so many levels above them.
+    /// Adds the leaves that are due below the inner node at a location, which is `level` levels above them.
     fn add_due(
         &self,
         (location, level): (u64, usize),
@@ -235,8 +235,8 @@ impl Tree<'_> {
 }
 
 impl Store {
-    /// Checks that inner nodes say when the first field below each child expires; when that is of all, 0 for never. The
-    /// store is at rest.
+    /// Checks that inner nodes say when the first field below each child expires; returns the
+    /// earliest of these times, 0 for never. The store is at rest.
     ///
     /// # Panics
     /// If it is not so.

@@ -566,8 +566,8 @@ fn the_last_field_that_is_due_tells_that_the_key_goes() {
     }
 }
 
-/// What has begun to go is taken out by upkeep of a worker whose clock is behind, too; and where a clock was set back since, fields
-/// last as long as they were given.
+/// What has begun to go is taken out by upkeep of a worker whose clock is behind, too; and where a
+/// clock was set back since, fields last as long as they were given.
 #[test]
 fn a_clock_that_is_set_back_takes_no_field_before_its_time() {
     for (back, lasts) in [(1, false), (2_000, false), (2_001, true), (3_600_000, true)] {
