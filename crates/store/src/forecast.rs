@@ -45,13 +45,13 @@ use keys::Keys;
 pub const SIZES: usize = 7;
 /// As parts of the memory limit.
 pub const FACTORS: [f64; SIZES] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0];
-/// The one that is.
+/// The place of today's size in [`FACTORS`].
 pub const NOW: usize = 3;
 /// Time is counted in so many milliseconds.
 const TICK_MS: Millis = 10;
 /// What was counted weighs half after so long.
 const HALF_LIFE_MS: Millis = 10 * 60 * 1000;
-/// Memory is short while something was evicted in so many milliseconds.
+/// Memory is short if something was evicted in the last so many milliseconds.
 const SHORT_MS: Millis = 60 * 1000;
 /// Keys that are looked at with each event, whether their time has passed.
 const SWEPT: usize = 4;
@@ -81,7 +81,7 @@ pub struct Kept {
     pub left_ms: Option<Millis>,
 }
 
-/// A moment of a forecast; [`NEVER`] comes not.
+/// A moment of a forecast; [`NEVER`] does not come.
 type Tick = u32;
 const NEVER: Tick = Tick::MAX;
 
@@ -116,8 +116,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Nothing was seen yet. Keys are those of which the `mask` bits of the hash are 0, of which no more than `aim` are to
-    /// be in memory; caches have room for their part of `memory`.
+    /// A forecast that has seen nothing yet. It samples keys whose hash has 0 in the bits of `mask`, of which no more than
+    /// `aim` are to be in memory; caches have room for their part of `memory`.
     pub fn new(mask: u64, aim: usize, memory: &Memory, now: Millis) -> Forecast {
         let mut forecast = Forecast {
             mask,
@@ -141,7 +141,7 @@ impl Forecast {
         self.mask
     }
 
-    /// A sampled key stands for so many.
+    /// The number of keys that a sampled key stands for.
     pub fn scale(&self) -> f64 {
         (self.mask.count_ones() as f64).exp2()
     }
@@ -151,7 +151,7 @@ impl Forecast {
         self.began
     }
 
-    /// What happened so far.
+    /// Events so far.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -161,7 +161,7 @@ impl Forecast {
         self.caches[NOW].len()
     }
 
-    /// There is no room for more keys: fewer are to be sampled.
+    /// True if there is no room for more keys: fewer are to be sampled.
     pub fn is_crowded(&self) -> bool {
         self.keys.is_full()
     }
@@ -172,7 +172,7 @@ impl Forecast {
         (size_of::<Forecast>() + self.keys.bytes_taken() + caches) as u64
     }
 
-    /// Memory for items is so much `now`.
+    /// Sets the memory for items, as it is `now`.
     pub fn set_memory(&mut self, memory: &Memory, now: Millis) {
         let scale = self.scale();
         for (cache, bytes) in self.caches.iter_mut().zip(memory.bytes) {
@@ -186,8 +186,8 @@ impl Forecast {
         self.misses.set_lost(memory.lost);
     }
 
-    /// From here on fewer keys are sampled: those of which these bits are 0, too. Memory is as before, [`Forecast::set_memory`]
-    /// is to follow.
+    /// Samples fewer keys from now on: those whose hash has 0 in these bits, too. The memory of
+    /// caches stays as it was: [`Forecast::set_memory`] is to follow.
     pub fn narrow(&mut self, mask: u64) {
         self.mask |= mask;
         for at in self.keys.places() {
@@ -197,19 +197,19 @@ impl Forecast {
         }
     }
 
-    /// The server has read so many keys and found them, and not found others, since it was asked last.
+    /// Counts how many reads of the server found their key, and how many did not, since this was last called.
     pub fn count(&mut self, hits: u64, misses: u64) {
         if self.misses.begun() {
             self.misses.count(hits, misses);
         }
     }
 
-    /// What was counted is forgotten, keys stay: for a caller that asks for a certain time.
+    /// Forgets what was counted, and keeps the keys: for a caller that asks about a certain time.
     pub fn count_anew(&mut self) {
         self.misses.count_anew();
     }
 
-    /// It is `now`. What was counted long ago weighs less.
+    /// Sets the time. What was counted long ago weighs less.
     pub fn tick(&mut self, now: Millis) {
         let ticks = now.saturating_sub(self.began) / TICK_MS;
         self.now = self.now.max(Tick::try_from(ticks).unwrap_or(NEVER - 1).max(1));
@@ -219,7 +219,7 @@ impl Forecast {
         }
     }
 
-    /// Something happened to a key of the database with this number; one that is not sampled is passed over.
+    /// Takes in what happened to a key of the database with this number; a key that is not sampled is passed over.
     pub fn take(&mut self, hash: u64, db: u8, happened: Happened) {
         if hash & self.mask != 0 {
             return;
@@ -240,7 +240,7 @@ impl Forecast {
         self.sweep();
     }
 
-    /// All keys of a database, or all, are gone.
+    /// Takes out all keys of a database, or of all.
     pub fn flush(&mut self, db: Option<u8>) {
         for at in self.keys.places() {
             if db.is_none_or(|db| self.keys[at].db == db) {
@@ -249,7 +249,7 @@ impl Forecast {
         }
     }
 
-    /// The least and the most that is known now.
+    /// Returns what is known now.
     pub fn curve(&self) -> Curve {
         let caches = self.caches.each_ref().map(Cache::state);
         let mut curve = self.misses.curve(caches);
@@ -265,7 +265,7 @@ impl Forecast {
         at.and_then(|at| Tick::try_from(at).ok()).unwrap_or(NEVER)
     }
 
-    /// The key's place, a new one if it has none; none if there is no room.
+    /// The key's place, a new one if it has none, and whether it had one; none if there is no room.
     fn place(&mut self, hash: u64, spread: Spread, db: u8, bytes: u32) -> Option<(usize, bool)> {
         if let Some(at) = self.keys.find(hash, spread) {
             self.resize(at, bytes);
@@ -274,7 +274,7 @@ impl Forecast {
         Some((self.keys.add(hash, spread, db, bytes)?, false))
     }
 
-    /// The item takes so many bytes now, wherever it is.
+    /// Notes that the item takes so many bytes now, in all caches that have it.
     fn resize(&mut self, at: usize, bytes: u32) {
         let was = std::mem::replace(&mut self.keys[at].bytes, bytes);
         if was != bytes {
@@ -334,7 +334,7 @@ impl Forecast {
         self.keys[at].lifetime = kept.left_ms.map_or(NEVER, |_| (until - self.now).max(1));
         for cache in &mut self.caches {
             if cache.has(&self.keys, at, self.now) {
-                // The client that has it has answered, and nothing was stored there.
+                // This cache would have answered, and its client would have stored nothing.
                 if !is_fill {
                     cache.overwrite(&mut self.keys, at, until);
                 }

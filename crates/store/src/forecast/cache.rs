@@ -5,12 +5,12 @@
 //! ghost's key ────────────────────────────▶ main
 //! ```
 //!
-//! As in the store (docs/internals/eviction.md): ghosts are fingerprints, one place by hash, about as many places as items.
-//! Not as in the store: there are no classes and no spans, so what is evicted is the oldest by the byte; and what comes
-//! while there is room is on probation, too, since otherwise it takes many rounds until a large cache is as it will be (twice the
-//! memory missed 5 % more than in the end when it had been written over twice). How long probation is, and what else changes when the workload turns, is
-//! as the store has it now: told by ghosts of so few keys it swings, and is too long in the mean (a quarter of the
-//! memory of 512 keys missed 5 points more than in full).
+//! As in the store (docs/internals/eviction.md), ghosts are fingerprints, one place by hash, about as many places as items.
+//! Other than in the store, there are no classes and no spans, so what is evicted is the oldest by the byte; and what comes
+//! while there is room is on probation, too, since otherwise it takes many rounds until a large cache is as it will be (twice
+//! the memory missed 5 % more than in the end when it had been written over twice). How long probation is, and what else
+//! changes when the workload turns, is as the store has it now: if ghosts of so few keys told it, it would swing, and be too
+//! long in the mean (a quarter of the memory of 512 keys missed 5 points more than in full).
 //!
 //! A queue's entry is a key's number and the turn at which it entered: what was taken out meanwhile, or entered anew, has
 //! another turn and is passed over.
@@ -31,9 +31,9 @@ const TURNS: u8 = 1 << TURN_BITS;
 
 /// Mark of a ghost from main, beside its fingerprint.
 const OF_MAIN: u16 = 1 << 15;
-/// What expires before it is evicted has passed when so many times the room were stored.
+/// A cache is warm, too, when so many times its room were stored: most may expire before it is evicted.
 const STORED_TIMES: u64 = 4;
-/// There are so many places at least.
+/// The least number of places for ghosts.
 const GHOSTS_MIN: usize = 16;
 
 /// What a cache knows of a key: which queue it is in, how often it was read, and its turn.
@@ -89,23 +89,23 @@ pub(super) enum Looked {
     Absent,
 }
 
-/// How far a cache is.
+/// How far a cache has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     /// What is in it came while it was simulated.
     pub is_warm: bool,
     /// It has evicted something.
     pub has_evicted: bool,
-    /// How near it is to that, up to 1.
+    /// How near it is to being warm, up to 1.
     pub passed: f64,
-    /// How often it has evicted as much as it holds, or half as often as that was stored.
+    /// How often it has evicted as much as it holds, or half of how often that was stored.
     pub turns: f64,
 }
 
 /// The cache.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// Which of a key's marks are its.
+    /// Which of a key's marks and times are its own.
     nth: usize,
     room: u64,
     bytes: u64,
@@ -147,7 +147,7 @@ impl Cache {
             + self.ghosts.capacity() * size_of::<u16>()
     }
 
-    /// From here on it has room for so many bytes, and new keys are judged like this.
+    /// Gives it room for so many bytes, and says how new keys are judged from now on.
     pub fn set_memory(&mut self, bytes: u64, judging: Judging) {
         (self.room, self.judging) = (bytes, judging);
     }
@@ -185,7 +185,7 @@ impl Cache {
         }
     }
 
-    /// A read.
+    /// Reads a key.
     pub fn look(&mut self, keys: &mut Keys, at: usize, now: Tick) -> Looked {
         if self.has(keys, at, now) {
             let mark = &mut keys[at].marks[self.nth];
@@ -196,7 +196,7 @@ impl Cache {
         Looked::Absent
     }
 
-    /// A write of a key that is there. It counts as a read if there was none yet.
+    /// Overwrites a key that is there. It counts as a read if there was none yet.
     pub fn overwrite(&mut self, keys: &mut Keys, at: usize, until: Tick) {
         let entry = &mut keys[at];
         entry.until[self.nth] = until;
@@ -269,7 +269,7 @@ impl Cache {
             _ => (&mut self.main, self.nth),
         };
         if queue.len() == queue.capacity() {
-            // Of what was taken out in the midst of it something is left.
+            // Entries of keys that were taken out meanwhile are still in its midst.
             queue.retain(|&entry| is_of(keys, nth, entry));
             if queue.len() * 4 > queue.capacity() * 3 {
                 queue.reserve_exact((queue.len() / 2).max(32));
@@ -293,7 +293,7 @@ impl Cache {
         }
     }
 
-    /// The oldest on probation; false if there is none.
+    /// Judges the oldest on probation; false if there is none.
     fn judge_new(&mut self, keys: &mut Keys, now: Tick) -> bool {
         while let Some(entry) = self.probation.pop_front() {
             if !is_of(keys, self.nth, entry) {
@@ -313,7 +313,7 @@ impl Cache {
         false
     }
 
-    /// The one that the hand is at; false if there is none.
+    /// Judges the one that the hand is at; false if there is none.
     fn judge_old(&mut self, keys: &mut Keys, now: Tick) -> bool {
         while let Some(entry) = self.main.pop_front() {
             if !is_of(keys, self.nth, entry) {
@@ -343,7 +343,7 @@ impl Cache {
         self.remove(keys, at);
     }
 
-    /// About as many places as items.
+    /// Makes about as many places as there are items.
     fn fit_ghosts(&mut self) {
         let places = self.ghosts.len();
         if places < GHOSTS_MIN
@@ -359,7 +359,7 @@ impl Cache {
         self.ghosts.get_mut(at as usize)
     }
 
-    /// The queue that a key was evicted from not long ago.
+    /// Takes the ghost of a key: the queue that it was evicted from not long ago.
     fn recall(&mut self, spread: Spread) -> Option<Queue> {
         let ghost = self.ghost(spread)?;
         if *ghost & !OF_MAIN != fingerprint(spread) {
@@ -371,7 +371,7 @@ impl Cache {
     }
 }
 
-/// A queue's entry is still that of its key.
+/// True if a queue's entry is still that of its key.
 fn is_of(keys: &Keys, nth: usize, entry: u32) -> bool {
     let mark = keys[(entry >> TURN_BITS) as usize].marks[nth];
     mark.is_in() && u32::from(mark.turn()) == entry & u32::from(TURNS - 1)

@@ -5,14 +5,15 @@
 //!         = counted + (M(x) − M(1)) ÷ reads counted    where next to nothing is missed
 //! ```
 //!
-//! where M of little memory is corrected for what spans lose. The error is a jackknife's: keys are in 16 groups, by other bits of their hash, and the estimate is made without each
-//! of them in turn. `SE² = 15/16 Σ (r_g − r̄)²`. What is told is 2.5 standard errors up to 2 ×, and 4 beyond: there few
-//! keys are left to say anything, and the jackknife is too sure of itself. Beside that stands what the store is known to do
-//! otherwise than the simulation (decision 0012). Below today's size that makes the store miss more in each respect: the parts
-//! err together, and their sum counts, not the root of their squares.
+//! where M of little memory is corrected for what spans lose. The error is a jackknife's: keys are in 16 groups, by other
+//! bits of their hash, and the estimate is made without each of them in turn. `SE² = 15/16 Σ (r_g − r̄)²`. What is told is
+//! 2.5 standard errors up to 2 ×, and 4 beyond: there few keys are left to say anything, and the jackknife is too sure of
+//! itself. Beside that stands what the store is known to do otherwise than the simulation (decision 0012). Below today's size
+//! that makes the store miss more in each respect: the parts err together, and their sum counts, not the root of their
+//! squares.
 //!
-//! Of today's size it is known what the simulation misses of the followed keys, and what the server did. By how much they differ is
-//! added to each error; and where they differ by much the simulation is of another cache, and no other size is told.
+//! Of today's size it is known what the simulation misses of the followed keys, and what the server did. By how much they
+//! differ is added to each error; where they differ by much the simulation is of another cache, and no other size is told.
 
 use super::cache::State;
 use super::{FACTORS, NOW, SIZES};
@@ -39,7 +40,7 @@ const FREE_MORE: f64 = 0.32;
 /// The simulation of today's size agrees with the server if they differ by no more than this part of what is missed, or of reads.
 const ASTRAY_OF_MISSES: f64 = 0.125;
 const ASTRAY_OF_READS: f64 = 0.01;
-/// An error is no less than this.
+/// The least error.
 const ERROR_MIN: f64 = 0.0005;
 
 /// Sums by groups.
@@ -52,7 +53,7 @@ pub(super) struct Misses {
     of: [Sums; SIZES],
     /// … and of today's size since then.
     beside: [Sums; SIZES],
-    /// Reads since then, for which so many keys stand.
+    /// Reads since then, of all keys, about.
     reads: [f64; SIZES],
     /// What the server missed of these, since today's size is warm.
     really: Sums,
@@ -64,7 +65,7 @@ pub(super) struct Misses {
     /// What the server has counted, since today's size is warm.
     hits: f64,
     misses: f64,
-    /// First misses of keys, and others', in keys.
+    /// Misses of keys that no client was loading, and of others, of all keys, about.
     fills: f64,
     herd: f64,
     /// Memory is used up.
@@ -82,8 +83,8 @@ pub struct Point {
     pub miss_ratio: f64,
     /// Give or take so much.
     pub error: f64,
-    /// The simulated cache has not been full for long: more may be found than this. Or that of today's size does not miss what the
-    /// server does.
+    /// The simulated cache has not been full for long, and more may be found than this; or that of
+    /// today's size does not miss what the server does.
     pub is_vague: bool,
 }
 
@@ -106,9 +107,9 @@ pub struct Curve {
     pub scale: f64,
     /// Events that it stands on.
     pub events: u64,
-    /// Keys that were missed and loaded, and misses of keys that another was loading, both of all keys, about.
+    /// Misses of keys that no client was loading, of all keys, about.
     pub fills: f64,
-    /// As above.
+    /// Misses of keys that a client was loading, of all keys, about.
     pub herd: f64,
 }
 
@@ -120,12 +121,12 @@ impl Curve {
 }
 
 impl Misses {
-    /// Today's size counts.
+    /// True if misses of today's size are counted.
     pub fn begun(&self) -> bool {
         self.warm[NOW]
     }
 
-    /// Memory is used up and something is evicted, or there is room for all that is stored.
+    /// Sets whether memory is used up and something is evicted; else there is room for all that is stored.
     pub fn set_full(&mut self, is_full: bool) {
         if is_full && !self.is_full {
             // What was seen while there was room says nothing about now.
@@ -140,13 +141,13 @@ impl Misses {
         self.lost = lost;
     }
 
-    /// Begins with nothing, of caches that are as far as they are.
+    /// Forgets what was counted; caches stay as warm as they are.
     pub fn count_anew(&mut self) {
         let Misses { fills, herd, is_full, lost, warm, .. } = *self;
         *self = Misses { fills, herd, is_full, lost, warm, ..Misses::default() };
     }
 
-    /// Caches are so far. One that begins to count begins with nothing.
+    /// Notes how far caches have come. One that begins to count begins with nothing.
     pub fn warm(&mut self, caches: [State; SIZES]) {
         for (nth, cache) in caches.into_iter().enumerate() {
             // Where there is room for all, what has evicted nothing has lost nothing; and what is not full when today's size
@@ -160,7 +161,7 @@ impl Misses {
         }
     }
 
-    /// A key of this group was read; the bits of `missed` are caches that missed it, and `really` the server did.
+    /// Counts a read of a key of this group; the bits of `missed` are caches that missed it. `really`: the server did.
     pub fn read(&mut self, group: usize, missed: u32, really: bool, scale: f64) {
         if !self.begun() {
             return;
@@ -176,18 +177,18 @@ impl Misses {
         }
     }
 
-    /// The server has counted these.
+    /// Adds what the server has counted.
     pub fn count(&mut self, hits: u64, misses: u64) {
         self.hits += hits as f64;
         self.misses += misses as f64;
     }
 
-    /// A key was missed, which is loaded, or which another is loading.
+    /// Counts a miss of a key; `is_herd`: a client was loading it.
     pub fn load(&mut self, is_herd: bool, scale: f64) {
         *if is_herd { &mut self.herd } else { &mut self.fills } += scale;
     }
 
-    /// All of it weighs half.
+    /// Halves the weight of all that was counted.
     pub fn halve(&mut self) {
         let sums =
             self.of.iter_mut().chain(&mut self.beside).chain(std::iter::once(&mut self.really)).flatten();
@@ -195,7 +196,7 @@ impl Misses {
         sums.chain(&mut self.reads).chain(single).for_each(|sum| *sum /= 2.0);
     }
 
-    /// What came of it.
+    /// Returns the curve, as far as it is known.
     pub fn curve(&self, caches: [State; SIZES]) -> Curve {
         let counted_reads = self.hits + self.misses;
         let counted = if counted_reads > 0.0 { self.misses / counted_reads } else { 0.0 };
@@ -213,7 +214,7 @@ impl Misses {
         // By how much the simulation of today's size is off, of all reads.
         let astray = (simulated - really).abs() * if really > 0.0 { counted / really } else { 1.0 };
         let agrees = astray <= (ASTRAY_OF_MISSES * counted).max(ASTRAY_OF_READS);
-        // What four times the memory would miss next to nothing avoids.
+        // Next to nothing avoids what four times the memory would miss.
         let far = match sum(&self.beside[SIZES - 1]) {
             beside if beside > 0.0 => sum(&self.of[SIZES - 1]) / beside,
             _ => 1.0,
@@ -270,8 +271,8 @@ impl Misses {
     }
 }
 
-/// Of smaller sizes it is not sure how much room they have: the error grows by what so much less would miss more, by the slope
-/// to the next larger size. `lost` is the part of today's limit that is lost to spans that are not full, and to queues.
+/// Adds to the errors of smaller sizes what so much less room would miss more, by the slope to the next larger size: how much
+/// room they have is not sure. `lost` is the part of today's limit that is lost to spans that are not full, and to queues.
 fn unsure_of_room(mut points: [Point; SIZES], lost: f64) -> [Point; SIZES] {
     for nth in 0..NOW {
         let larger = points[nth + 1];

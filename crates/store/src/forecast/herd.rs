@@ -27,7 +27,7 @@ impl Loads {
         &mut self.places[(spread.0 >> 32) as usize % PLACES]
     }
 
-    /// A key was missed; true if another is loading it.
+    /// Notes that a key was missed; true if another client is loading it.
     pub fn missed(&mut self, spread: Spread, now: Tick) -> bool {
         let place = self.place(spread);
         let is_herd = place.0 == spread.0 && u64::from(now - place.1) * TICK_MS < LOADS_MS;
@@ -37,7 +37,7 @@ impl Loads {
         is_herd
     }
 
-    /// A key was stored; true if it had been missed.
+    /// Notes that a key was stored; true if it had been missed.
     pub fn stored(&mut self, spread: Spread) -> bool {
         let place = self.place(spread);
         let is_fill = place.0 == spread.0;
@@ -47,7 +47,7 @@ impl Loads {
         is_fill
     }
 
-    /// A key was taken out: the client that stores it next is none that missed it before.
+    /// Forgets a key that was taken out: the client that stores it next has not missed it before.
     pub fn forget(&mut self, spread: Spread) {
         self.stored(spread);
     }

@@ -26,7 +26,7 @@ pub(super) struct Entry {
     pub db: u8,
 }
 
-/// All of them.
+/// The keys of all caches.
 #[derive(Debug)]
 pub(super) struct Keys {
     /// An entry's number and 1, or 0; a power of two.
@@ -57,7 +57,7 @@ impl std::ops::IndexMut<usize> for Keys {
 }
 
 impl Keys {
-    /// For so many at most.
+    /// Room for so many keys at most.
     pub fn new(most: usize) -> Keys {
         Keys {
             places: vec![0; PLACES_MIN],
@@ -101,7 +101,7 @@ impl Keys {
         spread.0 as usize & (self.places.len() - 1)
     }
 
-    /// The place of a key, or the one where it would be.
+    /// The place of a key, or the one that it would get.
     fn probe(&self, hash: u64, spread: Spread) -> usize {
         let mut place = self.home(spread);
         loop {
@@ -120,7 +120,7 @@ impl Keys {
         }
     }
 
-    /// A place for a key that has none; none if there are as many as there may be.
+    /// Makes an entry for a key that has none; `None` if there are as many as there may be.
     pub fn add(&mut self, hash: u64, spread: Spread, db: u8, bytes: u32) -> Option<usize> {
         if self.is_full() {
             return None;
@@ -159,12 +159,12 @@ impl Keys {
         }
     }
 
-    /// This key stays, whatever caches do.
+    /// Keeps this key, whatever caches do, until [`Keys::let_go`].
     pub fn spare(&mut self, at: usize) {
         self.spared = Some(at);
     }
 
-    /// No longer.
+    /// Ends [`Keys::spare`].
     pub fn let_go(&mut self) {
         if let Some(at) = self.spared.take() {
             self.drop_unused(at);

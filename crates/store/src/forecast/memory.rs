@@ -25,7 +25,7 @@ const SHARE_AT_FIRST: f64 = 0.9;
 /// Memory for items.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// With the limits of [`FACTORS`].
+    /// Bytes with each of the limits of [`FACTORS`].
     pub bytes: [u64; SIZES],
     /// Items now.
     pub items: u64,
@@ -44,11 +44,11 @@ pub struct Memory {
 /// How new keys are judged now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judging {
-    /// The part of memory that new keys pass before they are.
+    /// The part of memory that new keys write before one is judged.
     pub window: f64,
     /// The hand takes all frequency at once.
     pub has_turned: bool,
-    /// A key that was evicted from main has to pass once more.
+    /// A key that was evicted from main is on probation once more.
     pub main_loops: bool,
 }
 
