@@ -89,8 +89,8 @@ impl Slot {
     pub(crate) fn with_access(self, access: u64) -> Slot {
         Slot(self.0 & !(((1 << ACCESS_BITS) - 1) << ACCESS_SHIFT) | access << ACCESS_SHIFT)
     }
-    /// The key has a new value, at `location`: worth a read of it, if there was none yet. (One bit is set, so that two reads are
-    /// three then.)
+    /// The slot of a key with a new value, at `location`. The write counts as a read, if there was none yet. (It sets one
+    /// bit, so that a frequency of two becomes three.)
     #[inline]
     pub(crate) fn overwritten(self, location: u64) -> Slot {
         Slot(self.0 | 1 << FREQUENCY_SHIFT).with_location(location)
@@ -158,7 +158,7 @@ impl Control {
     pub(crate) fn gate(stamp: u8) -> u64 {
         u64::from(stamp) << STAMP_SHIFT
     }
-    /// Nothing here was flushed, and no transaction is under way: as [`Control::gate`] says.
+    /// True if nothing here was flushed, and no transaction is under way, for a gate from [`Control::gate`].
     #[inline(always)]
     pub(crate) fn passes(self, gate: u64) -> bool {
         self.0 & (0xff << STAMP_SHIFT | TRANSACTION) == gate
@@ -190,7 +190,7 @@ impl Control {
     pub(crate) fn without_transaction(self) -> Control {
         Control(self.0 & !TRANSACTION)
     }
-    /// Nothing at home here lives elsewhere.
+    /// The control word with no items at home here that live elsewhere.
     pub(crate) fn without_away(self) -> Control {
         Control(self.0 & !(AWAY_MAX << AWAY_SHIFT))
     }
@@ -198,7 +198,7 @@ impl Control {
     pub(crate) fn away(self) -> u64 {
         self.0 >> AWAY_SHIFT & AWAY_MAX
     }
-    /// So many of what is at home here live elsewhere.
+    /// The control word with so many items at home here that live elsewhere.
     pub(crate) fn with_away(self, items: u64) -> Control {
         Control(self.without_away().0 | items.min(AWAY_MAX) << AWAY_SHIFT)
     }
@@ -246,7 +246,7 @@ impl Cell {
         self.0.swap(new.0, Ordering::AcqRel);
     }
 
-    /// A reader's change of frequency or last access: dropped if the slot changed meanwhile.
+    /// Makes a reader's change of frequency or last access; false, and nothing done, if the slot changed meanwhile.
     #[inline]
     pub(crate) fn bump(&self, old: Slot, new: Slot) -> bool {
         self.0.compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()

@@ -114,9 +114,9 @@ impl Guard<'_> {
         self.edit(key, cas, expect, |old_bytes| Edit::add(value, end, old_bytes))
     }
 
-    /// Writes `bytes` over the value from `offset` on, which becomes as long as that takes, zeros in front of
-    /// them if it was shorter; flags and expiry stay. With [`Expect::Absent`] a value is made of them.
-    /// What [`Guard::patch`] does in place, at the price of a copy.
+    /// Writes `bytes` over the value from `offset` on; flags and expiry stay. The value becomes as long as that takes, with
+    /// zeros in front of them if it was shorter. With [`Expect::Absent`] a value is made of them. It costs a copy, where
+    /// [`Guard::patch`] writes in place.
     ///
     /// # Errors
     /// As for [`Guard::store_value`].
@@ -154,8 +154,8 @@ impl Guard<'_> {
         done
     }
 
-    /// [`Guard::edit`] of the version that is there now, with room for a copy of a small old value; none if there is
-    /// another by then.
+    /// [`Guard::edit`] of the version that is there now, with room for a copy of a small old value;
+    /// `None` if another version is there by then.
     fn edit_through<'b>(
         &mut self,
         key: &Key<'_>,
@@ -216,9 +216,9 @@ impl Guard<'_> {
         }
     }
 
-    /// There is room for an item of so many bytes, or what is there gives way to it: found out by taking it and
-    /// giving it back. Of a large one, for the first of its pieces. Costs as much as an allocation where the
-    /// policy keeps items, and nothing where all may go.
+    /// True if there is room for an item of so many bytes (of a large one, for the first of its pieces), or what is there
+    /// gives way to it. Finds out by taking memory and giving it back. Costs as much as an allocation where the policy keeps
+    /// items, and nothing where all may go.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let store = self.store;
         if store.eviction() == Eviction::All {
@@ -231,10 +231,11 @@ impl Guard<'_> {
         true
     }
 
-    /// There is memory for `count` items of so many bytes each, of large ones for the first of their pieces, or none comes. False
-    /// if some is on its way, and others wait for this worker: it had better serve them, and look again in some milliseconds. In a
-    /// transaction, too, between two writes of which each may be the last of a step. Of more than 16 items the first 16 are looked
-    /// for. Costs a look at what the class has free, and as many allocations where that is too little.
+    /// True if there is memory for `count` items of so many bytes each (of large ones, for the first of their pieces), or
+    /// none comes. False if some is on its way, and others wait for this worker: the caller had better serve them, and look
+    /// again in some milliseconds. May be called in a transaction, between two writes of which each may be the last of a
+    /// step. Of more than 16 items the first 16 are looked for. Costs a look at what the class has free, and as many
+    /// allocations where that is too little.
     pub fn finds_memory(&mut self, bytes: usize, count: usize) -> bool {
         let bytes = bytes.clamp(ITEM_BYTES_MIN, CHUNK_BYTES_MAX);
         let (store, class) = (self.store, ClassId::of(bytes));

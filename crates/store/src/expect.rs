@@ -20,9 +20,8 @@ pub enum Expect {
     Unchanged(Seen),
 }
 
-/// Identity of one version of one item with its expiry, for [`Expect::Unchanged`]. Good within the guard it was
-/// made in. A write that keeps the expiry reads it after this was made: an expiry that is changed in between, which
-/// changes nothing else, is then found out.
+/// Identity of one version of one item with its expiry, for [`Expect::Unchanged`]. Good within the guard it was made in. A
+/// write that keeps the expiry reads it after this was made: so a change of the expiry alone, in between, is found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub(crate) location: u64,
@@ -58,7 +57,7 @@ pub struct Stored {
     pub replaced: bool,
 }
 
-/// Whether a live item (and its location), or its absence, is as expected.
+/// Checks that a live item (with its location), or its absence, is as expected.
 pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> Result<(), Refusal> {
     match (expect, live) {
         (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
@@ -70,7 +69,7 @@ pub(crate) fn check(expect: Expect, live: Option<(RawItem, u64)>, hash: u64) -> 
     }
 }
 
-/// The item is the one that was seen, and no node of its tree was moved, where that was looked at.
+/// True if the item is the one that was seen, and no node of its tree was moved, where that was looked at.
 #[inline]
 fn is_unchanged(raw: RawItem, at: u64, hash: u64, was: Seen) -> bool {
     let is = seen(raw, at, hash);

@@ -115,7 +115,7 @@ pub(crate) struct Index {
     pages: AtomicU64,
     /// Many pages are free, and shrinking may gather them.
     scattered: AtomicBool,
-    /// Workers that wait for a segment without transactions: new ones let them first.
+    /// Workers that wait for a segment without transactions: new transactions let them go first.
     pressing: AtomicU32,
     growth: Mutex<Growth>,
 }
@@ -300,19 +300,19 @@ impl Index {
         });
     }
 
-    /// A thread waits for a segment without transactions: new ones let it go first.
+    /// True if a thread waits for a segment without transactions: new ones let it go first.
     #[inline]
     pub(crate) fn is_pressed(&self) -> bool {
         self.pressing.load(Ordering::Relaxed) > 0
     }
 
-    /// A thread waits for a segment without transactions, or (negative) no longer.
+    /// Counts a thread that waits for a segment without transactions, or (negative) does so no longer.
     pub(crate) fn press(&self, waiting: i32) {
         self.pressing.fetch_add(waiting as u32, Ordering::Relaxed);
     }
 
-    /// Runs `f` with the growth lock. It says none if a transaction is in its way: no thread waits for one
-    /// with the growth lock, since transactions wait for that.
+    /// Runs `f` with the growth lock. `f` returns `None` if a transaction is in its way: no thread waits for one with the
+    /// growth lock, since transactions wait for that.
     fn with_growth<R>(&self, f: impl FnOnce(&mut Growth) -> Option<R>) -> Option<R> {
         f(&mut self.growth.lock().expect("no panic under the lock"))
     }
@@ -337,7 +337,7 @@ impl Index {
         (0..SLOTS).any(|i| {
             let moved = full.slot(i);
             if moved.is_empty() {
-                // Emptied meanwhile, if another has not taken it.
+                // It was emptied meanwhile; another thread may have taken it since.
                 return full.bump(i, moved, slot);
             }
             self.move_on(&place, full, i, slot, Some(&mut own))

@@ -119,7 +119,7 @@ impl RawItem {
         unsafe { if header.is_tree() { self.root(header).soonest() } else { self.leaf(header).soonest() } }
     }
 
-    /// A field of a hash with this header is to be taken out.
+    /// True if a field of a hash with this header is to be taken out.
     ///
     /// # Safety
     /// As for [`RawItem::soonest`].
@@ -234,7 +234,7 @@ impl RawItem {
         header.has_long_key() && key_heap_bytes(self.key_bytes(header)) > 0
     }
 
-    /// Frees the key if it is on the heap; how many bytes that was.
+    /// Frees the key if it is on the heap; returns how many bytes that was.
     ///
     /// # Safety
     /// The caller owns the item, which has its key, and uses it no more.

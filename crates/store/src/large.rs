@@ -141,7 +141,7 @@ impl Large {
         }
     }
 
-    /// The last `count` pieces are no longer the value's: `each` gets their locations. It has so many, and keeps its tables.
+    /// Takes the last `count` pieces out of the value, which has so many, and gives their locations to `each`. Its tables stay.
     ///
     /// # Safety
     /// The caller alone has the item: no other thread finds it any more, or has it pinned.
@@ -155,7 +155,7 @@ impl Large {
         unsafe { (*self.head.as_ptr()).pieces = left as u32 };
     }
 
-    /// The pieces of a draft are something else's: it has none from here on, and keeps its tables.
+    /// Leaves the pieces of a draft to something else: it has none from now on, and keeps its tables.
     ///
     /// # Safety
     /// The item is a draft that this thread owns.
@@ -164,7 +164,7 @@ impl Large {
         unsafe { (*self.head.as_ptr()).pieces = 0 };
     }
 
-    /// Locations of all pieces, and then of all tables.
+    /// Calls `each` with the locations of all pieces, and then of all tables.
     pub(crate) fn chunks(self, arena: &Arena, each: &mut dyn FnMut(u64)) {
         let mut cursor = PieceCursor::new(self);
         while let Some(piece) = cursor.next(arena) {
@@ -207,7 +207,7 @@ impl Large {
         None
     }
 
-    /// The location of piece `i`, which there is.
+    /// The location of piece `i`; the value has so many.
     pub(crate) fn piece(self, arena: &Arena, i: usize) -> u64 {
         PieceCursor::at(self, arena, i).next(arena).expect("the value has so many pieces")
     }

@@ -19,8 +19,8 @@ struct Body {
 }
 
 impl Body {
-    /// As what it is published: in database 0, under a lock that [`Guard::lock_hinted`] took, which has shown that the
-    /// version fits its header.
+    /// The publication of this body: in database 0, under a lock that [`Guard::lock_hinted`] took,
+    /// which has shown that the version fits its header.
     #[inline(always)]
     fn publication<'k>(&self, key: &'k Key<'k>, control: Control, expires_at: Millis) -> Publication<'k> {
         let &Body { raw, header, chunk, class } = self;

@@ -52,7 +52,7 @@ unsafe fn owner_of_piece(arena: &Arena, location: u64, piece: Header) -> Option<
     (again == piece && header.is_item() && header.is_large()).then_some(owner)
 }
 
-/// The item at `owner` has the chunk at `location`: as its own, or it names it as a piece or a table of pieces.
+/// True if the item at `owner` has the chunk at `location`: as its own, or it names it as a piece, a table of pieces, or a node.
 ///
 /// # Safety
 /// The item is reachable, and the caller holds the lock of its home bucket.

@@ -23,8 +23,8 @@ const PATCH_BYTES_MAX: usize = 64 << 10;
 
 impl Guard<'_> {
     /// Writes `bytes` over a live large value from `offset` on, if `expect` holds; flags and expiry stay.
-    /// The value's length; none, and nothing done, if that cannot be done in place: there is no large value, or it is
-    /// shorter, or a reader has it.
+    /// Returns the value's length; none, and nothing done, if that cannot be done in place: there
+    /// is no large value, or it is shorter, or a reader has it.
     ///
     /// # Errors
     /// What was expected and was not so.

@@ -11,7 +11,7 @@
 //! What has no pins may be moved: the worker that sets "moving" keeps new pins waiting for some
 //! microseconds, and a reader that finds "moved" afterwards pins the copy instead.
 //!
-//! What is dead and is freed later has "dead" and "moved" both, and names what is behind it in the list of those
+//! A dead value that is freed later has both "dead" and "moved", and names the one behind it in the list of such values
 //! (`dropped.rs`). No thread looks for a pin there any more.
 
 use crate::sync::{AtomicU64, Backoff, Ordering};
@@ -72,13 +72,13 @@ impl Pins {
     pub(crate) fn is_dead(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DEAD != 0
     }
-    /// What is dead, without pins, and the caller's alone, is put into a list, in front of what is at `location`; 0: of nothing.
+    /// Puts a value that is dead, without pins and the caller's alone into a list, in front of the one at `location`; 0: of none.
     pub(crate) fn put_before(&self, location: u64) {
         debug_assert!(self.is_dead() || !self.any(), "it has pins");
         // The lock of the list orders it.
         self.0.store((location * ONE) | MOVED | DEAD, Ordering::Relaxed);
     }
-    /// What it was put in front of.
+    /// The location of the value that it was put in front of.
     pub(crate) fn behind(&self) -> u64 {
         self.0.load(Ordering::Relaxed) / ONE
     }
@@ -87,7 +87,7 @@ impl Pins {
         // Acquire: a thread that pinned before has read before.
         self.0.compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
-    /// A part was moved, or nothing: pins may come.
+    /// Lets pins come again, after a part was moved, or nothing.
     pub(crate) fn end_move(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -101,7 +101,7 @@ impl Pins {
         }
         alone
     }
-    /// The item was moved: pins go to the copy at `location`.
+    /// Has pins go to the copy at `location`, after the item was moved.
     pub(crate) fn end_moved(&self, location: u64) {
         self.0.store((location * ONE) | MOVED, Ordering::Release);
     }

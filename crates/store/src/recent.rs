@@ -5,9 +5,9 @@
 //!                   └─▶ 16 places: the last that were found, however old they are
 //! ```
 //!
-//! A database of few keys beside millions of others is not found by looking at some of all. What was new in it
-//! lately mostly is there still. Where new keys come and go beside old ones that stay, those that were found stay known. It
-//! says where to look, no more: whether a key is there its bucket says, and keys are forgotten when others come to their places.
+//! A database of few keys beside millions of others is not found by looking at some keys of all. What was new in it lately is
+//! mostly there still. Where new keys come and go beside old ones that stay, those that were found stay known. This says
+//! where to look, no more: the bucket says whether a key is there, and keys are forgotten when others come to their places.
 
 use crate::database::{DATABASES, Database};
 use crate::item::RawItem;
@@ -38,14 +38,14 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// A key is new.
+    /// Notes that a key is new.
     #[inline(always)]
     pub(crate) fn note(&self, number: u8, hash: u64) {
         self.new[usize::from(number) % usize::from(DATABASES)][hash as usize % PLACES]
             .store(hash, Ordering::Relaxed);
     }
 
-    /// A key was found. By its worker alone.
+    /// Notes that a key was found. Called by its worker alone.
     fn note_found(&self, number: u8, hash: u64) {
         let mut comes = hash;
         for place in &self.found[usize::from(number)] {

@@ -73,7 +73,7 @@ impl Guard<'_> {
         self.remove(key, expect).map(drop)
     }
 
-    /// As [`Guard::delete`]; the slab class of what was there, as [`crate::Item::class`] says it.
+    /// As [`Guard::delete`]; returns the slab class of what was there, as [`crate::Item::class`] says it.
     ///
     /// # Errors
     /// What was expected and was not so.
@@ -88,7 +88,7 @@ impl Guard<'_> {
         })
     }
 
-    /// Removes the item if `holds` says so of its expiry (0: never); whether it did.
+    /// Removes the item if `holds` is true for its expiry (0: never); returns whether it did.
     ///
     /// # Errors
     /// [`Refusal::Absent`].

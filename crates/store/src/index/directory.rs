@@ -72,7 +72,7 @@ pub(super) fn depth_of(meta: u64) -> u32 {
     (meta >> 8 & 0xff) as u32
 }
 
-/// The same for one bit more.
+/// A directory of one bit more, with each entry twice.
 pub(super) fn doubled(old: &Directory) -> Box<Directory> {
     let entries = old.entries.iter().flat_map(|entry| [entry.copy(), entry.copy()]).collect();
     Box::new(Directory { depth: old.depth + 1, entries })

@@ -27,7 +27,8 @@ impl<'b, 'p> Filling<'b, 'p> {
         Filling { buckets, counts: vec![Count::default(); buckets.len()] }
     }
 
-    /// Puts a slot where it belongs, moving others as far as it takes; what is left over if there is no place.
+    /// Puts a slot where it belongs, moving others as far as it takes; the error is the slot that
+    /// is left over, if there is no place.
     #[inline]
     pub(super) fn place(&mut self, slot: Slot) -> Result<(), Slot> {
         let n = self.buckets.len();

@@ -61,13 +61,13 @@ impl Gate {
         Layout(self.0.load(Ordering::Acquire) & !(REBUILDING - 1))
     }
 
-    /// A segment is another now.
+    /// Notes that a segment is another now.
     pub(crate) fn raise(&self) {
         // Release: a thread that sees the number sees the directory.
         self.0.fetch_add(REBUILDING, Ordering::Release);
     }
 
-    /// Everything stored until now is flushed. Flushes come one after another.
+    /// Raises the stamp for a flush, whose scope was noted before. Flushes come one after another.
     pub(crate) fn flush(&self) {
         // Release: a thread that sees the stamp sees its scope.
         self.0.fetch_add(FLUSH, Ordering::Release);

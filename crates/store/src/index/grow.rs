@@ -24,7 +24,8 @@ const PAGES_AFTER_SPLIT: usize = 8;
 const KEYS_AHEAD: usize = 24;
 
 impl Index {
-    /// Gives the segment of `seen` more room, unless another thread just did; none if a transaction holds a part of it.
+    /// Gives the segment of `hash` more room, unless another thread has changed it since
+    /// `seen_meta`; none if a transaction holds a part of it.
     pub(crate) fn grow(
         &self,
         arena: &Arena,

@@ -18,7 +18,7 @@ pub(crate) struct Own {
     last: Option<u64>,
 }
 
-/// Page numbers spread as they are, by a multiplication: no client chooses them.
+/// Hashes page numbers by a multiplication: no client chooses them.
 #[derive(Debug, Default)]
 struct PageHasher(u64);
 
@@ -77,7 +77,7 @@ impl Own {
         self.last = Some(number);
     }
 
-    /// A segment has become another: all buckets of its pages are held.
+    /// Notes that a segment has become another: all buckets of its pages are held.
     pub(super) fn replace(&mut self, old: &[u32], new: &[u32]) {
         for page in old {
             self.pages.remove(page);

@@ -30,7 +30,7 @@ pub(super) fn first_tag_of(i: usize, buckets: usize) -> u64 {
     ((i as u64) << TAG_BITS).div_ceil(buckets as u64)
 }
 
-/// Which is the other.
+/// Which of so many buckets is the other.
 #[inline]
 pub(super) fn other_of(tag: u64, buckets: usize) -> usize {
     let (home, other) = (home_of(tag, buckets), home_of(mixed(tag), buckets));

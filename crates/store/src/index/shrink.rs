@@ -36,7 +36,7 @@ const FILL_PERCENT: usize = 87;
 pub(super) const MERGE_PAGES_MAX: usize = 12;
 /// An index of fewer pages may be sparse: a segment has one at least.
 const PAGES_LAST: u64 = 16;
-/// Items of a segment that is not clean: all of them may have to go while it is rebuilt.
+/// Most items of a segment that is rebuilt while it is not clean: all of them may have to go then.
 const UNCLEAN_ITEMS_MAX: usize = PAGE_SLOTS;
 /// Groups of pages out of use that a look frees at most: some microseconds each.
 const HARVESTED_AT_ONCE: usize = 4;
@@ -59,7 +59,7 @@ fn are_sparse(items: usize, pages: usize) -> bool {
     items * 100 < pages * PAGE_SLOTS * SPARSE_PERCENT
 }
 
-/// What is in some buckets.
+/// The slots of some buckets that are not empty.
 fn filled(buckets: &[&Bucket]) -> impl Iterator<Item = Slot> {
     let slots = buckets.iter().flat_map(|bucket| (0..SLOTS).map(move |i| bucket.slot(i)));
     slots.filter(|slot| !slot.is_empty())
@@ -171,7 +171,7 @@ impl Index {
         worth.then(|| Plan { wanted: pages.len(), old: [pages, Vec::new()], merge: false })
     }
 
-    /// None if a transaction holds a bucket.
+    /// Makes [`Index::shrink`]'s change. None if a transaction holds a bucket.
     fn shrink_segment(
         &self,
         arena: &Arena,
@@ -286,13 +286,13 @@ impl Growth {
         self.pages_free.len() as u64 > self.pages_used / 32 + 2 * u64::from(SPAN_PAGES)
     }
 
-    /// These pages are out of use since epoch `tag`.
+    /// Notes that these pages are out of use since epoch `tag`.
     fn retire(&mut self, tag: u64, pages: Vec<u32>) {
         self.pages_used -= pages.len() as u64;
         self.pages_retired.push_back((tag, pages));
     }
 
-    /// Frees pages that no batch can see any more, and gives back spans that have no other.
+    /// Frees pages that no batch can see any more, and gives back spans whose pages are all free.
     fn harvest(&mut self, arena: &Arena, items: &dyn Items) {
         self.retired.retain(|(tag, _)| !items.batches_over(*tag));
         for _ in 0..HARVESTED_AT_ONCE {

@@ -48,8 +48,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Leaves the first `items_max` of the slots that were collected from `cursor` up to `end_tag`; items of
-    /// one tag stay together, since a cursor cannot point between them.
+    /// Keeps the first `items_max` of the slots that were collected from `cursor` up to `end_tag`; returns where the next
+    /// step begins. Items of one tag stay together, since a cursor cannot point between them.
     fn cut(&self, cursor: u64, end_tag: u64, items_max: usize, slots: &mut Vec<Slot>) -> Walked {
         let items_max = items_max.max(1);
         let mut end_tag = end_tag;
@@ -134,8 +134,9 @@ impl Index {
         })
     }
 
-    /// The same of so many buckets at most, from the first on that has an earlier stamp than `stamp`: true if no other has one
-    /// then. Only these are locked; others keep the stamp that they have. None if a transaction holds a part of the segment.
+    /// As [`Index::clean`], of so many buckets at most, from the first on that has an earlier stamp than `stamp`; true if no
+    /// other has one then. Only these are locked; others keep the stamp that they have. None if a transaction holds a part of
+    /// the segment.
     pub(crate) fn clean_some(
         &self,
         arena: &Arena,
@@ -154,10 +155,10 @@ impl Index {
         })
     }
 
-    /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on,
-    /// and in those behind it, in one segment, about `items_max` in all. No lock, so that no thread waits for a
-    /// walk: what was collected of a bucket counts if its control word is then what it was before; else this step
-    /// ends there, and the next has its first bucket locked.
+    /// A step of a walk: collects the slots of the keys at home in the bucket of `cursor`, from `cursor` on, and in those
+    /// behind it, in one segment, about `items_max` in all. It takes no lock, so that no thread waits for a walk: what was
+    /// collected of a bucket counts if its control word is afterwards what it was before; else this step ends there, and the
+    /// next one locks its first bucket.
     pub(crate) fn walk(
         &self,
         arena: &Arena,

@@ -17,8 +17,8 @@ impl RawItem {
     /// one to any sweep until [`RawItem::publish_header`].
     ///
     /// # Safety
-    /// This thread owns the chunk, which has [`Header::body_offset`] and the lengths of key and value,
-    /// both of which lie elsewhere.
+    /// This thread owns the chunk, which has room for [`Header::body_offset`] and the lengths of
+    /// key and value, both of which lie elsewhere.
     #[inline(always)]
     pub(crate) unsafe fn write_body(
         self,

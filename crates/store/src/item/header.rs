@@ -110,13 +110,13 @@ impl Header {
     pub(crate) fn is_timed(self) -> bool {
         self.is_collection() && self.form() & FORM_TIMED != 0
     }
-    /// Two collections of one key with these headers are of one form, and their leaves or roots begin at the same place.
+    /// True if two collections of one key with these headers are of one form, and their leaves or roots begin at the same place.
     #[inline(always)]
     pub(crate) fn is_laid_out_as(self, other: Header) -> bool {
         debug_assert!(self.is_collection() && other.is_collection());
         (self.0 ^ other.0) & (EXPIRY | FLAGS | EXTENSION | FORM_MASK) == 0
     }
-    /// The form of a hash of this form a field of which expires.
+    /// The form of a hash of this form in which a field expires.
     pub(crate) fn form_timed(form: u16) -> u16 {
         form | FORM_TIMED
     }
@@ -179,7 +179,7 @@ impl Header {
     pub(crate) fn is_simple(self, key_bytes: usize) -> bool {
         Header(self.0 | FETCHED).is_plain(key_bytes)
     }
-    /// Both are of one item, read meanwhile or not: keys of one home never have two writes of one number.
+    /// True if both are of one item, read meanwhile or not: keys of one home never have two writes of one number.
     #[inline(always)]
     pub(crate) fn is_same_write(self, other: Header) -> bool {
         // Nearly always no thread has read it meanwhile.
@@ -248,7 +248,7 @@ impl Header {
     pub(crate) fn node_number(self) -> u64 {
         self.0 >> 29
     }
-    /// 0 of a leaf.
+    /// The node's level; 0 of a leaf.
     pub(crate) fn node_level(self) -> usize {
         (self.0 >> LEVEL_SHIFT & 0xf) as usize
     }

@@ -39,8 +39,8 @@ impl RawItem {
         unsafe { self.sizes_at(header, at, self.beside_bytes(header)) }
     }
 
-    /// As [`RawItem::collection_sizes`], of `was`, whose place this collection with this header took, and of this one. None
-    /// if the heads of two leaves are the same: then the sizes are.
+    /// As [`RawItem::collection_sizes`], for `was` and for this collection with this header, which took its place. None if
+    /// the heads of two leaves are the same: then the sizes are, too.
     ///
     /// # Safety
     /// As for [`RawItem::collection_sizes`], of both. They have one key, and headers that are [`Header::is_laid_out_as`].

@@ -43,7 +43,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// One that no other batch has had, nor will have.
+    /// A mark that no other batch has had, nor will have.
     pub(crate) fn new() -> Mark {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
@@ -52,7 +52,7 @@ impl Mark {
 }
 
 impl Hint<'_> {
-    /// Made in the batch with this mark: what it points to is still a part of the index.
+    /// True if it was made in the batch with this mark: what it points to is still a part of the index.
     #[inline(always)]
     pub(crate) fn is_of(&self, mark: Mark) -> bool {
         self.mark == mark.believed

@@ -34,7 +34,7 @@ impl<'g> Item<'g> {
     pub fn database(&self) -> u8 {
         self.arc.names.name(self.raw.number(self.header))
     }
-    /// It is one of this database's.
+    /// True if it is in this database.
     pub fn is_in(&self, database: Database) -> bool {
         self.raw.number(self.header) == database.number()
     }
@@ -175,7 +175,7 @@ impl<'g> Item<'g> {
         debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));
         class.0
     }
-    /// What of the memory limit it takes, about: its chunk, what it has beside that, and its slot in the index.
+    /// Bytes of the memory limit that it takes, about: its chunk, what it has beside that, and its slot in the index.
     pub fn charged_bytes(&self) -> u64 {
         let chunk = chunk_facts(&self.arc.arena, self.slot.location()).0.chunk_bytes() as u64;
         chunk + SLOT_BYTES + self.beside_bytes()

@@ -7,7 +7,7 @@ use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Attributes, KEY_BYTES_MAX, Key, Millis, Refusal, Store};
 
-/// Keys longer than this are looked at before they are written.
+/// Keys longer than this are checked, and charged if they go to the heap.
 const KEY_LONG_BYTES: usize = 4 << 10;
 /// Keys on the heap may take one part in this many of the memory limit.
 const KEY_SHARE: u64 = 8;

@@ -31,9 +31,9 @@
 //! 8. **counted**: in its class, its database, as a collection of its type, and as stored.
 //! 9. **noted** as a new key: for RANDOMKEY, and for its probation.
 //!
-//! A way leaves out only what its condition has proved, by what it hands over: [`Proved`], [`Version::short`], database
-//! 0, no expiry. The step is there and has nothing to do, what the compiler sees. What a new property of items takes is
-//! written here, once.
+//! A way leaves out only what its condition has proved, by what it hands over: [`Proved`], [`Version::short`], database 0, no
+//! expiry. The step is there, and the compiler sees that it has nothing to do. What a new property of items takes is written
+//! here, once.
 //!
 //! `models/publishing.rs` has the steps under the model checker; `write/ways.rs` has each way leave what the others
 //! leave; the schedules `publishing` run them all beside each other.
@@ -77,7 +77,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The next of the bucket with this control word, which is locked; `cas`: the token to give instead.
+    /// The next version of the bucket with this control word, which is locked; `cas`: the token to give instead.
     #[inline]
     pub(crate) fn next(control: Control, cas: Option<u64>, hash: u64) -> Version {
         let writes = control.writes() + 1;
@@ -86,8 +86,8 @@ impl Version {
         Version { writes, explicit, copy: false }
     }
 
-    /// The next of the bucket with this control word, which is locked, and of which [`Control::passes_once_more`] has
-    /// shown that a header holds it.
+    /// The next version of the bucket with this control word, which is locked, and of which
+    /// [`Control::passes_once_more`] has shown that a header holds it.
     #[inline(always)]
     pub(crate) fn short(control: Control) -> Version {
         Version { writes: control.writes() + 1, explicit: None, copy: false }
@@ -286,7 +286,7 @@ impl Guard<'_> {
         Ok(Stored { cas, replaced: old.is_some_and(|old| old.live) })
     }
 
-    /// Retires an item that was replaced by one of `class`; the class that it counted in.
+    /// Retires an item that was replaced by one of `class`; returns the class that it counted in.
     #[inline(always)]
     fn retire_old(&mut self, old: &Old<'_>, key: &Key<'_>, class: ClassId) -> ClassId {
         let store = self.store;

@@ -10,12 +10,12 @@ use std::ops::RangeInclusive;
 
 /// Times that a transaction tries to have its segment grow while another holds a part of it.
 const HELD_ROUNDS_MAX: usize = 100;
-/// And where the write would be refused otherwise: some milliseconds.
+/// The same where the write would be refused otherwise: some milliseconds.
 const HELD_ROUNDS_LAST: usize = 20_000;
 
 /// What it costs to clean a segment in which there is nothing flushed, …
 pub(crate) const CLEAN_NS: u64 = 40_000;
-/// … and to take out an item that was.
+/// … and to take out an item that was flushed.
 const DISCARD_NS: u64 = 70;
 /// Buckets of a segment that a step of upkeep cleans: some 400 items are at home in them.
 const CLEANED_AT_ONCE: usize = 64;
@@ -79,8 +79,8 @@ impl Guard<'_> {
         self.local.leave_if_due(store);
     }
 
-    /// The same in parts: as much as a step of upkeep is for; true if there is no more in the segment that was flushed up to
-    /// `stamp`.
+    /// Takes some of what was flushed out of the segment of a hash, as much as a step of upkeep is for; true if nothing is
+    /// left there that was flushed up to `stamp`.
     #[cold]
     pub(crate) fn clean_some(&mut self, hash: u64, stamp: u8) -> bool {
         let store = self.store;
@@ -93,7 +93,8 @@ impl Guard<'_> {
         ended == Some(true)
     }
 
-    /// The index has no room for a key: grows it, or evicts a neighbour.
+    /// Makes room for a key where the index has none: it grows, an item goes to its other place, or
+    /// a neighbour is evicted. False if nothing helps.
     #[cold]
     pub(super) fn make_room(&mut self, hash: u64, meta: u64) -> bool {
         let store = self.store;
@@ -105,7 +106,7 @@ impl Guard<'_> {
             Some(Ok(())) => true,
             None if store.index.vacate(&store.arena, hash) => true,
             None | Some(Err(Full)) if store.evicts() => self.evict_neighbour(hash),
-            // The other one may only be slow, and nothing else is left.
+            // The other transaction may only be slow, and nothing else is left.
             None => self.grow_segment(hash, meta, HELD_ROUNDS_LAST) == Some(Ok(())),
             Some(Err(Full)) => false,
         }

@@ -21,7 +21,7 @@ impl Guard<'_> {
         self.touch_if(key, expires_at, |_| true).map(|_| ())
     }
 
-    /// As [`Guard::touch`], if `holds` says so of the expiry that the item has; whether it did.
+    /// As [`Guard::touch`], if `holds` is true for the expiry that the item has; returns whether it was.
     ///
     /// # Errors
     /// As [`Guard::touch`].
@@ -90,8 +90,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Says what an item that was stored elsewhere before brings along: how long ago it was accessed, how often
-    /// recently. What is not said stays. Nothing that others see of the item changes.
+    /// Sets what an item that was stored elsewhere before brings along: how long ago it was accessed, and how often recently.
+    /// `None` leaves it as it is. Nothing that others see of the item changes.
     ///
     /// # Errors
     /// [`Refusal::Absent`].
