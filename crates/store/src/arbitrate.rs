@@ -5,12 +5,11 @@
 //!    in need is clearly younger: its hand came round in less than 0.8 of that time. Time is counted in
 //!    bytes that all classes allocated: at one rate of requests large values pass faster than small ones,
 //!    and a class that was filled with large ones would look young for long.
-//! 3. Else the class in need evicts its own.
+//! 3. Else the class in need evicts its own items.
 //!
-//! The span is drained in steps as the class allocates, about four times as fast, and meanwhile the
-//! class evicts its own: no request pays for a whole span, and memory follows the workload as fast
-//! as it is written. A class that has little of its own to evict meanwhile, as a new one, has the next span drained
-//! while it uses up the last.
+//! The span is drained in steps as the class allocates, about four times as fast, and meanwhile the class evicts its own
+//! items: no request pays for a whole span, and memory follows the workload as fast as it is written. A class with little of
+//! its own to evict, such as a new one, has the next span drained while it uses up the last.
 
 use crate::arena::Share;
 use crate::class::{ClassId, SPAN_BYTES};
@@ -25,12 +24,12 @@ use crate::{Automove, Store};
 const AGE_TENTHS: u64 = 8;
 /// Bytes drained for each byte allocated.
 const DRAIN_FACTOR: usize = 4;
-/// One in so many allocations in a row looks for a donor, while there is none.
+/// While there is no donor, one in so many allocations looks for one.
 const ASKS: u32 = 4;
 /// Chunks drained in a step at least, and at most in the first round of an allocation.
 const STEP_CHUNKS_MIN: usize = 8;
 const STEP_CHUNKS_MAX: usize = 64;
-/// Spans that a move by hand tries for each that is wanted: what is being sent or received keeps some.
+/// Spans that [`Guard::reassign`] tries for each span wanted: values being sent or received keep some from emptying.
 const REASSIGN_TRIES: usize = 4;
 /// Spans' worth of free chunks that make a class give one.
 const SPARE_SPANS: u64 = 2;
@@ -43,30 +42,30 @@ enum Donor {
     Oldest(ClassId),
 }
 
-/// What a class is that gives memory to another.
+/// Why a class gives memory to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// Older than the other.
+    /// It is older than the other.
     Older,
-    /// And hardly anything of it was read when it was judged.
+    /// It is older, and hardly anything in it was read when it was judged.
     Unread,
 }
 
-/// Chunks beyond this make a class older than it looks, in proportion: a byte of a large item earns fewer hits than one
-/// of a small item that was not read for as long.
+/// Chunks larger than this make a class count as older, in proportion: a byte of a large item earns
+/// fewer hits than a byte of a small item that was not read for as long.
 const WEIGHED_BYTES: u64 = 1024;
 
-/// What the size of its items makes of a class's age, and what ghost hits do: as long as the workload turns to other keys, a class whose keys come
-/// back after their eviction is younger than it looks, one whose keys do not is older.
+/// How a class's age is weighed: by the size of its items, and by ghost hits. As long as the workload turns to other keys, a
+/// class whose keys come back after their eviction counts as younger, one whose keys do not as older.
 struct Bias<'a> {
     store: &'a Store,
-    /// What is younger is as old as it is, however long.
+    /// An age up to this counts as it is, whatever the size of the items.
     window_bytes: u64,
-    /// Ghost hits for [`BIAS_SPANS`] spans on the mean; none: ages as they are.
+    /// Mean ghost hits per [`BIAS_SPANS`] spans; `None`: ghost hits do not change ages.
     mean: Option<u64>,
 }
 
-/// Unit of ghost hits per span, so that few of them are not none.
+/// Ghost hits are counted per so many spans, so that few hits do not round to none.
 const BIAS_SPANS: u64 = 1024;
 /// Ages are changed by this factor at most.
 const BIAS_MAX: u64 = 8;
@@ -81,14 +80,15 @@ impl Bias<'_> {
         Bias { store, window_bytes: store.window.bytes(limit_bytes), mean }
     }
 
-    /// Bytes allocated since the oldest key of a class was put on probation, if most of it is there and that counts.
+    /// Bytes allocated since the oldest key of a class was put on probation; `None` unless most of the class is on probation
+    /// and its new items are looked at by themselves ([`Store::weighs_new`]).
     fn front(&self, id: ClassId, view: &ClassView) -> Option<u64> {
         let front = view.probation_front().filter(|_| self.store.weighs_new(id))?;
         Some(self.store.probation_age(front))
     }
 
-    /// The age of a class: what is allocated since its hand passed, or since `front` if that is less. `plain`: a byte of its
-    /// items is worth one of a small one.
+    /// Returns the weighed age of a class: the bytes allocated since its hand passed, or since `front` if that is less.
+    /// `plain`: the size of its items does not count.
     fn of(&self, id: ClassId, view: &ClassView, passed: u64, front: Option<u64>, plain: bool) -> u64 {
         let age = front.map_or(passed, |front| passed.min(front));
         let bytes = if plain { WEIGHED_BYTES } else { (id.chunk_bytes() as u64).max(WEIGHED_BYTES) };
@@ -96,7 +96,7 @@ impl Bias<'_> {
         let age = young + (age - young) * bytes / WEIGHED_BYTES;
         let Some(mean) = self.mean else { return age };
         let own = view.recent_ghosts() * BIAS_SPANS / u64::from(view.spans().max(1));
-        // The unit keeps halves whole.
+        // `factor` is in units of 1/`BIAS_SPANS`, so that halves are kept.
         let (mean, own) = (mean.max(1), own.max(1));
         let factor = (mean * BIAS_SPANS / own).clamp(BIAS_SPANS / BIAS_MAX, BIAS_SPANS * BIAS_MAX);
         age * factor / BIAS_SPANS
@@ -104,8 +104,8 @@ impl Bias<'_> {
 }
 
 impl Local {
-    /// Before a class in need evicts its own: drains a step of another's span, if there is one to take.
-    /// `round` counts the attempts of one allocation. Returns the class that gives a span, if one does.
+    /// Drains a step of another class's span, if there is one to take, before a class in need evicts its own items. `round`
+    /// counts the attempts of one allocation. Returns why the other class gives, if one does.
     pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> Option<Given> {
         if self.drain.is_none() {
             // A worker that asks often is told nothing new each time.
@@ -143,8 +143,8 @@ impl Local {
         (from != class).then_some(given)
     }
 
-    /// While others give to `class`: drains a step of the next span beside what is left of the last. A write that
-    /// found nothing left would pay for a whole span. Not where there is room still, or will be: what is free and what has
+    /// Drains a step of the next span, while others give to `class`, before the last one is used up: a write that found
+    /// nothing left would pay for a whole span. Does nothing where there is or will be room: what is free and what has
     /// expired goes first.
     #[inline]
     pub(crate) fn drain_ahead(&mut self, store: &Store, class: ClassId) {
@@ -187,7 +187,7 @@ impl Local {
             };
         }
         while self.drain_step(store, SPAN_BYTES) {}
-        // The span is free with its last chunk, and it may have more than one pass takes back.
+        // The span becomes free with its last chunk; it may have more chunks than one pass takes back.
         let mut left = usize::MAX;
         while self.limbo_chunks() < left {
             left = self.limbo_chunks();
@@ -210,7 +210,7 @@ impl Local {
         begun
     }
 
-    /// Which class gives a span to `class`; to none, if the limit was lowered.
+    /// Chooses the class that gives a span to `class`; `None`: to no class, since the limit was lowered.
     fn donor(&self, store: &Store, class: Option<ClassId>) -> Option<Donor> {
         let mine = class.map(|id| store.slabs.view(id));
         // A class without a span always gets one.
@@ -222,7 +222,7 @@ impl Local {
         let least = if poor { 1 } else { 2 };
         let bias = Bias::new(store);
         let clock = store.moment(self.now).clock;
-        // What is on probation is compared with the like: the parts of large values are in classes that have nothing there.
+        // Probation is compared with probation alone: the parts of large values are in classes that have nothing there.
         let new = class.is_some_and(|id| bias.front(id, store.slabs.view(id)).is_some());
         let (mut oldest, mut oldest_age, mut oldest_key) = (None, 0, 0);
         for id in ClassId::all().filter(|&id| Some(id) != class) {
@@ -245,11 +245,12 @@ impl Local {
                 (oldest, oldest_age, oldest_key) = (Some(id), age, key);
             }
         }
-        // Beside items that are never read an item of any size is worth its bytes.
+        // Against items that are never read, the size of items does not count.
         let plain = oldest.is_some_and(|id| store.slabs.view(id).is_unread());
         let new = new && oldest.is_some_and(|id| bias.front(id, store.slabs.view(id)).is_some());
-        // With the span in which its hand is, a class in need counts as older than it would to give: that
-        // spares caches of many small classes a to and fro. Measured: 1.020, else 1.030, of an ideal's misses.
+        // The age of a class in need counts from the span in which its hand is, and so is higher than the age at which it
+        // would give: that spares caches of many small classes a to and fro. Measured: 1.020, else 1.030, of an ideal's
+        // misses.
         let own = |age: fn(&ClassView, u64) -> Option<u64>| {
             let aged = |view| {
                 let id = class.expect("mine");
@@ -264,9 +265,9 @@ impl Local {
         if poor || younger { oldest.map(Donor::Oldest) } else { None }
     }
 
-    /// While more spans are used than may be, by `over`: gives some back, some chunks a step. When as
-    /// many are being drained as are to go, by whatever worker, there is only to wait for what other
-    /// batches hold of them, and it says false.
+    /// Gives back spans, some chunks a step, while `over` more are used than may be. False if nothing was drained: no class
+    /// has one to give, or as many are being drained, by whatever worker, as are to go, and only other batches still hold
+    /// chunks of them.
     pub(crate) fn shrink(&mut self, store: &Store, over: u32, chunks_max: usize) -> bool {
         if self.drain.is_none() {
             self.pass_epochs(store);
@@ -289,10 +290,10 @@ impl Local {
 }
 
 impl Guard<'_> {
-    /// Moves up to `spans` spans (64 KiB each) of class `from` to class `to`, or to the classes that need them
-    /// next; what is hot in them stays, and everything if there is room. Without `from` the class that
-    /// was not passed for longest gives. Returns how many spans were moved; what keeps one from
-    /// emptying at once, as an upload or a value being sent, makes it fewer. Some 100 µs a span.
+    /// Moves up to `spans` spans (64 KiB each) of class `from` to class `to`, or to the classes that need them next; what is
+    /// hot in them stays, and everything if there is room. Without `from` the class that was not passed for longest gives.
+    /// Returns how many spans were moved: fewer where an upload or a value being sent keeps a span from emptying. Some 100 µs
+    /// a span.
     ///
     /// # Panics
     /// If there is no such class.
@@ -334,7 +335,7 @@ impl Guard<'_> {
         grown
     }
 
-    /// Gives up to `spans` spans without an owner to class `to`; how many there were.
+    /// Gives up to `spans` free spans to class `to`; returns how many there were.
     ///
     /// # Panics
     /// If there is no such class.

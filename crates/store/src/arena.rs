@@ -36,32 +36,32 @@ use std::thread::Thread;
 
 /// Most bytes an arena can span: what a slot's location reaches.
 pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
-/// Spans that only the index may take when items have used up theirs.
+/// Spans that are kept for the index at least, out of reach of items.
 const RESERVE_SPANS_MIN: u32 = 2;
-/// Spans of these that items may hold on to. A class without a span drains as many more for its first.
+/// Most of these that items may hold on to. A class without a span drains as many more for its first.
 const LENT_SPANS_MAX: u32 = 2;
 /// Spans beyond the limit for what is left of collections of which something is taken out.
 const LEFTOVER_SPANS_MAX: u32 = 8;
-/// Spans of the reservation that the limit never allows: these, and the first.
+/// Spans of the reservation that the limit never allows: these, and span 0.
 pub(crate) const SPANS_BESIDE: u32 = 1 + LEFTOVER_SPANS_MAX;
-/// What the kernel maps at once where it is advised to.
+/// Bytes of a huge page, which the kernel maps at once where it is advised to.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
 
-/// The share of the limit that a span is taken of: how many spans may be in use in all, with it.
+/// The share of the limit that a span is taken from: it says how many spans may be in use then, with this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// What items may have: all but what is kept for the index.
     Items,
-    /// The same, and those of the index's that are lent: for a span that the caller has just given back.
+    /// As [`Share::Items`], and the index's spans that are lent: for a caller that has just given a span back.
     Lent,
     /// All.
     Index,
     /// All, and a few beyond the limit: for what is left of collections.
     Leftovers,
-    /// Whatever the limit is: for a span that the caller has just given back because of it.
+    /// Whatever the limit is: for a caller that has just given a span back because of it.
     Swapped,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Arena {
     agenda: Agenda,
     /// The thread that maps memory ahead.
     preparer: OnceLock<Thread>,
-    /// It is to have the heap's free pages given back, too.
+    /// The preparer is to have the heap's free pages given back, too.
     trims_heap: AtomicBool,
     /// Nothing has an expiry, as far as eviction knows.
     pub(crate) barren: Barren,
@@ -101,17 +101,17 @@ unsafe impl Send for Arena {}
 // SAFETY: as for Send; the remaining state is behind a mutex or atomic.
 unsafe impl Sync for Arena {}
 
-/// How many of so many spans only the index may take.
+/// Returns how many of `allowed` spans only the index may take.
 fn kept_for_index(allowed: u32) -> u32 {
     (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4)
 }
 
-/// How many of these rings and buffers may take.
+/// Returns how many of those are lent, for rings and buffers, which take memory and give it back by turns.
 fn lent_of_index(allowed: u32) -> u32 {
     (kept_for_index(allowed) / 2).min(LENT_SPANS_MAX)
 }
 
-/// Bytes mapped for so many: whole huge pages, wherever the mapping begins.
+/// Bytes to map for an arena of `bytes`: whole huge pages, wherever the mapping begins.
 fn mapped_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES
 }
@@ -174,7 +174,7 @@ impl Arena {
         })
     }
 
-    /// From here on core dumps of the process have what is cached.
+    /// Has core dumps of the process contain what is cached, from now on.
     pub(crate) fn show_in_core_dumps(&self) {
         let bytes = mapped_bytes(self.bytes);
         // SAFETY: the mapping was made by `map` with this length, and nothing but dumps asks for this advice.
@@ -189,7 +189,7 @@ impl Arena {
         unsafe { self.base.add(location as usize * UNIT) }
     }
 
-    /// The address of a location, or of none, for a prefetch.
+    /// The address of a location, or of none, for a prefetch only.
     #[inline]
     pub(crate) fn near(&self, location: u64) -> *const u8 {
         self.base.as_ptr().wrapping_add(location as usize * UNIT)
@@ -237,7 +237,7 @@ impl Arena {
         &self.agenda
     }
 
-    /// A span that is due, looked for from span `from` on.
+    /// Takes a span that is due, looked for from span `from` on.
     pub(crate) fn take_due(&self, from: u32, now: Millis) -> Option<u32> {
         let spans = self.free.lock().expect("no panic under the lock").next;
         self.agenda.take(from.min(spans - 1), spans, now, |number| &self.span(number).due)
@@ -270,7 +270,7 @@ impl Arena {
         };
         free.used += 1;
         self.publish(&mut free);
-        // Memory that others left behind counts, too.
+        // Free spans that keep their memory count, too.
         let over = self.resident.load(Ordering::Relaxed) > allowed;
         let ready = free.back.len() as u32 + free.ahead();
         drop(free);
@@ -324,7 +324,7 @@ impl Arena {
         self.resident.store(free.used + free.back.len() as u32 + free.ahead(), Ordering::Relaxed);
     }
 
-    /// The spans in use, moved together, are all below this.
+    /// All spans in use fit below this number, if they are moved together.
     pub(crate) fn gathered_below(&self) -> u32 {
         let used = self.used.load(Ordering::Relaxed);
         used + used / 8 + GROUP
@@ -354,8 +354,8 @@ impl Arena {
         self.used.load(Ordering::Relaxed).saturating_sub(self.spans_allowed())
     }
 
-    /// Spans that items are to give back. A few of what is kept for the index may be lent: what rings and
-    /// buffers take and give back by turns would move a span each time.
+    /// Spans that items are to give back. A few of the spans kept for the index may be lent: otherwise a span would move each
+    /// time that rings and buffers take memory or give it back.
     pub(crate) fn over_items_limit(&self) -> u32 {
         let allowed = self.spans_allowed();
         let (kept, lent) = (kept_for_index(allowed), lent_of_index(allowed));
@@ -427,7 +427,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // What was never handed out is not poisoned; to say so of 256 GiB takes the sanitizer 32.
+        // Spans never handed out are not poisoned: to unpoison 256 GiB would take 32 GiB of the sanitizer's.
         let used = self.free.lock().map_or(0, |free| free.next as usize * SPAN_BYTES);
         unpoison(self.base.as_ptr(), used.min(self.bytes));
         // SAFETY: both mappings were made by `map` with these lengths and no thread refers to them.

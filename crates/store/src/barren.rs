@@ -1,9 +1,7 @@
-//! What a policy that evicts only items with an expiry knows when it has found none of them: that
-//! looking again is of no use.
+//! Remembers that a policy which evicts only items with an expiry has found none of them: looking again is of no use.
 //!
-//! Otherwise each write that is refused would look through the whole store, and wait for memory that
-//! no class gives. A write of an item with an expiry ends it; so does some time, for what was stored
-//! while the search was under way.
+//! Otherwise each write that is refused would look through the whole store, and wait for memory that no class gives. Writing
+//! an item with an expiry ends this; so does some time, for what was stored while the search was under way.
 
 use crate::Millis;
 use crate::sync::{AtomicU64, Ordering};
@@ -16,12 +14,12 @@ const HOLDS_MS: Millis = 100;
 pub(crate) struct Barren(AtomicU64);
 
 impl Barren {
-    /// A search has found nothing.
+    /// Notes that a search has found nothing.
     pub(crate) fn set(&self, now: Millis) {
         self.0.store(now + HOLDS_MS, Ordering::Relaxed);
     }
 
-    /// An item with an expiry is there.
+    /// Notes that an item with an expiry is there.
     #[inline]
     pub(crate) fn clear(&self) {
         // Read first: nearly always there is nothing to clear, and the line stays shared.
@@ -30,7 +28,7 @@ impl Barren {
         }
     }
 
-    /// A search would find nothing.
+    /// True if a search would find nothing.
     pub(crate) fn holds(&self, now: Millis) -> bool {
         now < self.0.load(Ordering::Relaxed)
     }

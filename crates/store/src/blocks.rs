@@ -1,9 +1,11 @@
-//! Large blocks of the heap that are freed later. Each is a mapping of its own, which the system takes apart page by page while the
-//! caller waits: 60 µs a MiB, 16 ms for a buffer of replies of 260 MiB. Workers give back some of the last one at a time where
-//! they take collections apart (`collection/tree/fell.rs`): in upkeep, and where memory is needed. What is left of it is held,
-//! and connections are not said to hold it; what is given back is charged no more at once, so that it is given back before
-//! items give way. No more blocks wait than connections may hold, or one: so clients that go with their replies, faster than
-//! workers give these back, have no more memory than twice that share.
+//! Large blocks of the heap that are freed later. Each is a mapping of its own, which the system takes apart page by page
+//! while the caller waits: 60 µs a MiB, 16 ms for a buffer of replies of 260 MiB. Workers give back a piece of the last block
+//! at a time, where they take collections apart (`collection/tree/fell.rs`): in upkeep, and where memory is needed. What is
+//! left of a block counts as held, but not by connections; what is given back is charged no more at once, so that it is given
+//! back before items give way.
+//!
+//! No more blocks wait than connections may hold, or one: so clients that go with their replies, faster than workers give
+//! these back, have no more memory than twice that share.
 
 use crate::Store;
 use crate::sync::Mutex;
@@ -14,22 +16,22 @@ use crate::worker::Local;
 pub const BLOCK_BYTES_AT_ONCE: usize = 4 << 20;
 /// Bytes that a step gives back.
 const STEP_BYTES: usize = 1 << 20;
-/// What that takes.
+/// The time that a step takes.
 const STEP_NS: u64 = 60_000;
 
-/// What is left of one.
+/// What is left of a block.
 #[derive(Debug)]
 struct Block {
     bytes: Vec<u8>,
-    /// So many bytes of it are held.
+    /// Bytes of it that count as held.
     held: usize,
 }
 
-/// Those of a store.
+/// The blocks of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     blocks: Mutex<Vec<Block>>,
-    /// There may be one. Changed under the lock.
+    /// There may be a block. Changed under the lock.
     any: AtomicBool,
 }
 
@@ -45,14 +47,14 @@ impl Blocks {
         block
     }
 
-    /// All blocks, also one of which [`Blocks::any`] does not tell yet.
+    /// Takes all blocks, also one of which [`Blocks::any`] does not tell yet.
     fn take_all(&self) -> Vec<Block> {
         let mut blocks = self.blocks.lock().expect("no panic under the lock");
         self.any.store(false, Ordering::Relaxed);
         std::mem::take(&mut *blocks)
     }
 
-    /// Puts back what is left of it.
+    /// Puts back what is left of a block.
     fn put_back(&self, block: Block) {
         let mut blocks = self.blocks.lock().expect("no panic under the lock");
         blocks.push(block);
@@ -61,10 +63,10 @@ impl Blocks {
 }
 
 impl Store {
-    /// Frees a block of the heap of which so many bytes are held ([`Store::hold`]): at once, or, if it has more than
-    /// [`BLOCK_BYTES_AT_ONCE`], some at a time, by upkeep or where memory is needed. They are held until then, and connections are
-    /// not said to hold them ([`Store::held_bytes`]). It is freed at once without a worker, or where it and those that wait have
-    /// more than connections may hold; one that is alone may have more.
+    /// Frees a block of the heap, of which `held` bytes are held ([`Store::hold`]): at once, or, if it has more than
+    /// [`BLOCK_BYTES_AT_ONCE`], some at a time, by upkeep or where memory is needed. Until then they are held, but not by
+    /// connections ([`Store::held_bytes`]). It is freed at once without a worker, or where it and those that wait have more
+    /// than connections may hold; one that is alone may have more.
     pub fn free_later(&self, bytes: Vec<u8>, held: usize) {
         if bytes.capacity() > BLOCK_BYTES_AT_ONCE {
             let mut blocks = self.blocks.blocks.lock().expect("no panic under the lock");
@@ -83,14 +85,14 @@ impl Store {
         self.hold(-(held as i64));
     }
 
-    /// So many bytes that were held of a block are freed.
+    /// Counts `bytes` of a block as held no longer.
     fn free_now(&self, bytes: usize) {
         self.hold(-(bytes as i64));
         self.held.free_later(-(bytes as i64));
         self.lower_held_by(bytes as u64);
     }
 
-    /// There is no worker any more: frees what is left.
+    /// Frees all blocks that are left, when there is no worker any more.
     pub(crate) fn free_rest(&self) {
         for block in self.blocks.take_all() {
             self.free_now(block.held);

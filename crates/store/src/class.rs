@@ -20,7 +20,7 @@ const FINE_CLASSES: usize = (FINE_BYTES_MAX - CHUNK_BYTES_MIN) / 8 + 1;
 /// Number of classes; ids run from 1 to this.
 pub(crate) const CLASSES: usize = FINE_CLASSES + 6 * 16;
 
-/// Class numbers are below this; 0 is none's.
+/// Class numbers are below this; 0 is no class.
 pub const CLASSES_END: usize = CLASSES + 1;
 
 /// Class of an item without flags and expiry whose key and value take so many bytes, at most some
@@ -40,7 +40,7 @@ pub fn chunk_sizes() -> impl Iterator<Item = (u8, u32)> {
 pub(crate) struct ClassId(pub(crate) u8);
 
 impl ClassId {
-    /// That of the largest chunks.
+    /// The class of the largest chunks.
     pub(crate) const LONGEST: ClassId = ClassId(CLASSES as u8);
 
     /// The smallest class whose chunks hold `bytes`, which is at most [`CHUNK_BYTES_MAX`].

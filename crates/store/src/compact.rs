@@ -35,7 +35,7 @@ const GATHER_EIGHTHS: (u32, u32) = (7, 8);
 /// … and one for this many of them is free to be had.
 const GATHER_ROOM_SHARE: u64 = 16;
 
-/// What compaction is at; one worker at a time has it.
+/// The state of compaction; one worker at a time has it.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
     /// When this period ends.
@@ -48,7 +48,7 @@ pub(crate) struct Compaction {
     cursor: u32,
     /// Without surplus: what is in spans from this one on moves down; 0: nothing does.
     gather: u32,
-    /// Below this everything was when that was last done, or has grown to since.
+    /// Everything was below this number when that was last done; it grows with what is used since.
     gathered: u32,
 }
 
@@ -112,7 +112,7 @@ impl Local {
 }
 
 impl Compaction {
-    /// A period is over: sees what was free throughout.
+    /// Ends a period: finds out what was free throughout.
     fn look(&mut self, store: &Store) {
         self.spans = 0;
         self.cursor = store.arena.note_spare();
@@ -141,7 +141,7 @@ impl Compaction {
         store.arena.gather_below(self.gather);
     }
 
-    /// Everything was looked at.
+    /// Ends a pass, when everything was looked at.
     fn end(&mut self, store: &Store) {
         if self.gather > 0 {
             (self.gathered, self.gather) = (self.gather, 0);

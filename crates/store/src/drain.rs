@@ -27,7 +27,7 @@ use crate::{Eviction, Store};
 pub(crate) const LINGERING_MAX: usize = 4;
 /// Times they are looked at before they are used again.
 const LINGER_LOOKS_MAX: u8 = 16;
-/// Keys overdue on probation that go at a time for what moves: no more room than it takes is made in a class that gives.
+/// Overdue keys on probation that go at a time for what moves: a class that gives makes no more room than that takes.
 const DRAIN_OVERDUE: usize = 4;
 /// Chunks looked at under their class's lock at a time.
 const LOCKED_CHUNKS: usize = 8 * BATCH;
@@ -39,7 +39,7 @@ const DRAIN_SPANS_MAX: usize = 4;
 pub(crate) enum Purpose {
     /// Another class is to have it.
     Class,
-    /// Items have less: the limit was lowered, or more of it is taken beside them; or it is not needed.
+    /// No class: the limit was lowered, or more of it is taken beside items; or the span is not needed.
     Release,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Drain {
     class: ClassId,
     purpose: Purpose,
     chunk: usize,
-    /// There is room for all that is in it.
+    /// Everything in it moves: there is room for it.
     keep: bool,
-    /// The hand found nothing in the class that is worth less than what is hot in the span: it is not asked again,
-    /// and that goes, too, unless everything is to move.
+    /// The hand found nothing in the class that is worth less than what is hot in the span: it is not asked again, and what
+    /// is hot goes, too, unless everything is to move.
     vain: bool,
-    /// What is in it stays there: others give.
+    /// What is in it stays there: other spans give.
     given_up: bool,
     /// Times it was gone through.
     looks: u8,
@@ -64,12 +64,12 @@ pub(crate) struct Drain {
 /// What became of what a chunk holds.
 enum Drained {
     Gone,
-    /// It is worth a chunk, and the class has none free. Whether it is on probation, and was not read often.
+    /// It is worth a chunk, and the class has none free. True: it is on probation, and was not read often.
     NoChunk(bool),
     /// Pinned, not to be evicted, or in a transaction.
     Kept,
-    /// A short part of a large value, for which the class has no chunk: a span of such is a hundred values, and
-    /// memory comes of the spans where their long parts are, some values at a time.
+    /// A short part of a large value, for which the class has no chunk. A span of such parts has those of a hundred values;
+    /// memory comes from the spans where their long parts are, some values at a time.
     Dear,
 }
 
@@ -117,12 +117,12 @@ impl Local {
         false
     }
 
-    /// Looks whether spans that were drained have become empty, and goes through those that have not
-    /// once more; `all` are used again if they are not.
+    /// Looks whether spans that were drained have become empty, and goes through those that have not once more; with `all`,
+    /// spans that are not empty then are used again.
     pub(crate) fn look_at_lingering(&mut self, store: &Store, all: bool) {
         if self.step_chunks == Some(0) && !all {
-            // The step of upkeep has taken back all that it may, and the chunks of these spans may come behind those: this is
-            // no look.
+            // The step of upkeep has taken back all that it may, and the chunks of these spans may
+            // come behind those: this does not count as a look.
             self.count_emptied(store);
             return;
         }
@@ -170,7 +170,7 @@ impl Local {
         }
     }
 
-    /// A span that was drained is empty, and has no owner.
+    /// Counts a span that was drained, is empty, and has no owner.
     fn count_moved(&mut self, store: &Store, purpose: Purpose) {
         self.spans_moved += 1;
         let counters = self.counters(store);
@@ -194,7 +194,8 @@ impl Local {
         let mut looked = 0;
         let mut spare = None;
         let mut more = true;
-        // Which items of the span are overdue is not known. Where it matters others go that are; else all here do.
+        // Which keys of the span are overdue is not known. Where new keys weigh, overdue ones elsewhere go; else all that are
+        // on probation here do, if one is overdue.
         let keeps_new = store.weighs_new(class);
         while looked < chunks_max && more {
             let mut found = [(0, 0); BATCH];
@@ -248,10 +249,10 @@ impl Local {
                         break;
                     }
                     Drained::NoChunk(new) => {
-                        // What has to go makes room, and this batch begins again; what cannot be had now is left for
-                        // the next look. Room by the queue of probation is anywhere, in spans too that are drained
-                        // next: for what was read it is where the hand is.
-                        // Where nothing may be evicted it finds nothing: upkeep takes out what expires.
+                        // Evictions make room, and this batch begins again; what cannot be had now is left for the next look.
+                        // The queue of probation makes room anywhere, also in spans that are drained next; for what was read
+                        // room is made where the hand is. Where nothing may be evicted it finds nothing: upkeep takes out
+                        // what expires.
                         let got = !store.arena.barren.holds(self.now)
                             && (new
                                 && store.evicts()
@@ -317,7 +318,7 @@ impl Local {
                     true => slot.frequency() >= PROMOTE_FREQUENCY || !overdue,
                     false => slot.frequency() > 0,
                 };
-                // It needs no chunk where there is one for it.
+                // A short part of a large value is dear, unless there is a chunk for it.
                 let dear = part && header.is_large() && drain.class != ClassId::LONGEST && drain.vain;
                 let stays = dear && spare.is_some()
                     || hot && (drain.keep || !drain.vain)
@@ -385,7 +386,7 @@ impl Local {
         Drained::Gone
     }
 
-    /// A free chunk of the class, if need be and it may `grow` from a free span; no item is evicted.
+    /// Takes a free chunk of the class, from a free span if need be and `grow` says so; evicts no item.
     fn free_chunk(&mut self, store: &Store, class: ClassId, grow: bool) -> Option<u64> {
         let mut magazine = Magazine::new(class);
         let grow = grow.then_some(Share::Items);
@@ -411,8 +412,9 @@ impl Local {
             }
             // What is missing is in other workers' hands.
             self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
-            // Another's batch holds back what went already: more would wait for it, too. And nothing has come into spans
-            // that were gone through a moment ago: doing so again keeps workers from their locks that give back what is missing.
+            // Another worker's batch holds back what went already, and would hold back more. And nothing has come into spans
+            // that were gone through a moment ago: going through them again keeps workers, which have what is missing, from
+            // the locks that they need to give it back.
             if victim.is_none() || self.limbo_chunks() > 0 {
                 return;
             }
@@ -448,7 +450,7 @@ impl Local {
         }
     }
 
-    /// All spans are being drained: evicts what came into them since, as uploads that were under way.
+    /// Evicts what came into spans since their drains began, such as uploads that were under way. All spans are being drained.
     fn clear_all(&mut self, store: &Store) {
         for class in ClassId::all() {
             self.empty_magazine(store, class);
@@ -552,8 +554,8 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000_000;
 
-    /// What a long batch of another worker has held back is taken back some chunks a step: a span whose chunks come last is emptied
-    /// all the same.
+    /// What a long batch of another worker has held back is taken back some chunks a step: a span
+    /// whose chunks come last is emptied all the same.
     #[test]
     fn a_span_whose_chunks_wait_behind_many_others_is_emptied() {
         let config = Config { memory_bytes: 64 << 20, workers_max: 2, ..Config::default() };

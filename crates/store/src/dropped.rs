@@ -16,15 +16,14 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::worker::Local;
 
-/// A large value that is dropped, or a large draft that a worker gives back, has so many pieces at most where they are freed at
-/// once: 1 MiB.
+/// Most pieces that are freed at once, of a large value that is dropped or a large draft that a worker gives back: 1 MiB.
 pub(crate) const PIECES_AT_ONCE: usize = 64;
 /// Pieces that a step takes back.
 const STEP_PIECES: usize = 64;
-/// What it takes to take one back.
+/// The time that it takes to take one back.
 const PIECE_NS: u64 = 150;
 
-/// The list of them.
+/// The list of dropped values.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
     /// The location of the head that was put there last; 0: none.
@@ -56,7 +55,7 @@ impl Dropped {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// The one that was put there last, which is the caller's from then on.
+    /// Takes the one that was put there last, which is the caller's from then on.
     fn take(&self, arena: &Arena) -> Option<u64> {
         if !self.any.load(Ordering::Relaxed) {
             return None;

@@ -52,7 +52,7 @@ const HAND_TURNS_PATIENT: usize = 4;
 /// What the hand does at most before it takes what it has come to, in looks at a chunk: some 100 µs. (While there was
 /// no end to it but the class's, the first eviction among a million items that were all read took 97 ms.)
 const HAND_WORK_MAX: usize = 8192;
-/// And for the room that what is hot in a span moves to: it goes itself otherwise.
+/// The same where room is made for what is hot in a span that is drained: that goes itself otherwise.
 pub(crate) const HAND_WORK_DRAIN: usize = 2048;
 /// Looks that judging an item costs as much as.
 const JUDGE_WORK: usize = 2;
@@ -76,7 +76,7 @@ impl Store {
         self.ghosts.remember(hash, queue);
     }
 
-    /// Something was evicted, or soon will be: there are ghosts, or soon will be. The caller holds no lock.
+    /// Makes the table of ghosts, or takes a step towards that: something was evicted, or soon will be. The caller holds no lock.
     #[inline]
     pub(crate) fn make_ghosts(&self) {
         if !self.ghosts.is_made() {
@@ -84,8 +84,8 @@ impl Store {
         }
     }
 
-    /// Has as many places for ghosts as there are items, and no more than the limit has room for, or takes a step
-    /// towards that. The caller holds no lock.
+    /// Fits the table of ghosts to the number of items, or to those that the limit has room for, if they are fewer; or takes
+    /// a step towards that. The caller holds no lock.
     #[cold]
     pub(crate) fn fit_ghosts(&self) {
         let items_max = self.arena.limit_bytes() / GHOST_ITEM_BYTES;
@@ -97,7 +97,7 @@ impl Store {
         self.ghosts.free_retired(&self.arena, |tag| self.world.batches_over(tag));
     }
 
-    /// What the hand leaves of an item's frequency when it passes.
+    /// What is left of an item's frequency when the hand passes.
     pub(crate) fn worn(&self, frequency: u64) -> u64 {
         if self.window.has_turned(self.arena.limit_bytes()) { 0 } else { frequency.saturating_sub(1) }
     }
@@ -148,7 +148,7 @@ impl Store {
     }
 }
 
-/// The database of an item that goes and was in a bucket that is not clean, if a flush has counted it as gone.
+/// The database of an item that is taken out of a bucket that is not clean, if a flush has counted the item as gone.
 #[cold]
 fn flushed_of(store: &Store, locked: &Locked<'_>, found: &Found<'_>) -> Option<u8> {
     // SAFETY: reachable until a moment ago, in this epoch.
@@ -157,7 +157,7 @@ fn flushed_of(store: &Store, locked: &Locked<'_>, found: &Found<'_>) -> Option<u
     store.flushes.took(locked.control.stamp(), store.stamp(), number).then_some(number)
 }
 
-/// Where a large value's head and last piece are, which are in classes of their own, and judged with the first piece.
+/// The locations of a large value's head and last piece, which are in classes of their own, and judged with the first piece.
 ///
 /// # Safety
 /// A large item that is reachable in this epoch.
@@ -169,7 +169,8 @@ unsafe fn parts_of(arena: &Arena, item: RawItem, location: u64) -> [u64; 2] {
 }
 
 impl Store {
-    /// What has a chunk at each of these places was judged: their spans were passed, as if by their classes' hands.
+    /// Notes that an item was judged that has a chunk at each of these places: their spans were
+    /// passed, as if by their classes' hands.
     fn note_judged(&self, now: Millis, parts: [u64; 2]) {
         for number in parts.map(Arena::span_of) {
             let class = ClassId(self.arena.span(number).owner.load(Ordering::Relaxed));
@@ -259,15 +260,15 @@ impl Local {
             return gone;
         }
         match self.sweep_main(store, now, class, false, HAND_WORK_MAX, false) {
-            // It has passed many that are worth more than nothing: what it has come to is worth no more.
+            // The hand has passed many items that were read: the one that it comes to next is worth no more.
             0 => self.sweep_main(store, now, class, false, 1, true),
             gone => gone,
         }
     }
 
-    /// Moves the hand on until some items of main have gone, or `also_new` of those on probation, or what it did is
-    /// `work_max`; then it goes on from there the next time. `also_read`: what it comes to goes, however often it was
-    /// read.
+    /// Moves the hand on until some items of main have gone (with `also_new` of those on probation, too), or it has done
+    /// `work_max`; the next time it goes on from there. `also_read`: what it comes to goes, however often it was read.
+    /// Returns how many items went.
     pub(crate) fn sweep_main(
         &mut self,
         store: &Store,
@@ -362,7 +363,7 @@ impl Local {
         self.evict_new(store, now, class, true)
     }
 
-    /// An item under the hand: passes over it or evicts it. True if memory came free.
+    /// Judges an item under the hand: passes over it or evicts it. True if memory came free.
     fn judge_main(
         &mut self,
         store: &Store,
@@ -419,9 +420,9 @@ impl Local {
         self.unlink(store, locked, found);
     }
 
-    /// Makes room for a key by evicting another one from its home or its other bucket, of those read least:
-    /// only when the index cannot grow for want of memory. True if a slot came free; false if all of
-    /// them are protected, the own transaction's, or another's. The caller holds no reference into the arena.
+    /// Makes room for a key by evicting another one from its home or its other bucket, one of those that were read least. For
+    /// when the index cannot grow for want of memory. True if a slot came free; false if all of them are protected, the own
+    /// transaction's, or another's. The caller holds no reference into the arena.
     pub(crate) fn evict_neighbour(&mut self, store: &Store, hash: u64) -> bool {
         // A worker that has the home in a transaction is waited for.
         let Locked { place, home, control } = self.lock(store, hash);
@@ -434,8 +435,8 @@ impl Local {
     }
 }
 
-/// The item that the hand judges at a chunk: the one in it, or the large one whose first piece it is, or the tree whose
-/// first leaf. Those are not judged at their heads: what counts is the memory of their parts.
+/// The item that the hand judges at a chunk: the one in it, the large one whose first piece it is, or the tree whose first
+/// leaf it is. The latter two are not judged at their heads: what counts is the memory of their parts.
 ///
 /// # Safety
 /// The chunk is carved, and the caller holds its class's lock.

@@ -1,20 +1,21 @@
-//! Ghosts: fingerprints of keys evicted. A key that comes back while its ghost is there was evicted too
-//! early, and skips probation; from where it was evicted says which queue is too short.
+//! Ghosts: fingerprints of keys evicted. A key that comes back while its ghost is there was evicted too early: the queue that
+//! it was evicted from is too short. It skips probation, unless it was evicted from main and main loops (`window.rs`).
 //!
 //! ```text
 //! place   | 15 evicted from main | 14 asked for since | 13 … 0 fingerprint |      0: free
 //! ```
 //!
-//! It comes back when it is asked for in vain, or stored; that counts once.
+//! A key comes back when it is asked for in vain, or stored; that counts once.
 //!
-//! One place by hash: a new ghost overwrites what is there, so that a table of n places remembers
-//! about the last n evictions. There are as many places as items, or up to a quarter fewer and half as
-//! many more: keys that were evicted long ago would join main, and a cache whose values change has more
-//! items or fewer. The table is made when memory is nearly full, or with the first evictions, and grows and shrinks by parts of a quarter to
-//! an eighth of it; what is in it is forgotten when there are more places or fewer, since all keys have
-//! others then. A part out of use is freed when every batch is over that could have seen it. Parts are made and freed bit by
-//! bit, by a worker that holds no lock: some 50 µs a step whatever the length of the table. A part's pages are the system's to find and
-//! to clear before it is used: the 32 places of the first eviction lay in as many pages, which took 600 µs together.
+//! There is one place by hash: a new ghost overwrites what is there, so that a table of n places remembers about the last n
+//! evictions. There are as many places as items, or up to a fifth fewer, or half as many more: with more of them, keys that
+//! were evicted long ago would join main; and a cache whose values change has more items at times, and fewer at others.
+//!
+//! The table is made when memory is nearly full, or with the first evictions, and grows and shrinks by parts of a quarter to
+//! an eighth of it. What is in it is forgotten when there are more places or fewer, since all keys have others then. A part
+//! out of use is freed when every batch is over that could have seen it. A worker that holds no lock makes and frees parts
+//! bit by bit: some 50 µs a step, whatever the length of the table. The system has to find and clear a part's pages before it
+//! is used: the 32 places of the first eviction lay in as many pages, which took 600 µs together.
 
 mod part;
 
@@ -89,7 +90,8 @@ fn fingerprint(hash: u64) -> u16 {
 }
 
 impl Ghosts {
-    /// Fits the table to the number of items, or takes a step towards that: when memory is nearly full, and now and then. The caller holds no lock. `tag` says in which epoch something went out of use.
+    /// Fits the table to the number of items, or takes a step towards that: when memory is nearly full, and now and then. The
+    /// caller holds no lock. `tag` says in which epoch something went out of use.
     #[cold]
     pub(crate) fn fit(&self, arena: &Arena, items: u64, tag: impl Fn() -> u64) {
         let places = self.places.load(Ordering::Relaxed);
@@ -221,8 +223,8 @@ impl Ghosts {
         }
     }
 
-    /// A key is stored: the queue that it was evicted from, if it is remembered, and whether it was asked for since. It is
-    /// forgotten with that.
+    /// For a key that is stored: the queue that it was evicted from, if it is remembered, and
+    /// whether it was asked for since. Forgets the key.
     pub(crate) fn recall(&self, hash: u64) -> Option<(Queue, bool)> {
         let place = self.place(hash)?;
         let ghost = place.load(Ordering::Relaxed);
@@ -233,8 +235,8 @@ impl Ghosts {
         Some((if ghost & MAIN != 0 { Queue::Main } else { Queue::Probation }, ghost & ASKED != 0))
     }
 
-    /// A key is asked for and not there: the queue that it was evicted from, if it is remembered and was not asked for
-    /// before.
+    /// For a key that is asked for and not there: the queue that it was evicted from, if it is
+    /// remembered and was not asked for before.
     pub(crate) fn ask(&self, hash: u64) -> Option<Queue> {
         let place = self.place(hash)?;
         let ghost = place.load(Ordering::Relaxed);

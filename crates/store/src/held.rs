@@ -43,7 +43,7 @@ pub(crate) fn trim_heap() {
     }
 }
 
-/// What buffers are charged falls this often.
+/// What buffers are charged falls this often at most.
 pub(crate) const PEAK_MS: Millis = 250;
 
 /// Bytes that connections hold.
@@ -62,22 +62,22 @@ pub(crate) struct Held {
     leaving: AtomicU64,
     /// Bytes of buffers that are freed later (`blocks.rs`).
     freeing: AtomicU64,
-    /// A value was not pinned since it was last asked.
+    /// Something was refused for what connections hold, since [`Store::take_refusal`] was last asked.
     refused: AtomicBool,
 }
 
 impl Held {
-    /// A value got its first pin, or (negative) lost its last.
+    /// Notes that a value of so many bytes got its first pin, or (negative) lost its last.
     pub(crate) fn pinned(&self, bytes: i64) {
         self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Pins of values of so many bytes are dropped later, or (negative) were dropped.
+    /// Notes that pins of values of so many bytes are dropped later, or (negative) were dropped.
     pub(crate) fn leave(&self, bytes: i64) {
         self.leaving.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// So many bytes of buffers are freed later, or (negative) were freed.
+    /// Notes that so many bytes of buffers are freed later, or (negative) were freed.
     pub(crate) fn free_later(&self, bytes: i64) {
         self.freeing.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -114,7 +114,8 @@ impl Held {
     }
 }
 
-/// A holder of `own` of `all` may take `more`: within `max`, or alone, beside others that have half of it.
+/// True if a holder of `own` of `all` bytes may take `more`: all have no more than `max` then, or
+/// the others no more than half of it.
 fn is_within(all: u64, own: u64, more: u64, max: u64) -> bool {
     all + more <= max || 2 * all.saturating_sub(own) <= max
 }
@@ -136,7 +137,7 @@ impl<'s> Scratch<'s> {
         Scratch { store, bytes: 0 }
     }
 
-    /// Holds so many bytes in all.
+    /// Sets how many bytes it holds in all.
     pub(crate) fn set(&mut self, bytes: usize) {
         self.store.set_scratch(&mut self.bytes, bytes);
     }
@@ -149,7 +150,7 @@ impl Drop for Scratch<'_> {
 }
 
 impl Store {
-    /// Scratch of which so many bytes are held has so many in all.
+    /// Sets how many bytes scratch memory has in all; `held` of them are held so far.
     pub(crate) fn set_scratch(&self, held: &mut i64, bytes: usize) {
         let bytes = if bytes <= SCRATCH_BYTES_FREE { 0 } else { bytes as i64 };
         if bytes != *held {
@@ -230,7 +231,8 @@ impl Store {
         self.arena.limit_bytes() / HELD_SHARE
     }
 
-    /// Connections may hold `bytes` more. Where they may not, and other connections hold what is missing, those that do not move are to be closed.
+    /// True if connections may hold `bytes` more. Where they may not, and other connections hold what is missing, those that
+    /// do not move are to be closed ([`Store::take_refusal`]).
     pub fn may_hold(&self, bytes: u64) -> bool {
         let max = self.held_bytes_max();
         let may = self.held_bytes().saturating_add(bytes) <= max;
@@ -272,7 +274,8 @@ impl Store {
         held && self.may_take_input(own, more)
     }
 
-    /// A value was not pinned for a reply since this was last asked.
+    /// True if something was refused for what connections hold, since this was last asked: those
+    /// that do not move are to be closed.
     pub fn take_refusal(&self) -> bool {
         self.held.refused.load(Ordering::Relaxed) && self.held.refused.swap(false, Ordering::Relaxed)
     }

@@ -24,7 +24,7 @@ pub struct Ledger {
     pub chunks_free: u64,
     /// Pages of the index in use.
     pub index: u64,
-    /// Pages in spans of the index that are not.
+    /// Pages in spans of the index that are not in use.
     pub index_free: u64,
     /// Hashes of keys on probation.
     pub probation: u64,

@@ -89,7 +89,7 @@ impl Local {
         one.pop()
     }
 
-    /// There is memory, or what is there may be evicted: spans of leftovers are like others from here on.
+    /// Makes spans of leftovers spans like others, if there is memory, or what is there may be evicted.
     pub(crate) fn let_go_of_leftovers(&mut self, store: &Store) {
         if !store.leftovers.any() || !store.evicts() && !store.arena.has_span() {
             return;

@@ -156,8 +156,8 @@ impl Limbo {
         self.resize(self.ring.len() * 2);
     }
 
-    /// Gives back what the ring has beyond its usual size and does not need. How many bytes more, or (negative)
-    /// fewer, are to be charged than when this was asked last.
+    /// Gives back what the ring has beyond its usual size and does not need. Returns how many bytes more, or (negative)
+    /// fewer, are to be charged than when this was last called.
     #[inline]
     pub(crate) fn shrink(&mut self) -> i64 {
         if self.ring.len() == CHUNKS_SOFT && self.charged == 0 { 0 } else { self.shrink_large() }

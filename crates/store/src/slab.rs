@@ -62,7 +62,7 @@ pub(crate) struct Class {
     pub(crate) out_of_memory: u64,
 }
 
-/// By number; the first is no class's.
+/// Views by the number of their class; the first is no class's.
 type Views = [ClassView; CLASSES + 1];
 
 /// All classes.
@@ -102,16 +102,16 @@ impl Slabs {
     /// What is seen of a class without its lock.
     #[inline(always)]
     pub(crate) fn view(&self, id: ClassId) -> &ClassView {
-        // The remainder says what is so: the number is one of a class.
+        // The remainder changes nothing, as the number is one of a class: it spares a check.
         &self.views[id.0 as usize % (CLASSES + 1)]
     }
 
-    /// Spans that are being drained, by whomever.
+    /// Spans that are being drained, by whichever worker.
     pub(crate) fn draining(&self) -> u32 {
         self.views.iter().map(|view| view.draining.load(Ordering::Relaxed)).sum()
     }
 
-    /// Ghost hits so far count half from now on.
+    /// Has ghost hits, and what was judged, until now count half from now on.
     pub(crate) fn forget(&self) {
         self.views[1..].iter().for_each(ClassView::forget);
     }
@@ -144,7 +144,7 @@ impl Class {
         self.queue.iter(arena).chain(self.draining.iter(arena))
     }
 
-    /// Shows what has changed to those without the lock.
+    /// Shows what has changed to threads without the lock.
     fn show(&self, arena: &Arena) {
         let moment = |span: u32| arena.span(span).passed();
         self.view().show_spans(self.queue.front().map(moment), self.queue.count, self.draining.count);
@@ -176,8 +176,9 @@ impl Class {
         if own { self.room(span) as u32 } else { 0 }
     }
 
-    /// The chunks the hand passes next: `each` gets the location of carved ones, and says whether it
-    /// wants more; `chunks_max` are looked at, spans that `skips` says so of as one. How many that were.
+    /// Moves the hand over the next chunks: `each` gets the location of carved ones, and says whether it wants more. It looks
+    /// at `chunks_max` at most; a span for which `skips` is true, and the end of a span, count as one each. Returns how many
+    /// it looked at.
     pub(crate) fn pass(
         &mut self,
         arena: &Arena,
@@ -215,7 +216,7 @@ impl Class {
         looked
     }
 
-    /// A span holds parts of something that was judged elsewhere: it counts as passed, and stays where it is in the row.
+    /// Counts a span as passed that holds parts of something that was judged elsewhere. It stays where it is in the row.
     pub(crate) fn note_judged(&self, arena: &Arena, number: u32, now: Moment) {
         let span = arena.span(number);
         if span.owner.load(Ordering::Relaxed) == self.id.0 {
@@ -275,7 +276,7 @@ impl Class {
         Some(chunk)
     }
 
-    /// The span is the class's, and is being drained.
+    /// True if the span is the class's, and is being drained.
     pub(crate) fn drains(&self, arena: &Arena, number: u32) -> bool {
         let span = arena.span(number);
         span.owner.load(Ordering::Relaxed) == self.id.0 && span.draining.load(Ordering::Relaxed) != 0
@@ -421,7 +422,7 @@ impl Class {
         }
     }
 
-    /// A span that could not be emptied is used again; the hand has passed it now.
+    /// Uses a span again that could not be emptied; the hand has passed it now.
     pub(crate) fn stop_draining(&mut self, arena: &Arena, number: u32, now: Moment) {
         let span = arena.span(number);
         debug_assert_eq!(span.draining.load(Ordering::Relaxed), 1);

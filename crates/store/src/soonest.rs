@@ -27,8 +27,8 @@ impl Default for Bar {
 }
 
 impl Bar {
-    /// The hand has passed so many of a class's chunks, of which `latest` is the last to expire among
-    /// those that go first; the time up to which items go.
+    /// Notes that the hand has passed `chunks` of a class's `of` chunks; `latest` is when the last of those expires that go
+    /// first. Returns the time up to which items go.
     pub(crate) fn pass(&mut self, chunks: usize, of: usize, latest: Option<Millis>) -> Millis {
         self.best = latest.map_or(self.best, |latest| self.best.min(latest));
         self.passed += chunks;

@@ -28,7 +28,7 @@ pub(crate) struct ClassView {
     /// When the oldest key on probation was put there, in its units, if most of the class is on probation; else the
     /// largest number.
     probation_front: AtomicU64,
-    /// Items that were judged in main, and how many of them had been read: halved now and then, likewise.
+    /// Items that were judged in main, and how many of them had been read: halved now and then, see [`ClassView::forget`].
     judged: AtomicU64,
     judged_read: AtomicU64,
     /// Keys that came back after their eviction: halved now and then, see [`ClassView::forget`].
@@ -78,23 +78,23 @@ impl ClassView {
     pub(crate) fn free_chunks(&self) -> u64 {
         self.free_chunks.load(Ordering::Relaxed)
     }
-    /// A key of the class came back after its eviction.
+    /// Counts a key of the class that came back after its eviction.
     pub(crate) fn count_ghost(&self) {
         self.recent_ghosts.fetch_add(1, Ordering::Relaxed);
     }
-    /// An item in main was judged, and had been read or not.
+    /// Counts an item in main that was judged, and had been read or not.
     pub(crate) fn count_judged(&self, read: bool) {
         self.judged.fetch_add(1, Ordering::Relaxed);
         if read {
             self.judged_read.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hardly any item that was judged in main recently had been read, or none was judged.
+    /// True if hardly any item that was judged in main recently had been read, or none was judged.
     pub(crate) fn is_unread(&self) -> bool {
         let read = self.judged_read.load(Ordering::Relaxed);
         read * UNREAD_SHARE <= self.judged.load(Ordering::Relaxed)
     }
-    /// Ghost hits and what was judged so far count half from now on.
+    /// Has ghost hits, and what was judged, until now count half from now on.
     pub(crate) fn forget(&self) {
         for count in [&self.recent_ghosts, &self.judged, &self.judged_read] {
             let so_far = count.load(Ordering::Relaxed);
@@ -103,12 +103,12 @@ impl ClassView {
             }
         }
     }
-    /// The oldest key on probation of a class most of which is.
+    /// The entry of the oldest key on probation, if most of the class is on probation.
     pub(crate) fn probation_front(&self) -> Option<u64> {
         let front = self.probation_front.load(Ordering::Relaxed);
         (front != u64::MAX).then_some(front)
     }
-    /// Shows it.
+    /// Shows the entry of the oldest key on probation, if most of the class is on probation.
     pub(crate) fn show_probation(&self, front: Option<u64>) {
         self.probation_front.store(front.unwrap_or(u64::MAX), Ordering::Relaxed);
     }

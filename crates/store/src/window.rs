@@ -34,23 +34,23 @@ const SHARE: u64 = 10;
 /// probation once more since its ghost was overwritten. (With 74 keys of 1,000 B that come back after 0.8 of what fits went
 /// a moment before, and each that was written once more made the way of the others longer.)
 const MORE_HUNDREDTHS_MAX: u64 = 78;
-/// And it is so many tenths of the spans in use at most. (With 88 % of the limit keys of 100 B hit 0.94 to 0.98 where they are read
-/// at 0.4 and 0.8 of what fits, by the seed of the hash; with 84 % 0.992 by each.)
+/// It is so many tenths of the spans in use at most. (With 88 % of the limit, keys of 100 B that are read at 0.4 and 0.8 of
+/// what fits hit 0.94 to 0.98, by the seed of the hash; with 84 % 0.992 by each.)
 const SPANS_TENTHS_MAX: u64 = 9;
 /// Bytes by which a ghost hit of probation makes it longer, for each of the item.
 const LONGER: u64 = 16;
-/// And one of main shorter.
+/// Bytes by which a ghost hit of main makes it shorter, for each of the item.
 const SHORTER: u64 = 128;
-/// And a ghost of either whose key is stored and was not asked for. (With 4 a client that uses names again loses half a point of
-/// its hits.)
+/// Bytes by which a ghost hit makes it longer, or shorter, for each of the item, if the key is stored and was not asked for.
+/// (With 4 a client that uses names again loses half a point of its hits.)
 const STORED: u64 = 1;
-/// Longer by one part in this many of the limit, the workload has turned.
+/// The workload has turned when the window is longer by one part in this many of the limit.
 const TURNED_SHARE: u64 = 10;
 /// Bytes of main's ghosts that were wanted beyond those of probation's are counted up to one part in this many of the
 /// limit; from half of that on main loops.
 const LOOPS_SHARE: u64 = 16;
 
-/// One byte allocated for one put on probation; and there are so many times as many at most.
+/// The rate of one byte allocated for one put on probation; a rate is [`RATE_MAX`] times this at most.
 const RATE_UNIT: u64 = 256;
 const RATE_MAX: u64 = 1 << 10;
 
@@ -71,13 +71,13 @@ impl WindowMemory {
     }
 }
 
-/// The window. Workers change it without a lock: what one loses another has in its place.
+/// The window. Workers change it without a lock: a change that is lost is made up for by later ones.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     more_bytes: AtomicU64,
     /// Bytes of main's ghosts that were wanted beyond those of probation's.
     main_bytes: AtomicU64,
-    /// Bytes of a key put on probation, of the last that were.
+    /// Bytes of a key put on probation, on the mean of the last ones.
     mean_bytes: AtomicU64,
     /// Bytes allocated when the last period of probation ended, and in it for each that was put on probation, in
     /// [`RATE_UNIT`].
@@ -92,7 +92,7 @@ impl Window {
         limit_bytes / SHARE + self.more_bytes.load(Ordering::Relaxed)
     }
 
-    /// A period ended in which keys of so many bytes were put on probation, by the clock of bytes.
+    /// Ends a period in which keys of so many bytes were put on probation; `clock` is the clock of bytes.
     pub(crate) fn note_period(&self, period_bytes: u64, clock: u64) {
         let allocated = clock.saturating_sub(self.period_clock.swap(clock, Ordering::Relaxed));
         let rate = u128::from(allocated) * u128::from(RATE_UNIT) / u128::from(period_bytes.max(1));
@@ -104,22 +104,23 @@ impl Window {
         probation_bytes.saturating_mul(self.rate.load(Ordering::Relaxed).max(RATE_UNIT)) / RATE_UNIT
     }
 
-    /// The workload has turned to other keys.
+    /// True if the workload has turned to other keys.
     pub(crate) fn has_turned(&self, limit_bytes: u64) -> bool {
         self.more_bytes.load(Ordering::Relaxed) > limit_bytes / TURNED_SHARE
     }
 
-    /// Keys are evicted from main before they come round.
+    /// True if keys are evicted from main before they come round.
     pub(crate) fn main_loops(&self, limit_bytes: u64) -> bool {
         self.main_bytes.load(Ordering::Relaxed) > limit_bytes / LOOPS_SHARE / 2
     }
 
-    /// A key of `bytes` that was evicted from `queue` is stored, and was not asked for since.
+    /// Notes that a key of `bytes` that was evicted from `queue` is stored, and was not asked for since.
     pub(crate) fn note_stored(&self, queue: Queue, bytes: u64, memory: WindowMemory) {
         self.note_wanted(queue, bytes, STORED, memory);
     }
 
-    /// A key that was evicted from `queue` is asked for. How long it was is not known: as long as those that are stored.
+    /// Notes that a key that was evicted from `queue` is asked for. Its length is not known: it
+    /// counts as those that are stored do.
     pub(crate) fn note_asked(&self, queue: Queue, memory: WindowMemory) {
         let times = match queue {
             Queue::Probation => LONGER,
@@ -128,7 +129,7 @@ impl Window {
         self.note_wanted(queue, self.mean_bytes.load(Ordering::Relaxed), times, memory);
     }
 
-    /// A key of `bytes` that was evicted from `queue` is wanted again, which counts so many times.
+    /// Notes that a key of `bytes` that was evicted from `queue` is wanted again, which counts so many times.
     fn note_wanted(&self, queue: Queue, bytes: u64, times: u64, memory: WindowMemory) {
         let more = self.more_bytes.load(Ordering::Relaxed);
         let main = self.main_bytes.load(Ordering::Relaxed);
@@ -149,7 +150,7 @@ impl Window {
         }
     }
 
-    /// `keys` new keys of `bytes` together were written.
+    /// Notes that `keys` new keys of `bytes` together were written.
     pub(crate) fn note_written(&self, keys: usize, bytes: u64) {
         // Those that were queued once more count for none.
         if bytes > 0 {
@@ -157,8 +158,8 @@ impl Window {
         }
     }
 
-    /// A key of `bytes` was evicted on probation that was never read: what it is longer by shrinks by its share of the
-    /// limit in such bytes.
+    /// Notes that a key of `bytes` was evicted on probation that was never read: what the window is
+    /// longer by shrinks by the share that such bytes are of the limit.
     pub(crate) fn note_unread(&self, bytes: u64, limit_bytes: u64) {
         let more = self.more_bytes.load(Ordering::Relaxed);
         if more > 0 {

@@ -40,7 +40,7 @@ const MAGAZINE_SHARE: u64 = 64;
 /// New keys that wait to be put on probation together.
 pub(crate) const FRESH_MAX: usize = 16;
 
-/// Hashes of which a visit of expiry leaves what is due to upkeep, at a time.
+/// Collections with due fields that a visit of expiry leaves to upkeep at a time.
 pub(crate) const DUE_MAX: usize = 16;
 
 /// What only this worker's thread touches.
@@ -63,23 +63,23 @@ pub(crate) struct Local {
     pub(crate) lingering: Vec<Drain>,
     /// Spans that this worker has emptied; no reset of the figures changes it.
     pub(crate) spans_moved: u64,
-    /// The epoch when they were last looked at.
+    /// The epoch in which the lingering spans were last looked at.
     pub(crate) looked_at: u64,
-    /// The epoch of which a write that was refused has waited for the end, in vain.
+    /// The epoch whose end a write that was refused has waited for in vain.
     pub(crate) vain_epoch: u64,
-    /// The epoch of which items that give way have waited for the end, in vain.
+    /// The epoch whose end [`Guard::give_way`] has waited for in vain.
     pub(crate) gave_way_epoch: u64,
-    /// Nor is memory that others hold, until this time.
+    /// Until this time memory that others hold is not waited for: it did not come before.
     pub(crate) vain_until: Millis,
-    /// No thread waits for this worker meanwhile.
+    /// No thread waits for this worker while it waits for memory.
     pub(crate) patient: bool,
     /// A caller that was refused memory that may still come asks again, so that it is not slept for.
     pub(crate) asked_again: bool,
-    /// What is allocated is for a look whether there is memory ([`Guard::finds_memory`]).
+    /// What is allocated only tells whether there is memory ([`Guard::finds_memory`]).
     pub(crate) looks_ahead: bool,
-    /// The last allocation found none, and some may come.
+    /// The last allocation found no memory, and some may come.
     pub(crate) comes: bool,
-    /// The epoch of which a write that is asked again has waited for the end.
+    /// The epoch whose end a write that is retried has waited for.
     pub(crate) later_epoch: u64,
     /// Allocations since a donor was looked for in vain.
     pub(crate) asks: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Local {
     pub(crate) spared: Option<u64>,
     /// The mark of the hints that may be used.
     mark: Mark,
-    /// Where this worker cleans what was flushed for memory.
+    /// How far this worker is in cleaning the index of what was flushed, for memory.
     pub(crate) cleaning: Cleaning,
     /// Chunks that the step of upkeep under way may take back still; none: no step is under way.
     pub(crate) step_chunks: Option<usize>,
@@ -109,8 +109,8 @@ pub(crate) struct Local {
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
     pub(crate) builder: Builder,
-    /// Hashes with a field whose time has passed, that a visit has found: their hashes, their locations, and how many steps
-    /// upkeep makes at each.
+    /// Collections with a field whose time has passed, that a visit has found: the hashes of their
+    /// keys, their locations, and how many steps upkeep makes at each.
     pub(crate) due: Vec<(u64, u64, u8)>,
     /// Room for what came of fields that are given times.
     pub(crate) timed: Vec<Timed>,
@@ -132,7 +132,7 @@ pub(crate) struct Local {
     pub(crate) refusals: u32,
 }
 
-/// The part of one thread: `Send`, not shared.
+/// One thread's place in the store. It may be sent to another thread.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) store: Arc<Store>,
@@ -238,13 +238,13 @@ impl Worker {
         }
     }
 
-    /// Whether an allocation may wait for memory for as long as it may come: a second. Otherwise some milliseconds, and
-    /// not again for what did not come then: where a thread waits for this worker meanwhile.
+    /// Sets whether an allocation may wait for memory for as long as it may come: a second. Otherwise it waits some
+    /// milliseconds, and not again for what did not come then: for where a thread waits for this worker meanwhile.
     pub fn set_patient(&mut self, patient: bool) {
         self.local.patient = patient;
     }
 
-    /// Whether a request that is refused memory which may still come ([`Guard::memory_comes`]) is retried by the caller, where
+    /// Sets whether the caller retries a request that is refused memory which may still come ([`Guard::memory_comes`]), where
     /// others wait for this worker: then it does not sleep for it. Not in transactions, which wait some 10 ms, nor where an
     /// item gets another shape.
     pub fn set_asked_again(&mut self, asked_again: bool) {
@@ -273,25 +273,25 @@ impl Worker {
 }
 
 impl Guard<'_> {
-    /// Whether the last write that found no memory had better be asked again in some milliseconds.
+    /// True if the last write that found no memory had better be retried in some milliseconds.
     pub fn memory_comes(&self) -> bool {
         self.local.comes
     }
 
-    /// It has been asked again for long enough: what others hold is not waited for again for a while.
+    /// Says that a request was retried for long enough: what others hold is not waited for again for a while.
     pub fn memory_did_not_come(&mut self) {
         self.local.comes = false;
         self.local.note_vain(self.store);
     }
 
-    /// As [`Guard::memory_did_not_come`], of a request that is refused without another look: counted as one for which memory ran
-    /// out, of no class.
+    /// As [`Guard::memory_did_not_come`], for a request that is refused without another look:
+    /// counted as one for which memory ran out, of no class.
     pub fn memory_ran_out(&mut self) {
         self.memory_did_not_come();
         self.counters.out_of_memory.add(1);
     }
 
-    /// Runs `f`, which does not ask again: it sleeps for memory, some milliseconds if others wait for this worker.
+    /// Runs `f`, whose requests are not retried: it sleeps for memory, some milliseconds if others wait for this worker.
     pub fn asking_once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let asked_again = std::mem::replace(&mut self.local.asked_again, false);
         let done = f(self);
@@ -304,8 +304,9 @@ impl Guard<'_> {
         std::mem::replace(&mut self.local.asked_again, again)
     }
 
-    /// What this worker did beside what it was asked for, since this was asked last: segments of the index that were
-    /// cleaned after a flush, or rebuilt to grow, and collections that were taken apart. In nanoseconds that it takes about, counted and not measured.
+    /// What this worker did beside what it was asked for, since this was last called, in nanoseconds that it takes about:
+    /// counted, and not measured. That is cleaning segments of the index after a flush, rebuilding them to grow, and taking
+    /// back what is freed some at a time: collections, large values and blocks, pins.
     #[inline(always)]
     pub fn take_beside_ns(&mut self) -> u64 {
         let ns = self.local.beside_ns;
@@ -315,7 +316,7 @@ impl Guard<'_> {
         ns
     }
 
-    /// The batch was left and entered again: what was made before says nothing.
+    /// Has hints that were made before say nothing: the batch was left and entered again.
     #[cold]
     pub(crate) fn forget_hints(&mut self) {
         self.local.mark = Mark::new();
@@ -365,12 +366,12 @@ impl Local {
         &store.counters[self.id]
     }
 
-    /// Locks the home bucket of a hash; in a transaction, which has it to itself, without a lock. The
-    /// caller holds no reference into the arena.
+    /// Locks the home bucket of a hash, also where this worker's transaction has it; waits for
+    /// other transactions. The caller holds no reference into the arena.
     #[inline]
     pub(crate) fn lock<'s>(&mut self, store: &'s Store, hash: u64) -> Locked<'s> {
-        // A key that the transaction did not begin with is locked like anybody's, unless it is at home beside one:
-        // that its bucket is in a transaction does not say in whose.
+        // A key that the transaction did not begin with is locked like any other, unless it is at home beside one: that its
+        // bucket is in a transaction does not say in whose.
         let own = if self.transaction.open { self.lock_of_transaction(store, hash) } else { None };
         if let Some(locked) = own {
             return locked;

@@ -7,9 +7,9 @@ use crate::numbers::Numbers;
 pub(super) struct Free {
     /// First span that was never handed out.
     pub(super) next: u32,
-    /// Spans below this, never handed out, have memory ahead of their use, if it is above that one.
+    /// Spans from `next` up to this were never handed out, but have memory; none, if this is not above `next`.
     pub(super) mapped: u32,
-    /// That one, when what the system had mapped behind it was given back.
+    /// `next` at the time when the memory mapped behind it was last given back.
     pub(super) tail: u32,
     /// Spans given back that have their memory; the lowest address goes out first.
     pub(super) back: Numbers,
@@ -17,7 +17,7 @@ pub(super) struct Free {
     pub(super) gone: Numbers,
     /// Spans handed out now.
     pub(super) used: u32,
-    /// The least that `back` was in this period of compaction, and how many of it may go.
+    /// The least length of `back` in this period of compaction, and how many of its spans may lose their memory.
     pub(super) back_low: usize,
     pub(super) spare: usize,
 }

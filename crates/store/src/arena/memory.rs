@@ -17,7 +17,7 @@ use rustix::mm::{Advice, madvise};
 const SPARE_SHARE: usize = 128;
 
 impl Arena {
-    /// More spans have memory than the limit allows.
+    /// True if more spans have memory than the limit allows.
     pub(super) fn over_resident(&self) -> bool {
         self.resident.load(Ordering::Relaxed) > self.spans_allowed()
     }
@@ -43,8 +43,8 @@ impl Arena {
         self.over_resident()
     }
 
-    /// A period of compaction is over: free spans that had their memory all through it, but for a few,
-    /// may lose it. Returns the number of spans ever handed out.
+    /// Ends a period of compaction: free spans that had their memory all through it may lose it,
+    /// but for a few. Returns the number of spans ever handed out.
     pub(crate) fn note_spare(&self) -> u32 {
         let mut free = self.free.lock().expect("no panic under the lock");
         let kept = (free.used as usize / SPARE_SHARE).max(self.kept_ready(&free));
@@ -93,7 +93,7 @@ impl Arena {
             let _ = unsafe { madvise(huge_page, HUGE_PAGE_BYTES, advice) };
         };
         if count == 1 {
-            // It is no huge page any more, or the kernel would fill the hole again.
+            // Otherwise the kernel would make it a huge page again, and fill the hole.
             advise(Advice::LinuxNoHugepage);
         }
         // SAFETY: inside the mapping, and no thread refers to the spans' bytes: they are in neither list.
@@ -113,8 +113,8 @@ impl Arena {
         }
     }
 
-    /// The last huge page was mapped as a whole for its first span: if `number` is of it, which is no huge
-    /// page any more, what was never handed out goes too.
+    /// Gives back what was never handed out of the last huge page, if `number` lies in it: the system mapped all of it for
+    /// its first span, and it is no huge page any more.
     fn give_tail(&self, free: &mut Free, number: u32) {
         let (next, end) = (free.next, (number / GROUP + 1) * GROUP);
         if next >= end.min(self.spans_max) || next == free.tail {
@@ -124,7 +124,7 @@ impl Arena {
         self.give_from_next(free, end);
     }
 
-    /// What was never handed out and has memory loses it.
+    /// Gives back the memory of spans that were never handed out.
     fn give_ahead(&self, free: &mut Free) {
         if free.ahead() > 0 {
             self.give_from_next(free, free.mapped);
@@ -142,8 +142,8 @@ impl Arena {
         let _ = unsafe { madvise(address.cast(), spans as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
     }
 
-    /// Gives the page of [`Span`]s to the system that says of `number`, if all of them are gone: after ten
-    /// million items, a megabyte.
+    /// Gives the page of [`Span`] records that `number`'s is in to the system, if all its spans are
+    /// in `gone`: a megabyte after ten million items.
     fn give_records(&self, free: &Free, number: u32) {
         let page_bytes = rustix::param::page_size();
         let records = (page_bytes / size_of::<Span>()) as u32;

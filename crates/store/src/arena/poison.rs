@@ -1,4 +1,4 @@
-//! Bytes that no code may touch, as AddressSanitizer is told; without it, nothing.
+//! Marks bytes that no code may touch for AddressSanitizer. Without it, does nothing.
 
 #[cfg(larder_asan)]
 mod asan {

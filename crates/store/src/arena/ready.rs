@@ -28,13 +28,13 @@ pub(super) const READY_SPANS: u32 = GROUP;
 const READY_LEAST: u32 = READY_SPANS / 2;
 
 impl Arena {
-    /// The calling thread is woken from now on when there is something for [`Arena::make_ready`] to do.
+    /// Has `thread` woken from now on when there is something for [`Arena::make_ready`] to do.
     pub(crate) fn is_made_ready_by(&self, thread: Thread) {
         let _ = self.preparer.set(thread);
     }
 
-    /// Has the thread that makes memory ready have the heap trimmed, which takes as long as the heap has holes; false if there
-    /// is no such thread.
+    /// Hands trimming the heap over to the thread that makes memory ready: it takes the longer the
+    /// more holes the heap has. False if there is no such thread.
     pub(crate) fn hand_over_trim(&self) -> bool {
         let Some(thread) = self.preparer.get() else { return false };
         // It sees this when it has been woken.

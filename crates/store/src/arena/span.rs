@@ -41,13 +41,13 @@ pub(crate) struct Span {
 const _: () = assert!(size_of::<Span>() == 64);
 
 impl Span {
-    /// The hand passes it now.
+    /// Notes that the hand passes it now.
     pub(crate) fn note_passed(&self, now: Moment) {
         self.passed_at.store(now.at, Ordering::Relaxed);
         self.passed_clock.store(now.clock, Ordering::Relaxed);
     }
 
-    /// When it was.
+    /// When the hand last passed it.
     pub(crate) fn passed(&self) -> Moment {
         let (at, clock) = (self.passed_at.load(Ordering::Relaxed), self.passed_clock.load(Ordering::Relaxed));
         Moment { at, clock }

@@ -4,8 +4,8 @@
 //! stored for the first time ──▶ fresh (some at a time) ──▶ the class's ring ──▶ overdue: judged
 //! ```
 //!
-//! A key is on probation until so many bytes of other keys have been put there after it as make a
-//! tenth of the limit: the same for all classes, whatever their share.
+//! A key is on probation until as many bytes of other keys have been put there after it as the
+//! window has (`window.rs`): the same for all classes, whatever their share.
 //!
 //! ```text
 //! entry of a ring   | 63 … 24 leading bits of the hash | 23 … 0 bytes ever put on probation, in units |
@@ -32,8 +32,8 @@ const THIN_ENTRIES: usize = 512;
 const STAMP_BYTES: u64 = 4096;
 const STAMP_MASK: u64 = (1 << 24) - 1;
 
-/// In classes of chunks up to this a class's new items go by the age of its oldest while the window is short: measured,
-/// misses are 1 to 2 % fewer on streams of many small classes.
+/// In classes of chunks up to this, new items do not count by themselves while the window is short:
+/// measured, misses are 1 to 2 % fewer on streams of many small classes.
 const WEIGHS_NEW_BYTES: usize = 1024;
 /// Keys whose bytes make the mean.
 const MEAN_OF: u64 = 16;
@@ -49,13 +49,13 @@ pub(crate) struct Fresh {
 }
 
 impl Store {
-    /// What the window is a share of.
+    /// The memory that the window is a share of.
     fn window_memory(&self) -> WindowMemory {
         let spans_bytes = self.arena.spans_used() * SPAN_BYTES as u64;
         WindowMemory { limit_bytes: self.arena.limit_bytes(), spans_bytes }
     }
 
-    /// A key is asked for that is not there: one look at its ghost's place, if there are ghosts.
+    /// Notes that a key is asked for that is not there. Costs one look at its ghost's place, if there are ghosts.
     #[inline(never)]
     pub(crate) fn note_miss(&self, hash: u64) {
         if let Some(queue) = self.ghosts.ask(hash) {
@@ -128,7 +128,7 @@ impl Local {
         let mut sum = store.probation_bytes.fetch_add(bytes, Ordering::Relaxed);
         store.window.note_written(self.fresh.len(), bytes);
         let period = (store.arena.limit_bytes() / GHOST_PERIODS).max(1);
-        // Memory is short soon. While there is some, nothing has to give way to the table.
+        // Memory will be short soon. While there is some, nothing has to give way to the table of ghosts.
         if store.arena.has_span() {
             store.make_ghosts();
         }
@@ -179,8 +179,8 @@ impl Local {
         crowded.is_some()
     }
 
-    /// More entries than chunks: most are of keys that are gone. The oldest leave; those whose
-    /// keys are there join main.
+    /// Takes the oldest entries out of a queue that has more entries than its class has chunks: most are of keys that are
+    /// gone. Those whose keys are there join main.
     #[cold]
     fn thin_out(&mut self, store: &Store, class: ClassId, entries: usize) {
         for _ in 0..entries {
@@ -222,7 +222,8 @@ impl Local {
         0
     }
 
-    /// Judges the oldest keys on probation: those that are overdue, or any if `early`. How many, and how many of them went.
+    /// Judges the oldest keys on probation: those that are overdue, or any if `early`. Returns how
+    /// many, and how many of them went.
     fn judge_oldest(
         &mut self,
         store: &Store,
@@ -257,7 +258,7 @@ impl Local {
         (count, gone)
     }
 
-    /// The oldest key on probation: promotes or evicts it. True if memory came free.
+    /// Judges the oldest key on probation: promotes or evicts it. True if memory came free.
     fn judge_new(&mut self, store: &Store, now: Millis, class: ClassId, hash: u64) -> bool {
         let Some(mut locked) = self.try_lock(store, hash) else {
             self.fresh.push(Fresh { class, hash, bytes: 0 });
@@ -299,26 +300,26 @@ impl Local {
 }
 
 impl Class {
-    /// A key of so many bytes is put on probation.
+    /// Counts a key of so many bytes, which is put on probation, for the mean.
     fn note_bytes(&mut self, bytes: u64) {
         let mean = self.probation_mean_bytes;
         self.probation_mean_bytes = if mean == 0 { bytes } else { mean - mean / MEAN_OF + bytes / MEAN_OF };
     }
 
-    /// Shows how old the oldest key on probation is, if most of the class is.
+    /// Shows how old the oldest key on probation is, if most of the class is on probation.
     fn show_probation(&self) {
         let bytes = self.probation.len() as u64 * self.probation_mean_bytes;
         let most = bytes * 4 > (self.spans() * SPAN_BYTES) as u64 * MOST_QUARTERS;
         self.view().show_probation(self.probation.front().filter(|_| most).map(|entry| entry & STAMP_MASK));
     }
 
-    /// There are more entries on probation than chunks.
+    /// True if there are more entries on probation than chunks.
     fn is_crowded(&self) -> bool {
         self.probation.len() > self.spans() * self.id().chunks_per_span() + BATCH
     }
 }
 
-/// Takes the oldest entry from a class's ring; the hash's leading bits.
+/// Takes the oldest entry from a class's ring; returns the hash's leading bits.
 fn pop(store: &Store, slab: &mut Class) -> Option<u64> {
     let (entry, bytes) = slab.probation.pop()?;
     debug_assert!(bytes == 0 || bytes == BLOCK_BYTES);

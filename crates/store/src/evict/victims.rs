@@ -14,12 +14,12 @@ pub(super) struct Victims {
 }
 
 impl Victims {
-    /// None yet, of so many, [`BATCH`] at most.
+    /// Room for so many victims, [`BATCH`] at most; none yet.
     pub(super) fn new(count_max: usize) -> Victims {
         Victims { count_max, locations: [0; BATCH], expiries: [0; BATCH], count: 0 }
     }
 
-    /// There are as many as are wanted.
+    /// True if there are as many as are wanted.
     pub(super) fn are_enough(&self) -> bool {
         self.count == self.count_max
     }
@@ -29,7 +29,7 @@ impl Victims {
         self.count += 1;
     }
 
-    /// Keeps those that expire soonest.
+    /// Adds an item that has an expiry; if there are as many as are wanted, the one that expires last of them goes.
     pub(super) fn keep_soonest(&mut self, store: &Store, location: u64) {
         // SAFETY: it is an item in this epoch.
         let at = match unsafe { RawItem::new(store.arena.at(location)) }.expires_at() {
@@ -56,7 +56,7 @@ impl Victims {
         self.expiries[..self.count].iter().copied().max()
     }
 
-    /// Leaves those that expire later.
+    /// Keeps those that expire no later than `bar`.
     pub(super) fn keep_until(&mut self, bar: Millis) {
         let mut kept = 0;
         for i in 0..self.count {

@@ -8,7 +8,7 @@ use crate::sync::AtomicU16;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 
-/// Parts of so many bytes are mapped: whole pages of every system.
+/// Parts of so many bytes or more are mappings: whole pages of every system.
 pub(super) const MAPPED_BYTES_MIN: usize = 64 << 10;
 /// What is given back in a step: 10 to 40 µs.
 pub(super) const STEP_BYTES: usize = 1 << 20;
@@ -79,7 +79,7 @@ impl Part {
         };
     }
 
-    /// Gives back its end, [`STEP_BYTES`] at most; how many bytes that was, and the rest, if there is one.
+    /// Gives back its end, [`STEP_BYTES`] at most; returns how many bytes that was, and the rest, if there is one.
     pub(super) fn shorten(mut self) -> (usize, Option<Part>) {
         let bytes = self.bytes();
         if !self.mapped || bytes <= STEP_BYTES {

@@ -54,7 +54,7 @@ const ALLOCATE_CLEAN_STEPS_MAX: usize = 64;
 const ALLOCATE_CLEAN_STEPS_LATER: usize = 2;
 /// An allocation gathers at most so many spans from what has expired in other classes.
 const ALLOCATE_SPARES_MAX: usize = 8;
-/// Spans given back while the limit is passed for which a class without any gets one.
+/// While the limit is passed, a class without a span gets one for so many that were given back.
 const SWAP_SPANS: u64 = 2;
 /// Chunks drained in a round while the limit is passed: some 100 µs, and four times as many of a class as one
 /// refill of a magazine takes. (With 1,024 every refill after the first eviction took 1 to 2 ms.)
@@ -77,8 +77,8 @@ impl Local {
         self.take_over(store, class, requested).or_else(|| self.allocate_new(store, class, requested))
     }
 
-    /// The chunk that waits longest in limbo, if it need wait no longer and is of this class, as what is
-    /// written over mostly is: it is in use before and after, and counted once.
+    /// Takes the chunk that waits longest in limbo, if it need wait no longer and is of this class, as that of an overwritten
+    /// item mostly is. It counts as used before and after.
     #[inline(always)]
     fn take_over(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         if store.slabs.view(class).draining.load(Ordering::Relaxed) != 0 {
@@ -94,7 +94,7 @@ impl Local {
         Some(chunk.location())
     }
 
-    /// A chunk that was free.
+    /// Takes a chunk that was free.
     #[inline(never)]
     fn allocate_new(&mut self, store: &Store, class: ClassId, requested: usize) -> Option<u64> {
         let magazine = &mut self.magazines[class.0 as usize];
@@ -353,19 +353,19 @@ impl Local {
         None
     }
 
-    /// What is waited for was waited for already, and did not come.
+    /// True if what is waited for was waited for already, and did not come.
     fn waits_in_vain(&self, store: &Store) -> bool {
         self.vain_epoch == store.epochs.now() || self.limbo.len() == 0 && self.now < self.vain_until
     }
 
-    /// Takes note that the caller is to ask for this memory again.
+    /// Notes that the caller is to ask for this memory again.
     fn comes_later(&mut self, store: &Store) {
         self.comes = true;
         self.later_epoch = store.epochs.now();
     }
 
-    /// Takes note that memory did not come: of this worker's own before others have left their batches, and what
-    /// others hold for a while.
+    /// Notes that memory did not come: this worker's own is not waited for before others have left
+    /// their batches, and what others hold not for a while.
     pub(crate) fn note_vain(&mut self, store: &Store) {
         if self.limbo.len() > 0 {
             self.vain_epoch = store.epochs.now();

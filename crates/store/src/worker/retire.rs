@@ -24,9 +24,9 @@ const LIMBO_CHUNKS_MAX: usize = 256;
 /// Chunks taken back in one step, after another worker was kept in its batch: some 100 µs. (17,000 took 4 ms.) Each piece of a
 /// large value is one of them: 1,024 values of 1 MiB are 66,000, by reckoning 7 to 15 ms.
 pub(super) const PASS_CHUNKS: usize = 1024;
-/// And in a step of upkeep in all, pieces of large values counted: some 50 µs. A value that has more pieces than are left loses
-/// its last ones, and waits in front of all others for the next step. (With two or three looks a step it was 3,000 chunks, and of
-/// large values as many with all their pieces: one of 512 MiB has 32,800, by reckoning 2 to 3 ms.)
+/// Chunks taken back in a step of upkeep in all, pieces of large values counted: some 50 µs. A value that has more pieces
+/// than are left loses its last ones, and waits in front of all others for the next step. (With two or three looks a step it
+/// was 3,000 chunks, and of large values as many with all their pieces: one of 512 MiB has 32,800, by reckoning 2 to 3 ms.)
 pub(crate) const STEP_CHUNKS: usize = 512;
 /// Pieces of large values that one batch takes back in all, beside steps of upkeep: 128 MiB, by reckoning 1 to 2 ms. A
 /// value of 1 GiB has 65,570.
@@ -87,7 +87,7 @@ impl Local {
         item.header_word().store(header.retired().0, Ordering::Release);
     }
 
-    /// An item that is retired, with this header, has memory beside its chunk that goes with it.
+    /// True if an item that is retired, with this header, has memory beside its chunk that goes with it.
     #[inline]
     fn has_more(&self, item: RawItem, header: Header, chunk: u64) -> bool {
         // Nearly all are plain.
@@ -146,8 +146,8 @@ impl Local {
         node.header_word().store(header.moved_piece().0, Ordering::Release);
     }
 
-    /// Between two requests of a batch: leaves the epoch for the one that it is by now, if that is due, which it is when a
-    /// group of chunks waits for it. The caller holds no reference into the arena.
+    /// Called between two requests of a batch: announces the epoch that it is by now, if a group of chunks waits for that.
+    /// The caller holds no reference into the arena.
     #[inline]
     pub(crate) fn leave_if_due(&mut self, store: &Store) {
         if self.limbo.group_is_full() {
@@ -155,8 +155,8 @@ impl Local {
         }
     }
 
-    /// Between two steps of something long: announces the epoch that it is, if it has moved on. The caller holds no
-    /// reference into the arena.
+    /// Called between two steps of something long: announces the epoch that it is, if it has moved
+    /// on. The caller holds no reference into the arena.
     #[inline]
     pub(crate) fn step_out(&mut self, store: &Store) {
         self.leave_if_due(store);
@@ -202,7 +202,7 @@ impl Local {
         self.charge_limbo(store);
     }
 
-    /// Takes back up to `count` chunks that the epochs have set free; in a step of upkeep no more than it may still.
+    /// Takes back up to `count` chunks that the epochs have set free; in a step of upkeep no more than the step still may.
     fn reclaim_in_turn(&mut self, store: &Store, count: usize) {
         let Some(left) = self.step_chunks else { return self.reclaim(store, count) };
         let count = count.min(left);
@@ -224,9 +224,9 @@ impl Local {
         self.take_back(store, count, false);
     }
 
-    /// The same; how many it might have taken more. Pieces of large values are chunks like others, or, if they are `beside`
-    /// those, none of them. Outside of a step of upkeep no more of them go than are left to the batch. A value that has more than
-    /// may go loses its last ones, and waits in front of all others.
+    /// As [`Local::reclaim`]; returns how many more it might have taken. Pieces of large values count as chunks, unless they
+    /// are `beside` those. Outside of a step of upkeep no more pieces go than are left to the batch. A value that has more
+    /// than may go loses its last ones, and waits in front of all others.
     fn take_back(&mut self, store: &Store, count: usize, beside: bool) -> usize {
         self.limbo.look(&store.epochs);
         // Chunks of one class in a row, which most are, are counted once.
@@ -292,7 +292,7 @@ impl Local {
         left
     }
 
-    /// Puts one chunk into its magazine.
+    /// Frees one chunk: into its magazine, or to its span.
     pub(crate) fn recycle(&mut self, store: &Store, chunk: u64) {
         let (class, requested) = chunk_facts(&store.arena, chunk);
         self.count_free(store, class, 1, requested);
@@ -323,7 +323,7 @@ impl Local {
         true
     }
 
-    /// No magazine may have the chunk: its span is wanted empty, or magazines have as much as they may.
+    /// True if no magazine may have the chunk: its span is wanted empty, or magazines have as much as they may.
     #[inline]
     fn goes_back(&self, store: &Store, chunk: u64, class: ClassId) -> bool {
         let draining = store.slabs.view(class).draining.load(Ordering::Relaxed) != 0
@@ -331,7 +331,7 @@ impl Local {
         draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max
     }
 
-    /// The magazine has no place for the chunk.
+    /// Puts the chunk into a magazine that has no place for it: its older half goes back to the spans.
     #[cold]
     #[inline(never)]
     fn put_into_full(&mut self, store: &Store, chunk: u64, class: ClassId) {
@@ -340,8 +340,8 @@ impl Local {
         debug_assert!(pushed);
     }
 
-    /// Gives a free chunk back to its span, and up to `more` of those that wait behind it if they go back, too: how many
-    /// these were, and their bytes. The class is locked once for some of them: where many workers want its lock, the one
+    /// Gives a free chunk back to its span, and up to `more` of those that wait behind it if they go back, too; returns how
+    /// many these were, and their bytes. The class is locked once for some of them: where many workers want its lock, the one
     /// that has the chunks which all others wait for would have to get it for every chunk.
     #[cold]
     #[inline(never)]
@@ -401,13 +401,13 @@ impl Local {
         self.limbo.len()
     }
 
-    /// This batch may take back so many pieces of large values at least: it needs memory, or has waited for other workers.
+    /// Lets this batch take back so many pieces of large values at least: it needs memory, or has waited for other workers.
     pub(super) fn may_take_pieces(&mut self, pieces: usize) {
         self.pieces_left = self.pieces_left.max(pieces);
     }
 }
 
-/// A chunk has no owner any more.
+/// Makes a chunk a free one, without an owner.
 #[inline]
 fn make_free(store: &Store, chunk: u64, class: ClassId) {
     // SAFETY: the chunk is free.
@@ -418,11 +418,11 @@ fn make_free(store: &Store, chunk: u64, class: ClassId) {
 
 fn is_large(item: RawItem) -> bool {
     let header = item.header();
-    // A draft of a large value says so by its kind in the mark that `large` drafts carry.
+    // A draft of a large value says so by a mark.
     header.is_large() || header.kind() == Kind::Draft && header.has(DRAFT_LARGE)
 }
 
-/// What has this header, and is to be freed, may have a key on the heap.
+/// True if what has this header, and is to be freed, may have a key on the heap.
 fn has_key(header: Header) -> bool {
     match header.kind() {
         Kind::Draft | Kind::Large | Kind::Collection => header.has_long_key(),
