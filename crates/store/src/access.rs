@@ -30,7 +30,7 @@ pub(crate) fn encode(now_s: u64) -> u64 {
     now_s % FINE_S
 }
 
-/// The code for an access so many seconds before `now_s`; longer ago than can be told is as long as can be.
+/// Returns the code for an access `idle_s` seconds before `now_s`; longer times become the longest that a code can hold.
 pub(crate) fn encode_idle(idle_s: u64, now_s: u64) -> u64 {
     let idle_s = idle_s.min(COARSE_AGE_MAX * COARSE_UNIT_S);
     let at_s = now_s.wrapping_sub(idle_s);
@@ -48,10 +48,10 @@ pub(crate) fn idle_s(code: u64, now_s: u64) -> u64 {
     (units * COARSE_UNIT_S).max(FINE_AGE_MAX_S)
 }
 
-/// Times since an access are counted by so many parts: a second, then four times as long each, and what is longer.
+/// Parts of the histogram of times since an access: up to 1 s, up to 4 s, up to 16 s and so on; the last has no bound.
 pub(crate) const IDLE_PARTS: usize = 12;
 
-/// The part that a time since an access counts in.
+/// Returns the part that a time since an access counts in.
 #[inline]
 pub(crate) fn idle_part(idle_s: u64) -> usize {
     match idle_s.saturating_sub(1) {
@@ -69,15 +69,15 @@ pub(crate) fn stale(code: u64, now_s: u64) -> bool {
 /// Set in codes of more than [`FINE_AGE_MAX_S`].
 pub(crate) const COARSE_BIT: u64 = COARSE;
 
-/// For codes without [`COARSE_BIT`]: not [`stale`], in fewer steps, and false too in the seconds around
-/// a wrap. Bits of `code` above a code's are ignored.
+/// The opposite of [`stale`], in fewer steps, for codes without [`COARSE_BIT`]. Also false in the
+/// seconds around a wrap. Ignores bits of `code` above a code's.
 #[inline(always)]
 pub(crate) fn surely_fresh(code: u64, now_s: u64) -> bool {
     const DIFFERENT: u64 = (FINE_S + COARSE - 1) & !(RESOLUTION_S - 1);
     (now_s % FINE_S).wrapping_sub(code) & DIFFERENT == 0
 }
 
-/// What the sweep at `now_s` makes of a code.
+/// Returns the code that the sweep at `now_s` puts in place of `code`.
 #[inline]
 pub(crate) fn aged(code: u64, now_s: u64) -> u64 {
     let coarse_now = now_s / COARSE_UNIT_S;
@@ -92,23 +92,22 @@ pub(crate) fn aged(code: u64, now_s: u64) -> u64 {
     FINE_S + coarse_now.wrapping_sub(units.min(COARSE_AGE_MAX)) % COARSE
 }
 
-/// The clock that accesses are dated by, in seconds: the caller's, less all that this was set by. Where that
-/// jumps this goes on from where it was, so that every code goes on to mean what it meant, and none has to be
-/// rewritten.
+/// The clock of access codes, in seconds: the caller's clock less the sum of its jumps. When the caller's clock is set, this
+/// one goes on from where it was: every code keeps its meaning, and none is rewritten.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// The caller's is so far ahead, modulo 2^64.
+    /// Seconds that the caller's clock is ahead, modulo 2^64.
     ahead_s: AtomicU64,
 }
 
 impl Clock {
-    /// Its time when the caller's is `now`.
+    /// This clock's time when the caller's is `now`.
     #[inline]
     pub(crate) fn seconds(&self, now: Millis) -> u64 {
         (now / 1000).wrapping_sub(self.ahead_s.load(Ordering::Relaxed))
     }
 
-    /// The caller's clock was set from `then_s` to `now_s`.
+    /// Notes that the caller's clock was set from `then_s` to `now_s`.
     pub(crate) fn note_set(&self, then_s: u64, now_s: u64) {
         self.ahead_s.fetch_add(now_s.wrapping_sub(then_s), Ordering::Relaxed);
     }

@@ -31,15 +31,15 @@ impl Store {
     /// Ends the last worker, and checks the store ([`Store::check`]).
     ///
     /// # Panics
-    /// As there.
+    /// As [`Store::check`].
     pub fn check_behind(&self, worker: Worker) {
         drop(worker);
         self.check();
     }
 
-    /// Checks that every item is reachable exactly once under its own key, that no chunk is in two
-    /// places, that collections are what their leaves say, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched for
-    /// nothing.
+    /// Checks that every item is reachable exactly once under its own key, that no chunk is in two places, that collections
+    /// are what their leaves say, that chunks, spans and bytes add up to the arena, and that no bucket is locked, or watched
+    /// for nothing.
     ///
     /// # Panics
     /// If something does not add up, or a worker exists.
@@ -175,7 +175,7 @@ impl Store {
         let beside = tables + keys + self.watch_bytes() + self.outside_bytes();
         assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
         assert_eq!(self.ledger().sum(), self.arena.used_bytes(), "the ledger");
-        // 4. No bucket is locked, and those are watched that a watched key is at home in.
+        // 4. No bucket is locked, and those alone are watched that are the home of a watched key.
         let mut watched = 0;
         let mut cursor = 0;
         loop {

@@ -114,7 +114,7 @@ impl Store {
         self.automove.store(automove as u8, Ordering::Relaxed);
     }
 
-    /// From here on core dumps of the process have what is cached; otherwise they leave it out.
+    /// Has core dumps of the process contain what is cached, from now on; otherwise they leave it out.
     pub fn show_in_core_dumps(&self) {
         self.arena.show_in_core_dumps();
     }
@@ -140,9 +140,9 @@ impl Store {
         set
     }
 
-    /// Has the allocator give its free pages back to the system. What many connections held in small blocks is full of holes when
-    /// some of them have ended, and the allocator gives back only its end. It takes some microseconds for each hole, so it is done
-    /// by the thread that makes memory ready, if there is one; else at once.
+    /// Has the allocator give its free pages back to the system. When some connections have ended, what many held in small
+    /// blocks is full of holes, and the allocator by itself gives back only its end. It takes some microseconds for each
+    /// hole, so the thread that makes memory ready does it, if there is one; else it is done at once.
     pub fn trim_heap(&self) {
         if !self.arena.hand_over_trim() {
             crate::held::trim_heap();

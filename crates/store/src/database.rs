@@ -43,7 +43,7 @@ impl Word {
     }
 }
 
-/// What a name stands for: the same database still when names were swapped.
+/// The database that a name stands for. It stays the same when names are swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Database(u8);
 
@@ -64,7 +64,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Changes only while no other worker is in a batch, so that it holds for a batch.
+    /// The word of a name. It changes only while no other worker is in a batch, so that it holds for a batch.
     #[inline]
     pub(crate) fn word(&self, name: u8) -> Word {
         Word(self.0[usize::from(name)].load(Ordering::Relaxed))
@@ -87,7 +87,7 @@ impl Names {
 #[derive(Debug)]
 pub(crate) struct Flushes {
     scopes: Box<[AtomicU8; 256]>,
-    /// When, in seconds as accesses are dated.
+    /// The time of each, in seconds of the clock of accesses.
     seconds: Box<[AtomicU64; 256]>,
     /// By number: items that were flushed and are still there.
     garbage: [AtomicU64; DATABASES as usize],
@@ -137,12 +137,12 @@ impl Flushes {
             .map(move |n| self.scopes[usize::from(was.wrapping_add(n))].load(Ordering::Relaxed))
     }
 
-    /// All items of a database are garbage.
+    /// Notes that all items of a database are garbage.
     pub(crate) fn set_garbage(&self, number: u8, items: u64) {
         self.garbage[usize::from(number)].store(items, Ordering::Relaxed);
     }
 
-    /// One item that was flushed has been taken out, and is no longer counted.
+    /// Notes that one item that was flushed has been taken out, and is no longer counted.
     pub(crate) fn collected(&self, number: u8) {
         let garbage = &self.garbage[usize::from(number)];
         // Writes during the flush make it inexact until everything is clean: never below 0.
@@ -168,7 +168,7 @@ impl crate::Store {
     pub fn flushed_since(&self, seen: &mut u64, mut visit: impl FnMut(Option<u8>)) {
         let now = self.stamp_count();
         let since = now.saturating_sub(std::mem::replace(seen, now));
-        // Those before are forgotten.
+        // Older flushes are forgotten.
         if since > u64::from(u8::MAX) / 2 {
             return visit(None);
         }

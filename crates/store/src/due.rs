@@ -71,7 +71,7 @@ impl Agenda {
         }
     }
 
-    /// Span `number` is due at `at`; its own time says so already.
+    /// Notes that span `number` is due at `at`; its own time says so already.
     #[cold]
     pub(crate) fn note(&self, number: u32, at: Millis) {
         // Both pair with the fence in `Due::clear`: what was written below comes before the look above.
@@ -92,7 +92,7 @@ impl Agenda {
         self.all.is_never()
     }
 
-    /// A span that is due, looked for from the group of span `from` on; its time is "never" now.
+    /// Takes a span that is due, looked for from the group of span `from` on; its time is "never" now.
     /// `span` says where the time of a span of the first `spans` is.
     pub(crate) fn take<'a>(
         &self,

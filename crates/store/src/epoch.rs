@@ -40,7 +40,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn enter(&self, id: usize) {
         let now = self.global.load(Ordering::Relaxed);
-        // Release, as in `leave`: a thread that is inside, or was a moment ago, has read what it read.
+        // Release, as in `leave`: what this worker has read since its last announcement happened before.
         self.workers[id].store(now, Ordering::Release);
         // Pairs with the fence in `advance`: either the advancing thread sees the announcement, or
         // this worker's later loads see everything unlinked before the advance.
@@ -61,7 +61,7 @@ impl Epochs {
         self.global.load(Ordering::Relaxed)
     }
 
-    /// What worker `id` has announced, for itself: while it is the same, nothing that it could reach was used again.
+    /// What worker `id` has announced; called by itself. While that is the same, nothing that it could reach was used again.
     pub(crate) fn announced(&self, id: usize) -> u64 {
         self.workers[id].load(Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ impl Epochs {
         self.workers[id].store(OUTSIDE, Ordering::Release);
     }
 
-    /// Worker `id` has announced itself.
+    /// True if worker `id` has announced itself.
     pub(crate) fn is_inside(&self, id: usize) -> bool {
         self.workers[id].load(Ordering::Relaxed) != OUTSIDE
     }
@@ -81,7 +81,7 @@ impl Epochs {
     /// The tag for what has just been unlinked.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
-        // The unlinking store comes before the load of the epoch, for everyone.
+        // The unlinking store comes before the load of the epoch, for all threads.
         fence(Ordering::SeqCst);
         self.global.load(Ordering::Relaxed)
     }

@@ -16,13 +16,13 @@ use crate::{Key, Millis, Store};
 /// comes then is counted and lost.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 const EVENT_SHARE: u64 = 64;
-/// So many, as a batch may take out in a small store, are a part of what a worker needs anyway; …
+/// So many bytes, which a batch may need in a small store, are a part of what a worker has anyway; …
 const EVENT_BYTES_FREE: usize = 256 << 10;
 /// … the others are charged in steps of so many bytes. (Where each was charged, what was evicted from a store of two
 /// megabytes had more evicted.)
 const EVENT_BYTES_STEP: usize = 16 << 10;
-/// Spans given that one worker notes at most until they are taken: 4 KiB, and far more than a batch has drained. What comes
-/// then is lost, and not counted.
+/// Most givings that one worker notes until they are taken: 4 KiB, and far more than a batch has
+/// drained. What comes then is lost, and not counted.
 const GIVINGS_MAX: usize = 1024;
 
 /// What happened to an item.
@@ -39,7 +39,7 @@ pub enum Event {
     Emptied = 8,
 }
 
-/// An item that the store has taken out, or something of it: then its key and database are all that is said of it.
+/// An item that the store has taken out, or of which it has taken something out: then only its key and database are said.
 #[derive(Clone, Copy, Debug)]
 pub struct Gone<'e> {
     /// Why.
@@ -104,13 +104,13 @@ pub(crate) struct EventBuffer {
 }
 
 impl Store {
-    /// Which events are noted from now on, of all workers.
+    /// Sets which events are noted from now on, by all workers.
     pub fn note_events(&self, events: &[Event]) {
         let mask = events.iter().fold(0, |mask, &event| mask | event as u8);
         self.events.mask.store(mask, Ordering::Relaxed);
     }
 
-    /// Whether spans that classes give are noted from now on, by all workers ([`Guard::take_givings`]).
+    /// Sets whether spans that classes give are noted from now on, by all workers ([`Guard::take_givings`]).
     pub fn note_givings(&self, wanted: bool) {
         self.events.givings.store(u8::from(wanted), Ordering::Relaxed);
     }
@@ -202,7 +202,7 @@ impl Local {
 }
 
 impl Guard<'_> {
-    /// There are events to be taken.
+    /// True if there are events or givings to be taken.
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.local.events.entries.is_empty() || !self.local.givings.is_empty()
@@ -213,13 +213,12 @@ impl Guard<'_> {
         std::mem::take(&mut self.local.givings).into_iter().for_each(each);
     }
 
-    /// Takes the events of this worker, in order: what happened, to which key of the database of which
-    /// name.
+    /// Takes the events of this worker, in order. `each` gets what happened, the name of the database, and the key.
     pub fn take_events(&mut self, each: &mut dyn FnMut(Event, u8, &[u8])) {
         self.take_gone(&mut |gone| each(gone.event, gone.database, gone.key));
     }
 
-    /// The same, with what the items were like.
+    /// As [`Guard::take_events`], with what the items were like.
     pub fn take_gone(&mut self, each: &mut dyn FnMut(&Gone<'_>)) {
         let buffer = std::mem::take(&mut self.local.events);
         let mut start = 0;

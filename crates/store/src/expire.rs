@@ -11,9 +11,9 @@
 //! count where its head is. A span whose items all have passed is emptied by its visit and goes back to
 //! the arena.
 //!
-//! Of a hash whose key stays fields may be due. They are taken out by upkeep, with a worker's hands that can build
-//! ([`crate::Guard::maintain`]), and not by a worker that needs room: it is left for the next visit there. Such a hash has its span
-//! visited when its first field is due, but once a second at most.
+//! A hash whose key stays may have fields that are due. Upkeep takes them out ([`crate::Guard::maintain`]), where a worker
+//! can build leaves; a worker that needs room leaves them for the next visit. Such a hash has its span visited when its first
+//! field is due, but once a second at most.
 //!
 //! Between clearing the due time and looking at the items, every worker leaves its batch: one that
 //! stored an item and found the old time early enough has published the item by then.
@@ -39,12 +39,12 @@ const BATCH: usize = 16;
 const DUE_SHARE: u64 = 32;
 /// A span is visited no sooner than this after its last visit.
 const VISIT_PAUSE_MS: Millis = 100;
-/// And for fields no sooner than this.
+/// It is visited for fields no sooner than this.
 const FIELDS_PAUSE_MS: Millis = 1000;
 /// A worker that needs room and waits for another gives up the core so often, then sleeps once.
 const WAITS_BUSY: u32 = 16;
 
-/// What expiry is at; one worker at a time has it.
+/// The state of expiry; one worker at a time has it.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     visit: Option<Visit>,
@@ -61,7 +61,7 @@ struct Visit {
     tag: u64,
     /// The next chunk.
     chunk: usize,
-    /// Bytes of large values that stay and whose heads were seen.
+    /// Bytes of large values and trees that stay and whose heads were seen.
     beside: u64,
     /// When the first field expires of the hashes that stay; 0 for never.
     fields_at: Millis,
@@ -139,7 +139,7 @@ impl Local {
         true
     }
 
-    /// `notes`: hashes whose fields are due are noted for upkeep.
+    /// Makes a step. `notes`: hashes whose fields are due are noted for upkeep.
     fn expire_step(&mut self, store: &Store, now: Millis, notes: bool) -> Step {
         if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
             return Step::Nothing;
@@ -147,7 +147,7 @@ impl Local {
         let Ok(mut expiry) = store.expiry.try_lock() else { return Step::Taken };
         let Expiry { visit, next } = &mut *expiry;
         if visit.is_none() {
-            // Said before what is due is looked for, which the agenda does not know meanwhile.
+            // Set before a due span is looked for, which is not in the agenda meanwhile.
             store.expiring.store(true, Ordering::Relaxed);
             *visit = self.next_visit(store, now, *next);
             store.expiring.store(visit.is_some(), Ordering::Relaxed);

@@ -53,7 +53,7 @@ impl Store {
         self.stamp.load(Ordering::Acquire)
     }
 
-    /// The flushes until now, of which none is half done: what a worker holds is of before the next.
+    /// The number of flushes until now, of which none is half done.
     fn finished_stamp_count(&self) -> u64 {
         loop {
             let count = self.stamp_count();
@@ -66,8 +66,8 @@ impl Store {
         }
     }
 
-    /// A transaction that is begun may flush so many times. False for more than one may ever, and while too much
-    /// of earlier flushes is to be cleaned up.
+    /// True if a transaction that begins may flush so many times. False for more than one may ever,
+    /// and while too much of earlier flushes is to be cleaned up.
     pub fn may_flush(&self, times: usize) -> bool {
         let lag = self.stamp_count() - self.cleaned.load(Ordering::Relaxed);
         times <= FLUSHES_TOGETHER_MAX && lag + times as u64 <= u64::from(LAG_MAX)
@@ -93,7 +93,7 @@ impl Store {
         true
     }
 
-    /// All buckets were seen clean of the flushes up to `stamp`, `now`.
+    /// Notes that at `now` all buckets were seen clean of the flushes up to `stamp`.
     pub(crate) fn all_clean(&self, stamp: u64, now: Millis) {
         let _one = self.flushing.lock().expect("no panic under the lock");
         // A pass that found nothing flushed frees nothing: a worker that waited for it would wait as long as it may.
@@ -112,12 +112,12 @@ impl Store {
 const COMES_MS: Millis = 100;
 
 impl Store {
-    /// Something that was flushed is still to be found, by upkeep and by a worker that asks for memory: it is free then.
+    /// True while something that was flushed is still to be found, by upkeep or by a worker that asks for memory.
     pub fn is_cleaning(&self) -> bool {
         self.stamp_count() != self.cleaned.load(Ordering::Relaxed)
     }
 
-    /// What was flushed may still come free, whichever worker has found it.
+    /// True while what was flushed may still come free, whichever worker has found it.
     pub(crate) fn flushed_comes(&self, now: Millis) -> bool {
         self.is_cleaning() || now.saturating_sub(self.cleaned_at.load(Ordering::Relaxed)) < COMES_MS
     }
@@ -163,9 +163,9 @@ impl Guard<'_> {
         self.flush_scope(Some(self.store.names.word(name).number()));
     }
 
-    /// As [`Guard::flush`], or [`Guard::flush_database`] of a name. False, and nothing flushed, if much of earlier
-    /// flushes is to be cleaned up: a step of that is made, some 70 µs, and one asks again. Never in a transaction, which
-    /// found out before it was begun ([`Store::may_flush`]).
+    /// As [`Guard::flush`], or [`Guard::flush_database`] of a name. False, and nothing flushed, if much of earlier flushes is
+    /// to be cleaned up: it makes a step of that, some 70 µs, and the caller tries again. Never false in a transaction, whose
+    /// caller asked before it began ([`Store::may_flush`]).
     pub fn try_flush(&mut self, name: Option<u8>) -> bool {
         let number = name.map(|name| self.store.names.word(name).number());
         if self.in_transaction() {

@@ -4,8 +4,8 @@
 //! sparse, or takes out some of what was flushed, and gives spans back after the limit was lowered. Steps are paced so that the
 //! whole index is passed within [`access::SWEEP_PERIOD_S`], or as fast as the caller calls while a flush is being cleaned up.
 //!
-//! What a step does at most, the accesses to shared words that this is by reckoning (`tests/schedules/upkeep.rs` counts them;
-//! most words are in a cache, and two to three nanoseconds each on the mean), and the time:
+//! What a step does at most; the accesses to shared words that follow from it by reckoning (`tests/schedules/upkeep.rs`
+//! counts them; most words are in a cache, and take two to three nanoseconds each on the mean); and the time:
 //!
 //! ```text
 //! ages a segment        14 pages, and writes all its slots       14,000     50 µs
@@ -79,7 +79,7 @@ pub(crate) struct Upkeep {
     /// When the last step was made.
     last_s: u64,
     running: bool,
-    /// Slots of the index then.
+    /// Slots of the index when this pass began.
     slots: u64,
     /// The next segment has nothing any more that was flushed before this pass.
     is_clean: bool,
@@ -215,8 +215,9 @@ impl Guard<'_> {
             return false;
         }
         if flushing && !upkeep.is_clean {
-            // Of all that was flushed before this pass, whatever is flushed meanwhile. Where others have cleaned up behind later
-            // flushes, no bucket has a stamp before theirs, and one that is so much earlier would be taken for a later one.
+            // The segment is cleaned of all that was flushed before this pass, whatever is flushed meanwhile. Where others
+            // have cleaned up behind later flushes, their stamp is used: no bucket has an earlier one, and a stamp that is
+            // too much earlier would be taken for a later one.
             let stamp = upkeep.stamp.max(store.cleaned.load(Ordering::Relaxed));
             upkeep.is_clean = self.clean_some(upkeep.cursor, stamp as u8);
             return true;
@@ -231,13 +232,14 @@ impl Guard<'_> {
         }
         let next = match upkeep.rebuilding.take() {
             Some(Rebuilding { items, next }) => {
-                // What was flushed since the pass began is in it still, and in a second half also what was before.
+                // What was flushed since the pass began is in it still; its other half, if that
+                // comes behind it, also has what was flushed before.
                 let is_clean = !flushing || store.stamp_count() == upkeep.stamp;
                 let both_are_clean =
                     !flushing || is_clean && store.index.is_second(&store.arena, upkeep.cursor);
                 if self.rebuild_segment(upkeep.cursor, Sparse { items, is_clean, both_are_clean }) {
                     upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
-                    // With fewer pages it may become one with its other half, and what both are with theirs.
+                    // With fewer pages it may become one with its other half, and that whole with its own.
                     upkeep.rebuilding = Some(Rebuilding { items: None, next });
                     return true;
                 }
@@ -260,7 +262,7 @@ impl Guard<'_> {
             upkeep.hurried &= shrunk;
             upkeep.look_at = if shrunk { 0 } else { self.now + LOOK_PAUSE_MS };
             if store.index.halve(&Rebuild { store, local: self.local }) {
-                // Longer directories and rebuildings have left holes.
+                // Longer directories and rebuildings have left holes in the heap.
                 store.trim_heap();
             }
             store.all_clean(upkeep.stamp, self.now);
@@ -294,7 +296,7 @@ impl Guard<'_> {
             if !self.local.patient && self.local.gave_way_epoch == store.epochs.now() {
                 return;
             }
-            // Between two batches: pages of the index, too, are waited for by others.
+            // Between two batches: others wait for pages of the index, too.
             waits += 1;
             self.local.step_aside(store);
             self.local.wait_outside(store, &mut wait);
@@ -307,10 +309,10 @@ impl Guard<'_> {
         }
     }
 
-    /// As [`Guard::give_way`], and waits for no other worker while this one has several connections to serve: what others'
-    /// batches hold back comes free in the turns to come. Each look of one that waits gives up the core, which where others
-    /// want it takes as long as they are at work; in a turn there were 200 of them. Where more than a 64th of the limit is
-    /// owed it waits all the same: on a busy machine a 12th was.
+    /// As [`Guard::give_way`], but waits for no other worker while this one has several connections to serve: what others'
+    /// batches hold back comes free in the turns to come. A worker that waits gives up the core with each look, which takes
+    /// as long as others want it; in a turn there were 200 looks. Where more than a 64th of the limit is owed it waits all
+    /// the same: on a busy machine a 12th was owed.
     pub fn give_way_for_now(&mut self) {
         if self.local.patient {
             return self.give_way();

@@ -8,12 +8,12 @@ use crate::class::{CLASSES_END, ClassId, SPAN_BYTES};
 use crate::sync::atomic::Ordering;
 use crate::{Millis, Store};
 
-/// Whose a span is.
+/// The owner of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanOwner {
     /// Without an owner.
     Free,
-    /// That of the class with this number.
+    /// The class with this number.
     Class(u8),
     /// The index's.
     Index,
@@ -30,7 +30,7 @@ pub struct SpanSeen {
     pub fill: u8,
     /// How long ago the hand passed it, or the class got it; 0 of what no class owns.
     pub age_ms: Millis,
-    /// In how long it is due, since enough of it expires; none: never, as far as is known.
+    /// The time until it is due, when enough of it will have expired; none: never, as far as is known.
     pub due_ms: Option<Millis>,
 }
 

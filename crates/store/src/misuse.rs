@@ -14,7 +14,7 @@
 //! item.map(|item| item.cas());
 //! ```
 //!
-//! The same of bytes that were read by a hint:
+//! Bytes that were read by a hint stay as long:
 //!
 //! ```compile_fail,E0502
 //! # use larder_store::{Attributes, Config, Expect, Store};
@@ -28,7 +28,7 @@
 //! value.map(|value| value.len());
 //! ```
 //!
-//! They are gone with the guard:
+//! An item's bytes are gone with the guard:
 //!
 //! ```compile_fail,E0505
 //! # use larder_store::{Config, Store};
@@ -96,7 +96,7 @@
 //! }
 //! ```
 //!
-//! The places of an upload are one receiver's, before it is said that they are full and more are reserved:
+//! One receiver has the places of an upload, and lets go of them before it says that they are full, reserves more or publishes:
 //!
 //! ```compile_fail,E0499
 //! # use larder_store::Upload;
@@ -125,7 +125,7 @@
 //! }
 //! ```
 //!
-//! An upload goes from thread to thread, and is used by one at a time; its places stay where they were asked for:
+//! An upload goes from thread to thread, and is used by one at a time; its places stay in the thread that asked for them:
 //!
 //! ```compile_fail,E0277
 //! fn shared<T: Sync>() {}

@@ -33,9 +33,9 @@ use std::time::Duration;
 
 /// Waits without the end of an operation after which a run has failed.
 const IDLE_WAITS_MAX: u64 = 2_000_000;
-/// And turns.
+/// Turns without the end of an operation after which a run has failed.
 const IDLE_TURNS_MAX: u64 = 50_000_000;
-/// What a turn takes.
+/// The time that a turn takes.
 const TURN_NS: u64 = 20;
 /// Threads' stacks.
 const STACK_BYTES: usize = 512 << 10;
@@ -89,7 +89,7 @@ thread_local! {
     static LAST: RefCell<Box<[u8]>> = RefCell::new(vec![0; WORDS].into_boxed_slice());
 }
 
-/// A store has its arena there.
+/// Notes where a store has its arena.
 pub(crate) fn arena_at(base: *const u8) {
     RUNNING.with(|running| running.arena.set(base.addr()));
 }
@@ -111,7 +111,7 @@ thread_local! {
     };
 }
 
-/// Before an access: the end of the turn, if the strategy says so.
+/// Called before an access: ends the turn, if the strategy says so.
 #[inline]
 pub fn turn() {
     RUNNING.with(|running| match running.left.get() {
@@ -120,7 +120,7 @@ pub fn turn() {
     });
 }
 
-/// Before an access to the word there.
+/// Called before an access to a word: ends the turn, if the strategy says so.
 #[inline]
 pub(crate) fn turn_at<T>(word: &T) {
     turn();
@@ -145,7 +145,7 @@ fn look_for_conflict(running: &Running, address: usize) {
     }
 }
 
-/// A wait for another thread.
+/// Waits for another thread.
 pub(crate) fn wait() {
     RUNNING.with(|running| {
         running.waits.set(running.waits.get() + 1);
@@ -153,7 +153,7 @@ pub(crate) fn wait() {
     });
 }
 
-/// Lets others go on: what is done for as long as they are at work would keep them from it.
+/// Lets other threads go on: for a loop that lasts as long as they are at work, and would keep them from it.
 pub fn pass() {
     RUNNING.with(|running| pause(running, Pause::Wait));
 }
@@ -167,7 +167,7 @@ pub fn sleep(time: Duration) {
     });
 }
 
-/// An operation has ended.
+/// Notes that an operation has ended.
 pub fn progress() {
     RUNNING.with(|running| running.progress.set(running.progress.get() + 1));
 }
@@ -177,7 +177,8 @@ pub fn waited() -> (u64, Duration) {
     RUNNING.with(|running| (running.waits.get(), Duration::from_nanos(running.slept_ns.get())))
 }
 
-/// What `work` gives, and how many turns it would have had: accesses to shared words, fences and locks. No schedule may run.
+/// Runs `work`; returns its result, and how many turns it would have had: accesses to shared words,
+/// fences and locks. No schedule may run.
 ///
 /// # Panics
 /// When one does.
@@ -424,7 +425,7 @@ impl Schedule {
         }
     }
 
-    /// For how many turns it goes on.
+    /// How many turns the thread that was picked has.
     fn quantum(&mut self, strategy: &mut Strategy, turns: u64) -> u64 {
         match strategy {
             Strategy::Arbitrary { mean, .. } => self.random.below(2 * *mean),
@@ -485,7 +486,7 @@ impl Schedule {
 }
 
 impl Strategy {
-    /// The thread comes behind all others.
+    /// Puts the thread behind all others.
     fn last(&mut self, thread: usize) {
         if let Strategy::Priorities { order, .. } = self
             && let Some(at) = order.iter().position(|&other| other == thread)
@@ -495,7 +496,7 @@ impl Strategy {
         }
     }
 
-    /// The thread has ended.
+    /// Forgets the thread, which has ended.
     fn forget(&mut self, thread: usize) {
         if let Strategy::Priorities { order, .. } = self {
             order.retain(|&other| other != thread);

@@ -59,7 +59,7 @@ pub struct Totals {
     pub spans_reassigned: u64,
     /// Items and pieces of items that were moved out of such spans.
     pub chunks_moved: u64,
-    /// Keys stored again soon after they were evicted on probation.
+    /// Keys stored again soon after they were evicted.
     pub ghost_hits: u64,
     /// Times that all items, or those of a database, were flushed.
     pub flushes: u64,
@@ -96,7 +96,7 @@ pub struct ClassTotals {
     pub expired_unfetched: u64,
     /// As in [`Totals`].
     pub out_of_memory: u64,
-    /// Keys stored again soon after they were evicted on probation.
+    /// Keys stored again soon after they were evicted.
     pub ghost_hits: u64,
     /// Milliseconds since the eviction hand last passed where it is now.
     pub age_ms: u64,

@@ -58,7 +58,7 @@ impl Open {
         *self.0[id].lock().expect("no panic under the lock") = hashes.cloned();
     }
 
-    /// A key with this hash is one of an open transaction's, or of one that waits for its bits.
+    /// True if a key with this hash is one of an open transaction's, or of one that waits for its bits.
     pub(crate) fn has(&self, hash: u64) -> bool {
         self.0.iter().any(|one| {
             let hashes = one.lock().expect("no panic under the lock");
@@ -67,9 +67,9 @@ impl Open {
     }
 }
 
-/// A thread that waits for others' transactions to leave a segment looks after 1, 2, 4, 8 turns of waiting, and then each time after
-/// so many: a look may lock most of its buckets. (A flush that looked after each turn had 98 of 100 steps of a schedule, and the
-/// threads that had to get on for it hardly any.)
+/// Turns of waiting between two looks of a thread that waits for others' transactions to leave a segment, after looks behind
+/// 1, 2, 4 and 8 turns: a look may lock most of its buckets. (A flush that looked after each turn had 98 of 100 steps of a
+/// schedule, and the threads that had to get on for it hardly any.)
 const TRY_ROUNDS: usize = 16;
 
 /// Room for so many keys is kept from one command to the next: more than clients ask for at once.
@@ -83,17 +83,16 @@ fn clear<T>(room: &mut Vec<T>) {
     }
 }
 
-/// What a worker's word says that is between two batches in the midst of a request: it waits for others. Epochs are
-/// larger.
+/// The word of a worker that is between two batches in the midst of a request, and waits for others. Epochs are larger.
 const ASIDE: u64 = 1;
 
-/// What it says besides the epoch of a batch in which a request goes on that has stepped aside.
+/// Set beside the epoch in the word of a batch in which a request goes on that has stepped aside.
 const AGAIN: u64 = 1 << 63;
 
 /// The workers that are in a batch, and those that want all others out.
 #[derive(Debug)]
 pub(crate) struct World {
-    /// The worker that has the store to itself, and one; 0: none.
+    /// The worker that has the store to itself, plus 1; 0: none.
     owner: AtomicU64,
     /// The epoch in which each worker's batch began; 0 outside, [`ASIDE`] where it has stepped out of it.
     workers: Box<[Apart<AtomicU64>]>,
@@ -115,8 +114,8 @@ impl World {
         self.workers[id].store(epoch, Ordering::Release);
     }
 
-    /// Every batch that was under way in epoch `tag` is over: what was out of use before that tag was
-    /// taken is not even hinted at any more.
+    /// True if every batch that was under way in epoch `tag` is over: what was out of use before
+    /// that tag was taken is not even hinted at any more.
     pub(crate) fn batches_over(&self, tag: u64) -> bool {
         // Pairs with the fence behind `enter`: either this sees the batch, or the batch sees what
         // came before the tag.
@@ -127,8 +126,8 @@ impl World {
         })
     }
 
-    /// Every request that a worker other than `id` was at in epoch `tag` is over, also one that has stepped out of its
-    /// batch meanwhile.
+    /// True if every request that a worker other than `id` was at in epoch `tag` is over, also one
+    /// that has stepped out of its batch meanwhile.
     fn requests_over(&self, id: usize, tag: u64) -> bool {
         // As in `batches_over`.
         fence(Ordering::SeqCst);
@@ -140,7 +139,7 @@ impl World {
         })
     }
 
-    /// Another worker has or wants the store to itself.
+    /// True if another worker has or wants the store to itself.
     #[inline]
     pub(crate) fn taken(&self) -> bool {
         // Acquire pairs with `give`: a batch sees what was done to the store before it.
@@ -157,7 +156,7 @@ impl World {
     /// Says that worker `id` is between two batches, and goes on with its request in the next.
     fn step_aside(&self, id: usize) {
         let word = self.workers[id].load(Ordering::Relaxed);
-        // Once a request: what it has looked at before it began is of then.
+        // Noted once a request: what the request has seen is as old as the first of its batches.
         if word != ASIDE && word & AGAIN == 0 {
             self.began[id].store(word, Ordering::Relaxed);
         }
@@ -169,7 +168,7 @@ impl World {
         self.owner.compare_exchange(0, id as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Another worker than `id`, which has taken the store, is still in a batch.
+    /// True if another worker than `id`, which has taken the store, is still in a batch.
     pub(crate) fn others_inside(&self, id: usize) -> bool {
         // Pairs with the fence behind `enter`: either it sees the owner, or this sees the batch.
         fence(Ordering::SeqCst);
@@ -183,7 +182,7 @@ impl World {
 }
 
 impl Local {
-    /// Begins a batch: announced to the epochs, and no other thread has the store to itself.
+    /// Begins a batch: announces it to the epochs, and waits as long as another worker has the store to itself.
     #[inline]
     pub(crate) fn enter_batch(&mut self, store: &Store) {
         self.announce(store);
@@ -243,7 +242,7 @@ impl Store {
             return None;
         }
         let locked = self.index.lock_beside(&self.arena, hash);
-        // 1. What was flushed is there for as long as the transaction.
+        // 1. A bucket that is not clean stays so for as long as the transaction.
         // 2. Another may have begun meanwhile. It said its keys before it set the bit that is seen here.
         if locked.control.stamp() == self.stamp() && !self.open.has(hash) {
             return Some(locked);
@@ -319,7 +318,8 @@ impl Guard<'_> {
         while let (Some((&hash, rest)), None, None) = (left.split_first(), unclean, in_the_way) {
             match store.index.hold(&store.arena, hash, gate, &mut buckets) {
                 Hold::Held => left = rest,
-                // What it waits for may need the memory of spans that have items in the buckets it holds.
+                // The transaction that it waits for may need the memory of spans that have items in
+                // the buckets that are held here.
                 Hold::Busy if !buckets.is_empty() && store.wanting.any() => in_the_way = Some(hash),
                 Hold::Busy => self.local.wait(store, &mut wait),
                 Hold::Unclean => unclean = Some(hash),
@@ -379,7 +379,7 @@ impl Guard<'_> {
         self.store.epochs.tag()
     }
 
-    /// Every request that another worker began before `tag` was taken is over: those at work now have seen what was
+    /// True if every request that another worker began before `tag` was taken is over: those at work now have seen what was
     /// said before. Does not wait: it returns true soon where it is called again and again.
     pub fn others_have_heard(&self, tag: u64) -> bool {
         self.alone || self.store.world.requests_over(self.local.id, tag) || {
@@ -389,13 +389,13 @@ impl Guard<'_> {
         }
     }
 
-    /// Between [`Guard::begin`] or [`Guard::begin_whole`] and [`Guard::finish`].
+    /// True between [`Guard::begin`] or [`Guard::begin_whole`] and [`Guard::finish`].
     #[inline]
     pub fn in_transaction(&self) -> bool {
         self.local.transaction.open || self.local.transaction.whole
     }
 
-    /// The store is this worker's alone.
+    /// True if the store is this worker's alone.
     #[inline]
     pub fn has_whole(&self) -> bool {
         self.local.transaction.whole
@@ -500,7 +500,7 @@ impl Local {
         store.index.lock_open(&store.arena, hash).or_else(own)
     }
 
-    /// The home bucket of a hash if this worker's transaction, which is open, has it.
+    /// Locks the home bucket of a hash, if this worker's transaction, which is open, has it.
     pub(crate) fn lock_of_transaction<'s>(&self, store: &'s Store, hash: u64) -> Option<Locked<'s>> {
         let Transaction { hashes, buckets, .. } = &self.transaction;
         match hashes.binary_search(&hash) {
@@ -516,14 +516,14 @@ impl Local {
         }
     }
 
-    /// There are keys that this worker takes nothing from.
+    /// True if there are keys that this worker takes nothing from.
     #[inline]
     pub(crate) fn has_own(&self) -> bool {
         self.transaction.open || self.spared.is_some()
     }
 
-    /// This may be one of the keys that the transaction was begun with, or the one that is spared: the leading 40
-    /// bits are its hash's.
+    /// True if this may be one of the keys that the transaction was begun with, or the one that is
+    /// spared: only the leading 40 bits of the hashes are compared.
     #[inline]
     pub(crate) fn may_be_own(&self, hash: u64) -> bool {
         if self.spared.is_some_and(|spared| spared >> 24 == hash >> 24) {

@@ -85,7 +85,7 @@ impl TypeCounts {
         &self.0[kind as usize - 1]
     }
 
-    /// A collection comes (1), or goes (-1). Only the owning thread.
+    /// Counts a collection that comes (1), or goes (-1). Only the owning thread.
     ///
     /// # Safety
     /// As for [`RawItem::collection_sizes`].
@@ -99,7 +99,7 @@ impl TypeCounts {
         count.bytes.add(bytes, n);
     }
 
-    /// A collection has taken the place of another of its key. Only the owning thread.
+    /// Counts a collection that has taken the place of another of its key. Only the owning thread.
     ///
     /// # Safety
     /// As for [`RawItem::collection_sizes`], of both.
@@ -151,17 +151,17 @@ fn sum(doublings: &Doublings) -> u64 {
     doublings.iter().map(|[_, sum]| sum).sum()
 }
 
-/// What the largest has at most.
+/// The most that the largest may have.
 fn largest(doublings: &Doublings) -> u64 {
     let Some(at) = doublings.iter().rposition(|[count, _]| *count > 0) else { return 0 };
     let ([count, sum], least) = (doublings[at], 1u64 << at);
-    // All others have the least that there can be. Between a count and its sum another worker may have been.
+    // All others have the least that there can be. Another worker may have changed the sum since its count was read.
     sum.saturating_sub((count - 1).saturating_mul(least)).clamp(least, 2 * least - 1)
 }
 
 impl Store {
-    /// Elements and bytes of each type, of all workers. One is looked at behind the other: its counters are in its own
-    /// processor's cache.
+    /// Elements and bytes of each type, of all workers. One worker is looked at behind the other:
+    /// its counters are in its own processor's cache.
     fn doublings(&self) -> [[Doublings; 2]; TYPES.len()] {
         let mut sums = [[[[0; 2]; DOUBLINGS]; 2]; TYPES.len()];
         for counters in self.all_counters() {

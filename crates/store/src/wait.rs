@@ -46,12 +46,12 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// For another worker's command to end.
+    /// A wait for another worker's command to end.
     pub(crate) fn idle() -> Wait {
         Wait { turn: 0, sleep_from: u32::MAX, idle: true }
     }
 
-    /// For memory that other workers' epochs hold back; this worker goes on draining spans for it.
+    /// A wait for memory that other workers' epochs hold back; this worker goes on draining spans for it.
     pub(crate) fn for_memory() -> Wait {
         Wait::for_memory_sleeping_from(YIELDS)
     }
@@ -76,13 +76,13 @@ impl Wait {
     }
 }
 
-/// How many workers have waited for memory for so long that they sleep, or want a segment to grow for a transaction:
-/// one that is about to begin, and waits, would hold it back.
+/// How many workers have waited for memory for so long that they sleep, or want a segment to grow for a transaction: another
+/// transaction that is about to begin, and waits, would hold it back.
 #[derive(Debug, Default)]
 pub(crate) struct Wanting(AtomicU32);
 
 impl Wanting {
-    /// There are some.
+    /// True if there are some.
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
@@ -94,7 +94,7 @@ impl Wanting {
     }
 }
 
-/// A worker that wants it.
+/// A worker that [`Wanting`] counts.
 pub(crate) struct Wanted<'s>(&'s Wanting);
 
 impl Drop for Wanted<'_> {

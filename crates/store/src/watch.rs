@@ -56,7 +56,7 @@ struct Watch {
     key: Box<[u8]>,
     /// Flags of watchers, each with how often it watches.
     flags: Vec<(Touched, usize)>,
-    /// So many wait for something to be there.
+    /// How many clients wait for something to be there.
     awaited: usize,
 }
 
@@ -134,7 +134,7 @@ impl Watches {
         }
     }
 
-    /// A key with one of these hashes, which are those of a bucket, is watched.
+    /// True if a key with one of these hashes, which are those of a bucket, is watched.
     pub(crate) fn has(&self, hashes: RangeInclusive<u64>) -> bool {
         // Buckets are in the order of the hash, and none is in two shards.
         let shard = self.shard(*hashes.start());
@@ -177,7 +177,7 @@ impl Watches {
         shards.flat_map(homes).count()
     }
 
-    /// Raises the flags of all watchers of a key; the name of its database if a client awaits it.
+    /// Raises the flags of all watchers of a key; returns the name of its database if a client awaits it.
     #[cold]
     fn touch(&self, key: &Key<'_>) -> Option<u8> {
         let shard = self.shard(key.hash);
@@ -191,7 +191,7 @@ impl Watches {
 }
 
 impl Watch {
-    /// It watches this key, which is of its database.
+    /// True if it watches this key, which is of its database.
     fn is(&self, key: &Key<'_>) -> bool {
         *self.key == *key.bytes
     }
@@ -208,7 +208,7 @@ impl Watch {
 }
 
 impl Store {
-    /// Watches hold their share of the memory: no more may be added. Bytes that they hold now.
+    /// Bytes that watches hold now.
     pub fn watch_bytes(&self) -> u64 {
         self.watches.bytes.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Store {
 }
 
 impl Local {
-    /// A key changes, under its home bucket's lock, before the lock is released.
+    /// Tells the watchers of a key that it changes, under its home bucket's lock, before the lock is released.
     #[inline]
     pub(crate) fn touched(&mut self, store: &Store, control: Control, key: &Key<'_>) {
         if control.watched() {
@@ -253,8 +253,8 @@ impl Local {
         }
     }
 
-    /// A key has changed, under its home bucket's lock: its watchers are told, and the write is counted. The control
-    /// word to unlock with.
+    /// Tells the watchers of a key that it has changed, under its home bucket's lock, and counts
+    /// the write. Returns the control word to unlock with.
     #[inline]
     pub(crate) fn written(&mut self, store: &Store, control: Control, key: &Key<'_>) -> Control {
         self.touched(store, control, key);
@@ -323,13 +323,14 @@ impl Guard<'_> {
         true
     }
 
-    /// This worker has written to keys that are awaited.
+    /// True if this worker has written to keys that are awaited.
     #[inline]
     pub fn has_called(&self) -> bool {
         self.local.called.next > 0
     }
 
-    /// Which keys these are, in the order in which they were written, each with the name of its database.
+    /// Takes the keys that are awaited and this worker has written to, in the order in which they
+    /// were first written, each with the name of its database.
     pub fn take_called(&mut self) -> Vec<(u8, Box<[u8]>)> {
         let Called { keys, .. } = std::mem::take(&mut self.local.called);
         let mut keys: Vec<_> = keys.into_iter().collect();
@@ -337,7 +338,8 @@ impl Guard<'_> {
         keys.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Does what [`Store::unwatch`] was told, some of it where that is much. Not in a transaction of keys.
+    /// Takes out the watches that [`Store::unwatch`] and [`Store::unawait`] were told of, some of
+    /// them where they are many. Not in a transaction of keys.
     #[inline]
     pub fn end_watches(&mut self) {
         if self.store.watches.leaving_count.load(Ordering::Relaxed) > 0 && !self.local.transaction.open {
@@ -365,8 +367,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Two databases are about to be swapped, and no other thread is in the store: a watched key that is in
-    /// either changes; the others are watched where they will be.
+    /// Moves the watches of two databases that are about to be swapped, while no other thread is in the store: a watched key
+    /// that is in either changes, and all are watched where they will be.
     pub(crate) fn swap_watches(&mut self, one: u8, other: u8) {
         let store = self.store;
         if one == other || store.watch_bytes() == 0 {

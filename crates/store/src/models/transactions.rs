@@ -233,8 +233,8 @@ fn transaction_of_keys_is_over_or_has_not_begun_when_another_has_the_world() {
     });
 }
 
-/// The first bucket is a part of a segment that is cleaned, the second one that of a transaction. If that goes on, since it has seen
-/// no flush, no bucket of the segment has a later stamp than its own: all of them get that one if the segment grows.
+/// The first bucket is a part of a segment that is cleaned, the second one that of a transaction. If that goes on, since it
+/// has seen no flush, no bucket of the segment has a later stamp than its own: all of them get that one if the segment grows.
 #[test]
 fn a_part_of_a_segment_is_not_cleaned_of_a_flush_that_an_open_transaction_has_not_seen() {
     loom::model(|| {
