@@ -31,7 +31,7 @@ pub(crate) use standing::{Since, Snapshot, Standing};
 
 /// The user of a client that names none.
 pub(crate) const DEFAULT_USER: &str = "default";
-/// Its number: it is never removed.
+/// The default user's number. That user is never removed.
 pub(crate) const DEFAULT_ID: u64 = 0;
 
 /// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not logged in. A longer one is
@@ -40,47 +40,48 @@ pub const SECRET_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Most passwords of all users that `ACL SETUSER` and `ACL LOAD` make: a login compares each.
 pub(crate) const ROWS_MAX: usize = 8192;
 
-/// What it takes to look for a user: to begin, for each byte of name and password, and for each row.
+/// Nanoseconds that a look for a user takes: a base, for each byte of name and password, and for each row (password).
 const LOOK_NS: u64 = 1_000;
 const LOOK_BYTE_NS: u64 = 4;
 const LOOK_ROW_NS: u64 = 100;
 
-/// Which clients may send commands.
+/// The users, and whether a client must log in.
 #[derive(Debug)]
 pub struct Access {
     users: Mutex<Arc<Users>>,
-    /// [`Users::epoch`], without the lock.
+    /// [`Users::epoch`], readable without the lock.
     epoch: AtomicU64,
-    /// The default user has a password, or may not log in: what each connection asks, without the lock.
+    /// Whether a client must log in: the default user has a password, or is off. Each connection reads this without the lock.
     asks: AtomicBool,
-    /// The default user may not do everything.
+    /// Whether the default user may not do everything.
     restricts: AtomicBool,
-    /// `acl-pubsub-default`: a new user may use all channels.
+    /// `acl-pubsub-default`: whether a new user may use all channels.
     all_channels: AtomicBool,
     last_id: AtomicU64,
-    /// The commands as which memcached's requests are asked for.
+    /// For each of memcached's requests, the Redis command as which it is checked.
     verbs: OnceLock<Box<Verbs>>,
-    /// There were other users at the start, or in a file since: a client that does not log in is not the default user.
+    /// Whether there were other users at the start, or in a file since: then a client that does not log in is not the default
+    /// user.
     has_others: AtomicBool,
-    /// The file of users is read or written.
+    /// Whether the file of users is being read or written.
     pub(crate) filing: Arc<AtomicBool>,
-    /// What was refused.
+    /// Refusals (`ACL LOG`).
     pub(crate) log: Log,
 }
 
-/// The users as they are at one time. A copy shares their names.
+/// The users at one time. A copy shares each user and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Users {
-    /// How often they were changed.
+    /// Number of changes since the start.
     epoch: u64,
     all: BTreeMap<Arc<str>, Arc<User>>,
 }
 
-/// Why users are not changed.
+/// Reasons why a change of users is not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     Refused(Refused),
-    /// There are as many as there may be, or they hold as much.
+    /// The users are more than there may be, or have too many passwords or bytes.
     TooMany,
     /// Another client changed the user at the same time.
     Raced,
@@ -116,7 +117,7 @@ impl Users {
         self.all.insert(user.shared_name(), user);
     }
 
-    /// Passwords that a login compares.
+    /// Number of passwords that a login compares.
     fn rows(&self) -> usize {
         self.iter().map(|user| user.rows()).sum()
     }
@@ -126,7 +127,7 @@ impl Users {
         self.len() <= USERS_MAX && bytes <= USERS_BYTES_MAX && self.rows() <= ROWS_MAX
     }
 
-    /// The user of this name and password; and how many rows were compared, which are all of them.
+    /// Finds the user of this name and password. Also returns how many rows were compared: always all.
     fn find(&self, user: &[u8], password: &[u8]) -> (Option<&Arc<User>>, usize) {
         let (user, password) = (Digest::of(user), Digest::of(password));
         let (mut found, mut compared) = (None, 0);
@@ -147,7 +148,8 @@ impl Default for Access {
 }
 
 impl Access {
-    /// The default user's password, if it has one, and further users with theirs; all of them may do everything.
+    /// Makes the table of the default user's password, if it has one, and of further users with theirs. All of them may do
+    /// everything.
     pub fn new(password: Option<&Digest>, named: &[(String, Digest)]) -> Access {
         let mut passwords: BTreeMap<&str, Vec<Digest>> = BTreeMap::new();
         for (user, password) in named {
@@ -182,11 +184,11 @@ impl Access {
         }
     }
 
-    /// Reads lines of users, as at the start: a user that has passwords already keeps them, and may log in; what it may do
-    /// is what its line says. `name` is the file's or the option's.
+    /// Reads lines of users, as at the start. A user that already has passwords keeps them, and may log in; its line says what
+    /// it may do. `name` is the file's or the option's.
     ///
     /// # Errors
-    /// What is wrong with the lines.
+    /// Says what is wrong with the lines.
     pub(crate) fn read(&self, lines: &[u8], name: &str, catalog: &Catalog) -> Result<Vec<User>, String> {
         let known = self.users();
         let new_user = |name: &str| {
@@ -217,7 +219,7 @@ impl Access {
         is_bounded
     }
 
-    /// A new user may use all channels.
+    /// Returns whether a new user may use all channels.
     pub(crate) fn all_channels(&self) -> bool {
         self.all_channels.load(Relaxed)
     }
@@ -227,17 +229,17 @@ impl Access {
         self.all_channels.store(allowed, Relaxed);
     }
 
-    /// A client must log in.
+    /// Returns whether a client must log in.
     pub fn asks(&self) -> bool {
         self.asks.load(Relaxed)
     }
 
-    /// The default user may not do everything: a client may gain by logging in as another.
+    /// Returns whether the default user may not do everything: then a client may gain by logging in as another.
     pub fn restricts(&self) -> bool {
         self.restricts.load(Relaxed)
     }
 
-    /// A user has a password.
+    /// Returns whether a user has a password.
     pub fn has_passwords(&self) -> bool {
         self.users().iter().any(|user| !user.passwords().is_empty())
     }
@@ -274,7 +276,7 @@ impl Access {
     /// Applies rules to a user, which is made if there is none. Returns the user before, if there was one, and as it is now.
     ///
     /// # Errors
-    /// A rule cannot be applied, and none is; or there is no room for it.
+    /// The name is none, a rule cannot be applied (then none is), or the users would be too many.
     pub(crate) fn set_user<'a>(
         &self,
         catalog: &Catalog,
@@ -317,13 +319,13 @@ impl Access {
         self.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// A user of this name that may do nothing.
+    /// Makes a user of this name, which may call no command yet.
     fn new_user(&self, name: &str) -> User {
         let id = if name == DEFAULT_USER { DEFAULT_ID } else { self.next_id() };
         User::new(id, name, self.all_channels())
     }
 
-    /// Removes users; returns the numbers of those that there were. The default user stays.
+    /// Removes users. Returns the numbers of those that existed. The default user stays.
     pub(crate) fn remove_users<'n>(&self, names: impl Iterator<Item = &'n str>) -> HashSet<u64> {
         let removed = self.change(|users| {
             let names = names.filter(|name| *name != DEFAULT_USER);
@@ -332,8 +334,8 @@ impl Access {
         removed.unwrap_or_default()
     }
 
-    /// Makes these the only users, beside the default one, which stays as it is where it is not among them. Connections whose
-    /// user is among them stay. Returns the users before, and those that there are now.
+    /// Replaces all users by these. A default user that is not among them stays as it is. A user of a known name keeps its
+    /// number, so that its connections stay. Returns the users before, and those that there are now.
     ///
     /// # Errors
     /// They are too many.
@@ -354,17 +356,17 @@ impl Access {
         })
     }
 
-    /// The default user's first password; none: it has none.
+    /// The default user's first password, if it has one.
     pub(crate) fn password(&self) -> Option<Digest> {
         self.users().get(DEFAULT_USER).and_then(|user| user.passwords().first().cloned())
     }
 
-    /// How the default user logs in, to be put back.
+    /// The default user as it is now, for [`Access::put_back_login`].
     pub(crate) fn default_login(&self) -> Option<Arc<User>> {
         self.users().get(DEFAULT_USER).cloned()
     }
 
-    /// Puts back how the default user logs in; what it may do stays as it is.
+    /// Restores how the default user logs in; what it may do stays as it is.
     pub(crate) fn put_back_login(&self, then: &User) {
         let _ = self.change(|users| {
             if let Some(default) = users.all.get_mut(DEFAULT_USER) {
@@ -391,7 +393,7 @@ impl Access {
         });
     }
 
-    /// Whether this user has this password. The default user has any password while clients need not log in.
+    /// Returns whether this name and password log in. For a user that needs no password (`nopass`) any password does.
     pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
         self.log_in(user, password).is_some()
     }
@@ -405,23 +407,24 @@ impl Access {
         users.find(user, password).0.map(|user| (Arc::clone(user), users.epoch))
     }
 
-    /// The user of this name, if it may log in, and when that was so. No password is asked for: another has proven the name.
+    /// The user of this name, if it may log in, and the epoch of the look. No password is compared: the client's certificate
+    /// names the user.
     pub(crate) fn named(&self, name: &str) -> Option<(Arc<User>, u64)> {
         let users = self.users();
         users.get(name).filter(|user| user.enabled).map(|user| (Arc::clone(user), users.epoch))
     }
 
-    /// What [`Access::admits`] takes for a name and a password that have so many bytes together.
+    /// Nanoseconds that [`Access::admits`] takes for a name and a password of so many bytes together.
     pub(crate) fn look_ns(&self, bytes: usize) -> u64 {
         LOOK_NS + self.said_ns(bytes) + LOOK_ROW_NS * self.users().rows() as u64
     }
 
-    /// The part of that which grows with the bytes of name and password.
+    /// The part of [`Access::look_ns`] that grows with the bytes of name and password.
     pub(crate) fn said_ns(&self, bytes: usize) -> u64 {
         LOOK_BYTE_NS * bytes.min(2 * SECRET_BYTES_MAX) as u64
     }
 
-    /// The users as they are now: looked through without the lock.
+    /// Locks the table of users. Readers copy the `Arc`, and look through it without the lock.
     fn lock(&self) -> MutexGuard<'_, Arc<Users>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
-//! Users as files have them that are read again while the server runs: `--requirepass-file`, `--auth-file`, `-Y`.
+//! Users of files that are read again while the server runs: `--requirepass-file`, `--auth-file`, `-Y`.
 //!
-//! Of two readings the difference alone is carried out. What both agree in stays as it is now, whatever clients have changed
-//! since: a password that was taken away by `ACL SETUSER` or `CONFIG SET`, and a user that was removed, do not come back
-//! because certificates were renewed and the file still has them.
+//! Only the difference between two readings is carried out. What both readings agree in stays as clients have left it: a
+//! password that `ACL SETUSER` or `CONFIG SET` took away, and a user that was removed, do not come back because certificates
+//! were renewed and the file still has them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Access, DEFAULT_USER};
 use crate::core::acl::user::User;
 use crate::core::digest::Digest;
 
-/// What the files of users say, as they were read at one time.
+/// One reading of the files of users.
 #[derive(Clone, Debug, Default)]
 pub struct FiledUsers {
     /// The default user's password.
@@ -21,7 +21,7 @@ pub struct FiledUsers {
     pub users: Vec<(String, Digest)>,
 }
 
-/// How many users another reading of the files has changed.
+/// Numbers of users that another reading of the files has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
     /// Users that were not there.
@@ -32,14 +32,14 @@ pub struct Followed {
     pub removed: usize,
 }
 
-/// What two readings differ in about one user.
+/// The difference between two readings for one user.
 struct Difference<'a> {
     name: &'a str,
-    /// Passwords that the later one has not.
+    /// Passwords of the earlier reading alone.
     gone: Vec<Digest>,
-    /// Passwords that the earlier one has not.
+    /// Passwords of the later reading alone.
     new: Vec<Digest>,
-    /// The later one names it.
+    /// Whether the later reading names the user.
     is_named: bool,
 }
 
@@ -55,7 +55,7 @@ impl FiledUsers {
         all
     }
 
-    /// What a later reading differs in.
+    /// The differences to a later reading, user by user.
     fn differences<'a>(&'a self, later: &'a FiledUsers) -> Vec<Difference<'a>> {
         let (before, now) = (self.by_name(), later.by_name());
         let names: BTreeSet<&str> = before.keys().chain(now.keys()).copied().collect();
@@ -69,15 +69,15 @@ impl FiledUsers {
     }
 }
 
-/// Passwords of the first that the second has not. Looked up in a set: a user may have thousands.
+/// Passwords of `some` that are not among `others`. They are looked up in a set, since a user may have thousands.
 fn without(some: &[&Digest], others: &[&Digest]) -> Vec<Digest> {
     let others: BTreeSet<&[u8; 32]> = others.iter().map(|other| other.bytes()).collect();
     some.iter().filter(|one| !others.contains(one.bytes())).map(|&one| one.clone()).collect()
 }
 
 impl Access {
-    /// Carries out what two readings of the files differ in: how many users it concerned, and the numbers of those that are
-    /// gone. `ruled`: users with rules of their own, which no file adds or removes.
+    /// Carries out the difference between two readings of the files. Returns how many users it concerned, and the numbers of
+    /// those that are gone. `ruled`: users with rules of their own, which no file adds or removes.
     pub(crate) fn follow(
         &self,
         before: &FiledUsers,

@@ -1,11 +1,11 @@
-//! What of the server is shown to a client that speaks none of its protocols (it comes by HTTP), but is one of their users: as
-//! much as the user's rules let it ask for in these.
+//! Rights of a client that comes by HTTP. It speaks neither protocol, but logs in as one of the users, and sees as much of the
+//! server as that user's rules let it ask for in the protocols.
 
 use super::{Access, DEFAULT_USER};
 use crate::core::acl::user::User;
 use crate::core::acl::verbs::Verb;
 
-/// What may be shown of the server, the least first.
+/// How much of the server a client may see, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rights {
     /// Nothing.
@@ -18,15 +18,15 @@ pub enum Rights {
 }
 
 impl Access {
-    /// What may be shown to a client that does not log in: as much as the default user may see, if that needs no password.
+    /// Rights of a client that does not log in: those of the default user, if that needs no password.
     pub fn unasked(&self) -> Rights {
         let users = self.users();
         let default = users.get(DEFAULT_USER).filter(|_| !users.asks());
         default.map_or(Rights::None, |user| self.rights(user))
     }
 
-    /// What may be shown to the user of this name and password. None if there is no such user, or if it needs no password: then
-    /// the password proves nothing of the client. It takes the same time for every name.
+    /// Rights of the user of this name and password. `None` if there is no such user, or if it needs no password: then the
+    /// password proves nothing. The look takes the same time for every name.
     pub fn reader(&self, user: &[u8], password: &[u8]) -> Option<Rights> {
         let (user, _) = self.log_in(user, password)?;
         (!user.no_password).then(|| self.rights(&user))

@@ -1,11 +1,12 @@
-//! Users with rules as the server is started with them: read and checked once, with all that is known of users by then.
+//! Users with rules from the start of the server (`--aclfile`, `--acl-user`): read and checked once, with all other users that
+//! are known by then.
 
 use super::{Access, DEFAULT_USER};
 use crate::core::acl::catalog::Catalog;
 use crate::core::acl::user::User;
 use crate::core::digest::Digest;
 
-/// Users and what they may do, as `--aclfile` or `--acl-user` says it: read and checked. Of their passwords there are digests.
+/// Users and their rules, read from `--aclfile` or `--acl-user` and checked. Passwords are kept as digests.
 #[derive(Clone, Debug, Default)]
 pub struct RuledUsers {
     users: Vec<User>,
@@ -13,11 +14,11 @@ pub struct RuledUsers {
 }
 
 impl RuledUsers {
-    /// Reads lines, which are in the file or behind the option of this name; beside them users have these passwords, and a new
-    /// one may use all channels or none.
+    /// Reads lines of the file or the option `name`. The tuple has the default user's password and those of other users.
+    /// `all_channels`: a new user may use all channels.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Says what is wrong with the lines.
     pub(crate) fn read(
         lines: &[u8],
         name: &str,
@@ -37,7 +38,7 @@ impl RuledUsers {
         Ok(RuledUsers { users, asks: names_default.then(|| access.asks()) })
     }
 
-    /// Whether the default user, if it is among them, has a password, or may not log in.
+    /// Whether a client must log in; `None`: the default user is not among these.
     pub fn asks(&self) -> Option<bool> {
         self.asks
     }

@@ -1,4 +1,4 @@
-//! Whether a connection has logged in, and as which user: as that was when it was looked at last.
+//! The standing of a connection: whether it has logged in, and as which user. The user is kept as it was at the last look.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,15 +11,15 @@ use crate::core::work::{Work, copying_ns};
 /// Whether a connection has logged in, and as which user.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// Nothing is checked before its commands run: it has logged in, or need not, and its user may do everything.
+    /// Whether nothing is checked before its commands run: it has logged in, or need not, and its user may do everything.
     free: bool,
-    /// It has logged in, or need not.
+    /// Whether it has logged in, or need not.
     pub(in crate::core) admitted: bool,
     /// [`Access::epoch`] when its user was looked at.
     epoch: u64,
-    /// Its user; none: the default one, which may do everything, or none yet.
+    /// Its user; `None`: the default one, if that may do everything, or no user yet.
     user: Option<Arc<User>>,
-    /// It must log in, and has not.
+    /// Its place among the unauthenticated clients, while it must log in and has not.
     pub(in crate::core) unauthenticated: Option<UnauthenticatedClient>,
 }
 
@@ -31,12 +31,12 @@ impl Standing {
         standing
     }
 
-    /// Of no user.
+    /// The standing of no user.
     pub(in crate::core) fn of_nobody() -> Standing {
         Standing { free: false, admitted: false, epoch: 0, user: None, unauthenticated: None }
     }
 
-    /// The connection is the default user where clients need not log in, and otherwise no user.
+    /// Makes the connection the default user where clients need not log in, and no user otherwise.
     pub(in crate::core) fn begin(&mut self, access: &Access) {
         // Read first: what has changed since is looked at again.
         self.epoch = access.epoch();
@@ -48,24 +48,24 @@ impl Standing {
         self.free = self.admitted && self.user.as_ref().is_none_or(|user| user.may_everything());
     }
 
-    /// It has logged in, or need not, and may do everything.
+    /// Returns whether it has logged in, or need not, and may do everything.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.free
     }
 
-    /// It has logged in, or need not.
+    /// Returns whether it has logged in, or need not.
     #[inline]
     pub fn is_admitted(&self) -> bool {
         self.admitted
     }
 
-    /// Its user, where that is one which may not do everything, or the client has logged in.
+    /// Its user, if the client has logged in or the default user may not do everything.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
 
-    /// Takes its user out for a look, to be put back by [`Standing::put_back`].
+    /// Takes its user out for a look. [`Standing::put_back`] puts it back.
     #[inline]
     pub fn take_user(&mut self) -> Option<Arc<User>> {
         self.user.take()
@@ -77,12 +77,12 @@ impl Standing {
         self.user = Some(user);
     }
 
-    /// Which user it is now, for what is asked again later.
+    /// Its present user and epoch, to be compared later.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { epoch: self.epoch, user: self.user.clone() }
     }
 
-    /// It is the same user with the same rules as then: what was allowed is allowed now.
+    /// Returns whether the user and its rules are the same as then: what was allowed is allowed now.
     pub fn is_as(&self, then: &Snapshot) -> bool {
         match (&self.user, &then.user) {
             (None, None) => true,
@@ -91,8 +91,8 @@ impl Standing {
         }
     }
 
-    /// As [`Standing::is_as`], where the rules of another [`User`] are compared, too: ACL LOAD makes each anew, and a new
-    /// password leaves the rules as they are. Comparing them is spent.
+    /// Does what [`Standing::is_as`] does, but also compares the rules of two [`User`]s: `ACL LOAD` makes each anew, and a new
+    /// password leaves the rules as they are. Spends the comparison.
     pub fn may_as(&self, then: &Snapshot, work: &Work) -> bool {
         let same = |(now, then): (&Arc<User>, &Arc<User>)| {
             work.spend(copying_ns(now.bytes() as u64));
@@ -101,7 +101,7 @@ impl Standing {
         self.is_as(then) || self.user.as_ref().zip(then.user.as_ref()).is_some_and(same)
     }
 
-    /// It has to log in, and there are too many unauthenticated clients.
+    /// Returns whether it must log in, and there are too many unauthenticated clients.
     pub fn is_one_too_many(&self) -> bool {
         !self.admitted && self.unauthenticated.is_none()
     }
@@ -111,13 +111,13 @@ impl Standing {
         self.unauthenticated.as_ref()
     }
 
-    /// The client has logged in: as this user, as it was at this epoch.
+    /// Notes that the client has logged in as this user, which was looked up at this epoch.
     pub fn admit(&mut self, user: Arc<User>, epoch: u64) {
         let free = user.may_everything();
         *self = Standing { free, admitted: true, epoch, user: Some(user), unauthenticated: None };
     }
 
-    /// Clients need not log in any more: this one is the default user, if it has not logged in as another.
+    /// Makes the client the default user, if it has not logged in and clients need not any more.
     pub fn admit_unasked(&mut self, access: &Access) {
         if !self.admitted && !access.asks() {
             self.begin(access);
@@ -127,7 +127,7 @@ impl Standing {
         }
     }
 
-    /// Users may have been changed: what its user may do now. False if its user is gone.
+    /// Looks its user up again if users were changed. False if its user is gone.
     #[cold]
     pub fn look_again(&mut self, access: &Access) -> bool {
         if self.epoch == access.epoch() {
@@ -149,7 +149,7 @@ impl Standing {
         true
     }
 
-    /// Its user is not among these.
+    /// Returns whether its user is missing among these.
     pub fn is_gone(&self, users: &Users) -> bool {
         // The default one, which is none here or has its number, is always there.
         self.user.as_ref().is_some_and(|user| users.get(user.name()).is_none_or(|now| now.id != user.id))
@@ -160,25 +160,25 @@ impl Standing {
 #[derive(Debug)]
 pub struct UsersNow(pub(crate) Arc<Users>);
 
-/// Which user a connection was at a time.
+/// The user that a connection had at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     epoch: u64,
     user: Option<Arc<User>>,
 }
 
-/// What has become of a user since a [`Snapshot`].
+/// A user's change since a [`Snapshot`].
 #[derive(Debug)]
 pub(crate) enum Since {
-    /// Nothing, or it may do everything now.
+    /// None, or the user may do everything now.
     AsGood,
-    /// It has other rules.
+    /// The user has other rules.
     Changed(Arc<User>),
     Gone,
 }
 
 impl Snapshot {
-    /// What has become of the user. A change that this does not see comes behind what its caller does.
+    /// Compares the user with what it was. A change that this does not see counts as later than what the caller does.
     pub fn since(&self, access: &Access) -> Since {
         if self.epoch == access.epoch() {
             return Since::AsGood;

@@ -1,4 +1,4 @@
-//! What users may do of memcached's requests, each of which is asked for as a command of Redis.
+//! Checks of memcached's requests against users' rules: each request is checked as a command of Redis.
 
 use super::Access;
 use crate::core::acl::asked::{Asked, AskedKeys};
@@ -8,17 +8,17 @@ use crate::core::acl::user::User;
 use crate::core::acl::verbs::{Verb, Verbs};
 
 impl Access {
-    /// Names the commands as which memcached's requests are asked for.
+    /// Sets the commands as which memcached's requests are checked.
     pub(crate) fn ask_as(&self, catalog: &Catalog) {
         self.verbs.get_or_init(|| Box::new(Verbs::of(catalog)));
     }
 
-    /// The command as which a request of memcached's is asked for; a number that no command has where commands are not named.
+    /// The command as which a request of memcached's is checked; before [`Access::ask_as`] a number that no command has.
     pub(crate) fn command_of(&self, verb: Verb) -> CommandId {
         self.verbs.get().map_or(CommandId::MAX, |verbs| verbs.id(verb))
     }
 
-    /// Whether a user may do what a request of memcached's asks for, with this key. What it takes is added to `ns`.
+    /// Checks whether a user may make a request of memcached's with this key. Adds the time to `ns`.
     ///
     /// # Errors
     /// It may not.

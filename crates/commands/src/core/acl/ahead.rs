@@ -1,5 +1,5 @@
-//! What is known of a user's rules where requests of one key are read ahead: compiled when the rules are applied, once for each
-//! [`User`](super::user::User), which never changes.
+//! A short check of a user's rules, for requests of one key that are read ahead. It is compiled once for each
+//! [`User`](super::user::User), when the rules are applied: a user never changes.
 //!
 //! ```text
 //! no selectors ─┬─ all keys ────────────────────► AllKeys      the command's bit
@@ -13,8 +13,8 @@
 //! Most users have one prefix, and most prefixes have no more than eight bytes: that one lies beside the user's other fields, and
 //! a key of eight bytes or more is compared with it at once. Each other prefix is one of the rules.
 //!
-//! It says yes or does not know: what it does not allow is asked the general way ([`Rules::check`](super::rules::Rules::check)),
-//! which also knows first arguments, and says why something is refused.
+//! It allows a request, or does not know: what it does not allow is checked the general way
+//! ([`Rules::check`](super::rules::Rules::check)), which also knows first arguments, and says why something is refused.
 
 use super::pattern::{Head, Need};
 use super::rules::{KEY_BYTES_MAX, Rules};
@@ -22,16 +22,16 @@ use super::rules::{KEY_BYTES_MAX, Rules};
 /// Most prefixes of rules that are compiled: each is compared with each key of a pipeline, and what that takes is not counted.
 pub(crate) const PREFIXES_MAX: usize = 8;
 
-/// How requests of one key are asked for.
+/// The way in which requests of one key are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ahead {
-    /// The general way.
+    /// By [`Rules::check`].
     General,
     /// By their command.
     AllKeys,
-    /// By their command, and by the first bytes of their key.
+    /// By their command, and the first bytes of their key.
     Prefixes,
-    /// The same; but this prefix is asked before all of them.
+    /// By their command, and the first bytes of their key: first by this prefix, then by each.
     ShortPrefix(ShortPrefix),
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct ShortPrefix {
 }
 
 impl ShortPrefix {
-    /// The key is one of eight bytes or more that may be used so. False: the rules know.
+    /// Returns whether the key has eight bytes or more, begins so, and may be used so. False: only the rules know.
     #[inline(always)]
     pub fn allows(&self, key: &[u8], need: Need) -> bool {
         self.may.covers(need) && key.len() <= KEY_BYTES_MAX && self.head.begins(key)
@@ -51,7 +51,7 @@ impl ShortPrefix {
 }
 
 impl Ahead {
-    /// How rules are asked that a user has by its root, beside so many selectors.
+    /// The way to check a user with these rules as its root, and so many selectors.
     pub fn of(root: &Rules, selectors: usize) -> Ahead {
         if selectors > 0 {
             return Ahead::General;

@@ -1,4 +1,4 @@
-//! What a request asks for, in the form that rules are compared with.
+//! A request, in the form that rules are compared with.
 //!
 //! Keys come in one of few forms, so that the usual ones are compared in a loop: a call through `dyn` for each key of an `MGET`,
 //! one behind the other through three closures, took 216 instructions a key.
@@ -11,10 +11,10 @@ use super::pattern::Need;
 /// Calls its argument with each of some names, and something about it.
 pub(crate) type EachOf<'v, 'a, T> = dyn Fn(&mut dyn FnMut(&'a [u8], T)) + 'v;
 
-/// What a request asks for.
+/// A request, as rules see it.
 pub(crate) struct Asked<'v, 'a> {
     pub command: CommandId,
-    /// Every client may send the command, logged in or not.
+    /// Whether every client may send the command, logged in or not.
     pub is_free: bool,
     /// The word behind the command's name.
     pub first: Option<&'a [u8]>,
@@ -30,14 +30,14 @@ pub(crate) enum AskedKeys<'v, 'a> {
     None,
     /// One.
     One(&'a [u8], Need),
-    /// The first of these words, and each that is `step` words behind another. `step` is at least 1.
+    /// Each `step`-th of these words, from the first on. `step` is at least 1.
     Words { words: Args<'a>, step: usize, need: Need },
     /// A function calls its argument with each of them.
     Each(&'v EachOf<'v, 'a, Need>),
 }
 
 impl<'a> AskedKeys<'_, 'a> {
-    /// The first key of which this is so. None behind it is looked at.
+    /// Finds the first key of which `is_so` is true. It looks at no key behind that.
     #[inline]
     pub fn find(&self, mut is_so: impl FnMut(&'a [u8], Need) -> bool) -> Option<&'a [u8]> {
         match *self {
@@ -57,7 +57,7 @@ impl<'a> AskedKeys<'_, 'a> {
     }
 }
 
-/// The first word of which this is so, among the first of these and each that is `step` words behind another.
+/// Finds the first word of which `is_so` is true, among each `step`-th of these.
 #[inline(always)]
 pub(super) fn find_word<'a>(
     mut words: Args<'a>,

@@ -1,4 +1,4 @@
-//! The commands that rules may name, and which of them a category has.
+//! The commands that rules may name, and the commands of each category.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// It is a subcommand.
+    /// Returns whether it is a subcommand.
     pub fn is_subcommand(&self) -> bool {
         self.name.contains('|')
     }
@@ -36,7 +36,7 @@ impl Commands {
     /// Every command.
     pub const ALL: Commands = Commands([u64::MAX; ROWS_MAX / 64]);
 
-    /// The command is in the set. A number that no row has is in none.
+    /// Returns whether the command is in the set. No set has a number of [`ROWS_MAX`] or more.
     #[inline]
     pub fn has(&self, id: CommandId) -> bool {
         self.0.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
@@ -61,7 +61,7 @@ impl Commands {
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
     by_name: HashMap<&'static str, CommandId>,
-    /// Categories and what a rule that names one concerns.
+    /// Categories, each with the commands that a rule on it concerns.
     categories: Vec<(&'static str, Commands)>,
 }
 
@@ -90,7 +90,7 @@ impl Catalog {
         self.by_name.get(&*name).copied()
     }
 
-    /// The commands that a rule on this category concerns; its name is in any case.
+    /// The commands that a rule on this category concerns. Its name may be in any case.
     pub fn category(&self, name: &[u8]) -> Option<&Commands> {
         let named = |known: &str| known.as_bytes().eq_ignore_ascii_case(name);
         self.categories.iter().find(|(known, _)| named(known)).map(|(_, commands)| commands)

@@ -1,5 +1,5 @@
-//! Reads a file of users: lines as `ACL LIST` shows them, each a user. A file with a wrong line gives no users, but its errors.
-//! `redis/server/acl/filing.rs` writes such a file, and reads its text here before that takes the place of the old one.
+//! Reads a file of users: lines as `ACL LIST` shows them, each a user. A file with a wrong line gives errors, and no users.
+//! `redis/server/acl/filing.rs` writes such a file, and reads the new text here before it replaces the old file.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use super::user::{Refused, USERS_BYTES_MAX, USERS_MAX, User, is_name};
 /// Most bytes of such a file.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The users of a file at `path`; `new_user` makes one of a name that may do nothing.
+/// Reads the users of a file at `path`. `new_user` makes a user of a name, which may do nothing yet.
 ///
 /// # Errors
-/// What is wrong with its lines, in Redis's words.
+/// Says in Redis's words what is wrong with the lines.
 pub(crate) fn read(
     text: &[u8],
     path: &str,

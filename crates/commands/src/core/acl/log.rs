@@ -1,7 +1,7 @@
-//! What users were refused, for `ACL LOG`, and how often.
+//! The log of refusals for `ACL LOG`, and counts of them.
 //!
-//! The newest entry is in front. What is refused again within a minute raises the count of its entry, which comes to the
-//! front; of those in front [`LOOKED_AT`] are looked at. A password that was wrong is never in it, its user's name is.
+//! The newest entry is in front. A refusal like one of the [`LOOKED_AT`] entries in front, within a minute of it, raises the
+//! count of that entry and moves it to the front. A wrong password is never kept, but the name of its user is.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,13 +13,13 @@ use super::rules::Denied;
 
 /// Entries that are kept, unless `acllog-max-len` says otherwise.
 pub(crate) const ENTRIES: u64 = 128;
-/// Most that it may say.
+/// Greatest value of `acllog-max-len`.
 pub(crate) const ENTRIES_MAX: u64 = 4096;
 /// Bytes of a key, a channel or a user's name that are kept of an entry.
 pub(crate) const OBJECT_BYTES_MAX: usize = 256;
-/// Most bytes that are kept of what a client is like: it gives itself names as it likes.
+/// Most bytes that are kept of the description of a client, which may give itself long names.
 pub(crate) const CLIENT_BYTES_MAX: usize = 1 << 10;
-/// What it takes to refuse a request: a client is described, and an entry made or raised.
+/// Nanoseconds to refuse a request: to describe the client, and to make or raise an entry.
 pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// Entries that are looked at for one that may be raised.
 const LOOKED_AT: usize = 10;
@@ -38,7 +38,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Why a request was refused.
+    /// The reason of a refused request.
     pub fn of(denied: &Denied<'_>) -> Reason {
         match denied {
             Denied::Command | Denied::TooMuch => Reason::Command,
@@ -51,7 +51,7 @@ impl Reason {
     pub const ALL: [Reason; 5] =
         [Reason::Auth, Reason::Command, Reason::Key, Reason::Channel, Reason::TlsCertificate];
 
-    /// In the words of `ACL LOG`.
+    /// Its name in `ACL LOG`.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Auth => "auth",
@@ -62,7 +62,7 @@ impl Reason {
         }
     }
 
-    /// In the words of INFO.
+    /// Its name in INFO.
     pub fn figure(self) -> &'static str {
         match self {
             Reason::Auth => "acl_access_denied_auth",
@@ -74,7 +74,7 @@ impl Reason {
     }
 }
 
-/// Where a refused request stood: by itself, in MULTI, or in a script.
+/// The place of a refused request: by itself, in MULTI, or in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whence {
     TopLevel,
@@ -83,7 +83,7 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// In the words of `ACL LOG`.
+    /// Its name in `ACL LOG`.
     pub fn name(self) -> &'static str {
         match self {
             Whence::TopLevel => "toplevel",
@@ -100,7 +100,7 @@ pub(crate) struct Refusal<'a> {
     pub whence: Whence,
     pub object: &'a [u8],
     pub user: &'a [u8],
-    /// As `CLIENT INFO` describes it.
+    /// The client, as `CLIENT INFO` describes it.
     pub client: String,
 }
 
@@ -140,12 +140,12 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Counts what was refused.
+    /// Counts a refusal.
     pub fn count(&self, reason: Reason) {
         self.counts[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts what was refused, and notes it.
+    /// Counts a refusal, and notes it.
     pub fn note(&self, refusal: &Refusal<'_>, now: Millis) {
         self.count(refusal.reason);
         let max = self.entries_max();
@@ -178,7 +178,7 @@ impl Log {
         entries.truncate(max as usize);
     }
 
-    /// The newest entries, so many at most.
+    /// The newest entries, at most `count`.
     pub fn newest(&self, count: usize) -> Vec<Entry> {
         self.entries().0.iter().take(count).cloned().collect()
     }
@@ -198,18 +198,18 @@ impl Log {
         self.closed.fetch_add(1, Relaxed);
     }
 
-    /// How many of these there were.
+    /// Number of connections that were closed because users were changed.
     pub fn closed(&self) -> u64 {
         self.closed.load(Relaxed)
     }
 
-    /// Counts anew.
+    /// Sets all counts to zero.
     pub fn reset_counts(&self) {
         self.closed.store(0, Relaxed);
         self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Entries that are kept.
+    /// Most entries that are kept.
     pub fn entries_max(&self) -> u64 {
         self.entries_max.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One pattern of keys or channels. Nearly all are names, or `prefix*`: these are compared without a look for stars.
+//! One pattern of keys or channels. Nearly all are names, or `prefix*`: these are compared without a search for stars.
 //!
 //! ```text
 //! app:*        word  a p p : 0 0 0 0        a name of eight bytes or more: (its first eight ^ word) & mask is 0
@@ -16,7 +16,7 @@ use crate::core::glob::{Weight, is_bounded, matches};
 pub(crate) struct Need(u8);
 
 impl Need {
-    /// Neither its value is read nor written: only whether it is there, for example.
+    /// Its value is neither read nor written: a look whether it is there, for example.
     pub const NOTHING: Need = Need(0);
     /// Its value is read.
     pub const READ: Need = Need(1);
@@ -25,12 +25,12 @@ impl Need {
     /// Both.
     pub const BOTH: Need = Need(3);
 
-    /// What is needed by either.
+    /// All that either needs.
     pub const fn and(self, other: Need) -> Need {
         Need(self.0 | other.0)
     }
 
-    /// A user that may do this may do `other`.
+    /// Returns whether a user that may do this may also do `other`.
     #[inline]
     pub const fn covers(self, other: Need) -> bool {
         self.0 & other.0 == other.0
@@ -49,29 +49,29 @@ const _: () = assert!(size_of::<Glob>() <= 40);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The one name.
+    /// One name.
     Exact(Head),
     /// Names that begin with all of it but its last byte, which is the star.
     Prefix(Head),
-    /// Anything else; and what it takes to match it, beside what each byte of a name takes.
+    /// Anything else. To match a name takes `ns`, and `byte_ns` for each of its bytes.
     Any { ns: u32, byte_ns: u32 },
 }
 
-/// What it takes to compare a name with another, or with a prefix, …
+/// Nanoseconds to compare a name with another or with a prefix, where no more than [`SHORT_BYTES`] are alike.
 pub(crate) const COMPARE_NS: u64 = 5;
-/// … where no more than so many bytes are alike; …
+/// Bytes up to which the length of a comparison does not count.
 const SHORT_BYTES: usize = 64;
-/// … and how many of more bytes take a nanosecond.
+/// Bytes of a longer comparison that take a nanosecond.
 const BYTES_A_NS: usize = 32;
 
 /// Bytes that are compared at once.
 const HEAD_BYTES: usize = size_of::<u64>();
 
-/// How names begin, as far as their first eight bytes say.
+/// The first bytes of names, up to eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     word: u64,
-    /// The bits of bytes that are given.
+    /// All bits of the bytes that are given.
     mask: u64,
 }
 
@@ -84,32 +84,32 @@ impl Head {
         Head { word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
     }
 
-    /// The name has eight bytes or more, and begins so.
+    /// Returns whether the name has eight bytes or more, and begins so.
     #[inline(always)]
     pub fn begins(self, name: &[u8]) -> bool {
         name.first_chunk().is_some_and(|first| self.has(*first))
     }
 
-    /// These bytes begin so.
+    /// Returns whether these bytes begin so.
     #[inline(always)]
     fn has(self, first: [u8; HEAD_BYTES]) -> bool {
         (u64::from_le_bytes(first) ^ self.word) & self.mask == 0
     }
 }
 
-/// Which names a pattern has that is a name or a prefix: what [`Glob::matches`] says, in as few steps for many names.
+/// The names of a pattern that is a name or a prefix. It says what [`Glob::matches`] says, in fewer steps where names are many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names<'g> {
     head: Head,
-    /// A longer name it has not.
+    /// No longer name is one of them.
     bytes_max: usize,
-    /// What is given behind the first eight bytes.
+    /// The given bytes behind the first eight.
     rest: &'g [u8],
     glob: &'g Glob,
 }
 
 impl Names<'_> {
-    /// The name is one of them.
+    /// Returns whether the name is one of them.
     #[inline(always)]
     pub fn have(&self, name: &[u8]) -> bool {
         let Some((first, behind)) = name.split_first_chunk() else { return self.have_short(name) };
@@ -125,7 +125,7 @@ impl Names<'_> {
 }
 
 impl Glob {
-    /// Reads a pattern; none if it is longer than one may be.
+    /// Reads a pattern. `None` if it is longer than one may be.
     pub fn new(text: &[u8]) -> Option<Glob> {
         if !is_bounded(text) {
             return None;
@@ -144,22 +144,23 @@ impl Glob {
         Some(Glob { text: text.into(), kind })
     }
 
-    /// As it was written.
+    /// The pattern, as it was written.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// It is `*`.
+    /// Returns whether it is `*`.
     pub fn is_star(&self) -> bool {
         *self.text == *b"*"
     }
 
-    /// It is some bytes, or none, and a star behind them.
+    /// Returns whether it is some bytes, or none, and a star behind them.
     pub fn is_prefix(&self) -> bool {
         matches!(self.kind, Kind::Prefix(_))
     }
 
-    /// How its names begin, if it is a prefix of no more than eight bytes: nothing else is asked of a name of eight or more.
+    /// The first bytes of its names, if it is a prefix of no more than eight bytes: a name of eight or more needs no other
+    /// comparison.
     pub fn head(&self) -> Option<Head> {
         match self.kind {
             Kind::Prefix(head) if self.text.len() <= HEAD_BYTES + 1 => Some(head),
@@ -167,13 +168,13 @@ impl Glob {
         }
     }
 
-    /// It is a prefix, which the name begins with.
+    /// Returns whether it is a prefix, and the name begins with it.
     #[inline]
     pub fn is_prefix_of(&self, name: &[u8]) -> bool {
         matches!(self.kind, Kind::Prefix(head) if self.begins_name(head, name))
     }
 
-    /// The name begins with all of the text but the star.
+    /// Returns whether the name begins with all of the text but the star.
     #[inline]
     fn begins_name(&self, head: Head, name: &[u8]) -> bool {
         let before_star = self.text.len() - 1;
@@ -186,14 +187,14 @@ impl Glob {
         }
     }
 
-    /// The same of a name of less than eight bytes.
+    /// Does what [`Glob::begins_name`] does, for a name of less than eight bytes.
     #[inline(never)]
     fn begins_short(&self, name: &[u8]) -> bool {
         // In Redis no pattern but the empty one has the empty name.
         !name.is_empty() && begins(name, &self.text[..self.text.len() - 1])
     }
 
-    /// The name is as the pattern says.
+    /// Returns whether the name is as the pattern says.
     #[inline]
     pub fn matches(&self, name: &[u8]) -> bool {
         match self.kind {
@@ -203,7 +204,7 @@ impl Glob {
         }
     }
 
-    /// Which names it has of at most `bytes_max` bytes, if it is a name or a prefix.
+    /// Its names of at most `bytes_max` bytes, if it is a name or a prefix.
     #[inline]
     pub fn names(&self, bytes_max: usize) -> Option<Names<'_>> {
         let (head, bytes_max, end) = match self.kind {
@@ -215,12 +216,12 @@ impl Glob {
         Some(Names { head, bytes_max, rest, glob: self })
     }
 
-    /// A name or a prefix so long that [`COMPARE_NS`] may not be all that it takes to compare it.
+    /// Returns whether the text is so long that to compare it may take more than [`COMPARE_NS`].
     pub fn is_long(&self) -> bool {
         self.text.len() > SHORT_BYTES
     }
 
-    /// What it takes to compare a name of so many bytes, at most.
+    /// Most nanoseconds to compare a name of so many bytes.
     #[inline]
     pub fn cost_ns(&self, bytes: usize) -> u64 {
         match self.kind {
@@ -233,8 +234,8 @@ impl Glob {
     }
 }
 
-/// The name begins with these bytes. In few steps, for this is done for many keys: a call of `memcmp` takes longer than it takes
-/// to compare what a usual prefix has behind its first eight bytes.
+/// Returns whether the name begins with these bytes. It takes few steps, since this is done for many keys: a call of `memcmp`
+/// takes longer than to compare what a usual prefix has behind its first eight bytes.
 #[inline]
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
     let Some(name) = name.get(..prefix.len()) else { return false };

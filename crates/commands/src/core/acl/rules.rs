@@ -13,7 +13,7 @@ use super::sieve::{GLOBS_MAX, Sieve, WORDS_MIN};
 pub(crate) const PATTERNS_MAX: usize = 1024;
 /// Most first arguments that are allowed.
 pub(crate) const FIRST_ARGS_MAX: usize = 128;
-/// A longer key is none, and a longer channel: no pattern has it.
+/// Most bytes of a key, and of a channel: no pattern has a longer one.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
 pub(crate) const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
 
@@ -22,9 +22,9 @@ pub(crate) const CHANNEL_BYTES_MAX: usize = 2 * KEY_BYTES_MAX;
 pub(crate) enum Fault {
     Unknown,
     Syntax,
-    /// It adds a pattern of keys to all of them.
+    /// It adds a pattern of keys where all keys are allowed.
     AfterAllKeys,
-    /// It adds a pattern of channels to all of them.
+    /// It adds a pattern of channels where all channels are allowed.
     AfterAllChannels,
     NoSuchPassword,
     BadHash,
@@ -35,7 +35,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// In Redis's words.
+    /// The text of its error.
     pub fn text(self) -> &'static str {
         match self {
             Fault::Unknown => "Unknown command or category name in ACL",
@@ -56,7 +56,7 @@ impl Fault {
     }
 }
 
-/// What the check of a request may take, in nanoseconds: a million keys against one prefix take less.
+/// Most nanoseconds that the check of a request may take. A million keys against one prefix take less.
 pub(crate) const CHECK_NS_MAX: u64 = 8_000_000;
 
 /// Why a request is refused. Of several reasons the greatest is reported.
@@ -65,12 +65,13 @@ pub(crate) enum Denied<'a> {
     Command,
     Key(&'a [u8]),
     Channel(&'a [u8]),
-    /// To compare all of its keys with all patterns takes longer than [`CHECK_NS_MAX`].
+    /// The comparison of its keys and channels with the patterns takes longer than [`CHECK_NS_MAX`].
     TooMuch,
 }
 
 impl Denied<'_> {
-    /// It is reported rather than another: a channel before a key before a command, and what is further behind in the request.
+    /// Returns whether it is reported rather than `other`: a channel before a key before a command, and of two keys or channels
+    /// the one further behind in the request.
     pub fn outweighs(&self, other: &Denied<'_>) -> bool {
         let weight = |denied: &Denied<'_>| match denied {
             Denied::Command => (0, 0),
@@ -82,19 +83,19 @@ impl Denied<'_> {
     }
 }
 
-/// Why a request is refused when looks have taken so long.
+/// The reason to report: [`Denied::TooMuch`] if comparisons have taken too long, else `denied`.
 fn why(ns: u64, denied: Denied<'_>) -> Denied<'_> {
     if ns > CHECK_NS_MAX { Denied::TooMuch } else { denied }
 }
 
-/// Rules, and why they do not allow a request, if they do not.
+/// Rules, and the reason why they refuse a request, if they do.
 pub(crate) type Checked<'r, 'a> = (&'r Rules, Option<Denied<'a>>);
 
-/// Whether one of several rules allows all that a request asks for: each key is read once, for all of them. One by itself is
-/// asked by [`Rules::check`].
+/// Checks whether one of several rules allows all that a request asks for. Each key is read once, for all of them. A single one
+/// is asked by [`Rules::check`].
 ///
 /// # Errors
-/// None does; the reason of the one that outweighs the others'.
+/// None of them does. The error is the reason that outweighs the others.
 pub(crate) fn check_each<'a>(
     all: &mut [Checked<'_, 'a>],
     asked: &Asked<'_, 'a>,
@@ -152,13 +153,13 @@ struct Keys {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     commands: Commands,
-    /// No command was taken away since all were allowed: no bit need be looked at.
+    /// Whether no command was taken away since all were allowed: then no bit need be looked at.
     all_commands: bool,
-    /// The last rule on all commands allowed them.
+    /// Whether the last rule on all commands allowed them.
     begins_with_all: bool,
-    /// Commands that are allowed with one of these as their first argument.
+    /// Commands, each with a first argument that it is allowed with.
     first_args: Vec<(CommandId, Box<[u8]>)>,
-    /// Words on commands, behind the last on all of them.
+    /// Words on commands, behind the last word on all of them.
     words: Vec<Box<[u8]>>,
     all_keys: bool,
     keys: Vec<Keys>,
@@ -166,7 +167,7 @@ pub(crate) struct Rules {
     channels: Vec<Glob>,
 }
 
-/// What is in front of a pattern in a rule: the bytes of that, and what may be done with keys.
+/// Reads what is in front of the pattern in a rule: returns its bytes, and what may be done with the keys.
 fn permission(rule: &[u8]) -> Result<(usize, Need), Fault> {
     if rule[0] == b'~' {
         return Ok((1, Need::BOTH));
@@ -185,13 +186,13 @@ fn permission(rule: &[u8]) -> Result<(usize, Need), Fault> {
     if may == Need::NOTHING { Err(Fault::Syntax) } else { Ok((rule.len(), may)) }
 }
 
-/// A word of rules has what would end it where it is printed, or begins a quoted one in a file: it could not be read again.
+/// Returns whether a word has a blank, a zero byte or a quote. Printed, such a word could not be read again.
 pub(crate) fn has_blanks(word: &[u8]) -> bool {
     let splits = |byte| matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | 0 | b'"' | b'\'');
     word.iter().copied().any(splits)
 }
 
-/// A pattern's words.
+/// Makes a pattern of its text.
 fn glob(text: &[u8]) -> Result<Glob, Fault> {
     if has_blanks(text) {
         return Err(Fault::Syntax);
@@ -223,7 +224,7 @@ impl Rules {
         rules
     }
 
-    /// They allow everything.
+    /// Returns whether they allow everything.
     pub fn allow_all(&self) -> bool {
         self.all_commands && self.all_keys && self.all_channels
     }
@@ -246,7 +247,7 @@ impl Rules {
     /// Applies one rule.
     ///
     /// # Errors
-    /// It is none, or may not come here; what was applied before stays.
+    /// It is no rule, or may not come here. Rules that were applied before stay.
     pub fn apply(&mut self, catalog: &Catalog, rule: &[u8]) -> Result<(), Fault> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
@@ -378,10 +379,10 @@ impl Rules {
         self.words.push([&[sign], &rule[..]].concat().into());
     }
 
-    /// Whether they allow all that a request asks for. What it takes is added to `ns`.
+    /// Checks whether they allow all that a request asks for. Adds the time to `ns`.
     ///
     /// # Errors
-    /// They do not; the first reason, in Redis's order.
+    /// They do not. The error is the first reason, in Redis's order.
     pub fn check<'a>(&self, asked: &Asked<'_, 'a>, ns: &mut u64) -> Result<(), Denied<'a>> {
         if !asked.is_free && !self.all_commands && !self.allows(asked) {
             return Err(Denied::Command);
@@ -402,13 +403,13 @@ impl Rules {
         denied.map_or(Ok(()), Err)
     }
 
-    /// The command is allowed whatever its arguments are.
+    /// Returns whether the command is allowed whatever its arguments are.
     #[inline]
     pub fn allow_command(&self, command: CommandId) -> bool {
         self.commands.has(command)
     }
 
-    /// The command is allowed, or with this first argument.
+    /// Returns whether the command is allowed, by itself or with this first argument.
     fn allows(&self, asked: &Asked<'_, '_>) -> bool {
         self.allow_command(asked.command)
             || asked.first.is_some_and(|first| {
@@ -417,7 +418,7 @@ impl Rules {
             })
     }
 
-    /// The first key that may not be used so. What it takes is added to `ns`.
+    /// Finds the first key that may not be used so. Adds the time to `ns`.
     fn find_denied<'a>(&self, keys: &AskedKeys<'_, 'a>, ns: &mut u64) -> Option<&'a [u8]> {
         if let AskedKeys::Words { words, step, need } = *keys
             && let Some(sieve) = self.sieve(need, words.len(), *ns)
@@ -427,7 +428,8 @@ impl Rules {
         keys.find(|key, need| !self.allows_key(key, need, ns))
     }
 
-    /// What so many words are compared with that are needed so, if that is worth while and cannot take too long behind `ns`.
+    /// A sieve for so many words with this need. `None` if it does not pay, or if the comparisons might take too long after
+    /// `ns`.
     pub(super) fn sieve(&self, need: Need, words: usize, ns: u64) -> Option<Sieve<'_>> {
         let globs = self.keys.len();
         let most_ns = words as u64 * globs as u64 * COMPARE_NS;
@@ -437,7 +439,7 @@ impl Rules {
         Sieve::of(self.keys.iter().filter(|keys| keys.may.covers(need)).map(|keys| &keys.glob))
     }
 
-    /// A key may be used so. Where `ns` says that looks have taken too long it says no.
+    /// Returns whether a key may be used so. False, too, once `ns` says that comparisons have taken too long.
     #[inline]
     pub fn allows_key(&self, key: &[u8], need: Need, ns: &mut u64) -> bool {
         key.len() <= KEY_BYTES_MAX
@@ -449,12 +451,12 @@ impl Rules {
             })
     }
 
-    /// Every key may be used, whatever is done with it.
+    /// Returns whether every key may be used, whatever is done with it.
     pub fn allow_all_keys(&self) -> bool {
         self.all_keys
     }
 
-    /// How many patterns of keys there are; none if one is no prefix.
+    /// Number of patterns of keys; `None` if one is no prefix.
     pub fn prefixes(&self) -> Option<usize> {
         self.keys.iter().all(|keys| keys.glob.is_prefix()).then_some(self.keys.len())
     }
@@ -464,15 +466,16 @@ impl Rules {
         self.keys.iter().find_map(|keys| Some((keys.glob.head()?, keys.may)))
     }
 
-    /// A prefix allows a key to be used so: as [`Rules::allows_key`], of patterns which are few and all prefixes.
+    /// Returns whether a prefix allows a key to be used so. It says what [`Rules::allows_key`] says, for patterns that are few
+    /// and all prefixes.
     #[inline(never)]
     pub fn allow_by_prefix(&self, key: &[u8], need: Need) -> bool {
         key.len() <= KEY_BYTES_MAX
             && self.keys.iter().any(|keys| keys.may.covers(need) && keys.glob.is_prefix_of(key))
     }
 
-    /// A channel may be published to and subscribed to; a pattern has to be one of theirs, letter by letter. Where `ns`
-    /// says that looks have taken too long it says no.
+    /// Returns whether a channel may be published to and subscribed to. A pattern has to be one of theirs, letter by letter.
+    /// False, too, once `ns` says that comparisons have taken too long.
     pub fn allows_channel(&self, channel: &[u8], is_pattern: bool, ns: &mut u64) -> bool {
         self.all_channels
             || channel.len() <= CHANNEL_BYTES_MAX
@@ -483,24 +486,25 @@ impl Rules {
                 })
     }
 
-    /// Every channel of these rules is one of the others, too.
+    /// Returns whether the others allow all channels, or the same patterns as these: then every channel of these is one of
+    /// theirs.
     pub fn hear_no_more_than(&self, others: &Rules) -> bool {
         others.all_channels || !self.all_channels && self.channels == others.channels
     }
 
-    /// Every key may be used so.
+    /// Returns whether every key may be used so.
     pub fn allow_every_key(&self, need: Need) -> bool {
         self.all_keys || self.keys.iter().any(|keys| keys.may.covers(need) && keys.glob.is_star())
     }
 
-    /// What is printed of commands.
+    /// The words on commands, as they are printed.
     pub fn print_commands(&self) -> Vec<u8> {
         let all: &[u8] = if self.begins_with_all { b"+@all" } else { b"-@all" };
         let words = std::iter::once(all).chain(self.words.iter().map(|word| &**word));
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// What is printed of keys.
+    /// The words on keys, as they are printed.
     pub fn print_keys(&self) -> Vec<u8> {
         if self.all_keys {
             return b"~*".to_vec();
@@ -516,7 +520,7 @@ impl Rules {
         self.keys.iter().map(word).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// What is printed of channels.
+    /// The words on channels, as they are printed.
     pub fn print_channels(&self) -> Vec<u8> {
         if self.all_channels {
             return b"&*".to_vec();
@@ -525,7 +529,7 @@ impl Rules {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// All of them, as words that make the same.
+    /// All rules, as words that make the same rules.
     pub fn print(&self) -> Vec<u8> {
         let reset: &[u8] = if self.all_channels { b"" } else { b"resetchannels" };
         let (keys, channels, commands) = (self.print_keys(), self.print_channels(), self.print_commands());

@@ -1,8 +1,9 @@
-//! The names and prefixes that all keys of one request are compared with: gathered once, where a root or a selector has few.
+//! The names and prefixes that all keys of one request are compared with. They are gathered once, where a root or a selector
+//! has few.
 //!
-//! A key that is compared with rules asks each of them whether it allows what is done with the key, which kind of pattern it has,
-//! and whether comparisons have taken too long by then. A sieve knows all that before the first key: what is left to do for a key
-//! is to compare its first bytes, and to count.
+//! Without a sieve each key asks each pattern what it allows, of which kind it is, and whether comparisons have taken too long
+//! by then. A sieve knows all that before the first key: what is left to do for a key is to compare its first bytes, and to
+//! count.
 //!
 //! It says of each key what [`Rules::allows_key`](super::rules::Rules::allows_key) says, and counts as many nanoseconds for it.
 
@@ -22,7 +23,7 @@ pub(super) const WORDS_MIN: usize = 4;
 pub(super) struct Sieve<'r>(ArrayVec<Names<'r>, GLOBS_MAX>);
 
 impl<'r> Sieve<'r> {
-    /// Gathers patterns; none if they are more than [`GLOBS_MAX`], or one is neither a name nor a prefix, or a long one.
+    /// Gathers patterns. `None` if they are more than [`GLOBS_MAX`], or if one is long, or neither a name nor a prefix.
     pub fn of(globs: impl Iterator<Item = &'r Glob>) -> Option<Sieve<'r>> {
         let mut all = ArrayVec::new();
         for glob in globs {
@@ -34,8 +35,7 @@ impl<'r> Sieve<'r> {
         Some(Sieve(all))
     }
 
-    /// The first of some words that no pattern has, among the first of them and each that is `step` words behind another. What it
-    /// takes is added to `ns`.
+    /// Finds the first word that no pattern has, among each `step`-th of these. Adds the time to `ns`.
     #[inline(never)]
     pub fn find_other<'a>(&self, words: Args<'a>, step: usize, ns: &mut u64) -> Option<&'a [u8]> {
         let mut compared = 0;

@@ -1,4 +1,4 @@
-//! A user: whether it may log in, by which passwords, and what it may do then.
+//! A user: whether it may log in, by which passwords, and what it may do.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,21 +16,21 @@ use super::pattern::Need;
 use super::rules::{Checked, Denied, Fault, Rules, check_each, has_blanks};
 use crate::core::digest::Digest;
 
-/// Most bytes of a user's name: as many as are looked at.
+/// Most bytes of a user's name. A longer one is not looked at.
 pub(crate) const NAME_BYTES_MAX: usize = 16 << 10;
 /// Most bytes that a user's rules and passwords hold.
 pub(crate) const USER_BYTES_MAX: usize = 64 << 10;
 /// Most users that `ACL SETUSER` and `ACL LOAD` make.
 pub(crate) const USERS_MAX: usize = 4096;
-/// Most bytes that all users hold then.
+/// Most bytes that all these users hold.
 pub(crate) const USERS_BYTES_MAX: usize = 16 << 20;
-/// Most passwords of a user: a login compares each of each user.
+/// Most passwords of a user. A login compares each password of each user.
 pub(crate) const PASSWORDS_MAX: usize = 64;
 /// Most selectors of a user.
 pub(crate) const SELECTORS_MAX: usize = 64;
 /// Most rules that are applied at once, those of selectors among them.
 pub(crate) const RULES_MAX: usize = 2048;
-/// Behind so many rules they are counted.
+/// Rules that are applied between two counts of the user's bytes.
 const LOOKS_EVERY: usize = 64;
 
 /// A user.
@@ -41,17 +41,17 @@ pub(crate) struct User {
     name: Arc<str>,
     name_digest: Digest,
     pub enabled: bool,
-    /// Any password is right.
+    /// Whether any password is right.
     pub no_password: bool,
     skips_sanitizing: bool,
-    /// The default user, which is off because there were others at the start: no rule has said so.
+    /// Whether this is the default user, and off only because there were others at the start: no rule has said so.
     pub is_unnamed: bool,
-    /// Its line at the start does not say whether it may log in: it may as soon as a file has a password for it.
+    /// Whether its line at the start does not say if it may log in: it may as soon as a file has a password for it.
     pub awaits_password: bool,
     passwords: Vec<Digest>,
     root: Rules,
     selectors: Vec<Rules>,
-    /// What is known of root and selectors where requests are read ahead.
+    /// The short check of root and selectors, where requests are read ahead.
     ahead: Ahead,
     held_bytes: usize,
 }
@@ -72,7 +72,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// In Redis's words.
+    /// The text of its error, in Redis's words.
     pub fn text(&self) -> String {
         let shown = |word: &[u8]| -> String {
             // What was said of a password is not said again. A selector has none, but its writer may have thought so.
@@ -96,10 +96,10 @@ impl Refused {
     }
 }
 
-/// Words of one selector become one word.
+/// Merges the words of each selector into one word.
 ///
 /// # Errors
-/// One does not end.
+/// A selector does not end.
 fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Zeroizing<Vec<u8>>>, Refused> {
     let mut all = Vec::new();
     let mut open: Option<(&[u8], Vec<u8>)> = None;
@@ -128,13 +128,13 @@ fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Zeroizing<Vec
     }
 }
 
-/// The word says whether a user may log in.
+/// Returns whether the word says if a user may log in.
 fn says_who_logs_in(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off")
 }
 
 impl User {
-    /// A new user: it may not log in, and nothing else, but use all channels if `all_channels`.
+    /// A new user. It may not log in, and may do nothing but use all channels, if `all_channels`.
     pub fn new(id: u64, name: &str, all_channels: bool) -> User {
         let mut user = User {
             id,
@@ -168,7 +168,7 @@ impl User {
         &self.name
     }
 
-    /// The same, to be held without a copy.
+    /// Its name, to be held without a copy.
     pub fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
@@ -178,15 +178,15 @@ impl User {
         &self.passwords
     }
 
-    /// Sets its only password, or none at all: then no client can log in as this user, unless `no_password`.
+    /// Sets its only password, or none. Without one no client can log in as this user, unless `no_password`.
     pub fn set_password(&mut self, password: Option<Digest>, no_password: bool) {
         self.passwords = password.into_iter().collect();
         self.no_password = no_password;
     }
 
-    /// Takes passwords away, and adds others. A user that needs no password goes on without one, and one that is off for want of
-    /// a password, not since a rule says so, is on as soon as it has one. Logins wait meanwhile, and a file may have thousands of
-    /// one user: they are looked up in sets.
+    /// Takes passwords away, and adds others. A user that needs no password goes on without one. A user that is off for want of
+    /// a password, not by a rule, is on as soon as it has one. Passwords are looked up in sets: a file may have thousands for
+    /// one user, and logins wait meanwhile.
     pub fn change_passwords(&mut self, gone: &[Digest], new: &[Digest]) {
         let gone: BTreeSet<&[u8; 32]> = gone.iter().map(Digest::bytes).collect();
         self.passwords.retain(|known| !gone.contains(known.bytes()));
@@ -202,14 +202,14 @@ impl User {
         self.held_bytes = self.count_bytes();
     }
 
-    /// Logs in as another does, or as it did itself before.
+    /// Takes over how another user logs in, or how this one did before.
     pub fn log_in_as(&mut self, other: &User) {
         self.passwords.clone_from(&other.passwords);
         (self.enabled, self.no_password) = (other.enabled, other.no_password);
         self.is_unnamed = other.is_unnamed;
     }
 
-    /// Takes over the passwords of another, and whether it may log in if it has some.
+    /// Takes over the passwords of another user, and whether it may log in if it has some.
     pub fn take_passwords(&mut self, other: &User) {
         self.passwords.clone_from(&other.passwords);
         self.enabled = other.enabled && !other.passwords.is_empty();
@@ -225,7 +225,7 @@ impl User {
         &self.selectors
     }
 
-    /// Nothing that it asks for is refused: nothing need be checked.
+    /// Returns whether it may do everything, so that nothing need be checked.
     pub fn may_everything(&self) -> bool {
         self.root.allow_all()
     }
@@ -235,7 +235,7 @@ impl User {
         self.held_bytes
     }
 
-    /// It holds no more bytes than it did before, and a login compares no more of it.
+    /// Returns whether it holds no more bytes than before, and a login compares no more of its passwords.
     pub fn takes_no_more_than(&self, before: &User) -> bool {
         self.held_bytes <= before.held_bytes && self.rows() <= before.rows()
     }
@@ -245,12 +245,12 @@ impl User {
         size_of::<User>() + self.name.len() + self.passwords.len() * size_of::<Digest>() + rules
     }
 
-    /// Digests that a login compares.
+    /// Number of digests that a login compares.
     pub fn rows(&self) -> usize {
         self.passwords.len().max(1)
     }
 
-    /// This is its name, and the password is right. It takes the same time whatever they are.
+    /// Returns whether this is its name, the password is right, and it may log in. It takes the same time whatever they are.
     pub fn is_logged_in_by(&self, user: &Digest, password: &Digest) -> Choice {
         let mut right = Choice::from(u8::from(self.no_password));
         for known in &self.passwords {
@@ -262,7 +262,7 @@ impl User {
     /// The user that the words of `ACL SETUSER` make of this one.
     ///
     /// # Errors
-    /// A word cannot be applied; none is.
+    /// A word cannot be applied. Then none is.
     pub fn with<'a>(
         &self,
         catalog: &Catalog,
@@ -355,7 +355,7 @@ impl User {
         self.passwords.iter().position(|known| known.ct_eq(digest).into())
     }
 
-    /// Whether it may do what a request asks for. What it takes is added to `ns`.
+    /// Checks whether it may do what a request asks for. Adds the time to `ns`.
     ///
     /// # Errors
     /// Neither its root nor a selector allows all of it.
@@ -367,25 +367,26 @@ impl User {
         check_each(&mut all, asked, ns)
     }
 
-    /// Its requests of one key are worth a try of [`User::may_ahead`].
+    /// Returns whether [`User::may_ahead`] is worth a try for its requests of one key.
     #[inline]
     pub fn is_read_ahead(&self) -> bool {
         !matches!(self.ahead, Ahead::General)
     }
 
-    /// It may run this command, which names no channel and one key, that is needed so. False: [`User::check`] knows.
+    /// Returns whether it may run this command, which names no channel and one key with this need. False: only [`User::check`]
+    /// knows.
     #[inline]
     pub fn may_ahead(&self, command: CommandId, key: &[u8], need: Need) -> bool {
         self.may_run_ahead(command) && self.may_use_ahead(key, need)
     }
 
-    /// [`User::may_ahead`] of a command, as far as it is not up to the key: asked once for many keys.
+    /// The part of [`User::may_ahead`] that does not depend on the key: asked once for many keys.
     #[inline]
     pub fn may_run_ahead(&self, command: CommandId) -> bool {
         self.root.allow_command(command)
     }
 
-    /// [`User::may_ahead`] of a key, for any command that may run.
+    /// The part of [`User::may_ahead`] that depends on the key, for any command that may run.
     #[inline]
     pub fn may_use_ahead(&self, key: &[u8], need: Need) -> bool {
         match &self.ahead {
@@ -396,22 +397,24 @@ impl User {
         }
     }
 
-    /// Whether a root or selector that allows the request allows as much of every key.
+    /// Returns whether a root or selector that allows the request also allows this need for every key.
     pub fn may_with_every_key(&self, asked: &Asked<'_, '_>, need: Need, ns: &mut u64) -> bool {
         self.rules().any(|rules| rules.check(asked, ns).is_ok() && rules.allow_every_key(need))
     }
 
-    /// It may subscribe to a channel, or to a pattern. What it takes is added to `ns`; what takes too long it may not.
+    /// Returns whether it may subscribe to a channel, or to a pattern. Adds the time to `ns`. False, too, if the check takes
+    /// too long.
     pub fn may_hear(&self, channel: &[u8], is_pattern: bool, ns: &mut u64) -> bool {
         self.rules().any(|rules| rules.allows_channel(channel, is_pattern, ns))
     }
 
-    /// The same user, with the same rules: what was allowed then is allowed now. How it logs in may be another.
+    /// Returns whether it is the same user with the same rules: what was allowed then is allowed now. It may log in in another
+    /// way.
     pub fn may_as(&self, then: &User) -> bool {
         self.id == then.id && self.root == then.root && self.selectors == then.selectors
     }
 
-    /// It may receive every message that `before` may receive.
+    /// Returns whether it may receive every message that `before` may receive.
     pub fn hears_as_much(&self, before: &User) -> bool {
         before.rules().all(|old| self.rules().any(|new| old.hear_no_more_than(new)))
     }
@@ -443,7 +446,7 @@ fn digest(is_password: bool, secret: &[u8]) -> Result<Digest, Fault> {
     if is_password { Ok(Digest::of(secret)) } else { Digest::from_hex(secret).ok_or(Fault::BadHash) }
 }
 
-/// A user may have this name, by which it can log in.
+/// Returns whether a user may have this name, by which it can log in.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !has_blanks(name)
 }

@@ -1,5 +1,5 @@
-//! What rules say of memcached's requests: each is asked for as a command of Redis that does the same, so that one line of
-//! rules holds for every protocol.
+//! Rules for memcached's requests. Each request is checked as a command of Redis that does the same, so that one line of rules
+//! holds for every protocol.
 //!
 //! | request | command | key |
 //! |---|---|---|
@@ -24,7 +24,7 @@
 use super::catalog::{Catalog, CommandId};
 use super::pattern::Need;
 
-/// What a request of memcached's does, as far as rules distinguish it.
+/// A request of memcached's, as far as rules distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -47,7 +47,7 @@ pub(crate) enum Verb {
     Shutdown,
 }
 
-/// The command as which each is asked for, and what is needed for its key; in the order of [`Verb`].
+/// The command as which each verb is checked, and the need for its key; in the order of [`Verb`].
 const ROWS: [(Verb, &str, Need); 18] = [
     (Verb::Get, "get", Need::READ),
     (Verb::GetAndTouch, "getex", Need::BOTH),
@@ -70,18 +70,18 @@ const ROWS: [(Verb, &str, Need); 18] = [
 ];
 
 impl Verb {
-    /// The name of the command as which it is asked for.
+    /// The name of the command as which it is checked.
     pub fn command(self) -> &'static str {
         ROWS[self as usize].1
     }
 
-    /// What is needed for its key.
+    /// The need for its key.
     pub fn need(self) -> Need {
         ROWS[self as usize].2
     }
 }
 
-/// The numbers of the commands.
+/// The number of each verb's command, in the order of [`Verb`].
 #[derive(Clone, Debug)]
 pub(crate) struct Verbs([CommandId; ROWS.len()]);
 
