@@ -1,4 +1,4 @@
-//! Which clients have subscribed to what, and what waits for them.
+//! Subscriptions of clients, and the messages that wait for them.
 //!
 //! ```text
 //! PUBLISH ─► channel's part of the table ─► one delivery a subscriber ─► Host::post(worker, deliveries)
@@ -6,11 +6,10 @@
 //! worker, between two receives ◄──────────── its Outbox, in order ◄──────────┘
 //! ```
 //!
-//! A publisher's deliveries reach a worker's outbox in the order it published, and a worker delivers in
-//! the order of its outbox: so each subscriber has each publisher's messages in order. Deliveries of one
-//! channel are posted under its lock, those to patterns under the lock of all patterns: all subscribers of a
-//! channel agree on the order. Nothing is matched nor copied under these locks: a text is kept once for all
-//! subscribers that receive it, and written where it is delivered.
+//! A publisher's deliveries reach a worker's outbox in the order in which it published, and a worker delivers in the order of
+//! its outbox: so each subscriber has each publisher's messages in order. Deliveries of one channel are posted under its lock,
+//! those to patterns under the lock of all patterns: all subscribers of a channel agree on the order. Nothing is matched under
+//! these locks, and a text is copied once for all subscribers that receive it: it is written where it is delivered.
 
 mod matching;
 mod names;
@@ -30,19 +29,19 @@ use names::Left;
 pub(crate) use names::{Kind, Names, subscription_bytes};
 pub use outbox::Outbox;
 
-/// A time that is so much before the last is of a clock that was set, microseconds.
+/// Microseconds before the time of the last line: a time that is further back is of a clock that was set.
 const CLOCK_SET_US: u64 = 1_000_000;
 
 /// Parts of a table of channels, each under its lock.
 const SHARDS: usize = 16;
 
-/// Bytes of deliveries that wait for one worker at most; a client that would miss one is closed.
+/// Most bytes of deliveries that wait for one worker. A client that would miss one is closed.
 pub const OUTBOX_BYTES_MAX: usize = 16 << 20;
 
 type Patterns = BTreeMap<Arc<[u8]>, Listeners>;
 type Subscribers = HashMap<Arc<[u8]>, Vec<Target>>;
 
-/// Clients that listen to a pattern.
+/// Clients that listen to a pattern, and the time that it takes to match.
 #[derive(Debug)]
 struct Listeners {
     targets: Vec<Target>,
@@ -94,17 +93,17 @@ impl Space {
         }
     }
 
-    /// Subscribers of a channel.
+    /// Number of subscribers of a channel.
     pub fn count(&self, channel: &[u8]) -> usize {
         self.shard(channel).get(channel).map_or(0, Vec::len)
     }
 
-    /// Channels that have subscribers.
+    /// Number of channels that have subscribers.
     pub fn channels(&self) -> usize {
         self.channels.load(Relaxed)
     }
 
-    /// The channels of a part of the table; none if there are no more parts.
+    /// The channels of a part of the table; `None` if there are no more parts.
     pub fn part(&self, part: usize) -> Option<Vec<Arc<[u8]>>> {
         let channels = self.shards.get(part)?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(channels.keys().cloned().collect())
@@ -154,17 +153,17 @@ pub(crate) struct Topics {
     pub shards: Space,
     patterns: Mutex<Patterns>,
     pattern_count: AtomicUsize,
-    /// Subscriptions to them.
+    /// Number of subscriptions to patterns.
     pattern_targets: AtomicUsize,
-    /// What it takes at worst to match all of them, beside the bytes of the channel, …
+    /// Nanoseconds to match all patterns at worst, beside those for the bytes of the channel.
     pattern_ns: AtomicU64,
-    /// … and for each of these.
+    /// Nanoseconds for each byte of the channel.
     byte_ns: AtomicU64,
     monitors: Mutex<Vec<Target>>,
     monitor_count: AtomicUsize,
-    /// The time of the last line.
+    /// The time of the last line of MONITOR.
     shown_us: AtomicU64,
-    /// What clients that are gone have listened to, and is to be forgotten.
+    /// Subscriptions of clients that are gone, which are to be forgotten.
     left: Mutex<Vec<Left>>,
     /// Bytes that subscriptions take.
     pub bytes: Arc<AtomicU64>,
@@ -208,12 +207,12 @@ impl Topics {
         self.pattern_count.store(patterns.len(), Relaxed);
     }
 
-    /// Subscriptions to patterns.
+    /// Number of subscriptions to patterns.
     pub fn pattern_targets(&self) -> usize {
         self.pattern_targets.load(Relaxed)
     }
 
-    /// Names of a kind that have subscribers, of one part of them; none if there are no more parts.
+    /// The names of a kind that have subscribers, of one part of the table; `None` if there are no more parts.
     pub fn names_in(&self, kind: Kind, part: usize) -> Option<Vec<Arc<[u8]>>> {
         match kind {
             Kind::Channel => self.channels.part(part),
@@ -231,7 +230,7 @@ impl Topics {
         }
     }
 
-    /// How many listen to a name.
+    /// Number of subscribers of a name.
     pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
         match kind {
             Kind::Channel => self.channels.count(name),
@@ -240,12 +239,12 @@ impl Topics {
         }
     }
 
-    /// Patterns that have subscribers.
+    /// Number of patterns that have subscribers.
     pub fn pattern_count(&self) -> usize {
         self.pattern_count.load(Relaxed)
     }
 
-    /// Sends a message to the subscribers of a sharded channel; how many.
+    /// Sends a message to the subscribers of a sharded channel. Returns their number.
     pub fn publish_to_shard(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
         self.shards.publish(host, channel, || Message {
             topic: Topic::Shard,
@@ -254,7 +253,7 @@ impl Topics {
         })
     }
 
-    /// A MONITOR wants to see every command.
+    /// Returns whether a MONITOR wants to see every command.
     #[inline]
     pub fn monitored(&self) -> bool {
         self.monitor_count.load(Relaxed) > 0
@@ -288,7 +287,7 @@ impl Topics {
     }
 }
 
-/// A line's time and what is in front of it.
+/// The beginning of a line: `+` and its time.
 pub(crate) fn stamp(at_us: u64) -> [u8; 18] {
     let mut stamp = *b"+0000000000.000000";
     let (mut s, mut us) = (at_us / 1_000_000, at_us % 1_000_000);

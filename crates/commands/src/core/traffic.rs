@@ -1,4 +1,4 @@
-//! What is asked for: a random sample of the keys of all traffic, and which of them, and which prefixes, come most often.
+//! Traffic: a random sample of the keys of all requests, and the keys and prefixes that come most often.
 //!
 //! ```text
 //! worker ── tap: one key in 1 << shift ──► ring ──┐
@@ -6,12 +6,12 @@
 //!                                                          └──► session          HOTKEYS
 //! ```
 //!
-//! Beside the sample keys are followed, all of whose requests are recorded, for a forecast of other memory limits ([`spatial`]);
-//! and what is there is looked at, some items at a time ([`items`]).
+//! Beside the sample some keys are followed: all of their requests are recorded, for a forecast of other memory limits
+//! ([`spatial`]). And stored items are looked at, some at a time ([`items`]).
 //!
-//! Workers write samples and do nothing else. The thread that shows figures counts them, some at a time: that of the HTTP
-//! port, or, while that is off and HOTKEYS is at work, upkeep of one worker. While no client wants to know, nothing is
-//! sampled, and what was needed for it is given back.
+//! Workers write samples and do nothing else. The thread that shows figures counts them, some at a time: that of the HTTP port,
+//! or, while that is off and HOTKEYS is at work, upkeep of one worker. While no client wants to know, nothing is sampled, and
+//! its memory is given back.
 //!
 //! A key's share is what its table says (Space-Saving, [`top`]) of all that was counted, in the middle between the least
 //! and the most that it can be. Its error is half of what lies between these, and the error of sampling: samples that
@@ -47,40 +47,40 @@ pub use spatial::{Gain, Outlook};
 pub(crate) use tap::Tap;
 use top::Top;
 
-/// Runs of requests are sampled and followed. False in the build that `cargo xtask bench instructions --watching` compares with
-/// the usual one.
+/// Whether runs of requests are sampled and followed. False in the build that `cargo xtask bench instructions --watching`
+/// compares with the usual one.
 pub(crate) const WATCHES: bool = !cfg!(feature = "unwatched");
 
-/// A sample stands for no more than two to the power of this many keys.
+/// A sample stands for at most two to the power of this many keys.
 pub(crate) const SHIFT_MAX: u8 = 20;
-/// Words of the rings of all workers together, as long as each has the least.
+/// Words of the rings of all workers together, where that gives each no fewer than the least.
 const RINGS_WORDS: usize = 32 << 10;
-/// There is one for so many bytes of the memory limit, …
+/// Bytes of the memory limit for each word of a ring.
 const MEMORY_OF_A_WORD: u64 = 8 << 10;
-/// … and no more than this.
+/// Most words of a ring.
 const RING_WORDS_MAX: usize = 8 << 10;
 /// Samples of one ring that are counted at a time: a third of a millisecond.
 const COUNTED_AT_ONCE: usize = 1024;
-/// What it takes to count one.
+/// Nanoseconds to count one.
 pub(crate) const COUNT_NS: u64 = 400;
 
-/// There are no more keys that have more than a hundredth each.
+/// Most hot keys: no more can have more than a hundredth each.
 const HOT_MAX: usize = 100;
-/// A round.
+/// Milliseconds of a round.
 const ROUND_MS: Millis = 5_000;
-/// Rounds: what is shown is the last whole ones and the one that goes on.
+/// Rounds that are kept and shown: the last whole ones, and the one that goes on.
 const ROUNDS: usize = 3;
-/// Entries of a table: so many in all, no fewer than it takes to list each key of a hundredth, and between them one for
+/// Entries of a table: at most so many, at least as many as it takes to list each key of a hundredth, and between these one for
 /// so many bytes of the memory limit.
 const ENTRIES_MAX: usize = 512;
 const ENTRIES_MIN: usize = 128;
 const MEMORY_OF_AN_ENTRY: u64 = 256 << 10;
-/// A reply of more bytes is large.
+/// Most bytes of a reply that is not large.
 const LARGE_BYTES: u32 = 100 << 10;
-/// How many standard errors of sampling an error is reported as.
+/// Number of standard errors of sampling that are reported as an error.
 const SIGMAS: f64 = 2.5;
 
-/// What was done with a key.
+/// The kind of a request for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -98,7 +98,7 @@ impl Verb {
         }
     }
 
-    /// Bytes of a request of memcached's text and of its reply, about, by those of key and value.
+    /// Bytes of a request of memcached's text and of its reply, about, from those of key and value.
     pub fn text_bytes(self) -> impl FnOnce(u64, Option<u64>) -> u64 {
         move |key, value| match (self, value) {
             // get k│VALUE k 0 n│…│END
@@ -112,12 +112,12 @@ impl Verb {
     }
 }
 
-/// Says of [`Traffic::asked`] that samples are wanted, …
+/// Bit of [`Traffic::asked`]: samples are wanted.
 const WANTED: u32 = 1 << 31;
-/// … and that a client is shown them, by which they are counted.
+/// Bit of [`Traffic::asked`]: a client is shown samples, and its thread counts them.
 const SHOWN: u32 = 1 << 30;
 
-/// The smallest shift that is wanted, and how many workers there are; none: no samples are.
+/// The smallest shift that is wanted, and the number of workers; `None`: no samples are wanted.
 fn asked(word: u32) -> Option<(u8, u32)> {
     (word & WANTED != 0).then_some(((word >> 16) as u8 & 0x1f, (word & 0xffff).max(1)))
 }
@@ -135,35 +135,35 @@ fn mixed(n: u64) -> u64 {
     n ^ n >> 31
 }
 
-/// Samples, from all workers to the thread that counts them, and what came of it.
+/// Samples on their way from all workers to the thread that counts them, and the results.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    /// What workers are to do.
+    /// The order to workers: [`WANTED`], [`SHOWN`], the shift, and the number of workers.
     asked: AtomicU32,
     /// Bits that are 0 in the hashes of keys that are followed.
     mask: AtomicU64,
-    /// What the next worker draws its samples by.
+    /// The seed of the next worker's samples.
     seed: AtomicU64,
-    /// Those of workers that sample.
+    /// Rings of workers that sample.
     rings: Mutex<Vec<Arc<Ring>>>,
     /// Samples that were dropped from rings which are no more.
     dropped_before: AtomicU64,
     /// Samples that were counted.
     counted: AtomicU64,
-    /// Requests for keys that are followed which were counted.
+    /// Counted requests for keys that are followed.
     followed: AtomicU64,
     /// Bytes of tables and rings.
     bytes: AtomicU64,
     tables: Mutex<Tables>,
-    /// At the end of the last round.
+    /// The hottest key at the end of the last round.
     hottest: Mutex<Hottest>,
-    /// At the end of the last round, if there is one.
+    /// The coldest prefix at the end of the last round, if there is one.
     coldest: Mutex<Option<Coldest>>,
-    /// At the end of the last round.
+    /// Large replies at the end of the last round.
     large: Mutex<Large>,
-    /// What was forecast with the last step.
+    /// The forecast of the last step.
     outlook: Mutex<Option<Arc<Outlook>>>,
-    /// What is there.
+    /// The sampler of stored items.
     pub items: ItemSampler,
 }
 
@@ -193,7 +193,7 @@ impl Default for Traffic {
 pub(crate) struct Summary {
     /// Samples that were counted.
     pub samples: u64,
-    /// Requests for keys that are followed which were counted.
+    /// Counted requests for keys that are followed.
     pub followed: u64,
     /// Samples, and requests for keys that are followed, for which there was no room.
     pub dropped: u64,
@@ -205,35 +205,35 @@ pub(crate) struct Summary {
     pub coldest: Option<Coldest>,
     /// Large replies.
     pub large: Large,
-    /// What other memory limits would bring.
+    /// The forecast for other memory limits.
     pub outlook: Option<Arc<Outlook>>,
 }
 
 /// The hottest key of the last rounds, and the one with most bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hottest {
-    /// Its part of all that was asked for, …
+    /// Its part of all that was asked for.
     pub share: f64,
-    /// … give or take so much.
+    /// The error of `share`.
     pub error: f64,
     /// Keys that were asked for a second.
     pub all_per_second: f64,
     /// Keys that have more than one part in a hundred.
     pub hot_keys: u64,
-    /// The part of the bytes of all requests and replies that one key has, of those that are listed the most, …
+    /// The part of the bytes of all requests and replies that one key has: of the listed keys the one with most.
     pub bytes_share: f64,
-    /// … give or take so much.
+    /// The error of `bytes_share`.
     pub bytes_error: f64,
-    /// Bytes of all of them a second.
+    /// Bytes of all requests and replies a second.
     pub bytes_per_second: f64,
 }
 
-/// The prefix that is asked for least, of those of the last rounds that take memory worth a word.
+/// The prefix that is asked for least, of those of the last rounds that take much memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Coldest {
-    /// Its part of the bytes of all items, …
+    /// Its part of the bytes of all items.
     pub memory: f64,
-    /// … give or take so much.
+    /// The error of `memory`.
     pub memory_error: f64,
     /// Its part of all keys that were asked for, at most.
     pub share_most: f64,
@@ -244,23 +244,23 @@ pub(crate) struct Coldest {
 /// Replies to reads that are large, in the last rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Large {
-    /// Their part of the bytes of all replies to reads, …
+    /// Their part of the bytes of all replies to reads.
     pub share: f64,
-    /// … give or take so much.
+    /// The error of `share`.
     pub error: f64,
-    /// Bytes of all of them a second.
+    /// Bytes of all replies to reads a second.
     pub bytes_per_second: f64,
 }
 
-/// What was counted.
+/// Counts of samples.
 #[derive(Debug, Default)]
 struct Tables {
-    /// How many workers there are, while figures are shown; else 0.
+    /// Number of workers while figures are shown, else 0.
     shown: u32,
     rounds: Option<Rounds>,
     spatial: Option<Box<Spatial>>,
     session: Option<Session>,
-    /// What they take, as it is charged to the store.
+    /// Bytes of these, as they are charged to the store.
     bytes: u64,
 }
 
@@ -268,7 +268,7 @@ struct Tables {
 #[derive(Debug)]
 struct Rounds {
     all: [Round; ROUNDS],
-    /// The one that goes on.
+    /// The index of the round that goes on.
     at: usize,
     delimiters: Delimiters,
 }
@@ -289,7 +289,7 @@ impl Replies {
     }
 }
 
-/// The part of large ones, of so many seconds.
+/// The part of large replies, in rounds of so many seconds.
 fn large_of(rounds: &[Round], seconds: f64) -> Large {
     let sum = |kind: usize, of: fn(&Replies) -> f64| -> f64 {
         rounds.iter().map(|round| of(&round.replies[kind])).sum()
@@ -301,21 +301,21 @@ fn large_of(rounds: &[Round], seconds: f64) -> Large {
         return Large::default();
     }
     let share = large / all;
-    // The error is that of a ratio: each large one moves it by what is not large, each other by what is.
+    // The error is that of a ratio: a large reply moves it by the share of the others, another by the share of the large ones.
     let variance = (1.0 - share).powi(2) * large_variance + share * share * small_variance;
     Large { share, error: SIGMAS * variance.sqrt() / all, bytes_per_second: all / seconds }
 }
 
-/// What was counted in some seconds.
+/// Counts of some seconds.
 #[derive(Debug)]
 struct Round {
     from: Millis,
     to: Millis,
-    /// Keys that samples stand for, …
+    /// Keys that samples stand for.
     all: u64,
-    /// … the sum of the squares of what each stands for, …
+    /// Sum of the squares of what each sample stands for.
     squares: f64,
-    /// … and how many they are.
+    /// Number of samples.
     samples: u64,
     /// Replies to reads: those that are not large, and those that are.
     replies: [Replies; 2],
@@ -366,21 +366,21 @@ impl Rounds {
         self.all[self.at].add(sample, &self.delimiters.of_prefix(sample));
     }
 
-    /// What it takes to look for what weighs most, keys or prefixes.
+    /// Bytes of a search for the keys, or prefixes, that weigh most.
     fn merging_bytes(&self) -> u64 {
         let keys: u64 = self.all.iter().map(|round| round.keys.merging_bytes()).sum();
         let prefixes: u64 = self.all.iter().map(|round| round.prefixes.merging_bytes()).sum();
         keys.max(prefixes)
     }
 
-    /// Goes on to the next, if it is time for that.
+    /// Goes on to the next round, if it is time for that. Returns whether it did.
     fn turn(&mut self, now: Millis) -> bool {
         let from = self.all[self.at].from;
         if now < from + ROUND_MS && now >= from {
             return false;
         }
         self.all[self.at].to = now;
-        // Nothing was counted for longer than all of them.
+        // Nothing was counted for longer than all of them, or the clock was set back.
         if now < from || now - from > ROUND_MS * ROUNDS as Millis {
             self.all.iter_mut().for_each(|round| round.begin(now));
         }
@@ -390,13 +390,13 @@ impl Rounds {
     }
 }
 
-/// How many entries tables have.
+/// Number of entries of a table of keys.
 fn entries_of(store: &Store) -> usize {
     ((store.memory_bytes() / MEMORY_OF_AN_ENTRY) as usize).clamp(ENTRIES_MIN, ENTRIES_MAX)
 }
 
 impl Tables {
-    /// Charges to the store what tables take, and what looking through them does: that is done again and again.
+    /// Charges to the store the bytes of tables, and of looks through them, since these are made again and again.
     fn charge(&mut self, store: &Store, all: &AtomicU64) {
         let rounds = self.rounds.iter().flat_map(|rounds| &rounds.all);
         let bytes = rounds.map(Round::bytes).sum::<u64>()
@@ -411,7 +411,7 @@ impl Tables {
         }
     }
 
-    /// What workers are to do.
+    /// The order to workers.
     fn asked(&self) -> u32 {
         let of_session = self.session.as_ref().filter(|session| session.is_active());
         match (self.shown, of_session) {
@@ -431,7 +431,7 @@ impl Traffic {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is wanted.
+    /// Changes what is wanted, and tells workers.
     fn change<R>(&self, store: &Store, change: impl FnOnce(&mut Tables) -> R) -> R {
         let mut tables = self.tables();
         let done = change(&mut tables);
@@ -439,14 +439,14 @@ impl Traffic {
         done
     }
 
-    /// Has workers do what is wanted now.
+    /// Tells workers what is wanted now.
     fn ask(&self, store: &Store, tables: &mut Tables) {
         tables.charge(store, &self.bytes);
         self.mask.store(tables.spatial.as_ref().map_or(u64::MAX, |spatial| spatial.mask()), Relaxed);
         self.asked.store(tables.asked(), Relaxed);
     }
 
-    /// Begins to show figures: of so many workers; of keys with prefixes that end so.
+    /// Begins to show figures of so many workers, and of prefixes that end as `delimiters` say.
     pub fn show(&self, store: &Store, workers: u32, now: Millis, delimiters: Delimiters) {
         self.items.begin(store, delimiters.clone());
         self.change(store, |tables| {
@@ -456,18 +456,18 @@ impl Traffic {
         });
     }
 
-    /// Workers that begin to sample from here on draw by this: the same requests in each run. Which keys are followed stays
-    /// chance.
+    /// Has workers that begin to sample from here on draw by this seed: the same requests in each run. Which keys are followed
+    /// stays chance.
     pub fn draw_by(&self, seed: u64) {
         self.seed.store(seed, Relaxed);
     }
 
-    /// What one more worker draws its samples by.
+    /// The seed of one more worker's samples.
     fn next_seed(&self) -> u64 {
         mixed(self.seed.fetch_add(1, Relaxed))
     }
 
-    /// Ends that.
+    /// Ends showing figures.
     pub fn hide(&self, store: &Store) {
         self.items.end(store);
         self.change(store, |tables| (tables.shown, tables.rounds, tables.spatial) = (0, None, None));
@@ -476,19 +476,19 @@ impl Traffic {
         *self.large() = Large::default();
     }
 
-    /// Samples are wanted.
+    /// Returns whether samples are wanted.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.asked.load(Relaxed) != 0
     }
 
-    /// A client is shown them.
+    /// Returns whether a client is shown samples.
     #[inline]
     pub fn is_shown(&self) -> bool {
         self.asked.load(Relaxed) & SHOWN != 0
     }
 
-    /// Samples are wanted, and no client is shown them: upkeep counts them.
+    /// Returns whether samples are wanted, but shown to no client: then upkeep counts them.
     pub fn is_left_to_upkeep(&self) -> bool {
         self.asked.load(Relaxed) & (WANTED | SHOWN) == WANTED
     }
@@ -498,7 +498,7 @@ impl Traffic {
         self.change(store, |tables| work(&mut tables.session))
     }
 
-    /// A ring for a worker, which is one of so many.
+    /// Opens a ring for a worker, which is one of so many.
     fn open(&self, store: &Store, workers: u32) -> Arc<Ring> {
         let words =
             (RINGS_WORDS / workers.max(1) as usize).min((store.memory_bytes() / MEMORY_OF_A_WORD) as usize);
@@ -510,7 +510,7 @@ impl Traffic {
         ring
     }
 
-    /// Its worker samples no more.
+    /// Closes the ring of a worker that samples no more.
     fn close(&self, store: &Store, ring: &Arc<Ring>) {
         self.rings().retain(|other| !Arc::ptr_eq(other, ring));
         self.dropped_before.fetch_add(ring.dropped(), Relaxed);
@@ -518,14 +518,14 @@ impl Traffic {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
     }
 
-    /// Calls `visit` with each ring; workers that open or close theirs wait no longer than for a list to be copied.
+    /// Calls `visit` with each ring. Workers that open or close theirs wait no longer than for a list to be copied.
     fn each_ring(&self, visit: impl FnMut(&Arc<Ring>)) {
         let rings = self.rings().clone();
         rings.iter().for_each(visit);
     }
 
-    /// Counts samples that wait and what happened to keys that are followed, some of each worker, at a time of the server's own
-    /// clock; how many of both. One thread at a time: another that comes meanwhile waits.
+    /// Counts samples that wait and requests for followed keys, some of each worker. `now` is of the server's own clock.
+    /// Returns how many it counted of both. One thread counts at a time: another waits.
     pub fn count(&self, store: &Store, now: Millis) -> usize {
         let mut tables = self.tables();
         let Tables { rounds, session, spatial, .. } = &mut *tables;
@@ -570,8 +570,8 @@ impl Traffic {
         counted
     }
 
-    /// Looks at what other memory limits would bring, once a second: the server has read so many keys and found them, and
-    /// not found others, since it was started.
+    /// Makes the forecast for other memory limits, once a second. `reads` are the keys that the server has read and found, and
+    /// read and not found, since it was started.
     pub fn look_ahead(&self, store: &Store, now: Millis, reads: [u64; 2]) {
         let mut tables = self.tables();
         let Some(spatial) = &mut tables.spatial else { return };
@@ -590,12 +590,12 @@ impl Traffic {
         self.hottest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of the last rounds.
+    /// Large replies of the last rounds.
     fn large_replies(&self) -> Large {
         let tables = self.tables();
         let Some(rounds) = &tables.rounds else { return Large::default() };
         let ms = rounds.all.iter().map(|round| round.to.saturating_sub(round.from)).sum::<Millis>();
-        // Behind a pause of the process a round has what came in it, and no time yet.
+        // After a pause of the process a round has samples, but no time yet.
         if ms >= 1000 { large_of(&rounds.all, ms as f64 / 1000.0) } else { Large::default() }
     }
 
@@ -607,7 +607,7 @@ impl Traffic {
         self.coldest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Figures of what was counted so far.
+    /// Figures of all that was counted so far.
     pub fn told(&self) -> Summary {
         let mut dropped = self.dropped_before.load(Relaxed);
         self.each_ring(|ring| dropped += ring.dropped());
@@ -619,7 +619,7 @@ impl Traffic {
     }
 }
 
-/// What is known of a request that is sampled.
+/// Facts about a request that is sampled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub verb: Verb,
@@ -641,7 +641,7 @@ pub(crate) fn sample(
     sample_of(tap, key, seen, value_bytes, net_bytes(key.bytes().len() as u64, value_bytes));
 }
 
-/// The same, of a key whose value has so many bytes.
+/// Writes a sample of a key whose value has so many bytes.
 pub(crate) fn sample_of(tap: &Tap, key: &Key<'_>, seen: Seen, value_bytes: Option<u64>, net_bytes: u64) {
     let short = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     tap.put(Sample {
@@ -658,7 +658,8 @@ pub(crate) fn sample_of(tap: &Tap, key: &Key<'_>, seen: Seen, value_bytes: Optio
     });
 }
 
-/// Records what happened to a key that is followed, behind it: what is there now says that.
+/// Records what a request has done to a key that is followed. It is called after the request: the item that is there now tells
+/// it.
 #[cold]
 #[inline(never)]
 pub(crate) fn follow(tap: &Tap, guard: &mut Guard<'_>, key: &Key<'_>, verb: Verb) {
@@ -682,6 +683,6 @@ pub(crate) fn follow(tap: &Tap, guard: &mut Guard<'_>, key: &Key<'_>, verb: Verb
     tap.tell(&Followed { hash: key.hash(), db: key.number(), happened });
 }
 
-/// What a usual read takes that comes with others, and a write: measured.
+/// Nanoseconds of a usual read that comes with others, and of such a write: measured.
 pub(crate) const READ_NS: u64 = 60;
 pub(crate) const WRITE_NS: u64 = 80;

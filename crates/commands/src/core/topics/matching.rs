@@ -1,5 +1,5 @@
-//! Which patterns match a channel: found some at a time, outside of the lock of all patterns, and posted at once when
-//! all are known.
+//! The patterns that match a channel. They are found some at a time, outside of the lock of all patterns. The message is posted
+//! at once when all are known.
 
 use std::cell::OnceCell;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,20 +13,20 @@ use crate::core::host::Host;
 
 /// Patterns that are taken at once from their table, to be matched outside of its lock.
 const PATTERNS_AT_ONCE: usize = 256;
-/// What it takes to take one of them, in nanoseconds.
+/// Nanoseconds to take one of them.
 const TAKE_NS: u64 = 20;
 
 /// The patterns that match a channel, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
     found: Vec<Arc<[u8]>>,
-    /// The last that was looked at.
+    /// The last pattern that was looked at.
     last: Option<Arc<[u8]>>,
     is_done: bool,
 }
 
 impl Matching {
-    /// All patterns were looked at.
+    /// Returns whether all patterns were looked at.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -38,20 +38,21 @@ impl Matching {
 }
 
 impl Topics {
-    /// Counts a pattern more, or one fewer.
+    /// Counts one pattern more, or one fewer.
     pub(super) fn weigh(&self, weight: Weight, more: i64) {
         let any_ns = TAKE_NS + weight.at_once_ns(0);
         self.pattern_ns.fetch_add((any_ns as i64 * more) as u64, Relaxed);
         self.byte_ns.fetch_add((weight.byte_ns as i64 * more) as u64, Relaxed);
     }
 
-    /// What it takes at worst to match all patterns against a channel of so many bytes.
+    /// Nanoseconds to match all patterns against a channel of so many bytes, at worst.
     pub fn matching_ns(&self, channel_bytes: usize) -> u64 {
         let bytes_ns = self.byte_ns.load(Relaxed).saturating_mul(channel_bytes as u64);
         self.pattern_ns.load(Relaxed).saturating_add(bytes_ns)
     }
 
-    /// Looks for more of the patterns that match a channel, for so long or a little longer; what that took.
+    /// Looks for more of the patterns that match a channel, for `ns_max` or a little longer. Returns the nanoseconds that it
+    /// took.
     pub fn match_on(&self, matching: &mut Matching, channel: &[u8], ns_max: u64) -> u64 {
         let mut ns = 0;
         while !matching.is_done && ns < ns_max {
@@ -78,8 +79,8 @@ impl Topics {
         ns
     }
 
-    /// Subscriptions to patterns which match a channel, and what it took to look. Where that takes longer than `ns_max` it is not
-    /// looked further: all may match.
+    /// Number of subscriptions to patterns that match a channel, and the nanoseconds of the look. The look stops after
+    /// `ns_max`: then all subscriptions count.
     pub fn pattern_listeners(&self, channel: &[u8], ns_max: u64) -> (usize, u64) {
         let mut matching = Matching::default();
         let ns = self.match_on(&mut matching, channel, ns_max);
@@ -91,7 +92,7 @@ impl Topics {
         (listeners.map(|listeners| listeners.targets.len()).sum(), ns)
     }
 
-    /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
+    /// Sends a message to the subscribers of a channel and of the patterns that match it. Returns their number.
     pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
         let mut matching = Matching::default();
         if self.pattern_count() > 0 {
@@ -100,7 +101,7 @@ impl Topics {
         self.publish_to(host, channel, text, matching)
     }
 
-    /// The same where the patterns are known.
+    /// Does what [`Topics::publish`] does, where the patterns are known.
     pub fn publish_to(&self, host: &dyn Host, channel: &[u8], text: &[u8], matching: Matching) -> usize {
         let words: OnceCell<[Arc<[u8]>; 2]> = OnceCell::new();
         let message = |topic| {
@@ -113,7 +114,7 @@ impl Topics {
         }
         let patterns = self.patterns();
         for pattern in matching.found {
-            // All may have left it meanwhile.
+            // All subscribers may have left it meanwhile.
             let Some(Listeners { targets, .. }) = patterns.get(&pattern) else { continue };
             post(host, targets, &Arc::new(message(Topic::Pattern(pattern))));
             told += targets.len();

@@ -1,4 +1,4 @@
-//! What a client listens to by name, and how that ends: many names some at a time.
+//! Names that a client listens to, and the end of its subscriptions: of many names some at a time.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -9,12 +9,12 @@ use larder_store::Store;
 use super::Topics;
 use crate::core::delivery::Target;
 
-/// What a subscription takes beside its name, about.
+/// Bytes of a subscription beside its name, about.
 const TOPIC_BYTES: usize = 256;
 /// Names that are forgotten at once.
 const NAMES_AT_ONCE: usize = 128;
 
-/// What is listened to.
+/// A kind of names that clients listen to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Channel,
@@ -51,7 +51,7 @@ impl Topics {
         }
     }
 
-    /// A client that has listened to a name does so no more.
+    /// Removes a subscriber of a name.
     pub fn remove(&self, store: &Store, kind: Kind, name: &[u8], target: Target) {
         match kind {
             Kind::Channel => self.channels.remove(name, target),
@@ -63,8 +63,8 @@ impl Topics {
         store.hold(-(bytes as i64));
     }
 
-    /// A client that has listened to these names is gone. Where they are many upkeep forgets them ([`Topics::forget_left`]); no
-    /// message reaches a client that is gone.
+    /// Removes a client that is gone from these names. Where they are many, upkeep forgets the rest ([`Topics::forget_left`]);
+    /// no message reaches a client that is gone.
     pub fn leave(&self, store: &Store, kind: Kind, names: Names, target: Target) {
         let mut left = Left { kind, names, target };
         if self.forget_some(store, &mut left) {
@@ -81,7 +81,7 @@ impl Topics {
         !left.names.is_empty()
     }
 
-    /// Forgets some of what clients that are gone have listened to, some 0.1 ms; true if there is more.
+    /// Forgets some subscriptions of clients that are gone, for some 0.1 ms; true if there are more.
     pub fn forget_left(&self, store: &Store) -> bool {
         let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left) = all.last_mut() else { return false };

@@ -1,4 +1,4 @@
-//! What waits for the clients of one worker, in the order in which it was published.
+//! Deliveries that wait for the clients of one worker, in the order in which they were published.
 //!
 //! ```text
 //! slots   | 3 | 1 | – | 1 | 3 | – | 2 |      the client of each; –: taken by its client from between
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The worker takes from the front. A client takes its own when it publishes to itself, or before it unsubscribes: in one EXEC
-//! thousands of times, beside other clients that do the same and others for which thousands wait. So each slot is looked at a few
-//! times in all, however many clients look how often.
+//! thousands of times, beside other clients that do the same and others for which thousands wait. Therefore each slot is looked
+//! at only a few times in all, however many clients take theirs how often.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::core::delivery::{Delivery, MESSAGE_BYTES, Message, Target};
 
-/// A client looks at all slots of no more than so many.
+/// Most slots that a client looks at one by one.
 const FEW_SLOTS: usize = 64;
 
-/// What waits for the clients of one worker.
+/// Deliveries that wait for the clients of one worker.
 #[derive(Debug, Default)]
 pub struct Outbox {
     waiting: Mutex<Waiting>,
@@ -31,28 +31,28 @@ pub struct Outbox {
 #[derive(Debug)]
 struct Slot {
     target: Target,
-    /// None when it was taken from between.
+    /// The message; `None` once it was taken from between.
     message: Option<Arc<Message>>,
-    /// How much further behind the client's next one is; 0 if that is not known to be there.
+    /// Distance to the client's next slot; 0 if none is known.
     next: u32,
-    /// The one before it waits for other words.
+    /// Whether the slot before it does not wait for the same words.
     begins: bool,
-    /// This one counts for the words of those in front of it that wait for the same.
+    /// Whether this slot counts for its words, and so for the slots in front of it that wait for the same.
     carries: bool,
 }
 
-/// What each delivery that waits counts for, beside the words: each pattern has a message of its own.
+/// Bytes that each waiting delivery counts for, beside the words: each pattern has a message of its own.
 const SLOT_BYTES: usize = size_of::<Slot>() + MESSAGE_BYTES;
 
 #[derive(Debug, Default)]
 struct Waiting {
     slots: VecDeque<Slot>,
-    /// How many of them wait.
+    /// Number of deliveries that wait.
     count: usize,
     bytes: usize,
     /// The number of the first slot; each that follows has the next.
     first: u64,
-    /// The first and the last slot of each client, of those in front of this one.
+    /// The first and the last slot of each client, among the slots in front of `indexed`.
     own: HashMap<u64, (u64, u64), BuildHasherDefault<ClientHasher>>,
     indexed: u64,
     /// Slots that were looked at.
@@ -61,9 +61,9 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// Adds deliveries, `bytes_max` waiting at most; true if there were none, so that the worker is to be woken. Deliveries for
-    /// which there is no room go to `missed`. `held` is called with the bytes that it holds more, before another thread can take
-    /// them and count them out.
+    /// Adds deliveries, while at most `bytes_max` bytes wait. True if none waited before, so that the worker is to be woken.
+    /// Deliveries for which there is no room go to `missed`. `held` is called with the bytes that were added, before another
+    /// thread can take them and count them out.
     pub fn add(
         &self,
         deliveries: Vec<Delivery>,
@@ -74,7 +74,7 @@ impl Outbox {
         let waiting = &mut *self.waiting();
         let (first, before) = (waiting.count == 0, waiting.bytes);
         for Delivery { target, message } in deliveries {
-            // The last delivery of some with the same words counts for these.
+            // The last of several deliveries with the same words counts for these.
             let last = waiting.slots.back_mut();
             let last = last.filter(|last| last.message.as_ref().is_some_and(|last| last.shares(&message)));
             let more = SLOT_BYTES + if last.is_some() { 0 } else { message.words_bytes() };
@@ -99,8 +99,8 @@ impl Outbox {
         (all, bytes)
     }
 
-    /// Takes the first deliveries, in order, one at least, and those behind it until `enough` says so of the last; the bytes that
-    /// they held, and whether more are left, for which the worker is not woken again.
+    /// Takes the first deliveries, in order: one at least, and on up to the one of which `enough` is true. Returns them, the
+    /// bytes that they held, and whether more are left, for which the worker is not woken again.
     pub fn take_until(&self, mut enough: impl FnMut(&Delivery) -> bool) -> (Vec<Delivery>, usize, bool) {
         let waiting = &mut *self.waiting();
         let (mut some, mut bytes) = (Vec::new(), 0);
@@ -118,7 +118,7 @@ impl Outbox {
         waiting.bytes -= bytes;
         let more = waiting.count > 0;
         if !more {
-            // What many took is given back.
+            // Frees the memory that many took.
             (waiting.slots, waiting.own) = (VecDeque::new(), HashMap::default());
             waiting.forget_own();
         }
@@ -156,7 +156,7 @@ impl Outbox {
     }
 }
 
-/// Numbers of clients are spread by a multiplication: no client chooses its own.
+/// Hasher of clients' numbers. A multiplication spreads them: no client chooses its own.
 #[derive(Debug, Default)]
 struct ClientHasher(u64);
 
@@ -176,7 +176,7 @@ impl Hasher for ClientHasher {
 }
 
 impl Waiting {
-    /// The first slot, which is no longer its client's first.
+    /// Takes the first slot, which is then no longer its client's first.
     fn pop(&mut self) -> Option<Slot> {
         let slot = self.slots.pop_front()?;
         self.step(1);
@@ -192,7 +192,7 @@ impl Waiting {
         Some(slot)
     }
 
-    /// Notes the clients of slots that came since.
+    /// Notes the clients of slots that came since the last call.
     fn index(&mut self) {
         for at in self.indexed.saturating_sub(self.first) as usize..self.slots.len() {
             self.step(1);
@@ -211,13 +211,13 @@ impl Waiting {
         self.indexed = self.first + self.slots.len() as u64;
     }
 
-    /// Slots are numbered anew, and it is not known which clients have them.
+    /// Forgets which clients have which slots. Slots are numbered anew.
     fn forget_own(&mut self) {
         self.own.clear();
         (self.first, self.indexed) = (0, 0);
     }
 
-    /// Takes what waits in a slot, and leaves a gap. The words stay for those before it.
+    /// Takes the delivery of a slot, and leaves a gap. Its words stay for the slots before it that wait for the same.
     fn take_at(&mut self, at: usize) -> Option<Delivery> {
         self.step(1);
         let slot = &mut self.slots[at];
@@ -231,8 +231,8 @@ impl Waiting {
         Some(Delivery { target, message })
     }
 
-    /// Has the last one in front of a slot count for the words that it counted for, if one still waits for them. What lies
-    /// between was passed then, and is not looked at again.
+    /// Lets the last slot in front of this one that still waits for the same words count for them; false if there is none. The
+    /// gaps between are then passed, and not looked at again.
     fn pass_words(&mut self, mut at: usize) -> bool {
         while at > 0 && !self.slots[at].begins {
             at -= 1;
@@ -245,7 +245,7 @@ impl Waiting {
         false
     }
 
-    /// Does away with gaps when most slots are some.
+    /// Removes gaps when most slots are gaps.
     fn close_gaps(&mut self) {
         if self.count == 0 {
             self.slots.clear();

@@ -11,25 +11,25 @@ use super::{HOT_MAX, Hottest, Replies, Round, SIGMAS, Traffic};
 /// A key that is asked for often.
 #[derive(Clone, Debug)]
 pub struct HotKey {
-    /// Its beginning: what is kept of it.
+    /// Its beginning, as far as that is kept.
     pub key: Box<[u8]>,
-    /// Bytes of all of it.
+    /// Bytes of the whole key.
     pub key_bytes: u32,
     /// Its database.
     pub db: u8,
-    /// Its part of all that was asked for, …
+    /// Its part of all that was asked for.
     pub share: f64,
-    /// … give or take so much.
+    /// The error of `share`.
     pub error: f64,
     /// Requests a second.
     pub per_second: f64,
     /// Bytes of requests and replies a second, about.
     pub bytes_per_second: f64,
-    /// The part of its requests that read it, …
+    /// The part of its requests that read it.
     pub reads: f64,
-    /// … and removed it; the others changed it.
+    /// The part of its requests that removed it; the others changed it.
     pub deletes: f64,
-    /// Of the reads, the part that found it; none if there were none.
+    /// The part of the reads that found it; `None` if there were none.
     pub hit_ratio: Option<f64>,
     /// Bytes of its value, when it was last sampled.
     pub value_bytes: u32,
@@ -38,16 +38,16 @@ pub struct HotKey {
 /// The hot keys of the last seconds.
 pub type HotKeys = Shares<HotKey>;
 
-/// What weighs most of what was asked for in the last seconds: keys, or prefixes.
+/// The keys, or prefixes, that weigh most of all that was asked for in the last seconds.
 #[derive(Clone, Debug)]
 pub struct Shares<R> {
-    /// Those asked for most first.
+    /// The rows, those asked for most first.
     pub rows: Vec<R>,
     /// Keys that were asked for, about.
     pub all: u64,
-    /// How long that was.
+    /// The seconds in which they were.
     pub seconds: f64,
-    /// Samples that this stands on.
+    /// Samples that this rests on.
     pub samples: u64,
 }
 
@@ -57,13 +57,13 @@ impl<R> Default for Shares<R> {
     }
 }
 
-/// A key, or a prefix, with what is known of it.
+/// A key, or a prefix, as a list of named parts.
 pub(crate) trait Parts {
     /// Calls `visit` with the name and the value of each of its parts, as text without spaces and commas.
     fn each_part(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display) -> fmt::Result) -> fmt::Result;
 }
 
-/// Its parts: `key=…,db=0,share=0.1234,…`.
+/// The parts as text: `key=…,db=0,share=0.1234,…`.
 pub(crate) fn parts(of: &impl Parts) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let mut between = "";
@@ -95,7 +95,7 @@ impl Parts for HotKey {
     }
 }
 
-/// What is kept of a key as text, as memcached shows keys.
+/// The kept part of a key as text, as memcached shows keys.
 pub(super) struct Escaped<'k>(pub &'k [u8]);
 
 impl fmt::Display for Escaped<'_> {
@@ -107,7 +107,7 @@ impl fmt::Display for Escaped<'_> {
 }
 
 impl HotKeys {
-    /// The hottest of them, without what is known of bytes.
+    /// The hottest of them. Its figures of bytes are 0.
     fn hottest(&self) -> Hottest {
         let (share, error) = self.rows.first().map_or((0.0, 0.0), |key| (key.share, key.error));
         let hot_keys = self.rows.iter().filter(|key| key.share > 0.01).count() as u64;
@@ -117,25 +117,25 @@ impl HotKeys {
 }
 
 impl Traffic {
-    /// The hot keys of the last rounds, so many at most; none if samples were not wanted.
+    /// The hot keys of the last rounds, at most `most`; `None` while no figures are shown.
     pub fn hot_keys(&self, most: usize) -> Option<HotKeys> {
         let (sampled, keys) = self.listed(most, |round| &round.keys, shown)?;
         Some(sampled.shares(keys))
     }
 
-    /// The hottest key of the last rounds, and the one with most bytes; none if samples were not wanted.
+    /// The hottest key of the last rounds, and the one with most bytes; `None` while no figures are shown.
     pub(super) fn hottest_keys(&self) -> Option<Hottest> {
         let with_sums = |name: &Name, sums: &Sums, sampled: &Sampled| (shown(name, sums, sampled), *sums);
         let (sampled, listed) = self.listed(HOT_MAX, |round| &round.keys, with_sums)?;
         let most = listed.iter().map(|(_, sums)| *sums).max_by_key(|sums| sums.bytes);
         let (bytes_share, bytes_error) = most.map_or((0.0, 0.0), |sums| sampled.share_of_bytes(&sums));
-        // Behind a pause of the process a round has what came in it, and no time yet.
+        // After a pause of the process a round has samples, but no time yet.
         let bytes_per_second = if sampled.seconds < 1.0 { 0.0 } else { sampled.net.bytes / sampled.seconds };
         let keys: Vec<HotKey> = listed.into_iter().map(|(key, _)| key).collect();
         Some(Hottest { bytes_share, bytes_error, bytes_per_second, ..sampled.shares(keys).hottest() })
     }
 
-    /// What weighs most in tables of the last rounds, and these rounds; as [`Traffic::hot_keys`].
+    /// The rows that weigh most in tables of the last rounds, and the sums of these rounds; `None` while no figures are shown.
     pub(super) fn listed<R>(
         &self,
         most: usize,
@@ -156,20 +156,20 @@ impl Traffic {
     }
 }
 
-/// What was sampled in the last rounds.
+/// Sums of the last rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampled {
     /// Keys that were asked for, about.
     pub keys: u64,
-    /// How long that was.
+    /// The seconds in which they were.
     pub seconds: f64,
-    /// Samples that this stands on.
+    /// Samples that this rests on.
     pub samples: u64,
-    /// Keys that a sample stands for, each sample as often as it stands for one.
+    /// Mean number of keys that a sample stands for, each sample weighted by its number.
     pub weight: f64,
     /// The variance of the number of keys.
     variance: f64,
-    /// What has no entry weighs so much at the most.
+    /// Most that a name without an entry weighs.
     pub least: u64,
     /// Bytes of requests and replies.
     net: Replies,
@@ -195,24 +195,24 @@ impl Sampled {
         }
     }
 
-    /// These rows, with what is known of all.
+    /// Shares of these rows, with the sums.
     pub fn shares<R>(&self, rows: Vec<R>) -> Shares<R> {
         Shares { rows, all: self.keys, seconds: self.seconds, samples: self.samples }
     }
 
-    /// Its share of all, and the error of that.
+    /// The share of all that a name has, and its error.
     pub fn share(&self, sums: &Sums) -> (f64, f64) {
         let all = self.keys.max(1) as f64;
         let share = sums.weight() as f64 / all;
-        // What its part of all samples would have, where its own have less: of a few that stand for much none may have come.
-        // With one sample more: of a few one cannot say how many there might have been.
+        // The variance is at least that of its part of all samples: of a few samples that stand for much, none may have come.
+        // One sample more is added: a few samples do not tell how many there might have been.
         let own = sums.variance.max(share * self.variance) + self.weight * (self.weight - 1.0);
         let variance = own * (1.0 - 2.0 * share) + self.variance * share * share;
         (share, (sums.error as f64 / 2.0 + SIGMAS * variance.max(0.0).sqrt()) / all)
     }
 
-    /// A key's share of the bytes of all requests and replies, and the error of that. What one of its samples stands for is a
-    /// part of the error: a few samples say nothing.
+    /// A key's share of the bytes of all requests and replies, and its error. What one of its samples stands for is a part of
+    /// the error: a few samples say nothing.
     fn share_of_bytes(&self, sums: &Sums) -> (f64, f64) {
         let (all, own) = (self.net.bytes.max(1.0), sums.bytes_variance);
         let others = (self.net.variance - own).max(0.0);
@@ -223,7 +223,7 @@ impl Sampled {
         (share, SIGMAS * variance.sqrt() / all + one)
     }
 
-    /// What a share comes to in a second.
+    /// Keys a second that a share makes.
     pub fn per_second(&self, share: f64) -> f64 {
         share * self.keys as f64 / self.seconds.max(0.001)
     }

@@ -1,5 +1,5 @@
-//! What is there: how long items have left, how long ago they were read, whether they were ever, how large strings are, and which
-//! prefixes they have, by a look at some of them at a time.
+//! A sampler of stored items: how long they have left, how long ago they were read, whether they ever were, how large strings
+//! are, and which prefixes they have. It looks at some items at a time.
 //!
 //! ```text
 //! upkeep ── some items at a random place of the index ──► round of some thousand items ──► the last one that was whole
@@ -19,20 +19,20 @@ use super::ring::KEY_BYTES_KEPT;
 use super::top::{Name, Sums, Top, ranked};
 use super::{Delimiters, SIGMAS, Sample, Verb, prefixes};
 
-/// Items of one look …
+/// Items of one look.
 const AT_ONCE: usize = 128;
-/// … and the pause after it.
+/// Milliseconds from one look to the next.
 const PAUSE_MS: Millis = 100;
-/// Items of a round, …
+/// Items after which a round ends.
 const ROUND_ITEMS: u64 = 8192;
-/// … which ends after so long in any case.
+/// Milliseconds after which a round ends in any case.
 const ROUND_MS: Millis = 30_000;
 const SECOND: Millis = 1000;
 const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
 const DAY: Millis = 24 * HOUR;
 
-/// What items have left until they expire: up to so much, and its name; those without an expiry are the last.
+/// Times that items have left until they expire: each step's name and upper bound. Items without an expiry are in the last.
 const LEFT: [(&str, Millis); 7] = [
     ("10s", 10 * SECOND),
     ("1m", MINUTE),
@@ -43,7 +43,8 @@ const LEFT: [(&str, Millis); 7] = [
     ("never", Millis::MAX),
 ];
 
-/// How long ago items were read or written: after two minutes the store knows it in steps of half an hour, up to six days.
+/// Times since items were read or written: each step's name and upper bound. After two minutes the store knows them in steps of
+/// half an hour, up to six days.
 const IDLE: [(&str, Millis); 6] = [
     ("10s", 10 * SECOND),
     ("1m", MINUTE),
@@ -75,16 +76,16 @@ impl Sum {
         self.squares += other.squares;
     }
 
-    /// How much a part may be off, if the bytes of its items have this sum of squares.
+    /// The error by sampling of a part's share, if the bytes of the part's items have this sum of squares.
     fn sampling(&self, squares: f64, share: f64) -> f64 {
         let variance = squares * (1.0 - 2.0 * share) + share * share * self.squares;
-        // One item more is added: of none one cannot say how many there might have been.
+        // One item more is added: that none was seen does not tell how many there might have been.
         let more = self.squares / self.items.max(1) as f64;
         (SIGMAS * (variance.max(0.0) + more).sqrt() / self.bytes.max(1.0)).min(1.0)
     }
 }
 
-/// What was looked at.
+/// Sums over the items of a round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     since: Millis,
@@ -124,33 +125,33 @@ impl Round {
     }
 }
 
-/// A part of what is there.
+/// A part of the stored items.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeShare {
-    /// Up to which time; `more` and `never` are beyond all others.
+    /// The part's upper bound; `more` and `never` are beyond all others.
     pub within: &'static str,
-    /// Its part of the bytes of all items, …
+    /// Its part of the bytes of all items.
     pub share: f64,
-    /// … give or take so much.
+    /// The error of `share`.
     pub error: f64,
     /// Its part of the items.
     pub items: f64,
 }
 
-/// What is there, by time.
+/// Stored items, by time.
 #[derive(Clone, Debug)]
 pub struct Ages {
     /// Items that were looked at.
     pub items: u64,
-    /// They are all that there are.
+    /// Whether these are all that there are.
     pub whole: bool,
     /// Parts by what items have left until they expire.
     pub left: [AgeShare; LEFT.len()],
     /// Parts by how long ago items were read, or written.
     pub idle: [AgeShare; IDLE.len()],
-    /// Those that were never read.
+    /// Items that were never read.
     pub unread: AgeShare,
-    /// Bytes of the largest string of them; 0: there is none.
+    /// Bytes of the largest string of them; 0 if there is none.
     pub largest_string_bytes: u64,
 }
 
@@ -197,7 +198,7 @@ struct Looked {
     /// The round that goes on, and the last.
     rounds: [Round; 2],
     prefixes: Option<Prefixes>,
-    /// All items were looked at.
+    /// Whether all items were looked at.
     whole: bool,
     due: Millis,
     random: u64,
@@ -211,7 +212,7 @@ impl Looked {
         }
     }
 
-    /// Goes on with another round.
+    /// Begins another round.
     fn turn(&mut self, now: Millis) {
         self.rounds = [Round { since: now, ..Round::default() }, self.rounds[0]];
         if let Some(prefixes) = &mut self.prefixes {
@@ -225,12 +226,12 @@ impl Looked {
     }
 }
 
-/// The look at some items at a time.
+/// The sampler of stored items.
 #[derive(Debug, Default)]
 pub(crate) struct ItemSampler {
     wanted: AtomicBool,
     looked: Mutex<Looked>,
-    /// What it takes, as it is charged to the store.
+    /// Bytes that it takes, as they are charged to the store.
     bytes: AtomicU64,
 }
 
@@ -239,7 +240,7 @@ impl ItemSampler {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it takes beside itself.
+    /// Bytes that it takes beside itself.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -251,7 +252,7 @@ impl ItemSampler {
         }
     }
 
-    /// A reader wants to know.
+    /// Begins, since a reader wants to know.
     pub(super) fn begin(&self, store: &Store, delimiters: Delimiters) {
         let mut looked = self.looked();
         *looked = Looked {
@@ -263,7 +264,7 @@ impl ItemSampler {
         self.wanted.store(true, Relaxed);
     }
 
-    /// The last reader has gone.
+    /// Ends, since the last reader has gone.
     pub(super) fn end(&self, store: &Store) {
         let mut looked = self.looked();
         self.wanted.store(false, Relaxed);
@@ -271,7 +272,7 @@ impl ItemSampler {
         self.charge(store, 0);
     }
 
-    /// Looks at some items, if it is time for that; at a time of the server's own clock. From one worker's upkeep.
+    /// Looks at some items, if it is time for that. `now` is of the server's own clock. Called from one worker's upkeep.
     #[inline]
     pub fn step(&self, guard: &mut Guard<'_>, now: Millis) {
         if self.wanted.load(Relaxed) {
@@ -291,7 +292,7 @@ impl ItemSampler {
         let (items, time) = (guard.store().totals().items, guard.now());
         let whole = items <= AT_ONCE as u64;
         if whole || looked.whole {
-            // What was looked at before is looked at again, or is too little to be one of many.
+            // Earlier rounds are forgotten: their items are looked at again, or were too few to stand for many.
             (0..2).for_each(|_| looked.turn(now));
         }
         looked.whole = whole;
@@ -306,15 +307,15 @@ impl ItemSampler {
             seen += 1;
             looked.add(&item, time);
         });
-        // What lies behind the end is at the beginning.
+        // Behind the end the look goes on at the beginning.
         if next == 0 && !whole && seen < AT_ONCE {
             guard.walk(0, AT_ONCE - seen, &mut |item| looked.add(&item, time));
         }
         self.charge(guard.store(), looked.bytes());
     }
 
-    /// Prefixes that take most of the bytes of items, those of the largest parts first: the part of each, and how much it may be
-    /// off.
+    /// The prefixes that take most of the bytes of items, those with the largest parts first; each with its part and the error
+    /// of that.
     pub(super) fn prefixes(&self, most: usize) -> Vec<(Name, (f64, f64))> {
         let looked = self.looked();
         let Some(prefixes) = &looked.prefixes else { return Vec::new() };
@@ -329,7 +330,7 @@ impl ItemSampler {
         ranked(prefixes.tops.iter(), most, share, |name, sums| (name.clone(), share(sums)))
     }
 
-    /// What is there; none if there is no reader, or nothing was seen.
+    /// Ages of stored items; `None` if there is no reader, or nothing was seen.
     pub fn ages(&self) -> Option<Ages> {
         if !self.wanted.load(Relaxed) {
             return None;

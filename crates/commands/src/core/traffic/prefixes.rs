@@ -1,19 +1,20 @@
-//! Which prefixes of keys take requests, hits and bytes: the sample of all traffic once more, by prefix.
+//! Prefixes of keys, and the requests, hits and bytes that each takes: the sample of all traffic once more, by prefix.
 //!
 //! ```text
 //! user:17:name   user:      page/about   page/      counter   none      :a:b   :a:
 //! ```
 //!
-//! A prefix ends with the first character that ends one, which is not the first of the key: the one that was given for
-//! `stats detail`; else `:`, in keys without it `/`, then `.`, then `_`. So a key's prefix is always the same, whatever other
-//! keys there are. Keys that have none are counted together. Of long keys the beginning is looked at that is kept of them.
+//! A prefix ends with its delimiter: the first one in the key that is not the key's first character. The delimiter is the one
+//! that was given for `stats detail`; else `:`, in keys without it `/`, then `.`, then `_`. So a key's prefix is always the
+//! same, whatever other keys there are. Keys without a prefix are counted together. Of a long key only the beginning that is
+//! kept is looked at.
 //!
-//! What part of the memory a prefix takes is estimated by the items that were looked at ([`super::items`]), and so for prefixes
-//! that are hardly asked for, too.
+//! The part of the memory that a prefix takes is estimated from the items that were looked at ([`super::items`]), so that it is
+//! known of prefixes that are hardly asked for, too.
 //!
-//! Shares and their errors are as those of keys. The hit ratio of a prefix is that of the reads in its samples; each of `n`
-//! keys that were read and whose samples stand for `w` make it uncertain by `sqrt(h (1 - h) (w - 1) / n)`. Bytes are uncertain
-//! by what sizes differ as well: by the sum of `w (w - 1) b²` over the samples.
+//! Shares and their errors are computed as those of keys. The hit ratio of a prefix is that of the reads in its samples; `n`
+//! keys that were read, whose samples stand for `w` keys each, make it uncertain by `sqrt(h (1 - h) (w - 1) / n)`. Bytes are
+//! also uncertain because sizes differ: by the sum of `w (w - 1) b²` over the samples.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -24,12 +25,12 @@ use super::hot::{Escaped, Parts, Sampled, Shares};
 use super::top::{Name, Sums};
 use super::{Coldest, ENTRIES_MAX, ENTRIES_MIN, MEMORY_OF_AN_ENTRY, SIGMAS, Sample, Traffic};
 
-/// What ends a prefix, the first that a key has.
+/// The usual delimiters, in the order in which they are looked for.
 const ENDS: [u8; 4] = [b':', b'/', b'.', b'_'];
-/// There are so many prefixes in a table, as many times fewer than keys.
+/// A table of prefixes has so many times fewer entries than one of keys.
 const FEWER: usize = 2;
 
-/// How prefixes are found.
+/// The bytes that end a prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delimiters {
     given: Option<u8>,
@@ -37,12 +38,12 @@ pub(crate) struct Delimiters {
 }
 
 impl Delimiters {
-    /// The delimiter that was given, or the usual ones.
+    /// The given delimiter, or the usual ones.
     pub fn new(given: Option<u8>) -> Delimiters {
         Delimiters { given, hasher: RandomState::new() }
     }
 
-    /// A key's prefix with what ends it; nothing if it has none.
+    /// A key's prefix with its delimiter; empty if it has none.
     fn prefix<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         let ends = self.given.as_ref().map_or(&ENDS[..], std::slice::from_ref);
         let behind_first = key.get(1..).unwrap_or_default();
@@ -50,7 +51,7 @@ impl Delimiters {
         end.map_or(&[], |at| &key[..at + 2])
     }
 
-    /// What a sample says of the prefix of its key.
+    /// The sample with the prefix in place of its key.
     pub(super) fn of_prefix<'k>(&self, sample: &Sample<'k>) -> Sample<'k> {
         let key = self.prefix(sample.key);
         let hash = self.hasher.hash_one((sample.db, key));
@@ -58,7 +59,7 @@ impl Delimiters {
     }
 }
 
-/// How many entries tables have.
+/// Number of entries of a table of prefixes.
 pub(super) fn entries_of(store: &Store) -> usize {
     ((store.memory_bytes() / MEMORY_OF_AN_ENTRY) as usize).clamp(ENTRIES_MIN, ENTRIES_MAX) / FEWER
 }
@@ -66,33 +67,33 @@ pub(super) fn entries_of(store: &Store) -> usize {
 /// A prefix that is asked for often, or the keys that have none.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixShare {
-    /// The prefix with what ends it; none: these keys have none.
+    /// The prefix with its delimiter; `None`: these keys have none.
     pub prefix: Option<Box<[u8]>>,
     /// Its database.
     pub db: u8,
-    /// Its part of all keys that were asked for, …
+    /// Its part of all keys that were asked for.
     pub share: f64,
-    /// … give or take so much.
+    /// The error of `share`.
     pub error: f64,
     /// Keys a second.
     pub per_second: f64,
-    /// Bytes of requests and replies a second, about, …
+    /// Bytes of requests and replies a second, about.
     pub bytes_per_second: f64,
-    /// … give or take so much.
+    /// The error of `bytes_per_second`.
     pub bytes_error: f64,
-    /// The part of its keys that was read, …
+    /// The part of its keys that was read.
     pub reads: f64,
-    /// … and removed; the others were changed.
+    /// The part of its keys that was removed; the others were changed.
     pub deletes: f64,
-    /// Of the reads, the part that found something; none if there were none; …
+    /// The part of the reads that found something; `None` if there were none.
     pub hit_ratio: Option<f64>,
-    /// … give or take so much.
+    /// The error of `hit_ratio`.
     pub hit_ratio_error: f64,
     /// Reads that found nothing, a second.
     pub misses_per_second: f64,
-    /// Bytes of a value, in the mean of those that were there.
+    /// Mean bytes of the values that were there.
     pub value_bytes: f64,
-    /// Its part of the bytes of all items, give or take so much; none where it does not stand out.
+    /// Its part of the bytes of all items, and the error of that; `None` where it does not stand out.
     pub memory: Option<(f64, f64)>,
 }
 
@@ -135,7 +136,7 @@ impl Parts for PrefixShare {
     }
 }
 
-/// Prefixes that clients are shown.
+/// Most prefixes that clients are shown.
 pub(crate) const TOLD: usize = 50;
 
 impl Traffic {
@@ -164,24 +165,24 @@ impl Traffic {
         Some(sampled.shares(prefixes))
     }
 
-    /// The prefix that is asked for least, of those that take a part of memory worth a word; keys without a prefix are none.
+    /// The prefix that is asked for least, of those that take much memory. Keys without a prefix do not count.
     pub(super) fn coldest_prefix(&self) -> Option<Coldest> {
         coldest(&self.prefix_shares(TOLD)?)
     }
 }
 
-/// A prefix takes memory worth a word from this part on.
+/// Part of the memory from which on a prefix takes much.
 const MUCH: f64 = 0.1;
 
 impl PrefixShare {
-    /// It surely takes so much; no more than nine can.
+    /// Returns whether it surely takes that much. No more than nine prefixes can.
     fn takes_much(&self) -> bool {
         self.memory.is_some_and(|(share, error)| share - error > MUCH)
     }
 }
 
-/// Adds one behind those that are asked for most. Where there are enough, one that takes much memory has the place of the last
-/// that does not.
+/// Adds a prefix behind those that are asked for most. If there are enough, one that takes much memory replaces the last that
+/// does not.
 fn add(prefixes: &mut Vec<PrefixShare>, more: PrefixShare, most: usize) {
     if prefixes.len() >= most {
         if !more.takes_much() {
@@ -207,7 +208,7 @@ fn shown(name: &Name, sums: &Sums, sampled: &Sampled) -> PrefixShare {
     let counted = sums.keys.max(1) as f64;
     let part = |of: u64| of as f64 / counted;
     let per_second = sampled.per_second(share);
-    // What was counted of it, as it is shown: with half of what it may have been before it had its entry.
+    // Scales counts to what is shown: with half of what may have come before it had its entry.
     let scale = per_second / counted;
     let unseen = sampled.per_second(sums.error as f64 / 2.0 / sampled.keys.max(1) as f64) * part(sums.bytes);
     let misses = sums.reads - sums.hits;
@@ -229,12 +230,12 @@ fn shown(name: &Name, sums: &Sums, sampled: &Sampled) -> PrefixShare {
     }
 }
 
-/// The error of its hit ratio; 0 where each was counted.
+/// The error of the hit ratio; 0 where each key was counted.
 fn hit_ratio_error(sums: &Sums) -> f64 {
     let (reads, hits) = (sums.reads as f64, sums.hits as f64);
     // Keys that a sample stands for.
     let weight = 1.0 + sums.variance / sums.keys.max(1) as f64;
-    // One sample of each kind more is added: of a few one cannot say how many there might have been.
+    // One sample of each kind more is added: a few samples do not tell how many there might have been.
     let ratio = (hits + weight) / (reads + 2.0 * weight);
     (SIGMAS * (ratio * (1.0 - ratio) * (weight - 1.0) / reads.max(1.0)).sqrt()).min(1.0)
 }

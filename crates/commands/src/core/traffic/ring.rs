@@ -6,8 +6,8 @@
 //!                   a sample                         what happened to a key that is followed
 //! ```
 //!
-//! A sample is written whole or not at all, and becomes the reader's with the writer's end. Neither waits for the
-//! other: what finds no room is dropped, and counted.
+//! A sample is written whole or not at all, and becomes the reader's when the writer moves its head. Neither waits for the
+//! other: a record that finds no room is dropped, and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
@@ -15,7 +15,7 @@ use larder_store::{Happened, Kept, Millis};
 
 use super::Verb;
 
-/// Bytes of a key that are kept: all that memcached's have. Of longer ones the beginning.
+/// Most bytes of a key that are kept: all that a key of memcached's has, and the beginning of longer ones.
 pub(super) const KEY_BYTES_KEPT: usize = 250;
 /// Words of a sample beside its key.
 const HEAD_WORDS: usize = 4;
@@ -23,35 +23,35 @@ const SAMPLE_WORDS_MAX: usize = HEAD_WORDS + KEY_BYTES_KEPT.div_ceil(8);
 /// Words of the smallest ring.
 pub(super) const WORDS_MIN: usize = 1024;
 const _: () = assert!(WORDS_MIN >= 4 * SAMPLE_WORDS_MAX);
-/// Words of what happened to a key that is followed.
+/// Words of a record of a key that is followed.
 const FOLLOWED_WORDS: u64 = 3;
 /// Marks a head as that of a key which is followed.
 const FOLLOWED: u64 = 1 << 7;
-/// What an item has left is recorded in so many milliseconds.
+/// The time that an item has left is recorded in units of so many milliseconds.
 const LEFT_MS: Millis = 10;
 
-/// A key that was asked for, one of so many.
+/// A request for a key that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample<'k> {
     pub verb: Verb,
-    /// It is there now.
+    /// Whether the key is there now.
     pub found: bool,
     pub db: u8,
-    /// It stands for 1 << shift keys.
+    /// The sample stands for 1 << shift keys.
     pub shift: u8,
     pub hash: u64,
-    /// Its beginning.
+    /// The beginning of the key.
     pub key: &'k [u8],
-    /// Bytes of all of it.
+    /// Bytes of the whole key.
     pub key_bytes: u32,
     pub value_bytes: u32,
     /// Bytes of its request and the reply, about.
     pub net_bytes: u32,
-    /// What it took, about.
+    /// Nanoseconds that it took, about.
     pub cost_ns: u32,
 }
 
-/// What happened to a key that is followed: all that happens to it is recorded.
+/// A request for a key that is followed: all of them are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     pub hash: u64,
@@ -87,7 +87,7 @@ impl Followed {
     }
 }
 
-/// What a worker records.
+/// A record of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'k> {
     Sample(Sample<'k>),
@@ -99,7 +99,7 @@ pub(crate) enum Record<'k> {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// The ring.
+/// A ring with one writer and one reader.
 #[derive(Debug)]
 pub(super) struct Ring {
     words: Box<[AtomicU64]>,
@@ -118,12 +118,12 @@ impl Ring {
         Ring { words, head: Line::default(), tail: Line::default(), dropped: AtomicU64::new(0) }
     }
 
-    /// What it takes.
+    /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (size_of::<Ring>() + self.words.len() * size_of::<u64>()) as u64
     }
 
-    /// Samples for which there was no room.
+    /// Records for which there was no room.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
@@ -137,7 +137,7 @@ impl Ring {
         let key = &sample.key[..sample.key.len().min(KEY_BYTES_KEPT)];
         let words = (HEAD_WORDS + key.len().div_ceil(8)) as u64;
         let head = self.head.0.load(Relaxed);
-        // Pairs with the reader's release: what it has taken is no longer looked at.
+        // Pairs with the reader's release: it no longer looks at words that it has taken.
         if head + words - self.tail.0.load(Acquire) > self.words.len() as u64 {
             self.dropped.store(self.dropped.load(Relaxed) + 1, Relaxed);
             return false;
@@ -162,7 +162,7 @@ impl Ring {
         true
     }
 
-    /// Adds what happened to a key that is followed; false if there is no room. As [`Ring::put`].
+    /// Adds a request for a key that is followed; false if there is no room. Only the worker whose ring it is may call it.
     pub fn follow(&self, followed: &Followed) -> bool {
         let head = self.head.0.load(Relaxed);
         // Pairs as in `put`.
@@ -177,7 +177,7 @@ impl Ring {
         true
     }
 
-    /// Takes what was recorded, so many at most; how many. One thread at a time.
+    /// Takes at most `most` records, and returns how many. One thread at a time.
     pub fn take(&self, most: usize, mut visit: impl FnMut(&Record<'_>)) -> usize {
         let head = self.head.0.load(Acquire);
         let mut at = self.tail.0.load(Relaxed);

@@ -1,4 +1,4 @@
-//! A session of HOTKEYS: what the keys take that take most, from its start to its end.
+//! A session of HOTKEYS: the keys that take most time or bytes, from its start to its end.
 
 use larder_store::{Millis, Store};
 
@@ -7,28 +7,28 @@ use super::top::Top;
 use super::{SHIFT_MAX, entries_of};
 use crate::core::host::Process;
 
-/// What is measured.
+/// The measures of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Metrics {
-    /// Time.
+    /// Time of the processor.
     pub cpu: bool,
     /// Bytes of requests and replies.
     pub net: bool,
 }
 
-/// What a session is begun with.
+/// The orders for a session, and the state at its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub metrics: Metrics,
-    /// Keys that are shown.
+    /// Most keys that are shown.
     pub count: usize,
-    /// It ends by itself.
+    /// Milliseconds after which it ends by itself.
     pub ends_after_ms: Option<Millis>,
-    /// One key in so many is to be looked at.
+    /// One key in so many is looked at.
     pub ratio: u64,
-    /// The system's time.
+    /// The system's time at the start.
     pub at_ms: Millis,
-    /// The process, as it is then.
+    /// The process at the start.
     pub process: Process,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub start: Start,
-    /// On the server's own clock.
+    /// When it began, on the server's own clock.
     began: Millis,
     ended: Option<Millis>,
     cpu_ns: u64,
@@ -53,7 +53,7 @@ impl Session {
         Session { start, began: now, ended: None, cpu_ns: 0, net_bytes: 0, by_cpu, by_net }
     }
 
-    /// It goes on.
+    /// Returns whether it goes on.
     pub fn is_active(&self) -> bool {
         self.ended.is_none()
     }
@@ -71,12 +71,12 @@ impl Session {
         }
     }
 
-    /// How long it was, or has been.
+    /// Milliseconds that it has lasted.
     pub fn lasted_ms(&self, now: Millis) -> Millis {
         self.ended.unwrap_or(now).saturating_sub(self.began)
     }
 
-    /// How many keys a sample may stand for at least, as a power of two.
+    /// Least number of keys that a sample may stand for, as a power of two.
     pub(super) fn shift(&self) -> u8 {
         (self.start.ratio.max(1).ilog2() as u8).min(SHIFT_MAX)
     }
@@ -105,17 +105,17 @@ impl Session {
         }
     }
 
-    /// Microseconds of all keys, and bytes.
+    /// Microseconds and bytes of all keys.
     pub fn totals(&self) -> (u64, u64) {
         (self.cpu_ns / 1000, self.net_bytes)
     }
 
-    /// Keys that took most time, and microseconds, of those that were looked at.
+    /// The keys that took most time, and the microseconds of those of their requests that were looked at.
     pub fn by_cpu(&self) -> Option<Vec<(Box<[u8]>, u64)>> {
         self.list(self.by_cpu.as_ref(), 1000)
     }
 
-    /// Keys that took most bytes, and these, of those that were looked at.
+    /// The keys that took most bytes, and the bytes of those of their requests that were looked at.
     pub fn by_net(&self) -> Option<Vec<(Box<[u8]>, u64)>> {
         self.list(self.by_net.as_ref(), 1)
     }

@@ -1,4 +1,4 @@
-//! Keys that are followed, and the forecast that is made of them: which they are, and what is shown.
+//! The keys that are followed, and the forecast that is made from them.
 //!
 //! ```text
 //! items ──▶ how many bits of a hash are to be 0: some 400 to 800 keys ───┐
@@ -6,9 +6,9 @@
 //! workers' taps ──▶ rings ──▶ [`larder_store::Forecast`] ──▶ outlook: the page, findings, metrics
 //! ```
 //!
-//! A mask only grows: then some keys are followed no more, and what is known of the others stays. A smaller one is a new
-//! beginning. The bits are some at a place that chance chooses; one that is added is set in the hash of the key that is
-//! asked for most of those that are followed, so that a key which alone is too much is not followed for long.
+//! A mask only grows: then some keys are followed no more, and what is known of the others stays. A smaller mask is a new
+//! beginning. The bits are some at a place that chance chooses. A bit that is added is one that is set in the hash of the key
+//! that is asked for most among the followed ones, so that a key which alone is too much is not followed for long.
 
 use std::fmt::Display;
 
@@ -16,23 +16,23 @@ use larder_store::{Curve, Forecast, Memory, Millis, Store};
 
 use super::ring::Followed;
 
-/// Keys that are followed are no more than this, of those that are there at a time; fewer where memory is small.
+/// Most keys that are followed and there at a time; fewer where memory is small.
 const AIM: usize = 768;
 const AIM_MIN: usize = 256;
 const MEMORY_OF_ONE: u64 = 128 << 10;
-/// Events a second, at most.
+/// Most events a second.
 const EVENTS_MAX: u64 = 5_000;
-/// A store with fewer items does not say yet how long they are, and they are taken to be so long.
+/// Fewest items that tell how long items are. Where there are fewer, items are taken to be so long.
 const ITEMS_FEW: u64 = 1_000;
 const ITEM_BYTES: u64 = 256;
-/// Not more often than this are fewer bits tried, and only where there would be so many fewer; sooner while nothing is shown yet,
-/// as long as it is being found out how long items are.
+/// Least time after which fewer bits are tried, and only where there would be so many fewer. The time is shorter while nothing
+/// is shown yet, and it is being found out how long items are.
 const ANEW_MS: Millis = 10 * 60 * 1000;
 const ANEW_BITS: u32 = 2;
 const ANEW_EARLY_MS: Millis = 20 * 1000;
-/// Keys that are there at a time below which nothing is shown.
+/// Fewest keys that are there at a time for something to be shown.
 const KEYS_MIN: u64 = 48;
-/// Reads and misses a second are those of so many seconds, about.
+/// Seconds over which reads and misses a second are averaged, about.
 const SMOOTH_S: f64 = 30.0;
 
 /// Keys that are followed.
@@ -40,33 +40,33 @@ const SMOOTH_S: f64 = 30.0;
 pub(super) struct Spatial {
     forecast: Forecast,
     aim: usize,
-    /// Bits are taken from this place on.
+    /// The place of the first bit.
     first_bit: u32,
-    /// A key that may be most of what is followed, and by how much: Boyer and Moore's vote.
+    /// A key that may be most of what is followed, and its votes (Boyer and Moore).
     most: (u64, u64),
-    /// What was seen when it was looked at last.
+    /// Number of events at the last step.
     events: u64,
     stepped_at: Millis,
     flushes: u64,
     reads: Option<[u64; 2]>,
     /// Reads found and not found a second.
     paces: [f64; 2],
-    /// What earlier forecasts counted.
+    /// Fills and herd misses that earlier forecasts counted.
     loads_before: [f64; 2],
 }
 
-/// What is known of other sizes.
+/// The forecast for other memory limits.
 #[derive(Clone, Debug, Default)]
 pub struct Outlook {
     /// The curve.
     pub curve: Curve,
     /// The memory limit.
     pub limit_bytes: u64,
-    /// Memory that is free, where it is not used up.
+    /// Free memory; 0 once memory has been used up.
     pub free_bytes: u64,
     /// Keys that are read a second.
     pub reads_per_second: f64,
-    /// What the forecast takes.
+    /// Bytes that the forecast takes.
     pub bytes: u64,
     /// Seconds since it began.
     pub seconds: f64,
@@ -76,26 +76,26 @@ pub struct Outlook {
     pub herd_misses: u64,
 }
 
-/// What another memory limit would change.
+/// The change that another memory limit would bring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
     /// The part of all reads that would be found besides; below 0: fewer would.
     pub found_more: f64,
-    /// Give or take so many.
+    /// The error of `found_more`.
     pub error: f64,
-    /// So many fewer would be missed in a second.
+    /// Number of misses a second that would be fewer.
     pub missed_less: f64,
 }
 
 impl Outlook {
-    /// What a limit of so many times today's would change; none if that is not known yet.
+    /// The change by a limit of so many times today's; `None` if that is not known yet.
     pub fn change(&self, factor: f64) -> Option<Gain> {
         let point = self.curve.at(factor)?;
         let found_more = self.curve.counted_miss_ratio - point.miss_ratio;
         Some(Gain { found_more, error: point.error, missed_less: found_more * self.reads_per_second })
     }
 
-    /// Calls `visit` with each thing that is shown, by its name.
+    /// Calls `visit` with each figure that is shown, by its name.
     pub fn each(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
         let curve = &self.curve;
         visit("ready", &u8::from(curve.points.is_some()));
@@ -118,7 +118,7 @@ impl Outlook {
         }
     }
 
-    /// The limit of so many times today's, as `-m` says it.
+    /// A limit of so many times today's, in megabytes as in `-m`.
     pub fn megabytes(&self, factor: f64) -> u64 {
         (self.limit_bytes as f64 * factor / f64::from(1 << 20)).round() as u64
     }
@@ -155,7 +155,7 @@ impl Spatial {
         self.forecast.bytes()
     }
 
-    /// Takes in what happened to a key.
+    /// Takes in a request for a followed key.
     pub fn take(&mut self, followed: &Followed) {
         let Followed { hash, db, happened } = *followed;
         match &mut self.most {
@@ -166,7 +166,7 @@ impl Spatial {
         self.forecast.take(hash, db, happened);
     }
 
-    /// It is `now`, and these are the databases that were flushed. Before what happened is taken.
+    /// Sets the time, and takes in which databases were flushed. Called before records are taken in.
     pub fn tick(&mut self, store: &Store, now: Millis) {
         self.forecast.tick(now);
         let forecast = &mut self.forecast;
@@ -176,8 +176,8 @@ impl Spatial {
         }
     }
 
-    /// Makes a step, about once a second: the server has read so many keys and found them, and not found others, since it was
-    /// started.
+    /// Makes a step, about once a second. `reads` are the keys that the server has read and found, and read and not found,
+    /// since it was started.
     pub fn step(&mut self, store: &Store, now: Millis, reads: [u64; 2]) {
         let ms = now.saturating_sub(self.stepped_at);
         if ms == 0 {
@@ -203,7 +203,7 @@ impl Spatial {
         self.begin_anew_if_fewer(&room, now, events * 1000 / ms);
     }
 
-    /// One bit more is to be 0.
+    /// Demands that one bit more is 0, so that fewer keys are followed.
     fn narrow(&mut self, room: &Memory, now: Millis) {
         let (mask, (most, votes)) = (self.mask(), self.most);
         let free = (0..u64::BITS)
@@ -230,7 +230,7 @@ impl Spatial {
         } else {
             true
         };
-        // With as many again there would be as many events again.
+        // Each bit fewer makes twice the keys, and twice the events.
         if due && pace << (bits - wanted) < EVENTS_MAX {
             self.loads_before[0] += curve.fills;
             self.loads_before[1] += curve.herd;
@@ -265,7 +265,7 @@ fn mask_of(first: u32, bits: u32) -> u64 {
     (1u64 << bits).wrapping_sub(1).rotate_left(first)
 }
 
-/// How many bits are to be 0 so that no more keys are followed than are aimed at when memory is full.
+/// Number of bits that are to be 0, so that no more keys are followed than are aimed at when memory is full.
 fn bits_wanted(room: &Memory, aim: usize) -> u32 {
     let item_bytes = if room.items < ITEMS_FEW { ITEM_BYTES } else { (room.taken_bytes / room.items).max(1) };
     let items = (room.bytes[larder_store::NOW] / item_bytes).max(room.items);

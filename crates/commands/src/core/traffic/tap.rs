@@ -1,4 +1,4 @@
-//! Which keys of a worker's traffic are sampled: it counts keys down, and the one at which nothing is left is written.
+//! The choice of the keys that a worker samples: it counts keys down, and writes the one at which nothing is left.
 //!
 //! ```text
 //! keys    k k k k k k k k k k k k k k k …
@@ -11,8 +11,9 @@
 //!
 //! While samples are not wanted the countdown does not end: it takes a subtraction and a jump for a group of keys.
 //!
-//! Some keys are **followed** besides: those with 0 in some bits of their hashes ([`super::spatial`]). All that happens to them
-//! is recorded: a comparison a key, and nothing else where it is not followed. While none is followed all bits have to be 0.
+//! Some keys are **followed** besides: those with 0 in some bits of their hashes ([`super::spatial`]). Each request for them is
+//! recorded. That takes a comparison for each key, and nothing else for a key that is not followed. While none is followed all
+//! bits have to be 0.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -23,18 +24,18 @@ use larder_store::{Key, Millis, Store};
 use super::ring::{Followed, Ring, Sample};
 use super::{SHIFT_MAX, Traffic, WATCHES};
 
-/// Samples that a worker alone writes in a tick of upkeep, about; several share them …
+/// Samples that all workers together write in a tick of upkeep, about.
 const TICK_SAMPLES: u32 = 300;
-/// … but each has some.
+/// Fewest samples that a worker may write in a tick.
 const TICK_SAMPLES_MIN: u32 = 16;
-/// The tick that these are for.
+/// Milliseconds of a tick.
 const TICK_MS: Millis = 100;
-/// What a worker records in a tick of keys that are followed; the rest of it is lost. So much is twice what all workers are to
-/// record: fewer keys are followed then.
+/// Most records of followed keys that a worker writes in a tick; further ones are lost. It is twice what all workers are to
+/// record: when they record more than that, fewer keys are followed.
 const TICK_FOLLOWED: u32 = 1000;
-/// Bits that are 0 in the hash of no key that is followed.
+/// The mask where no key is followed.
 const NOBODY: u64 = u64::MAX;
-/// With each so many samples beyond its share in one tick a worker takes half as many.
+/// For each so many samples beyond twice its share in one tick, a worker takes half as many from there on.
 const BEYOND: u32 = 64;
 
 /// A worker's countdown.
@@ -43,14 +44,14 @@ pub(crate) struct Tap {
     left: Cell<i64>,
     /// A key is followed if these bits of its hash are 0.
     mask: Cell<u64>,
-    /// A key that is followed was met: of a command whose keys are looked at afterwards.
+    /// Whether a followed key was met, in a command whose keys are looked at afterwards.
     is_marked: Cell<bool>,
-    /// What is asked for, as this worker knows it.
+    /// The order to workers, as this worker knows it.
     asked: Cell<u32>,
     at: RefCell<Option<Open>>,
 }
 
-/// It writes samples.
+/// The state of a worker that writes samples.
 #[derive(Debug)]
 struct Open {
     ring: Arc<Ring>,
@@ -58,23 +59,23 @@ struct Open {
     shift: u8,
     /// Keys from the last sample to the next.
     ahead: u64,
-    /// `shift` when the last sample was named.
+    /// `shift` when the last sample was chosen.
     sample_shift: u8,
-    /// There was no room for a sample.
+    /// Whether there was no room for a sample.
     was_full: bool,
-    /// `shift` when that was so first since the last tick.
+    /// `shift` when there first was no room since the last tick.
     full_from: Option<u8>,
-    /// No smaller shift is wanted.
+    /// The smallest shift that is wanted.
     shift_min: u8,
-    /// Samples that may be written in a tick, …
+    /// Samples that may be written in a tick.
     share: u32,
-    /// … and were since the last, …
+    /// Samples that were written since the last tick.
     written: u32,
-    /// … of so many keys, …
+    /// Keys that have passed since the last tick.
     passed: u64,
-    /// … and what was recorded of keys that are followed, …
+    /// Records of followed keys since the last tick.
     told: u32,
-    /// … which was then.
+    /// The time of the last tick.
     ticked_at: Millis,
 }
 
@@ -91,7 +92,7 @@ impl Default for Tap {
 }
 
 impl Tap {
-    /// Counts down so many keys that were asked for. True: one of them, or more, is to be sampled ([`Tap::next`]).
+    /// Counts down so many keys that were asked for. True if one or more of them are to be sampled ([`Tap::next`]).
     #[inline(always)]
     pub fn pass(&self, keys: usize) -> bool {
         if !WATCHES {
@@ -108,13 +109,13 @@ impl Tap {
         self.mask.get()
     }
 
-    /// This key is followed: what happens to it is to be recorded ([`Tap::tell`]).
+    /// Returns whether this key is followed: then each request for it is to be recorded ([`Tap::tell`]).
     #[inline(always)]
     pub fn follows(&self, key: &Key<'_>) -> bool {
         key.hash() & self.mask.get() == 0
     }
 
-    /// Remembers it if this key is followed, until [`Tap::take_mark`].
+    /// Remembers, until [`Tap::take_mark`], whether this key is followed.
     #[inline(always)]
     pub fn mark(&self, key: &Key<'_>) {
         if self.follows(key) {
@@ -122,13 +123,13 @@ impl Tap {
         }
     }
 
-    /// Whether a key was marked since this was last asked.
+    /// Returns whether a followed key was marked since the last call.
     #[inline]
     pub fn take_mark(&self) -> bool {
         self.is_marked.replace(false)
     }
 
-    /// Records what happened to a key that is followed.
+    /// Records a request for a followed key.
     pub fn tell(&self, followed: &Followed) {
         if let Some(open) = self.at.borrow_mut().as_mut() {
             open.ring.follow(followed);
@@ -139,7 +140,7 @@ impl Tap {
         }
     }
 
-    /// Which of the `keys` that have just passed is the next to be sampled; none if it is none of them.
+    /// The place among the `keys` that have just passed of the next one to be sampled; `None` if it is none of them.
     pub fn next(&self, keys: usize) -> Option<usize> {
         let left = self.left.get();
         if left > 0 {
@@ -152,14 +153,14 @@ impl Tap {
         Some(at)
     }
 
-    /// Writes a sample of the key that [`Tap::next`] has named last.
+    /// Writes a sample of the key that [`Tap::next`] has chosen last.
     pub fn put(&self, sample: Sample<'_>) {
         if let Some(open) = self.at.borrow_mut().as_mut() {
             open.was_full |= !open.ring.put(&Sample { shift: open.sample_shift, ..sample });
         }
     }
 
-    /// Does what was asked of samplers since; and once a tick finds out how many keys a sample is to stand for.
+    /// Does what workers were ordered to do since. Once a tick it derives how many keys a sample is to stand for.
     pub fn tend(&self, traffic: &Traffic, store: &Store, now: Millis) {
         let asked = traffic.asked.load(Relaxed);
         if asked != self.asked.get() {
@@ -220,7 +221,7 @@ impl Tap {
 }
 
 impl Open {
-    /// How many keys there are until the next sample, that one counted.
+    /// Draws how many keys there are until the next sample, that one counted.
     fn gap(&mut self) -> i64 {
         let gap = if self.shift == 0 { 1 } else { self.drawn() };
         self.ahead = gap as u64;
@@ -236,7 +237,7 @@ impl Open {
         1 + (uniform.ln() / stays.ln()) as i64
     }
 
-    /// A key is named; how many there are until the next.
+    /// Chooses a key. Returns how many keys there are until the next.
     fn sample(&mut self) -> i64 {
         self.sample_shift = self.shift;
         self.written += 1;
@@ -260,14 +261,14 @@ impl Open {
         let may = u64::from(self.share) * ms / TICK_MS;
         let written = u64::from(self.written);
         if let Some(from) = self.full_from.take() {
-            // It rose with each sample for which there was no room. One of the next that stood for so much would make all figures
-            // unsure for as long as it is counted: as many keys as have passed need no more than this.
+            // The shift rose with each sample for which there was no room. A sample that stood for so much would make all
+            // figures unsure for as long as it is counted. The smaller shift is enough for as many keys as have passed.
             let fits = |shift: &u8| self.passed >> shift <= may;
             self.shift = (from + 1..self.shift).find(fits).unwrap_or(self.shift);
         } else if written > may {
             self.shift = (self.shift + 1).min(SHIFT_MAX);
         } else if written * 2 < may {
-            // From many keys to one in some ticks; and at once where there was nothing for long.
+            // The shift falls by one a tick, and at once if there was nothing for long.
             let halves = (ms / TICK_MS).clamp(1, u64::from(SHIFT_MAX)) as u8;
             self.shift = self.shift.saturating_sub(halves).max(self.shift_min);
         }

@@ -1,8 +1,7 @@
 //! The keys that weigh most, of many, in a table of few: Space-Saving.
 //!
-//! A key that has no entry takes that of the least count, count and all: what it was before is its error. So every key
-//! that weighs more than one part in as many as there are entries has one, and
-//! `count - error <= what it weighs <= count`.
+//! A key without an entry takes the entry of the least count, and the count with it: that is its error. So every key that
+//! weighs more than one part in as many as there are entries has one, and `count - error <= its weight <= count`.
 
 use std::collections::HashMap;
 
@@ -12,49 +11,49 @@ use super::ring::Sample;
 /// A key that may weigh much.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Name {
-    /// Its beginning.
+    /// The beginning of the key.
     pub key: Box<[u8]>,
-    /// Bytes of all of it.
+    /// Bytes of the whole key.
     pub key_bytes: u32,
     pub db: u8,
 }
 
-/// What is known of it.
+/// Sums of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// The most that it weighs, …
+    /// The most that it weighs.
     pub count: u64,
-    /// … and how much less that may be.
+    /// How much less it may weigh.
     pub error: u64,
-    /// Since it has its entry: keys that its samples stand for, …
+    /// Keys that its samples stand for, since it has its entry.
     pub keys: u64,
-    /// … how sure that is: its variance, where samples stand for more than themselves; …
+    /// The variance of `keys`: above 0 where samples stand for more than themselves.
     pub variance: f64,
-    /// … of these read, …
+    /// Keys of these that were read.
     pub reads: u64,
-    /// … and found; …
+    /// Reads that found the key.
     pub hits: u64,
-    /// … removed …
+    /// Keys of these that were removed.
     pub deletes: u64,
-    /// … and bytes of requests and replies.
+    /// Bytes of requests and replies.
     pub bytes: u64,
-    /// The variance of these.
+    /// The variance of `bytes`.
     pub bytes_variance: f64,
-    /// Of these keys, those that were there afterwards, …
+    /// Keys of these that were there afterwards.
     pub found: u64,
-    /// … and bytes of their values.
+    /// Bytes of their values.
     pub values: u64,
     /// Bytes of its value, when it was last seen.
     pub value_bytes: u32,
 }
 
 impl Sums {
-    /// In the middle of what it can weigh.
+    /// The middle of what it can weigh.
     pub fn weight(&self) -> u64 {
         self.count - self.error / 2
     }
 
-    /// Adds another's, of the same key.
+    /// Adds the sums of the same key in another table.
     fn add(&mut self, other: &Sums) {
         self.count += other.count;
         self.error += other.error;
@@ -79,11 +78,11 @@ pub(super) struct Top {
     sums: Vec<Sums>,
     key_bytes: usize,
     most: usize,
-    /// The most entries that there were, however often it was cleared.
+    /// Most entries that it ever had, however often it was cleared.
     longest: usize,
 }
 
-/// What an entry takes, beside its key.
+/// Bytes of an entry, beside its key.
 const ENTRY_BYTES: usize = 2 * size_of::<u64>() + size_of::<Name>() + size_of::<Sums>();
 
 impl Top {
@@ -100,22 +99,22 @@ impl Top {
         }
     }
 
-    /// What it takes.
+    /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (self.most * ENTRY_BYTES + self.key_bytes) as u64
     }
 
-    /// What it takes at most to merge as many entries as it has had with those of others.
+    /// Most bytes that it takes to merge as many entries as it has had with those of others.
     pub fn merging_bytes(&self) -> u64 {
         (self.longest * MERGED_BYTES) as u64
     }
 
-    /// Entries that there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.hashes.clear();
         self.counts.clear();
@@ -124,7 +123,7 @@ impl Top {
         self.key_bytes = 0;
     }
 
-    /// What a key without an entry weighs at most.
+    /// Most that a key without an entry weighs.
     pub fn least(&self) -> u64 {
         if self.hashes.len() < self.most { 0 } else { self.counts.iter().min().copied().unwrap_or(0) }
     }
@@ -135,7 +134,7 @@ impl Top {
         self.add_unsure(sample, weight, (keys * (keys - 1)) as f64);
     }
 
-    /// Adds a sample of this weight, by which the sum has this variance more.
+    /// Adds a sample of this weight, which adds this variance.
     pub fn add_unsure(&mut self, sample: &Sample<'_>, weight: u64, variance: f64) {
         let at = self.hashes.iter().position(|hash| *hash == sample.hash);
         let at = at.unwrap_or_else(|| self.enter(sample));
@@ -160,7 +159,7 @@ impl Top {
         }
     }
 
-    /// An entry for a key that has none.
+    /// Makes an entry for a key that has none.
     fn enter(&mut self, sample: &Sample<'_>) -> usize {
         let (mut at, mut error) = (self.hashes.len(), 0);
         if at < self.most {
@@ -195,10 +194,11 @@ impl Top {
     }
 }
 
-/// What it takes to merge an entry.
+/// Bytes that it takes to merge an entry.
 const MERGED_BYTES: usize = 2 * size_of::<(u64, &Name, Sums, u64)>();
 
-/// The entries of several tables, each key's together: what it may weigh where it has no entry is its error.
+/// Merges the entries of several tables, each key's into one. What a key may weigh in tables without its entry is added to its
+/// error.
 fn merged<'t>(tops: impl Iterator<Item = &'t Top> + Clone) -> Vec<(&'t Name, Sums)> {
     let all_least: u64 = tops.clone().map(Top::least).sum();
     // An entry, and what it may weigh in tables that have none.
@@ -218,9 +218,9 @@ fn merged<'t>(tops: impl Iterator<Item = &'t Top> + Clone) -> Vec<(&'t Name, Sum
     all.into_values().map(with_absent).collect()
 }
 
-/// The heaviest entries of several tables, so many at most, of those of which more is surely their own than is not; `share` says
-/// what part of all one is, and how much that may be off. What that takes meanwhile is charged with the tables, for one caller
-/// at a time ([`Top::merging_bytes`]): charged for that moment, it would have items give way each time.
+/// The heaviest entries of several tables, at most `most`, and only those of whose weight more is surely their own than is not.
+/// `share` gives an entry's part of all, and the error of that. The memory for it is charged with the tables, for one caller at
+/// a time ([`Top::merging_bytes`]): charged for that moment alone, it would make items give way each time.
 pub(super) fn ranked<'t, R>(
     tops: impl Iterator<Item = &'t Top> + Clone,
     most: usize,
