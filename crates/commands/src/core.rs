@@ -1,5 +1,5 @@
-//! What conversations of every protocol are made of: bytes in, replies out, the store around them, and what workers
-//! share and count.
+//! Core: the parts that conversations of every protocol are made of. Bytes in, replies out, the store around them, and what
+//! workers share and count.
 //!
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`; what is called: `conversation`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `pause`,

@@ -1,5 +1,5 @@
-//! How a connection stands when it sends its first bytes, and when its login is forgotten: either may make its client one of those
-//! that must log in, of which there may be so many.
+//! The standing of a connection when it sends its first bytes, and when its login is forgotten. Either may make its client an
+//! unauthenticated one, and the number of these is limited.
 
 use super::access::Standing;
 use super::context::Context;
@@ -16,7 +16,7 @@ impl Standing {
         standing
     }
 
-    /// Its login is forgotten. It is not refused, however many unauthenticated clients there are.
+    /// Forgets its login. The client is not refused, however many unauthenticated ones there are.
     pub fn forget(&mut self, cx: &Context<'_, '_>) {
         self.begin(&cx.shared.access);
         if self.admitted {
@@ -27,7 +27,7 @@ impl Standing {
     }
 }
 
-/// One more unauthenticated client; `None` if there are `max`.
+/// Counts one more unauthenticated client; `None` if there are `max`.
 pub(crate) fn unauthenticated(cx: &Context<'_, '_>, max: usize) -> Option<UnauthenticatedClient> {
     UnauthenticatedClient::new(&cx.shared.unauthenticated, cx.host.clock_us() / 1000, max)
 }

@@ -1,4 +1,4 @@
-//! What was counted up to the last `stats reset`: clients are shown what came since.
+//! The counts at the last `stats reset`. Clients are shown what came since.
 
 use larder_store::{ClassTotals, Totals};
 
@@ -6,16 +6,16 @@ use super::counters::Sums;
 use super::host::Process;
 use super::rows::RowSum;
 
-/// What was counted before the last reset.
+/// The counts at the last reset.
 #[derive(Debug, Default)]
 pub(crate) struct Base {
     pub(super) process: Process,
     pub(super) sums: Sums,
     pub(super) totals: Totals,
-    /// Every class, or none.
+    /// Counts of each class; empty before the first reset.
     pub(super) classes: Vec<ClassTotals>,
     /// RESP's commands, by their numbers.
     pub(super) rows: Vec<RowSum>,
-    /// memcached's.
+    /// memcached's commands, by their numbers.
     pub(super) memcached: Vec<RowSum>,
 }

@@ -1,4 +1,4 @@
-//! What is counted of each command: how often it was called, refused, failed, and how long it took.
+//! Counts of each command: how often it was called, refused and failed, and how long it took.
 //!
 //! ```text
 //! one command at a time   counted; measured if it is not FAST, or in a measured receive
@@ -6,22 +6,21 @@
 //!                         receive, each command an equal part
 //! ```
 //!
-//! A call that finds no memory is refused (`rejected_calls`), and none that was carried out, whether the store
-//! says so before it runs or while it does.
+//! A call that finds no memory counts as refused (`rejected_calls`), not as carried out, whether the store refuses before the
+//! command runs or while it does.
 //!
-//! One receive in sixteen is measured (`rows.rs`), all while `latency-monitor-threshold` is set: a
-//! look at the clock for each command would be a good part of what a GET costs. What is reported as
-//! `usec` is the mean of what was measured, times the calls.
+//! One receive in sixteen is measured (`rows.rs`), and each while `latency-monitor-threshold` is set: a look at the clock for
+//! each command would be a good part of what a GET costs. The reported `usec` is the mean of the measured calls, times the
+//! calls.
 //!
-//! Of memcached's commands (`memcached/times.rs`) measured receives alone are counted: what became of their keys is
-//! counted elsewhere.
+//! memcached's commands (`memcached/times.rs`) are counted in measured receives alone: other counters count their keys.
 
 use super::counters::Counters;
 use super::host::Host;
 pub(crate) use super::rows::{MEMCACHED_ROWS_MAX, ROWS_MAX, RowId, RowSum, Rows};
 
-/// The counts of all commands since the counts `before`, which may be none: by their numbers, up to the last command
-/// of which anything is counted. `rows`: those of a protocol.
+/// The counts of all commands since the counts `before`, by their numbers, up to the last command with a count. An empty
+/// `before` means since the start. `rows` gives those of one protocol.
 pub(crate) fn sums(
     each: impl FnOnce(&mut dyn FnMut(&Counters)),
     rows: fn(&Counters) -> &Rows,
@@ -41,7 +40,7 @@ pub(crate) fn sums(
     sums
 }
 
-/// The commands of which something was measured, and what: `names` are those of all commands, by their numbers.
+/// The commands with a measured call, and their counts. `names` has the names of all commands, by their numbers.
 pub(crate) fn measured<'s>(
     names: &'static [&'static str],
     sums: &'s [RowSum],
@@ -49,32 +48,32 @@ pub(crate) fn measured<'s>(
     names.iter().copied().zip(sums).filter(|(_, sum)| sum.measured > 0)
 }
 
-/// The commands of one receive: those of one row that follow each other are counted together.
+/// Meter of the commands of one receive. Successive commands of one row are counted together.
 #[derive(Debug)]
 pub(crate) struct Meter {
     row: Option<RowId>,
     calls: u32,
-    /// How many of them go on in later turns, and are timed when they end.
+    /// Number of these calls that go on in later turns. They are timed when they end.
     go_on: u32,
-    /// When the calls began; none: they are not measured.
+    /// When the calls began; `None`: they are not measured.
     since_us: Option<u64>,
 }
 
 impl Meter {
-    /// Begins a receive. `measures`: it is measured in any case.
+    /// Begins a receive. `measures`: it is measured whatever the rows say.
     #[inline]
     pub fn begin(rows: &Rows, measures: bool, clock_us: impl FnOnce() -> u64) -> Meter {
         let measured = rows.is_measured() || measures;
         Meter { row: None, calls: 0, go_on: 0, since_us: measured.then(clock_us) }
     }
 
-    /// This receive is measured.
+    /// Returns whether this receive is measured.
     #[inline]
     pub fn measures(&self) -> bool {
         self.since_us.is_some()
     }
 
-    /// A command of this row comes; true if it is another row's than the one before.
+    /// Counts a call of this row. True if the row is another than that of the call before: then the call is not counted.
     #[inline(always)]
     pub fn call(&mut self, row: RowId) -> bool {
         let same = self.row == Some(row);
@@ -82,18 +81,18 @@ impl Meter {
         !same
     }
 
-    /// Begins with this row, of which a call comes. What has passed since the last look at the clock is theirs.
+    /// Begins with this row and its first call. The time since the last look at the clock counts for the row.
     pub fn begin_row(&mut self, row: RowId) {
         (self.row, self.calls, self.go_on) = (Some(row), 1, 0);
     }
 
-    /// The last call goes on in later turns: what it takes is counted when it ends.
+    /// Notes that the last call goes on in later turns. Its time is counted when it ends.
     #[cold]
     pub fn last_goes_on(&mut self) {
         self.go_on += 1;
     }
 
-    /// There are calls that [`Meter::settle`] has not counted.
+    /// Returns whether there are calls that [`Meter::settle`] has not counted.
     #[inline]
     pub fn has_calls(&self) -> bool {
         self.row.is_some()
@@ -108,7 +107,7 @@ impl Meter {
         Some(now.saturating_sub(since))
     }
 
-    /// Counts what came, and begins with `next`. How long what came took, if it was measured.
+    /// Counts the calls so far, and begins with `next`. Returns their row and time, if they were measured.
     pub fn settle(
         &mut self,
         rows: &Rows,

@@ -1,4 +1,4 @@
-//! What one call of a session works with: a store guard, the worker's counters, what all share.
+//! The context of one call of a session: a store guard, the worker's counters, what all workers share.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use super::traffic::Tap;
 use super::watchers::Scene;
 use super::work::Work;
 
-/// Everything around a session while it works; made once per batch of receives.
+/// Everything around a session at work. Made once per batch of receives.
 pub struct Context<'c, 'w> {
     /// The worker inside the store, entered at [`Shared::now`].
     pub guard: Guard<'w>,
@@ -22,16 +22,16 @@ pub struct Context<'c, 'w> {
     pub counters: &'c Counters,
     /// Settings and state that all workers share.
     pub shared: &'c Shared,
-    /// The server around it.
+    /// The server around the session.
     pub host: &'c dyn Host,
     /// The other end of the connection.
     pub peer: &'c dyn Peer,
-    /// What the worker keeps: room for values at work, and its account of work.
+    /// The worker's room for values at work, and its account of work.
     pub room: &'c Room,
 }
 
-/// What a worker keeps from one request to the next: room for a value that is read, changed and written, so
-/// that these allocate nothing, its account of work, what it samples of its traffic by, and where it counts for `stats detail`.
+/// Memory and state that the worker keeps from one request to the next: room for a value that is read, changed and written, so
+/// that this allocates nothing, its account of work, its sampler of traffic, and its counts for `stats detail`.
 #[derive(Default)]
 pub struct Room {
     bytes: Cell<Vec<u8>>,
@@ -39,15 +39,15 @@ pub struct Room {
     tap: Tap,
     prefixes: WorkerPrefixes,
     retry: Cell<Retry>,
-    /// What the turn's time has beyond its milliseconds, in microseconds.
+    /// Microseconds of the turn's time beyond its milliseconds.
     micros: Cell<u64>,
-    /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
+    /// The rest of the request at work, if that goes on in the next turn. Its conversation knows the type.
     later: Cell<Option<Box<dyn Any + Send>>>,
-    /// What protocols keep with their worker, one of a kind each: they know what that is.
+    /// State that protocols keep with their worker, one of each type.
     kept: Cell<Vec<Box<dyn Any + Send>>>,
 }
 
-/// Whether the request at work is retried if it finds no memory, where some may come, and what of it is retried then.
+/// Whether the request at work may be retried if it finds no memory while some may come, and whether it is to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     /// It may be retried.
@@ -62,22 +62,22 @@ enum Retry {
 }
 
 impl Room {
-    /// Bytes of the room that are kept.
+    /// Most bytes of the room that are kept.
     pub(crate) const BYTES_KEPT: usize = 64 << 10;
 
-    /// The room, empty; a new one if it is lent already.
+    /// Lends the room, empty. It is a new one if the room is lent already.
     pub(crate) fn lend(&self) -> Vec<u8> {
         self.bytes.take()
     }
 
-    /// Keeps it for the next.
+    /// Takes the room back for the next request.
     pub(crate) fn take_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         bytes.shrink_to(Room::BYTES_KEPT);
         self.bytes.set(bytes);
     }
 
-    /// What was kept of this kind, until it is kept again; none if nothing was, or it is lent already.
+    /// Takes what was kept of this type. `None` if nothing was, or if it is lent already.
     pub(crate) fn take_kept<T: 'static>(&self) -> Option<Box<T>> {
         let mut kept = self.kept.take();
         let at = kept.iter().position(|what| (**what).is::<T>());
@@ -86,7 +86,7 @@ impl Room {
         found?.downcast().ok()
     }
 
-    /// Keeps something from one request to the next, beside what is of other kinds, and instead of what is of its own.
+    /// Keeps something from one request to the next, in place of what was kept of its type.
     pub(crate) fn keep<T: Send + 'static>(&self, what: Box<T>) {
         let mut kept = self.kept.take();
         kept.retain(|other| !(**other).is::<T>());
@@ -94,7 +94,7 @@ impl Room {
         self.kept.set(kept);
     }
 
-    /// A turn begins: its time has so many microseconds beyond the milliseconds that guards are entered at.
+    /// Begins a turn, whose time has so many microseconds beyond the milliseconds at which guards are entered.
     #[inline]
     pub fn set_micros(&self, micros: u64) {
         self.micros.set(micros);
@@ -106,13 +106,13 @@ impl Room {
         &self.work
     }
 
-    /// Where the worker counts for `stats detail`.
+    /// The worker's counts for `stats detail`.
     #[inline]
     pub(crate) fn prefixes(&self) -> &WorkerPrefixes {
         &self.prefixes
     }
 
-    /// What the worker samples of its traffic by.
+    /// The worker's sampler of traffic.
     #[inline]
     pub(crate) fn tap(&self) -> &Tap {
         &self.tap
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Room {
 }
 
 impl Room {
-    /// True, once, for a request that is to be retried.
+    /// Returns true, once, for a request that is to be retried.
     pub(crate) fn take_again(&self) -> bool {
         let is = self.retry.get() == Retry::Requested;
         if is {
@@ -135,18 +135,18 @@ impl Room {
         is
     }
 
-    /// Whether a request is to be retried, or goes on in the next turn: requests behind it wait.
+    /// Returns whether a request is to be retried, or goes on in the next turn. Requests behind it wait.
     #[inline]
     pub(crate) fn is_again(&self) -> bool {
         self.retry.get() >= Retry::Requested
     }
 
-    /// Whether a request goes on in the next turn.
+    /// Returns whether a request goes on in the next turn.
     pub(crate) fn is_later(&self) -> bool {
         self.retry.get() == Retry::Continued
     }
 
-    /// Runs `f`, in which no request is retried: one that finds no memory is refused.
+    /// Runs `f` without retries: a request that finds no memory in it is refused.
     pub(crate) fn for_the_last_time<R>(&self, f: impl FnOnce() -> R) -> R {
         let before = self.retry.replace(Retry::Forbidden);
         let done = f();
@@ -156,18 +156,18 @@ impl Room {
         done
     }
 
-    /// Whether a request may go on in the next turn: none is to be retried.
+    /// Returns whether a request may go on in the next turn: not while one is to be retried, or goes on already.
     pub(crate) fn may_go_on_later(&self) -> bool {
         self.retry.get() < Retry::Requested
     }
 
-    /// The request at work goes on in the next turn.
+    /// Notes that the request at work goes on in the next turn with `rest`.
     pub(crate) fn go_on_later(&self, rest: Box<dyn Any + Send>) {
         self.retry.set(Retry::Continued);
         self.later.set(Some(rest));
     }
 
-    /// What goes on in the next turn, which was not known before.
+    /// Takes the rest of the request that goes on in the next turn.
     pub(crate) fn take_later<T: 'static>(&self) -> Option<Box<T>> {
         if !self.is_later() {
             return None;
@@ -178,8 +178,8 @@ impl Room {
 }
 
 impl Context<'_, '_> {
-    /// A request found no memory: true if it is to be retried later, as if it had not been looked at yet. The turn
-    /// of the connection that has `out` ends, and nothing is replied to it.
+    /// A request found no memory. Returns true if it is to be retried later from its beginning: then the turn of the connection
+    /// that has `out` ends, and nothing is replied.
     #[cold]
     pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
         if !self.guard.memory_comes() || self.room.retry.get() != Retry::Allowed {
@@ -201,18 +201,18 @@ impl Context<'_, '_> {
         self.guard.now()
     }
 
-    /// The same, in microseconds.
+    /// The time of this turn, microseconds since the Unix epoch.
     pub(crate) fn now_us(&self) -> u64 {
         self.now() * 1000 + self.room.micros.get()
     }
 
-    /// Spends work; with the last of the slice the turn of the connection that has `out` ends.
+    /// Spends work. If that was the last of the slice, the turn of the connection that has `out` ends.
     pub(crate) fn spend(&self, out: &mut Output, ns: u64) {
         self.room.work().spend(ns);
         self.end_turn_if_due(out);
     }
 
-    /// Spends what the store has done beside what it was asked for: a flush leaves work to the commands that come by.
+    /// Spends the store's side work: a flush leaves work to the commands that come later.
     #[inline(always)]
     pub(crate) fn spend_beside(&mut self, out: &mut Output) {
         let ns = self.guard.take_beside_ns();

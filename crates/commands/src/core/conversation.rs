@@ -1,5 +1,5 @@
-//! What a session asks of its conversation, whatever the protocol: each protocol implements [`Converse`], and `session` has the
-//! one `match` that knows which it is.
+//! The interface between a session and its conversation, whatever the protocol. Each protocol implements [`Converse`], and
+//! `session` has the one `match` that knows which it is.
 //!
 //! A method has no default where a protocol that forgot it would do harm: whether a request is half done, since when the client
 //! must log in, whether its user was removed, why the connection was closed. The defaults fit a protocol that receives everything
@@ -18,7 +18,7 @@ use super::shared::Shared;
 
 /// One connection's conversation in one protocol, without I/O.
 pub(crate) trait Converse {
-    /// What its conversations share beside what those of every protocol do.
+    /// State that all conversations of its protocol share, beside what those of every protocol share.
     type Shared;
 
     /// Answers the requests in `input`, as far as they are complete.
@@ -30,49 +30,50 @@ pub(crate) trait Converse {
         out: &mut Output,
     ) -> Progress;
 
-    /// Between two requests: nothing is half done (the input that is kept aside).
+    /// Returns whether it is between two requests, with nothing half done. Input that is kept does not count.
     fn is_idle(&self) -> bool;
 
-    /// A part of a request has been taken, and more of it is to come.
+    /// Returns whether a part of a request has been taken, and more of it is to come.
     fn awaits_rest(&self) -> bool;
 
-    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    /// Bytes of memory held by a part of a request that has been taken: 0 if there is none, 1 if it holds no memory.
     fn input_bytes(&self) -> u64;
 
-    /// Since when it is unauthenticated, on the server's own clock; none: it has logged in, or need not.
+    /// When it became unauthenticated, on the server's own clock; `None` if it has logged in, or need not.
     fn unauthenticated_since(&self) -> Option<Millis>;
 
-    /// Its user is not among these, and it is not closed yet: it is to be closed for that.
+    /// Returns whether it must be closed because its user is not among these. False once it is closed.
     fn has_lost_user(&self, users: &Users) -> bool;
 
-    /// Why it has closed its connection, if it has.
+    /// The reason why it has closed its connection, if it has.
     fn ending(&self) -> Option<Ending>;
 
-    /// It is refused before it was asked anything.
+    /// Returns whether the client was refused before its first request.
     fn is_turned_away(&self) -> bool {
         false
     }
 
-    /// memcached's name of what it waits for, for `stats conns`.
+    /// memcached's name of its state, for `stats conns`.
     fn state_name(&self) -> &'static str {
         "conn_parse_cmd"
     }
 
-    /// Where to receive the next bytes of a large value, straight into its item and in order; none when they belong in a buffer
-    /// for [`Converse::receive`]. Only asked when no rest of input is kept: that comes first.
+    /// The space for the next bytes of a large value, straight in its item and in order. `None` when they belong in a buffer
+    /// for [`Converse::receive`]. Called only when no rest of input is kept, since that comes first.
     fn upload_spaces(&mut self, _cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         None
     }
 
-    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
+    /// Bytes that a large value still misses. What follows them belongs in a buffer again.
     fn upload_missing(&self) -> u64 {
         0
     }
 
-    /// So many bytes of [`Converse::upload_spaces`] were filled. [`Converse::receive`] follows once the space is gone.
+    /// Notes that so many bytes of [`Converse::upload_spaces`] were filled. [`Converse::receive`] follows once the space is
+    /// used up.
     fn upload_filled(&mut self, _bytes: usize) {}
 
-    /// Bytes that a command in steps holds until its reply is taken, beside the replies, and what comes behind that.
+    /// Bytes that a command in steps holds beside its reply until that is taken, and those of messages that come behind it.
     fn held_bytes(&self) -> u64 {
         0
     }
@@ -87,7 +88,7 @@ pub(crate) trait Converse {
         None
     }
 
-    /// The number by which others know the client that may wait here, to wake it.
+    /// The number by which others wake the client, if it may wait here.
     fn waiter(&self) -> Option<u64> {
         None
     }
@@ -95,7 +96,7 @@ pub(crate) trait Converse {
     /// Writes a message that was sent to its client, if that still listens.
     fn deliver(&mut self, _delivery: &Delivery, _out: &mut Output) {}
 
-    /// What may wait for its client; none: the client is read no further instead.
+    /// Most bytes that may wait for its client; `None`: the client is read no further instead.
     fn output_limit(&self, _shared: &Self::Shared) -> Option<OutputLimit> {
         None
     }
@@ -103,28 +104,29 @@ pub(crate) trait Converse {
     /// Shows others how many bytes hold replies that its client has not taken.
     fn show_output(&self, _bytes: u64) {}
 
-    /// It holds keys for which others wait.
+    /// Returns whether it holds keys for which others wait.
     fn holds(&self) -> bool {
         false
     }
 
-    /// It is at work at what is one moment for others, and is to be called until it is not, also when its connection has ended.
+    /// Returns whether it works at something that is one moment for others. Then it is called until that is done, even after
+    /// its connection has ended.
     fn must_end(&self) -> bool {
         false
     }
 
-    /// Its client has proven by a certificate that it is this user, and has sent no request yet.
+    /// Logs its client in as this user, which a certificate proves. The client has sent no request yet.
     fn log_in_by_certificate(&mut self, _cx: &Context<'_, '_>, _name: &str) {}
 }
 
-/// Nothing was said yet.
+/// A conversation that has not begun.
 #[derive(Debug)]
 pub(crate) struct New;
 
 impl Converse for New {
     type Shared = Shared;
 
-    /// Of no input: the first byte of any makes it another conversation.
+    /// Takes no input: the first byte makes the connection another conversation.
     fn receive<'c>(
         &mut self,
         shared: &'c Shared,
@@ -165,7 +167,7 @@ impl Converse for New {
     }
 }
 
-/// Nothing more is said.
+/// A conversation that is over.
 #[derive(Debug)]
 pub(crate) struct Closed;
 

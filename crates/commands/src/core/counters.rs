@@ -1,7 +1,7 @@
-//! What a worker counts: plain numbers written by their worker alone, summed by the thread that reads.
+//! Counts of a worker: plain numbers written by their worker alone, summed by the thread that reads.
 //!
-//! A load and a store, no locked instruction; the alignment keeps another worker's counters out of
-//! the cache lines (two, because processors fetch lines in pairs).
+//! A count takes a load and a store, no locked instruction. The alignment keeps another worker's counters out of the cache
+//! lines (two, because processors fetch lines in pairs).
 //!
 //! ```text
 //! counts of a worker   Counter: the server's and memcached's │ a block for each other protocol, whose module names what is in it
@@ -16,7 +16,7 @@ use super::rows::{MEMCACHED_ROWS_MAX, ROWS_MAX, Rows};
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident = $text:literal,)*) => {
-        /// What is counted; memcached's statistics of the same name unless the text says otherwise.
+        /// A count of a worker: memcached's statistic of the same name unless the text says otherwise.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Counter { $($(#[doc = $help])+ $name,)* }
@@ -119,7 +119,7 @@ counters! {
     Upkeep = "upkeep",
 }
 
-/// What memcached's commands ask for: keys.
+/// The counters whose sum is the number of keys that memcached's commands ask for.
 const KEYS: [Counter; 9] = [
     Counter::CmdGet,
     Counter::CmdSet,
@@ -132,9 +132,9 @@ const KEYS: [Counter; 9] = [
     Counter::DecrMisses,
 ];
 
-/// What has a count among those of a worker: a [`Counter`], or what a protocol names in its block.
+/// A name of one of a worker's counts: a [`Counter`], or a name that a protocol has in its block.
 pub trait Counted: Copy {
-    /// Which of a worker's counts it is.
+    /// The index of the count among a worker's.
     fn index(self) -> usize;
 }
 
@@ -145,8 +145,8 @@ impl Counted for Counter {
     }
 }
 
-/// What each protocol but memcached's counts at the beginning of its block. memcached's counters of the same are of several
-/// commands each, as its statistics have them.
+/// Counts at the beginning of the block of each protocol but memcached's. memcached's counters of the same things are of
+/// several commands each, as its statistics have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum ProtocolCounter {
@@ -154,33 +154,33 @@ pub(crate) enum ProtocolCounter {
     Commands,
     /// Keys that commands read and found.
     Hits,
-    /// And did not find.
+    /// Keys that commands read and did not find.
     Misses,
-    /// Of these, those whose item's time had passed.
+    /// Misses whose item's time had passed.
     Expired,
 }
 
-/// Protocols that have a block: all but memcached's. One that is added takes the next.
+/// Protocols that have a block: all but memcached's. A new protocol takes the next.
 const BLOCKS: usize = 1;
 /// Most counts of a block.
 const BLOCK_COUNTS: usize = 8;
 /// Counts of a worker that are of no class, and of no command.
 const COUNTS: usize = Counter::ALL.len() + BLOCKS * BLOCK_COUNTS;
 
-/// Which of a worker's counts this one of a block is.
+/// The index, among a worker's counts, of count `at` of a block.
 #[inline]
 pub(crate) const fn in_block(block: usize, at: usize) -> usize {
     assert!(block < BLOCKS && at < BLOCK_COUNTS, "a block of its own, and no more counts than it has");
     Counter::ALL.len() + block * BLOCK_COUNTS + at
 }
 
-/// What all blocks count of this.
+/// Sums a counter over all blocks.
 fn in_blocks(counter: ProtocolCounter, count: impl Fn(usize) -> u64) -> u64 {
     (0..BLOCKS).map(|block| count(in_block(block, counter as usize))).sum()
 }
 
-/// What is counted by slab class too: memcached's statistics of the same name, in its order. Over all
-/// classes each is what [`Counter`] of that name is.
+/// Counts by slab class: memcached's statistics of the same name, in its order. The sum over all classes is the [`Counter`] of
+/// that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum ClassCounter {
@@ -264,18 +264,18 @@ impl Counters {
         value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Takes one back that [`Counters::count_in`] counted.
+    /// Takes back one count of [`Counters::count_in`].
     pub fn uncount_in(&self, class: u8, counter: ClassCounter) {
         let value = &self.classes[usize::from(class) % CLASSES_END][counter as usize];
         value.store(value.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 
-    /// The value; any thread.
+    /// The value; any thread may read it.
     pub fn value(&self, counter: impl Counted) -> u64 {
         self.values[counter.index()].load(Relaxed)
     }
 
-    /// Keys of memcached's commands, and commands of other protocols; any thread.
+    /// Keys of memcached's commands, and commands of other protocols; any thread may read it.
     pub fn requests(&self) -> u64 {
         let keys: u64 = KEYS.iter().map(|counter| self.value(*counter)).sum();
         keys + in_blocks(ProtocolCounter::Commands, |at| self.values[at].load(Relaxed))
@@ -307,7 +307,7 @@ impl Sums {
         }
     }
 
-    /// Takes away what was counted before.
+    /// Subtracts earlier sums.
     pub fn since(&mut self, before: &Sums) {
         for (sum, before) in self.values.iter_mut().zip(&before.values) {
             *sum = sum.saturating_sub(*before);
@@ -323,7 +323,7 @@ impl Sums {
         self.classes[usize::from(class)][counter as usize]
     }
 
-    /// The sum.
+    /// The sum of a count.
     pub fn of(&self, counter: impl Counted) -> u64 {
         self.values[counter.index()]
     }
@@ -344,7 +344,7 @@ impl Sums {
         self.of(Counter::GetMisses) + self.in_blocks(ProtocolCounter::Misses)
     }
 
-    /// Of these, those whose item's time had passed.
+    /// Misses of any protocol whose item's time had passed.
     pub fn misses_expired(&self) -> u64 {
         self.of(Counter::GetExpired) + self.in_blocks(ProtocolCounter::Expired)
     }

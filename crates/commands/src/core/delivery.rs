@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// A subscriber: the connection's place in the server, and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As [`crate::Peer::place`]: the worker in the upper half.
+    /// The connection's place, as [`crate::Peer::place`]: the worker is in the upper half.
     pub place: u64,
     /// The client's number.
     pub client: u64,
@@ -23,7 +23,7 @@ impl Target {
     }
 }
 
-/// How a message came to a subscriber.
+/// The way in which a message came to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     Channel,
@@ -33,11 +33,11 @@ pub(crate) enum Topic {
     Commands,
 }
 
-/// What a subscriber is sent.
+/// A message, as its subscribers are sent it.
 #[derive(Debug)]
 pub struct Message {
     pub(crate) topic: Topic,
-    /// The channel; of a line for MONITOR empty.
+    /// The channel; empty for a line of MONITOR.
     pub(crate) channel: Arc<[u8]>,
     pub(crate) text: Arc<[u8]>,
 }
@@ -52,17 +52,17 @@ impl Message {
         MESSAGE_BYTES + pattern + self.words_bytes()
     }
 
-    /// Bytes of what is kept once for all that receive it: a pattern is kept by its subscribers.
+    /// Bytes of the words, which are kept once for all that receive it. Subscribers keep their patterns.
     pub(super) fn words_bytes(&self) -> usize {
         self.channel.len() + self.text.len()
     }
 
-    /// Whether it is of the same words as another.
+    /// Returns whether it shares its words with another.
     pub(super) fn shares(&self, other: &Message) -> bool {
         Arc::ptr_eq(&self.text, &other.text) && self.channel.len() == other.channel.len()
     }
 
-    /// What was published, or the line.
+    /// The published text, or the line of MONITOR.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -78,7 +78,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Bytes that the copy takes which its client is sent.
+    /// Bytes of the copy that is sent to its client.
     pub fn copy_bytes(&self) -> usize {
         self.message.bytes()
     }

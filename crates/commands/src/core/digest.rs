@@ -1,8 +1,8 @@
-//! What is kept of a password, and of a user's name: its SHA-256, as in Redis's files of users.
+//! The digest that is kept of a password, and of a user's name: its SHA-256, as in Redis's files of users.
 //!
-//! A digest does not give its text back. Digests are compared in a time that does not depend on where they differ, and a longer
-//! or shorter text is no other work to compare with. They have no salt: a reader of the digest can find a password that is in a
-//! dictionary, so that strength comes from long random passwords.
+//! A digest does not give its text back. The time of a comparison depends neither on where digests differ nor on the length of
+//! their texts. Digests have no salt: their reader can find a password that is in a dictionary, so that strength comes from
+//! long random passwords.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use subtle::{Choice, ConstantTimeEq};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of these bytes. The caller overwrites them.
+    /// The digest of these bytes, which the caller overwrites afterwards.
     pub fn of(text: &[u8]) -> Digest {
         Digest(Sha256::digest(text).into())
     }
 
-    /// The digest of which these are the 64 hexadecimal digits, in small letters.
+    /// Reads a digest of its 64 hexadecimal digits, in small letters.
     pub fn from_hex(digits: &[u8]) -> Option<Digest> {
         let value = |digit: u8| match digit {
             b'0'..=b'9' => Some(digit - b'0'),
@@ -36,8 +36,8 @@ impl Digest {
         Some(Digest(bytes))
     }
 
-    /// Its bytes, for sets. To look one up there takes a time that says something of it, so that what a client has just said is
-    /// never looked up in a set.
+    /// Its bytes, for sets. The time of a look in a set tells something of the digest: a password that a client has just sent
+    /// is never looked up in one.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

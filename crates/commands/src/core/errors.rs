@@ -1,11 +1,11 @@
-//! Errors that were answered, by their first word: what INFO's `errorstats` lists.
+//! Counts of error replies, by their first word: what INFO's `errorstats` lists.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// First words that are counted apart; DEBUG ERROR can make any.
+/// Most first words that are counted apart; DEBUG ERROR can make any.
 const WORDS_MAX: usize = 128;
-/// Bytes of a first word.
+/// Most bytes of a first word.
 const WORD_BYTES_MAX: usize = 32;
 
 /// Counts of errors by their first words.
@@ -24,7 +24,7 @@ impl Errors {
     #[cold]
     pub fn count(&self, text: &str) {
         let word = text.split(' ').next().unwrap_or_default();
-        // What is no word of capitals is shown as the usual one.
+        // A first word that is empty, too long or not printable counts as the usual one.
         let is_word =
             !word.is_empty() && word.len() <= WORD_BYTES_MAX && word.bytes().all(|b| b.is_ascii_graphic());
         let word = if is_word { word } else { "ERR" };
@@ -37,7 +37,7 @@ impl Errors {
         }
     }
 
-    /// Calls `visit` with each word that came since the last reset, and how often.
+    /// Calls `visit` with each word that came since the last reset, and its count.
     pub fn each(&self, visit: &mut dyn FnMut(&str, u64)) {
         let counts = self.counts();
         let since = counts.iter().map(|(word, count)| (word, count.all - count.before));
@@ -49,7 +49,7 @@ impl Errors {
         self.counts().iter().for_each(|(word, count)| visit(word, count.all));
     }
 
-    /// Counts anew. The words stay: they are as many as there may be, whatever is reset.
+    /// Begins to count anew. The words stay: their number is bounded whatever is reset.
     pub fn reset(&self) {
         self.counts().values_mut().for_each(|count| count.before = count.all);
     }

@@ -5,11 +5,12 @@
 //! __keyevent@0__:del     mykey        (E)
 //! ```
 //!
-//! While any class is wanted, a writing command's keys are looked at before and after it, of either protocol: what changed says
-//! what happened, and [`Change`] how it is called, as Redis names it. What the store does by itself (expire, evict) it notes, and
-//! the next worker that ends a batch publishes it. With nothing wanted it costs a look at one word for each receive.
+//! While any class is wanted, the keys of a writing command of either protocol are looked at before and after it. The
+//! difference says what happened, and [`Change`] its name, which is Redis's. The store notes what it does by itself (expire,
+//! evict), and the next worker that ends a batch publishes it. With nothing wanted it costs a look at one word for each
+//! receive.
 //!
-//! What is wanted and how a change is called is here; `published` has how it comes to be published.
+//! This module has which events are wanted and how a change is called; `published` publishes them.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -53,18 +54,18 @@ pub enum Class {
 /// A key was removed.
 const DEL: (Class, &str) = (Class::Generic, "del");
 
-/// How a command's changes of a key are called.
+/// Names of a command's changes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The class of a change of the value.
     pub class: Class,
-    /// What a change of the value is called.
+    /// The name of a change of the value.
     pub name: &'static str,
     /// Class and name of the event that the key is gone.
     pub gone: (Class, &'static str),
-    /// A changed expiry of the key is published as an event of its own.
+    /// Whether a changed expiry of the key is published as an event of its own.
     pub tells_expiry: bool,
-    /// A key that is gone was changed until nothing was left of it: that change is published first.
+    /// Whether a key that is gone was changed until nothing was left of it: that change is published first.
     pub empties: bool,
 }
 
@@ -75,7 +76,7 @@ impl Change {
     pub const SET_LATE: Change = Change { gone: (Class::Expired, "expired"), ..Change::SET };
     /// Bytes that were added.
     pub const APPEND: Change = Change::string("append");
-    /// A key that goes or has another expiry, its value being what it was.
+    /// A key that is removed or has another expiry; its value stays.
     pub const KEY: Change = Change::SET;
     /// A number that was added to.
     pub const INCRBY: Change = Change::string("incrby");
@@ -85,12 +86,12 @@ impl Change {
         Change { class: Class::String, name, gone: DEL, tells_expiry: true, empties: false }
     }
 
-    /// A change of a collection, which may be its end.
+    /// A change of a collection, which may leave nothing of it.
     pub const fn of(class: Class, name: &'static str) -> Change {
         Change { class, name, gone: DEL, tells_expiry: false, empties: true }
     }
 
-    /// A collection that takes the place of whatever was there, or, if it is empty, of which nothing is left.
+    /// A collection that takes the place of whatever was there. If it is empty, nothing is left.
     pub const fn store(class: Class, name: &'static str) -> Change {
         Change { empties: false, ..Change::of(class, name) }
     }
@@ -101,20 +102,20 @@ impl Change {
     }
 }
 
-/// Keys are looked at for memcached's watchers.
+/// Bit of the mask: keys are looked at for memcached's watchers.
 pub(super) const WATCHED: u32 = 1 << 31;
 
 /// Which events are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// What was set, and [`WATCHED`].
+    /// The events that were set, and [`WATCHED`].
     mask: AtomicU32,
-    /// What was set.
+    /// The events that were set.
     set: Mutex<u32>,
 }
 
 impl Events {
-    /// Some event is wanted, and a kind of channel to publish it on, or a watcher wants lines.
+    /// Returns whether an event and a kind of channel to publish it on are wanted, or a watcher wants lines.
     #[inline]
     pub fn any(&self) -> bool {
         self.mask.load(Relaxed) != 0
@@ -124,10 +125,10 @@ impl Events {
         self.mask.load(Relaxed) & class != 0
     }
 
-    /// Sets what is wanted, by its letters.
+    /// Sets which events are wanted, by their letters.
     ///
     /// # Errors
-    /// Why the letters mean nothing.
+    /// Says why the letters mean nothing.
     pub fn set(&self, store: &Store, watchers: &Watchers, letters: &str) -> Result<(), &'static str> {
         let mut mask = 0;
         for letter in letters.bytes() {
@@ -148,7 +149,7 @@ impl Events {
         Ok(())
     }
 
-    /// Has workers and the store look for what was set, and for what is watched.
+    /// Has workers and the store look for the events that were set, and for what is watched.
     pub(super) fn apply(&self, store: &Store, watchers: &Watchers) {
         let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = if watchers.wants(stream::KEYS) { WATCHED } else { 0 };
@@ -166,7 +167,7 @@ impl Events {
         store.note_givings(watchers.wants(stream::SYSEVENTS));
     }
 
-    /// The letters of what is wanted.
+    /// The letters of the wanted events.
     pub fn letters(&self) -> String {
         let mask = self.mask.load(Relaxed);
         let mut letters = String::new();
@@ -185,37 +186,37 @@ impl Events {
     }
 }
 
-/// What a key was like: token and expiry of its item.
+/// A key's state: token and expiry of its item.
 pub(crate) type Seen = Option<(u64, u64)>;
 
-/// What a key of this database is like.
+/// The state of a key of this database.
 pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
     let key = guard.key_in(db, key);
     seen_at(guard.peek(&key))
 }
 
-/// What a search found.
+/// The state of a key that a search found.
 pub(crate) fn seen_at(found: Lookup<'_>) -> Seen {
     found.hit().map(|item| (item.cas(), item.expires_at()))
 }
 
-/// What a key was like before the first of several steps of a command that are one moment.
+/// A key's state before the first of several steps of a command that are one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
-    /// What keyspace events go by.
+    /// The state that keyspace events are told by.
     pub seen: Seen,
-    /// What `watch` shows.
+    /// The state that `watch` shows.
     pub looked: Looked,
 }
 
 impl Before {
-    /// It was not there.
+    /// The state of a key that was not there.
     pub fn absent() -> Before {
         Before { seen: None, looked: Looked::at(&Lookup::Miss) }
     }
 }
 
-/// Calls `tell` with class and name of each event that a change of a key is.
+/// Calls `tell` with class and name of each event that a change of a key makes.
 pub(super) fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'static str)) {
     match (was, is) {
         (was, is) if was == is => {}

@@ -1,4 +1,4 @@
-//! Metrics in Prometheus' text format, 0.0.4: families, each with what it says, what it is, and its series.
+//! Metrics in Prometheus' text format, 0.0.4: families, each with its help, its kind and its series.
 //!
 //! ```text
 //! # HELP larder_spans_moved_total Blocks of 64 KiB that were drained …
@@ -6,8 +6,8 @@
 //! larder_spans_moved_total 17
 //! ```
 //!
-//! A counter never falls: to a scraper, that is a server that was started anew. Workers write while others sum, and
-//! what is taken from two sums may be less than it was a moment ago; [`LastValues`] remembers what each counter was.
+//! A counter never falls: to a scraper a counter that falls is a server that was started anew. Workers write while others sum,
+//! and a difference of two sums may be less than it was a moment ago; [`LastValues`] remembers what each counter was.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,19 +15,19 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::figures::table::{Kind, Unit};
 
-/// Series of one answer, at most; a family that would go beyond is left out.
+/// Most series of one answer. A family that would go beyond is left out.
 pub const SERIES_MAX: usize = 8_000;
 
-/// What the counters of the last answer were.
+/// The counters' values of the last answer.
 #[derive(Debug, Default)]
 pub struct LastValues {
     hashes: RandomState,
-    /// Values by the hash of a series' name and labels: as many as there are series, at most.
+    /// Values by the hash of a series' name and labels, at most as many as there are series.
     counters: HashMap<u64, u64>,
 }
 
 impl LastValues {
-    /// The value of a counter that is never less than it was.
+    /// The value of a counter, never less than in the last answer.
     fn at_least(&mut self, series: &str, value: u64) -> u64 {
         let told = self.counters.entry(self.hashes.hash_one(series)).or_default();
         *told = value.max(*told);
@@ -40,7 +40,7 @@ impl LastValues {
 pub enum Sample {
     /// A number.
     Whole(u64),
-    /// A number that is written as it is, of a metric that is called a counter and is none.
+    /// A number that is written as it is. Its metric is called a counter, but may fall.
     Exact(u64),
     /// Microseconds, written as seconds.
     Micros(u64),
@@ -69,12 +69,12 @@ pub struct Exposition<'a> {
 }
 
 impl<'a> Exposition<'a> {
-    /// An empty one.
+    /// An empty answer.
     pub fn new(told: &'a mut LastValues) -> Exposition<'a> {
         Exposition { told, text: String::new(), series: 0, series_max: SERIES_MAX, truncated: false }
     }
 
-    /// A family, whose series `fill` puts; one without series is left out.
+    /// Writes a family, whose series `fill` puts. A family without series is left out.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str, fill: impl FnOnce(&mut Family<'_>)) {
         let (start, series) = (self.text.len(), self.series);
         self.text.push_str("# HELP ");
@@ -95,12 +95,12 @@ impl<'a> Exposition<'a> {
         }
     }
 
-    /// A family of one series.
+    /// Writes a family of one series.
     pub fn one(&mut self, name: &str, kind: Kind, help: &str, value: Sample) {
         self.family(name, kind, help, |family| family.put(&[], value));
     }
 
-    /// The answer.
+    /// Ends the answer.
     pub fn finish(mut self) -> String {
         let truncated = Sample::Whole(self.truncated.into());
         self.series_max += 1;
@@ -109,7 +109,7 @@ impl<'a> Exposition<'a> {
     }
 }
 
-/// The help of the metric that says so.
+/// The help of that metric.
 pub const TRUNCATED: &str = "Whether families were left out of this answer, because it has too many series.";
 
 /// A family that is being written.
@@ -123,13 +123,13 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// A series with these labels.
+    /// Writes a series with these labels.
     pub fn put(&mut self, labels: &[(&str, &str)], value: Sample) {
         self.put_part("", labels, value);
     }
 
-    /// The series of a histogram: of each part, from the smallest on, its bound in seconds and how many are in it and in none
-    /// before; how many are beyond all of them, and what all are together.
+    /// Writes the series of a histogram. `parts` has, from the smallest on, the upper bound of each part in seconds and the
+    /// number of values in it; `beyond` is the number beyond all parts, `sum` the sum of all values.
     pub fn put_histogram(
         &mut self,
         labels: &[(&str, &str)],
@@ -180,7 +180,7 @@ impl Family<'_> {
     }
 }
 
-/// Text of a help, or of a label's value, on one line.
+/// Writes the text of a help, or of a label's value, on one line.
 fn escape(to: &mut String, text: &str, quotes: bool) {
     for letter in text.chars() {
         match letter {

@@ -1,7 +1,7 @@
 //! Figures of the process, of all workers and of the store, as they are now.
 //!
-//! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); clients are shown what came since. Scrapers are
-//! shown the whole counts, since to them a count that falls is a server that was started anew.
+//! Counts of events only grow. `stats reset` remembers the counts of its time ([`Base`]); clients are shown what came since.
+//! Scrapers are shown the whole counts: to them a count that falls is a server that was started anew.
 
 pub mod table;
 pub mod types;
@@ -21,7 +21,7 @@ use super::traffic;
 use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, MEMCACHED_CALLS_NS, RULES_NS, TYPES_NS};
 use types::{OfType, TYPES};
 
-/// Where figures are gathered: what all workers share, the server, and the time.
+/// The place where figures are gathered: what all workers share, the server, and the time.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub shared: &'a Shared,
@@ -38,7 +38,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What figures are made from.
+/// All that figures are made from.
 #[derive(Debug)]
 pub struct Figures {
     /// Figures of the process.
@@ -57,18 +57,18 @@ pub struct Figures {
     pub whole_holds: u64,
     /// Channels, patterns and sharded channels that have subscribers.
     pub topics: [u64; 3],
-    /// Memory of the process.
+    /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// What the system says besides.
+    /// Other figures of the system.
     pub(crate) system: System,
-    /// What is sampled of traffic.
+    /// Summary of the sampled traffic.
     pub(crate) traffic: traffic::Summary,
-    /// How many watch, lines that they were sent, and lines that were skipped.
+    /// Number of watchers, of lines sent to them, and of lines skipped.
     pub watched: [u64; 3],
 }
 
 impl Figures {
-    /// Gathers them now: what was counted since the last reset. Spends what that takes.
+    /// Gathers figures now: counts are since the last reset. Spends what that takes.
     pub(crate) fn gather(cx: &Context<'_, '_>) -> Figures {
         spend_each(cx, FIGURES_NS, COUNTERS_NS);
         let mut figures = Figures::since_start(Place::of(cx));
@@ -79,7 +79,7 @@ impl Figures {
         figures
     }
 
-    /// Gathers them now: what was counted since the server was started.
+    /// Gathers figures now: counts are since the server was started.
     pub(crate) fn since_start(place: Place<'_>) -> Figures {
         let Place { shared, host, store, now } = place;
         let mut process = host.process();
@@ -109,14 +109,14 @@ impl Figures {
     }
 }
 
-/// Spends so much, and so much for each worker.
+/// Spends `ns`, and `worker_ns` for each worker.
 fn spend_each(cx: &Context<'_, '_>, ns: u64, worker_ns: u64) {
     let mut workers = 0;
     cx.host.counters(&mut |_| workers += 1);
     cx.room.work().spend(ns + workers * worker_ns);
 }
 
-/// Spends what it takes to find what an operator should know ([`super::findings::find`]).
+/// Spends the time that [`super::findings::find`] takes to find what an operator should know.
 pub(crate) fn spend_on_findings(cx: &Context<'_, '_>) {
     spend_each(cx, FIGURES_NS + RULES_NS, COUNTERS_NS);
 }
@@ -135,14 +135,14 @@ pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
     sums
 }
 
-/// What the store has in all, and the uses of its memory. Spends what that takes.
+/// The store's totals, and the uses of its memory. Spends what that takes.
 pub(crate) fn memory(cx: &Context<'_, '_>) -> (Totals, Ledger) {
     spend_each(cx, CLASSES_NS, COUNTERS_NS);
     let store = cx.guard.store();
     (store.totals(), store.ledger())
 }
 
-/// What there is of each type of values. Spends what that takes.
+/// Items and bytes of each type of values. Spends what that takes.
 pub(crate) fn of_types(cx: &Context<'_, '_>) -> [OfType; TYPES] {
     spend_each(cx, CLASSES_NS, COUNTERS_NS + TYPES_NS);
     types::of_types(cx.shared, cx.guard.store())
@@ -161,8 +161,8 @@ pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
     classes
 }
 
-/// Counts anew: workers, commands, errors, connections, the store, prefixes. The threads that count own their counters, so what
-/// these are now is remembered and taken away. Spends what that takes.
+/// Begins to count anew: workers, commands, errors, connections, the store, prefixes. Only the threads that count write their
+/// counters, so that the present counts are remembered and subtracted. Spends what that takes.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
     spend_each(cx, FIGURES_NS + CLASSES_NS, COUNTERS_NS + CALLS_NS + MEMCACHED_CALLS_NS);
     let Place { shared, host, store, now } = Place::of(cx);
@@ -179,26 +179,26 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
     shared.access.log.reset_counts();
 }
 
-/// What was counted of each RESP command since the last reset. Spends what that takes.
+/// Counts of each RESP command since the last reset. Spends what that takes.
 pub(crate) fn row_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
     spend_each(cx, 0, CALLS_NS);
     let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
     calls::sums(|visit| cx.host.counters(visit), |counters| &counters.rows, &base.rows)
 }
 
-/// What was counted of each RESP command since the server was started.
+/// Counts of each RESP command since the server was started.
 pub(crate) fn all_row_sums(host: &dyn Host) -> Vec<RowSum> {
     calls::sums(|visit| host.counters(visit), |counters| &counters.rows, &[])
 }
 
-/// What was measured of each of memcached's commands since the last reset. Spends what that takes.
+/// Measured counts of each of memcached's commands since the last reset. Spends what that takes.
 pub(crate) fn memcached_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
     spend_each(cx, 0, MEMCACHED_CALLS_NS);
     let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
     calls::sums(|visit| cx.host.counters(visit), |counters| &counters.memcached, &base.memcached)
 }
 
-/// What was measured of each of memcached's commands since the server was started.
+/// Measured counts of each of memcached's commands since the server was started.
 pub(crate) fn all_memcached_sums(host: &dyn Host) -> Vec<RowSum> {
     calls::sums(|visit| host.counters(visit), |counters| &counters.memcached, &[])
 }

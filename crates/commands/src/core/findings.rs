@@ -1,7 +1,7 @@
-//! Findings: what an operator should know, in words, with the figures that say so and what to do.
+//! Findings: facts that an operator should know, in words, with the figures that show them and advice.
 //!
-//! One row a rule. A rule looks at figures of now, at what happened in the last minute, at what the system and the machine say,
-//! and at the forecast of other memory limits. The least counts that it asks for keep it silent where little happened.
+//! Each rule is one row. It looks at present figures, at what happened in the last minute, at what the system and the machine
+//! say, and at the forecast of other memory limits. Its least counts keep it silent where little happened.
 
 use super::context::Context;
 use super::figures::{self, Figures, Place};
@@ -23,7 +23,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As it is shown.
+    /// Its name, as it is shown.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -33,7 +33,7 @@ impl Severity {
     }
 }
 
-/// What a rule is about.
+/// The subject of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// Memory, and what is kept in it.
@@ -51,33 +51,33 @@ pub struct Rule {
     pub name: &'static str,
     /// How much it matters.
     pub severity: Severity,
-    /// What it is about.
+    /// Its subject.
     pub about: About,
-    /// When it is found, in words for readers of the documentation.
+    /// The condition, in words for readers of the documentation.
     pub when: &'static str,
-    /// What to do.
+    /// The advice.
     pub advice: &'static str,
     find: fn(&Look) -> Option<String>,
 }
 
-/// Something that was found.
+/// A rule that applies now.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The rule that found it.
     pub rule: &'static Rule,
-    /// The figures that say so.
+    /// The figures that show it.
     pub evidence: String,
 }
 
 impl Finding {
-    /// What is shown of it beside the name of its rule, in every protocol.
+    /// The parts that every protocol shows of it, beside the name of its rule.
     pub(crate) fn parts(&self) -> [(&'static str, &str); 3] {
         let Rule { severity, advice, .. } = self.rule;
         [("severity", severity.name()), ("evidence", &self.evidence), ("advice", advice)]
     }
 }
 
-/// What rules look at.
+/// The figures that rules look at.
 #[derive(Debug)]
 struct Look {
     figures: Figures,
@@ -94,14 +94,14 @@ const PROGRAM_BYTES: u64 = 6 << 20;
 const MIB: u64 = 1 << 20;
 /// Bytes of a span.
 const SPAN_BYTES: u64 = 64 << 10;
-/// From this limit on huge pages are worth a word.
+/// Least memory limit for which huge pages matter.
 const HUGE_FROM_BYTES: u64 = 256 * MIB;
-/// Workers were observed for so long, or nothing is said of how they fare: what a start takes is no trouble.
+/// Least seconds of observation for rules on times and rates: the work of a start is no trouble.
 const OBSERVED_S: u64 = 55;
-/// Options that are named.
+/// Most ineffective options that are named.
 const OPTIONS_NAMED: usize = 6;
 
-/// One part in a hundred of `all`, and more than a few.
+/// Returns whether `part` is more than `percent` % of `all`, where `all` is not below [`FEW`].
 fn share(part: u64, all: u64, percent: u64) -> bool {
     all >= FEW && part * 100 > all * percent
 }
@@ -110,7 +110,7 @@ fn percent(part: u64, all: u64) -> u64 {
     part * 100 / all.max(1)
 }
 
-/// Parts of a whole as percent.
+/// A part of 1 as percent.
 fn of_hundred(part: f64) -> f64 {
     part * 100.0
 }
@@ -538,7 +538,7 @@ pub static RULES: &[Rule] = &[
         find: |look| {
             let outlook = look.figures.traffic.outlook.as_deref()?;
             let (herd, fills) = (look.recent.of(Event::HerdMisses), look.recent.of(Event::Fills));
-            // The misses that were seen count, not those for which they stand. Before the forecast began each stood for others.
+            // Misses that were seen decide, not those for which they stand. Before the forecast began each stood for others.
             if outlook.seconds < look.recent.seconds as f64 {
                 return None;
             }
@@ -619,7 +619,7 @@ pub static RULES: &[Rule] = &[
     },
 ];
 
-/// What another limit would change, in words.
+/// The change that another limit would bring, in words.
 fn changed(change: &Gain) -> String {
     let (points, error) = (change.found_more * 100.0, change.error * 100.0);
     let (found, missed) = if points >= 0.0 { ("found", "fewer") } else { ("missed", "more") };
@@ -629,18 +629,18 @@ fn changed(change: &Gain) -> String {
     )
 }
 
-/// What is found now, what matters most first. Spends what that takes.
+/// The findings of now, those that matter most first. Spends what they take.
 pub(crate) fn find_for(cx: &Context<'_, '_>) -> Vec<Finding> {
     figures::spend_on_findings(cx);
     find(Place::of(cx))
 }
 
-/// What is found now, what matters most first.
+/// The findings of now, those that matter most first.
 pub(crate) fn find(place: Place<'_>) -> Vec<Finding> {
     find_in(place, Figures::since_start(place)).1
 }
 
-/// The same in figures that were gathered, which are given back.
+/// The findings in figures that were gathered before; these are given back.
 pub(crate) fn find_in(place: Place<'_>, figures: Figures) -> (Figures, Vec<Finding>) {
     let recent = place.shared.last_minute.until(&figures);
     let look = Look { system: figures.system, figures, recent, machine: place.host.machine() };
@@ -653,7 +653,7 @@ fn judge(look: &Look) -> Vec<Finding> {
     RULES.iter().filter_map(found).collect()
 }
 
-/// Findings about this as lines of text: `warning open-port: …. To do: ….`.
+/// Findings on this subject as lines of text: `warning open-port: …. To do: ….`.
 pub(crate) fn text(about: About, findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let Rule { name, severity, advice, .. } = finding.rule;

@@ -1,56 +1,55 @@
-//! Patterns as KEYS, SCAN, PSUBSCRIBE and CONFIG GET have them: `*`, `?`, `[a-z]`, `[^a]`, `\` before what is meant
-//! as it is.
+//! Patterns of KEYS, SCAN, PSUBSCRIBE and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that stands for itself.
 //!
 //! ```text
 //! user:*:[0-9]?     user:  at the beginning     the pattern's parts between its stars,
 //!                   :[0-9]?  at the end         those in the middle each where it comes first
 //! ```
 //!
-//! Every part has one length, so that the first place where it fits is as good as any: nothing is tried twice. A
-//! part of letters alone is searched for by `memmem`; any other of few places is tried at each byte of the text, a
-//! longer one at 64 bytes at once. A pattern is read once for all texts, what is between brackets into a set of
-//! bytes, so that a text costs its length, times what [`Weight`] says.
+//! Every part has one length, so that the first place where it fits is as good as any: nothing is tried twice. A part of
+//! letters alone is searched for by `memmem`. Another part of few places is tried at each byte of the text, a longer one at 64
+//! bytes at once. A pattern is read once for all texts, and each pair of brackets into a set of bytes, so that a text costs its
+//! length, times a factor that [`Weight`] has.
 
 mod set;
 
 use memchr::memmem;
 use set::{One, Set, next, ones};
 
-/// Most bytes of a pattern: a key can be asked for by its name.
+/// Most bytes of a pattern: as many as a key may have, so that each key can be named.
 pub(crate) const PATTERN_BYTES_MAX: usize = 64 << 10;
 
-/// Most bytes of a part that has others than letters.
+/// Most bytes of a part that has more than letters.
 const PART_BYTES_MAX: usize = 4096;
 
-/// A part of so few places is tried at each byte of the text.
+/// Most places of a part that is tried at each byte of the text.
 const TRIED_PLACES_MAX: usize = 16;
 
-/// What it takes to see whether a text begins as a pattern does, in nanoseconds, …
+/// Nanoseconds to see whether a text begins as a pattern does, beside the bytes compared.
 const LOOK_NS: u64 = 10;
-/// … where so many bytes are looked at in each, …
+/// Bytes of text and pattern that are compared in a nanosecond.
 const LETTERS_PER_NS: u64 = 2;
-/// … to read a byte of a pattern, …
+/// Nanoseconds to read a byte of a pattern.
 const READ_NS: u64 = 6;
-/// … to begin with a text, …
+/// Nanoseconds to begin with a text.
 const TEXT_NS: u64 = 20;
-/// … to begin a search for letters, …
+/// Nanoseconds to begin a search for letters.
 const SEARCH_NS: u64 = 30;
-/// … and to note where in a part that is looked for at 64 bytes at once a byte may be.
+/// Nanoseconds to note one byte of one place of a long part, which is looked for at 64 bytes at once.
 const NOTE_NS: u64 = 2;
 
-/// A pattern is no longer than one may be, nor is one of its parts.
+/// Returns whether neither the pattern nor one of its parts is longer than allowed.
 pub(crate) fn is_bounded(pattern: &[u8]) -> bool {
     pattern.len() <= PART_BYTES_MAX
         || pattern.len() <= PATTERN_BYTES_MAX
             && parts(pattern, false).all(|part| part.plain || part.pattern.len() <= PART_BYTES_MAX)
 }
 
-/// True if the whole `text` is as `pattern` says. Of many texts each is rather asked of a [`Pattern`].
+/// Returns whether the whole `text` matches `pattern`. For many texts a [`Pattern`] is read once.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_counting(pattern, text, &mut 0)
 }
 
-/// The same, and adds what it takes to `ns`: far less than it may where the text begins otherwise than the pattern.
+/// Does what [`matches()`] does, and adds the time to `ns`: little where the text begins otherwise than the pattern.
 pub(crate) fn matches_counting(pattern: &[u8], text: &[u8], ns: &mut u64) -> bool {
     let letters = pattern.iter().take_while(|byte| !matches!(byte, b'*' | b'?' | b'[' | b'\\')).count();
     *ns += LOOK_NS + letters as u64 / LETTERS_PER_NS;
@@ -61,7 +60,8 @@ pub(crate) fn matches_counting(pattern: &[u8], text: &[u8], ns: &mut u64) -> boo
     matches_once(pattern, text)
 }
 
-/// Each part is read where it is looked for, and forgotten then: a pattern takes no more memory than its longest part.
+/// Matches part by part. Each part is read where it is looked for, and then forgotten: a match takes no more memory than the
+/// longest part.
 fn matches_once(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
@@ -86,7 +86,7 @@ fn matches_once(pattern: &[u8], text: &[u8]) -> bool {
     has_star || rest.is_empty()
 }
 
-/// Bytes that are taken while texts are asked of a [`Pattern`].
+/// Bytes of memory that a [`Pattern`] takes, and a match with it.
 pub(crate) fn heap_bytes(pattern: &[u8], any_case: bool) -> usize {
     let of_part = |part: Read<'_>| {
         let sets = if part.plain { 0 } else { part.places * size_of::<Set>() };
@@ -98,19 +98,19 @@ pub(crate) fn heap_bytes(pattern: &[u8], any_case: bool) -> usize {
     sum + most
 }
 
-/// Bytes that are taken while a long part of so many places is looked for.
+/// Bytes of memory that a search for a long part of so many places takes.
 fn noted_bytes(places: usize) -> usize {
     (2 + 256) * places.div_ceil(64) * size_of::<u64>()
 }
 
-/// What it takes to match a pattern, at worst.
+/// The time that a pattern takes to match, at worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// What it takes to read it, in nanoseconds.
+    /// Nanoseconds to read it.
     pub read_ns: u64,
-    /// What it takes to look at a byte of a text.
+    /// Nanoseconds for each byte of a text.
     pub byte_ns: u64,
-    /// The same of a text that is so long that what begins a search for letters counts by itself.
+    /// Nanoseconds for each byte of a text so long that the beginnings of searches are counted apart.
     long_byte_ns: u64,
 }
 
@@ -120,7 +120,7 @@ impl Weight {
         parts(pattern, false).fold(Weight::of_bytes(pattern.len()), Weight::with)
     }
 
-    /// The same where capital and small letters are one.
+    /// The weight of a pattern that does not distinguish capital and small letters.
     pub fn of_any_case(pattern: &[u8]) -> Weight {
         parts(pattern, true).fold(Weight::of_bytes(pattern.len()), Weight::with)
     }
@@ -147,29 +147,29 @@ impl Weight {
         }
     }
 
-    /// What it takes to match so many texts of so many bytes together once it is read, in nanoseconds.
+    /// Nanoseconds to match so many texts, of so many bytes together, once the pattern is read.
     pub fn ns(self, texts: u64, bytes: u64) -> u64 {
         texts.saturating_mul(TEXT_NS).saturating_add(bytes.saturating_mul(self.byte_ns))
     }
 
-    /// What it takes to match one text that is far longer than the pattern, once it is read: of letters there are as many
-    /// searches as parts, and no more of these than bytes.
+    /// Nanoseconds to match one text that is far longer than the pattern, once that is read. Each part of letters is a search
+    /// of its own, and there are no more parts than bytes of the pattern.
     pub fn long_ns(self, text_bytes: u64) -> u64 {
         let searches_ns = self.read_ns / READ_NS * SEARCH_NS;
         TEXT_NS + searches_ns.saturating_add(text_bytes.saturating_mul(self.long_byte_ns))
     }
 
-    /// What it takes to look at so many bytes of such a text for a part.
+    /// Nanoseconds to look for a part in so many bytes of such a text.
     fn part_ns(self, bytes: usize) -> u64 {
         SEARCH_NS + (bytes as u64).saturating_mul(self.long_byte_ns)
     }
 
-    /// What it takes to match one text and no more.
+    /// Nanoseconds to match one text alone.
     pub fn at_once_ns(self, text_bytes: u64) -> u64 {
         LOOK_NS + self.with_reading_ns(1, text_bytes)
     }
 
-    /// What it takes to read it, and to match so many texts.
+    /// Nanoseconds to read the pattern, and to match so many texts.
     pub fn with_reading_ns(self, texts: u64, bytes: u64) -> u64 {
         self.read_ns.saturating_add(self.ns(texts, bytes))
     }
@@ -179,28 +179,28 @@ impl Weight {
 #[derive(Debug)]
 pub(crate) struct Pattern<'p> {
     pattern: &'p [u8],
-    /// What may be at each place of parts that have others than letters.
+    /// The bytes that are allowed at each place of parts that have more than letters.
     sets: Vec<Set>,
-    /// In front of the first star.
+    /// The part in front of the first star.
     first: Part,
-    /// Between two stars.
+    /// The parts between two stars.
     middle: Vec<Part>,
-    /// Behind the last star; none if there is no star.
+    /// The part behind the last star; `None` if there is no star.
     last: Option<Part>,
     weight: Weight,
 }
 
-/// How far a text was looked at ([`Pattern::match_some`]).
+/// The progress of a match in steps ([`Pattern::match_some`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LookedAt {
     has_begun: bool,
-    /// Parts between two stars that were found.
+    /// Number of parts between two stars that were found.
     parts: usize,
-    /// Where in the text the next one may begin.
+    /// The place in the text from which the next part is looked for.
     at: usize,
 }
 
-/// What a pattern says between two stars: letters of the pattern, or sets, from a place on.
+/// A part of a pattern, between two stars: letters of the pattern, or sets, from a place on.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     kind: Kind,
@@ -208,19 +208,19 @@ struct Part {
     places: usize,
 }
 
-/// How a part is looked for.
+/// The way in which a part is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Each byte of it stands for itself.
     Letters,
     /// It has few places.
     Short,
-    /// It has many.
+    /// It has many places.
     Long,
 }
 
 impl<'p> Pattern<'p> {
-    /// Reads a pattern. What it keeps of it is 33 times as long, at most ([`heap_bytes`]).
+    /// Reads a pattern. It keeps at most 33 times the bytes of the pattern ([`heap_bytes`]).
     pub fn of(pattern: &'p [u8], any_case: bool) -> Pattern<'p> {
         let parts = || parts(pattern, any_case);
         let nothing = Part { kind: Kind::Letters, from: 0, places: 0 };
@@ -248,12 +248,12 @@ impl<'p> Pattern<'p> {
         read
     }
 
-    /// What it takes to match it.
+    /// The time that it takes to match.
     pub fn weight(&self) -> Weight {
         self.weight
     }
 
-    /// True if the whole `text` is as it says.
+    /// Returns whether the whole `text` matches.
     pub fn matches(&self, text: &[u8]) -> bool {
         // In Redis not even `**` matches an empty text: callers that want `*` to match it check that themselves.
         if text.is_empty() {
@@ -269,8 +269,8 @@ impl<'p> Pattern<'p> {
         rest.len() >= last.places && self.sought(last).fits(&rest[rest.len() - last.places..])
     }
 
-    /// As [`Pattern::matches`], of a text that takes long: goes on for `ns_max`, about, and adds what that takes to `ns`; none
-    /// where there is more of it to look at.
+    /// Does what [`Pattern::matches`] does, for a text that takes long: works for about `ns_max`, and adds the time to `ns`.
+    /// `None` if more of the text is to be looked at.
     pub fn match_some(
         &self,
         text: &[u8],
@@ -290,7 +290,7 @@ impl<'p> Pattern<'p> {
         while let Some(&part) = self.middle.get(looked.parts) {
             let (sought, rest) = (self.sought(part), &text[looked.at..]);
             let most = ns_max.saturating_sub(*ns) / self.weight.long_byte_ns;
-            // It begins at one of so many bytes, or behind them.
+            // The part begins within so many bytes, or behind them.
             let begins = usize::try_from(most).unwrap_or(usize::MAX).max(PART_BYTES_MAX);
             let window = rest.len().min(begins.saturating_add(part.places - 1));
             let found = sought.find(&rest[..window]);
@@ -319,7 +319,7 @@ impl<'p> Pattern<'p> {
     }
 }
 
-/// What a part looks for.
+/// The letters or sets that a part looks for.
 #[derive(Clone, Copy)]
 enum Sought<'p> {
     Letters(&'p [u8]),
@@ -343,13 +343,13 @@ impl<'p> Sought<'p> {
         }
     }
 
-    /// What is behind it at a place; none if it is not there.
+    /// The text behind the part, which begins at `at`; `None` if the part is not there.
     fn behind(self, text: &[u8], at: Option<usize>) -> Option<&[u8]> {
         let text = text.get(at?..)?;
         (text.len() >= self.places() && self.fits(text)).then(|| &text[self.places()..])
     }
 
-    /// The text, which is long enough, begins as it says.
+    /// Returns whether the text begins with the part. The text is long enough.
     fn fits(self, text: &[u8]) -> bool {
         match self {
             Sought::Letters(letters) => text.starts_with(letters),
@@ -357,7 +357,7 @@ impl<'p> Sought<'p> {
         }
     }
 
-    /// Where in the text it fits first.
+    /// The first place in the text where the part fits.
     fn find(self, text: &[u8]) -> Option<usize> {
         if self.places() > text.len() {
             return None;
@@ -370,21 +370,21 @@ impl<'p> Sought<'p> {
     }
 }
 
-/// Each byte of the text is in the set of its place.
+/// Returns whether each byte of the text is in the set of its place.
 fn fit(sets: &[Set], text: &[u8]) -> bool {
     sets.iter().zip(text).all(|(set, &byte)| set.has(byte))
 }
 
-/// Where in the text its bytes are in all of the sets first: bit n of `state` says that the last n + 1 bytes of the
-/// text are in the first sets (Shift-And).
+/// The first place in the text whose bytes are in all of the sets, one behind the other. Bit n of `state` says that the last n
+/// + 1 bytes of the text are in the first sets (Shift-And).
 fn find_long(sets: &[Set], text: &[u8]) -> Option<usize> {
     let words = sets.len().div_ceil(64);
-    // Which sets have most bytes, …
+    // The sets that have most bytes, …
     let mut most = vec![0u64; words];
     for (n, set) in sets.iter().enumerate() {
         most[n / 64] |= u64::from(set.has_most()) << (n % 64);
     }
-    // … and for each byte, which have it.
+    // … and for each byte the sets that have it.
     let mut places = most.repeat(256);
     for (n, set) in sets.iter().enumerate() {
         set.each_other(|byte| places[usize::from(byte) * words + n / 64] ^= 1 << (n % 64));
@@ -406,18 +406,18 @@ fn find_long(sets: &[Set], text: &[u8]) -> Option<usize> {
     None
 }
 
-/// A part as it is read.
+/// A part, as it is read from the pattern.
 #[derive(Clone, Copy)]
 struct Read<'p> {
     pattern: &'p [u8],
-    /// Where in the pattern it begins.
+    /// Its place in the pattern.
     from: usize,
     /// Bytes of the text that it stands for.
     places: usize,
-    /// Each byte of it stands for itself.
+    /// Whether each byte of it stands for itself.
     plain: bool,
     has_class: bool,
-    /// It is between two stars.
+    /// Whether it is between two stars.
     is_searched: bool,
 }
 
@@ -431,7 +431,7 @@ impl Read<'_> {
     }
 }
 
-/// The parts of a pattern, of which there is one more than stars.
+/// The parts of a pattern: one more than it has stars.
 fn parts(pattern: &[u8], any_case: bool) -> impl Iterator<Item = Read<'_>> {
     let mut from = Some(0);
     std::iter::from_fn(move || {

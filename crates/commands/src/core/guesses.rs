@@ -1,4 +1,4 @@
-//! Passwords that were wrong, and how much later the next is looked at.
+//! Wrong passwords, and how much later the next password is looked at.
 //!
 //! ```text
 //! a connection's own      1      2      3      4      5      6 …    failures in a row
@@ -7,18 +7,18 @@
 //!                         100  200    400    800   1000 ms
 //! ```
 //!
-//! Every login waits, also one of a client that need not log in: it is looked at when its time has come, right or wrong, so that
-//! a client learns nothing by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one try, and looks at
-//! nothing behind the first that is wrong. No thread sleeps: the server's timers call the connection again. People that mistype
-//! a password and try again a while later do not wait.
+//! Every login waits, also one of a client that need not log in. It is looked at when its time has come, right or wrong, so
+//! that a client learns nothing by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one try, and
+//! looks at nothing behind the first wrong password. No thread sleeps: the server's timers call the connection again. People
+//! that mistype a password and try again a while later do not wait.
 //!
-//! A client behind the same address as one that guesses waits a second at most, once for each connection, and only to log in: by
-//! AUTH, in the text protocol and by SASL all wait the same way (`tries`). What one address is, `origin` says. There is room for
-//! 4,096 addresses; the one that has not failed for longest goes. A failure is forgotten in every five seconds without another.
+//! A client behind the same address as one that guesses waits a second at most, once for each connection, and only to log in.
+//! AUTH, the text protocol and SASL wait the same way (`tries`). [`Origin`] says what counts as one address. There is room for
+//! 4,096 addresses; the one that has not failed for longest goes. For every five seconds without a failure one is forgotten.
 //!
-//! Together with the quarter of `-c` that may be open without having logged in, an address tries some hundred passwords a second
-//! at most; where the default user need not log in, as many as it may have connections. A dictionary is too much for that only if
-//! the password is in none: strength is the password's.
+//! Together with the quarter of `-c` that may be open without having logged in, this lets an address try some hundred passwords
+//! a second at most; where the default user need not log in, as many as the address may have connections. That is slow enough
+//! only if the password is in no dictionary: strength comes from the password.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,19 +28,19 @@ use larder_store::Millis;
 
 use super::origin::Origin;
 
-/// What the first failure costs; each further one doubles it, …
+/// Milliseconds that the first failure costs. Each further one doubles them.
 const FIRST_MS: Millis = 100;
-/// … up to this, for those of one connection, …
+/// Most milliseconds that failures of one connection cost.
 pub(super) const OWN_MS_MAX: Millis = 3_000;
-/// … and to this, for those of one address: clients give up connecting after three seconds and more.
+/// Most milliseconds that failures of one address cost: clients give up connecting after three seconds and more.
 const SHARED_MS_MAX: Millis = 1_000;
-/// So many failures of an address cost others nothing: a person has mistyped.
+/// Failures of an address that cost others nothing: a person has mistyped.
 const SHARED_FREE: u32 = 3;
-/// No more failures of an address are remembered: some 80 s after the last they are forgotten.
+/// Most failures of an address that are remembered: some 80 s after the last all are forgotten.
 const FAILURES_MAX: u32 = 16;
-/// One is forgotten in this time.
+/// Time in which one failure is forgotten.
 const FORGET_MS: Millis = 5_000;
-/// Addresses that are remembered.
+/// Most addresses that are remembered.
 const ADDRESSES_MAX: usize = 4_096;
 
 /// The failures of an address.
@@ -58,7 +58,7 @@ impl Failures {
     }
 }
 
-/// What `failures` in a row cost.
+/// Milliseconds that `failures` in a row cost.
 pub(super) fn cost_ms(failures: u32, most: Millis) -> Millis {
     match failures {
         0 => 0,
@@ -69,13 +69,13 @@ pub(super) fn cost_ms(failures: u32, most: Millis) -> Millis {
 /// Failures of all addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses {
-    /// There are some.
+    /// Whether there are some.
     any: AtomicBool,
     failures: Mutex<HashMap<Origin, Failures>>,
 }
 
 impl Guesses {
-    /// When the next password from there is looked at.
+    /// The time at which the next password from there is looked at.
     pub(super) fn due(&self, origin: Origin, now: Millis) -> Millis {
         if !self.any.load(Relaxed) {
             return 0;

@@ -1,33 +1,34 @@
-//! Keys that a command in steps holds from its first write to its last, so that all of it is one moment for others; or while it
-//! works at what they have, so that others change nothing of that.
+//! Holds of keys. A command in steps holds its keys from its first write to its last, so that all of it is one moment for
+//! others; or while it works at their values, so that others do not change these.
 //!
 //! ```text
 //! the keys are noted ─► said to all ─► every request of before is over ─► written, step by step ─► said no more
 //!   no request waits      a request that names one of them waits, whatever its worker and protocol
 //! ```
 //!
-//! Requests look whether one of their keys is held before they begin, and wait in their connection if it is: no worker
-//! waits. Nothing looks while nothing is held, but for what looks at [`Pause`](super::pause::Pause) anyway. Of all
-//! commands one holds keys at a time; where others wait meanwhile ([`Holds::note_waiter`]) the next one waits a little, so that
-//! they have their turn between. Of those that wait to hold keys the one that has waited for longest is the next.
+//! A request looks, before it begins, whether one of its keys is held. If so it waits in its connection: no worker waits. While
+//! nothing is held, only code looks that looks at [`Pause`](super::pause::Pause) anyway. One command at a time holds keys. If
+//! others have waited meanwhile ([`Holds::note_waiter`]), the next command to hold keys waits a little, so that they have their
+//! turn. Of the commands that wait to hold keys, the one that has waited for longest is the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larder_store::Millis;
 
-/// A request that waits for keys that are held looks this often.
+/// Milliseconds after which a request that waits for held keys looks again.
 pub(crate) const LOOK_MS: Millis = 2;
-/// Between two commands that hold keys is so much time, if others have waited: each of these has looked by then, and begun.
+/// Milliseconds between two commands that hold keys, if others have waited: each of these has looked by then, and begun.
 const BETWEEN_MS: Millis = 3 * LOOK_MS;
 
-/// A command that waits to hold keys and was not seen for so long lets others go before it: its client may have to read first.
+/// Milliseconds after which a command that waits to hold keys and was not seen lets others go first: its client may have to
+/// read.
 const ABSENT_MS: Millis = 8 * LOOK_MS;
 
 /// The hashes of keys, as a table that is filled step by step.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// The number of their turn to be held; 0 before it was asked for.
+    /// The number of their turn to be held; 0 before their command first asked.
     turn: AtomicU64,
     /// Hashes of keys; 0 where a place is free. There are a power of two of places, half of which are free at least.
     places: Box<[u64]>,
@@ -48,7 +49,7 @@ impl Keys {
         Keys::places(count) * size_of::<u64>()
     }
 
-    /// Where a hash is, or would be.
+    /// The place of a hash, or the free place for it.
     fn place(&self, hash: u64) -> usize {
         let mask = self.places.len() - 1;
         // 0 marks a free place, so that a hash of 0 is noted as 1: a request whose key has either hash waits for both.
@@ -60,23 +61,23 @@ impl Keys {
         at
     }
 
-    /// Notes the hash of one more key, of as many as there is room for.
+    /// Notes the hash of one more key. There must be room for it.
     pub fn note(&mut self, hash: u64) {
         let at = self.place(hash);
         self.places[at] = hash.max(1);
     }
 
-    /// A key with this hash is one of them.
+    /// Returns whether a key with this hash is one of them.
     pub fn has(&self, hash: u64) -> bool {
         self.places[self.place(hash)] != 0
     }
 }
 
-/// Which keys are held.
+/// The keys that are held, and the commands that wait for keys.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     any: AtomicBool,
-    /// A command waits for what is held now, or to hold some.
+    /// Whether a command waits for held keys, or to hold some.
     waited: AtomicBool,
     now: Mutex<Now>,
 }
@@ -84,13 +85,13 @@ pub(crate) struct Holds {
 #[derive(Debug, Default)]
 struct Now {
     keys: Option<Arc<Keys>>,
-    /// No command holds keys before.
+    /// The time from which on a command may hold keys.
     free_at: Millis,
-    /// The time when it was looked at last.
+    /// The time of the last step of the command that holds keys.
     seen_at: Millis,
-    /// Turns that were given.
+    /// Number of turns that were given.
     turns: u64,
-    /// The first of those that wait for their turn.
+    /// The first of the commands that wait for their turn.
     next: Option<First>,
 }
 
@@ -98,21 +99,21 @@ struct Now {
 #[derive(Debug)]
 struct First {
     turn: u64,
-    /// When that was asked for last.
+    /// The time at which its command asked last.
     seen_at: Millis,
-    /// They are gone with the command that waits.
+    /// The keys, which are gone with the command that waits.
     keys: Weak<Keys>,
 }
 
 impl First {
-    /// It is in front of the command that asks for this turn.
+    /// Returns whether it comes before the command that has this turn.
     fn comes_before(&self, turn: u64, at: Millis) -> bool {
         self.turn < turn && at.abs_diff(self.seen_at) <= ABSENT_MS && self.keys.strong_count() > 0
     }
 }
 
 impl Now {
-    /// These keys are to be held next, as far as is known.
+    /// Returns whether these keys are to be held next, as far as is known. If so they are noted as the first.
     fn is_next(&mut self, keys: &Arc<Keys>, at: Millis) -> bool {
         if keys.turn.load(Relaxed) == 0 {
             self.turns += 1;
@@ -128,13 +129,13 @@ impl Now {
 }
 
 impl Holds {
-    /// Some keys are held.
+    /// Returns whether keys are held.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// A command waits until what is held is free: others have their turn before the next command holds some.
+    /// Notes that a request waits for held keys: others have their turn before the next command holds some.
     pub fn note_waiter(&self) {
         self.waited.store(true, Relaxed);
     }
@@ -149,8 +150,8 @@ impl Holds {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds these keys, unless others are held or were a moment ago, or another command has waited for longer to hold some. A
-    /// command that was refused asks again every [`LOOK_MS`].
+    /// Holds these keys. `None` if others are held or were a moment ago, or if another command has waited for longer to hold
+    /// some. A refused command asks again every [`LOOK_MS`].
     pub fn take(self: &Arc<Self>, keys: &Arc<Keys>, at: Millis) -> Option<Hold> {
         let mut now = self.now();
         let is_next = now.is_next(keys, at);
@@ -169,12 +170,12 @@ impl Holds {
     }
 }
 
-/// Keys are held until it is dropped.
+/// A hold of keys, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Holds>);
 
 impl Hold {
-    /// A step was done at this time.
+    /// Notes the time of a step.
     pub fn step(&self, at: Millis) {
         self.0.now().seen_at = at;
     }

@@ -1,4 +1,5 @@
-//! What a session may ask of the server around it: figures that commands report but do not own.
+//! The server around a session, as sessions see it: figures that commands report but do not own, and what only the server can
+//! do.
 //!
 //! The server implements [`Host`]; so does every test that runs sessions without sockets.
 
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 use super::counters::Counters;
 use super::delivery::Delivery;
 
-/// What it takes to read certificates, authorities and keys, as many as may be: 1 MiB of them takes 4.1 ms.
+/// Nanoseconds to read certificates, authorities and keys, as many as may be: 1 MiB of them takes 4.1 ms.
 pub(crate) const CERTIFICATES_NS: u64 = 5_000_000;
 
 /// First byte of a TLS handshake, with which no request begins.
@@ -25,7 +26,7 @@ pub struct Process {
     pub pid: u32,
     /// Seconds since start; memcached's begins at 2, for clocks that tick once a second.
     pub uptime_s: u64,
-    /// What drives the sockets (reported under memcached's key `libevent`).
+    /// Name of the loop that drives the sockets (memcached's key `libevent`).
     pub eventloop: &'static str,
     /// CPU time in user mode, microseconds.
     pub user_us: u64,
@@ -39,7 +40,7 @@ pub struct Process {
     pub connections_total: u64,
     /// Refused because `-c` was reached, or `--connections-per-address`.
     pub connections_rejected: u64,
-    /// Of these, the latter.
+    /// Refused because `--connections-per-address` was reached.
     pub connections_rejected_per_address: u64,
     /// `--connections-per-address`; 0: an address may have any number.
     pub connections_per_address_max: u64,
@@ -51,23 +52,23 @@ pub struct Process {
     pub reserved_fds: u64,
     /// Receive buffers.
     pub receive_buffers: u64,
-    /// Their bytes.
+    /// Bytes of receive buffers.
     pub receive_buffer_bytes: u64,
-    /// Of these, bytes in no connection's use.
+    /// Bytes of receive buffers that no connection uses.
     pub receive_buffer_bytes_free: u64,
-    /// Other machines reach a port, and no password is asked for there.
+    /// Whether other machines reach a port where no password is asked for.
     pub open: bool,
-    /// Listeners accept.
+    /// Whether listeners accept.
     pub accepting: bool,
     /// Subscribers closed because too much waited for them.
     pub listeners_cut: u64,
     /// Times that listeners stopped accepting.
     pub accept_pauses: u64,
-    /// How long, microseconds.
+    /// Microseconds for which they did not.
     pub accept_paused_us: u64,
     /// TLS handshakes that were finished.
     pub tls_handshakes: u64,
-    /// Of these, such that resumed a session.
+    /// TLS handshakes that resumed a session.
     pub tls_resumptions: u64,
     /// TLS sessions that clients may resume, and that were none before.
     pub tls_new_sessions: u64,
@@ -77,7 +78,7 @@ pub struct Process {
     pub tls_protocol_errors: u64,
     /// Seconds since the server's certificates were read.
     pub tls_certificates_age_s: u64,
-    /// When the first of them expires, seconds since 1970; 0 if there is none.
+    /// When the first certificate expires, seconds since 1970; 0 if there is none.
     pub tls_certificate_not_after_s: u64,
     /// Connections of plain ports closed because their clients began a TLS handshake.
     pub tls_on_plain_ports: u64,
@@ -90,7 +91,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes away the events that were counted `before`.
+    /// Subtracts the events that were counted `before`.
     pub(crate) fn since(&mut self, before: &Process) {
         for (events, before) in [
             (&mut self.connections_total, before.connections_total),
@@ -115,49 +116,49 @@ impl Process {
 /// is known but the options.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// A look at the clock takes so many nanoseconds.
+    /// Nanoseconds that a look at the clock takes.
     pub clock_ns: Option<u64>,
-    /// What the system takes the time from.
+    /// The system's clock source.
     pub clock_source: String,
-    /// Why the system gives no huge pages, if it gives none.
+    /// The reason why the system gives no huge pages, if it gives none.
     pub no_huge_pages: Option<&'static str>,
-    /// Workers were observed for so many seconds, …
+    /// Seconds for which workers were observed, a minute at most.
     pub seconds: u64,
-    /// … a minute at most: these.
+    /// Each worker's time in these seconds.
     pub workers: Vec<WorkerTime>,
-    /// Part of the processors' time that the machine's host gave to others meanwhile.
+    /// Part of the processors' time in these seconds that the machine's host gave to others.
     pub stolen: f64,
-    /// How often the system dropped a connection meanwhile, as a listener's queue was full, each try of a client counted; of all
-    /// programs in the network namespace.
+    /// Connections that the system dropped in these seconds because a listener's queue was full, each try of a client counted;
+    /// of all programs in the network namespace.
     pub dropped: u64,
-    /// Options that were given and have no effect here, as they are written, and why.
+    /// Options that were given and have no effect here, as they are written, each with the reason.
     pub idle_options: Vec<(String, &'static str)>,
 }
 
 /// Parts of a worker's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerTime {
-    /// It ran.
+    /// Part in which it ran.
     pub busy: f64,
-    /// It could have run, and others had the processor.
+    /// Part in which it could have run, but others had the processor.
     pub delayed: f64,
 }
 
-/// How long requests of a protocol took in one stage, of those that were timed since the server was started.
+/// Times of one protocol's requests in one stage, of those that were timed since the server was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
     /// `memcached` or `redis`.
     pub protocol: &'static str,
     /// `queue`, `service` or `reply`.
     pub stage: &'static str,
-    /// How many were timed.
+    /// Number of timed requests.
     pub count: u64,
-    /// Microseconds up to which the parts of [`StageTimes::QUANTILES`] took; 0 where none was timed.
+    /// Microseconds at each of [`StageTimes::QUANTILES`]; 0 where none was timed.
     pub quantiles_us: [f64; 3],
 }
 
 impl StageTimes {
-    /// Names of the quantiles that are shown, and which they are.
+    /// The quantiles that are shown, with their names.
     pub const QUANTILES: [(&'static str, f64); 3] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)];
 
     /// Calls `visit` with each quantile's name and value.
@@ -185,15 +186,15 @@ pub struct Connection {
 pub trait Peer: Sync {
     /// `127.0.0.1:49472`, or `/path:0` of a Unix socket.
     fn address(&self) -> String;
-    /// It is on this machine.
+    /// Returns whether it is on this machine.
     fn is_local(&self) -> bool;
     /// The server's own address, in the same form.
     fn listen_address(&self) -> Arc<str>;
-    /// It speaks TLS.
+    /// Returns whether it speaks TLS.
     fn speaks_tls(&self) -> bool {
         false
     }
-    /// Where the server finds the connection again.
+    /// The place at which the server finds the connection again.
     fn place(&self) -> u64;
     /// Its number in `stats conns`.
     fn number(&self) -> u64;
@@ -201,23 +202,24 @@ pub trait Peer: Sync {
 
 /// The file of users. A thread of its own reads and writes it, since that may take any time.
 pub trait UsersFile: std::fmt::Debug + Send + Sync {
-    /// Its name.
+    /// Its path.
     fn path(&self) -> &str;
 
-    /// What it has.
+    /// Reads its contents.
     ///
     /// # Errors
     /// It cannot be read, or is longer than such a file may be.
     fn read(&self) -> io::Result<Zeroizing<Vec<u8>>>;
 
-    /// Gives it other contents: whole, or not at all.
+    /// Replaces its contents: whole, or not at all.
     ///
     /// # Errors
-    /// It cannot be written; it is as it was.
+    /// It cannot be written. It stays as it was.
     fn write(&self, text: &[u8]) -> io::Result<()>;
 }
 
-/// The server around a session. All of it is called from workers, none of it on the data path.
+/// The server around a session. Workers call it, and the thread that shows figures. Requests on items need no more of it than
+/// the clock, where they are measured.
 pub trait Host: Sync {
     /// Calls `visit` with every worker's counters.
     fn counters(&self, visit: &mut dyn FnMut(&Counters));
@@ -240,35 +242,35 @@ pub trait Host: Sync {
         let _ = visit;
     }
 
-    /// Lets so many connections be open at most; those above it stay.
+    /// Sets how many connections may be open. Those above it stay.
     ///
     /// # Errors
-    /// The most that the system can do.
+    /// The system cannot have so many. The error is the most that it can.
     fn set_connections_max(&self, max: u64) -> Result<(), u64>;
 
     /// Calls `visit` with every `stats settings` line in memcached's order.
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display));
 
-    /// Calls `visit` with every listener where RESP is spoken: what it is by Redis's name (`tcp`, `unix`, `tls`), where it is
-    /// bound, and its port, 0 of a Unix socket.
+    /// Calls `visit` with every listener where RESP is spoken: its kind by Redis's name (`tcp`, `unix`, `tls`), its address,
+    /// and its port, which is 0 for a Unix socket.
     fn listeners(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display, u16)) {
         let _ = visit;
     }
 
-    /// Calls `visit` with up to `max` connections whose place is `from` or later; returns the place
-    /// to go on from, none at the end. Places are the server's own, ascending, 0 first.
+    /// Calls `visit` with up to `max` connections whose place is `from` or later. Returns the place to go on from, `None` at
+    /// the end. Places are the server's own, ascending, 0 first.
     fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64>;
 
-    /// Closes the connection at this place if it is still that of this RESP client. Others' only:
-    /// the calling session ends by itself.
+    /// Closes the connection at this place if it still belongs to this RESP client. It is not for the calling session, which
+    /// ends by itself.
     fn kill(&self, place: u64, client: u64);
 
-    /// Has the connection at this place be looked at, if it is still that of this RESP client, or of the watcher with
-    /// this number, and waits for it ([`super::progress::Next::Await`]).
+    /// Has the connection at this place looked at, if it still belongs to this RESP client or to the watcher with this number,
+    /// and waits for that ([`super::progress::Next::Await`]).
     fn wake(&self, place: u64, client: u64);
 
-    /// Users were removed: clients of memcached that were such a user are to be closed, which their sessions know
-    /// ([`crate::Session::turn_out`]).
+    /// Notes that users were removed. Clients of memcached's protocols that were such a user are to be closed: their sessions
+    /// know whether they were ([`crate::Session::turn_out`]).
     fn users_removed(&self) {}
 
     /// Leaves deliveries for clients of a worker, in order; a client is closed if there is no room for its delivery.
@@ -280,26 +282,26 @@ pub trait Host: Sync {
     /// A clock that only goes on, microseconds; for measuring commands that may take long.
     fn clock_us(&self) -> u64;
 
-    /// What says how long a script has worked.
+    /// The measure of how long a script has worked.
     fn script_pace(&self) -> Pace {
         Pace::Machine
     }
 
-    /// Reads TLS certificates and keys again; none if no listener speaks TLS. An error is one line that names the file
-    /// that cannot be used; the old ones stay in force then.
+    /// Reads TLS certificates and keys again; `None` if no listener speaks TLS. An error is one line that names the file that
+    /// cannot be used; the old ones stay in force then.
     fn refresh_certificates(&self) -> Option<Result<(), String>>;
 
-    /// A client has begun a TLS handshake where none is spoken.
+    /// Notes that a client has begun a TLS handshake where none is spoken.
     fn note_tls_on_plain_port(&self);
 
-    /// What a parameter of TLS is set to, by Redis's name; none if this server has none of that name.
+    /// The value of a TLS parameter, by Redis's name; `None` if this server has none of that name.
     fn tls_parameter(&self, name: &str) -> Option<String>;
 
-    /// Sets parameters of TLS, all together, and reads certificates and keys again; returns what takes this back. On an
-    /// error, everything stays as it was; it says which of the parameters cannot be so, and why.
+    /// Sets TLS parameters, all together, and reads certificates and keys again. Returns a function that takes this back. On an
+    /// error everything stays as it was; it says which of the parameters cannot be so, and why.
     fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn FnOnce() + '_>, (usize, String)>;
 
-    /// `--aclfile`; none: users are in no file.
+    /// The file of `--aclfile`; `None`: users are in no file.
     fn users_file(&self) -> Option<Arc<dyn UsersFile>> {
         None
     }
@@ -307,9 +309,9 @@ pub trait Host: Sync {
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);
 
-    /// A script has something to say to the operator: 0 (for debugging) to 3 (a warning).
+    /// Logs a script's line for the operator: 0 (for debugging) to 3 (a warning).
     fn note(&self, level: u8, text: &str);
 
-    /// `verbosity`: 0 to 2.
+    /// Sets the verbosity, 0 to 2.
     fn verbosity(&self, level: u8);
 }

@@ -1,10 +1,10 @@
-//! Memory of requests that are on their way in: gathered bytes, and waiting for what others hold.
+//! Memory of requests on their way in: bytes that are gathered, and waits for memory that others hold.
 //!
-//! All such requests together may hold a part of the memory ([`larder_store::Store::input_bytes_max`]). One that wants
-//! more than is left asks a few times more, while the server closes those that stand still, before it is refused.
+//! All such requests together may hold a part of the memory ([`larder_store::Store::input_bytes_max`]). A request that wants
+//! more than is left looks a few times more before it is refused; meanwhile the server closes those that stand still.
 //!
-//! A request that is whole may wait for memory of the store itself, where some is on its way ([`Asked`]): as often, and up to
-//! 5 s more while flushed items are cleaned up.
+//! A request that is whole may wait for memory of the store itself, where some is on its way ([`Asked`]): for as many looks,
+//! and for up to 5 s more while flushed items are cleaned up.
 
 use std::sync::Arc;
 
@@ -14,46 +14,46 @@ use super::context::Context;
 use super::progress::Next;
 use super::unauthenticated::Unauthenticated;
 
-/// Fewer missing bytes than this are received with what follows them, not on their own.
+/// Least missing bytes that are received on their own. Fewer are received with what follows them.
 pub(crate) const UPLOAD_SPACE_MIN: u64 = 2048;
 /// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
 /// received by one call behind the one that brought its head; memory that waits for a slow sender's
 /// bytes is no more than this and a piece.
 pub(crate) const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
-/// What an upload takes at a time, at most.
+/// Most bytes that an upload takes at a time.
 const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 
 /// Requests of unauthenticated clients may hold one part in this many of what all may.
 pub const UNAUTHENTICATED_SHARE: u64 = 4;
 
-/// How often a request that waits for memory which others hold looks for it: for about 240 ms, within which requests that stand
-/// still are closed.
+/// Most looks of a request for memory that others hold: for about 240 ms, within which requests that stand still are closed.
 const LOOKS_MAX: u8 = 24;
-/// Time between two.
+/// Milliseconds between two looks.
 const LOOK_MS: Millis = 10;
-/// How often besides while flushed items are cleaned up, which takes a second or two.
+/// Most further looks while flushed items are cleaned up, which takes a second or two.
 const LOOKS_MAX_CLEANING: u16 = 500;
 
-/// How often a request on its way in has looked in vain for memory that others' requests hold.
+/// Number of vain looks of a request on its way in for memory that others' requests hold.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(u8);
 
 impl Looks {
-    /// A value on its way into its item got no more memory. If others hold it, it waits; none if that is in vain.
+    /// Decides for a value that got no more memory on its way into its item. It waits if others hold the memory; `None`: it
+    /// waits in vain.
     #[cold]
     pub fn for_upload(&mut self, cx: &Context<'_, '_>, upload: &Upload) -> Option<Next> {
         let may = cx.guard.store().may_take_input(upload.held_bytes(), UPLOAD_PIECE_BYTES);
         self.again(cx, may)
     }
 
-    /// As [`Looks::for_upload`], of a request that is gathered and wants `bytes` in all.
+    /// Decides as [`Looks::for_upload`], for a request that is gathered and wants `bytes` in all.
     #[cold]
     pub fn for_input(&mut self, cx: &Context<'_, '_>, input: &Input, bytes: u64) -> Option<Next> {
         let may = cx.guard.store().may_keep_input(input.bytes, bytes.saturating_sub(input.bytes));
         self.again(cx, may)
     }
 
-    /// A request that is whole waits for memory of the store that is on its way; none if it has looked too often.
+    /// Lets a whole request wait for memory of the store that is on its way. `None` if it has looked too often.
     #[cold]
     pub fn for_memory(&mut self) -> Option<Next> {
         self.once_more()
@@ -61,7 +61,7 @@ impl Looks {
 
     fn again(&mut self, cx: &Context<'_, '_>, may: bool) -> Option<Next> {
         if may {
-            // What the store has none of may come.
+            // The store has no memory now, but some may come.
             return self.once_more().filter(|_| cx.guard.memory_comes());
         }
         let next = self.once_more();
@@ -71,7 +71,7 @@ impl Looks {
         next
     }
 
-    /// It waits, if it has not looked too often.
+    /// Counts a look. `None` if there were too many.
     fn once_more(&mut self) -> Option<Next> {
         if self.0 == LOOKS_MAX {
             return None;
@@ -80,26 +80,26 @@ impl Looks {
         Some(Next::Sleep(LOOK_MS))
     }
 
-    /// It waits.
+    /// Returns whether the request waits.
     pub fn any(&self) -> bool {
         self.0 > 0
     }
 }
 
-/// A look that comes so long after the last one is another request's: the one before has found some, or is refused.
+/// Milliseconds after the last look from which on a look is another request's: the one before has found memory, or was refused.
 const ASKED_MS: Millis = 100;
 
-/// How often the first of a connection's requests, or a step of one, was asked again.
+/// Number of retries of the first of a connection's requests, or of a step of one.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     looks: Looks,
-    /// The same while what was flushed was found.
+    /// Retries while flushed items are cleaned up.
     cleaning: u16,
     at: Millis,
 }
 
 impl Asked {
-    /// The request that begins at `begins` of the input found no memory: if it waits for it, how.
+    /// Decides for the request that begins at `begins` of the input and found no memory: how it waits, if it does.
     #[cold]
     pub fn again(&mut self, cx: &Context<'_, '_>, begins: usize) -> Option<Next> {
         let now = cx.now();
@@ -107,7 +107,7 @@ impl Asked {
             *self = Asked::default();
         }
         self.at = now;
-        // What was flushed is memory: it comes for certain.
+        // Flushed items become free memory for certain.
         if self.cleaning < LOOKS_MAX_CLEANING && cx.guard.store().is_cleaning() {
             self.cleaning += 1;
             return Some(Next::Sleep(LOOK_MS));
@@ -120,20 +120,20 @@ impl Asked {
     }
 }
 
-/// Memory of a request that is gathered, given back when dropped.
+/// Memory of a gathered request, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Input {
     store: Arc<larder_store::Store>,
-    /// Set: the request is of a client that has not logged in.
+    /// The account of unauthenticated clients, if the client is one.
     unauthenticated: Option<Arc<Unauthenticated>>,
     bytes: u64,
-    /// The request is whole: it is held, and on its way in no more.
+    /// Whether the request is whole: then its bytes are held, but no longer on their way in.
     whole: bool,
 }
 
 impl Input {
-    /// Holds a whole request, or the rest of one, that is kept until it is answered; none if it may not be `max`
-    /// bytes, or there is no room for it.
+    /// Holds a whole request, or the rest of one, that is kept until it is answered. `None` if it has more than `max` bytes, or
+    /// there is no room for it.
     pub fn kept(store: &Arc<larder_store::Store>, bytes: u64, max: u64) -> Option<Input> {
         let mut input = Input::new(store, None);
         let kept = input.raise(bytes, max);
@@ -141,7 +141,7 @@ impl Input {
         kept.then_some(input)
     }
 
-    /// Holds nothing yet; `unauthenticated`: of a client that has not logged in.
+    /// Holds nothing yet. `unauthenticated` is set for a client that has not logged in.
     pub fn new(store: &Arc<larder_store::Store>, unauthenticated: Option<&Arc<Unauthenticated>>) -> Input {
         Input { store: Arc::clone(store), unauthenticated: unauthenticated.cloned(), bytes: 0, whole: false }
     }
@@ -169,8 +169,8 @@ impl Input {
         true
     }
 
-    /// The request is whole, and kept until it is answered: it is no longer among the unfinished ones, which others may have
-    /// closed for their memory.
+    /// Notes that the request is whole, and kept until it is answered. It is no longer among the unfinished requests, which
+    /// others may have closed for their memory.
     pub fn arrived(&mut self) {
         if !self.whole {
             self.whole = true;

@@ -1,4 +1,4 @@
-//! What happened in the last minute: counts of events, taken some seconds apart by upkeep of one worker.
+//! Events of the last minute: counts, taken some seconds apart by upkeep of one worker.
 
 use super::counters::Counter;
 use super::figures::table::Figure;
@@ -7,7 +7,7 @@ use super::looks::{Counts, EVENTS, Happened, LastMinute};
 
 macro_rules! events {
     ($($name:ident: $read:expr,)*) => {
-        /// What is counted.
+        /// An event that is counted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Event { $($name,)* }
 
@@ -64,14 +64,14 @@ impl LastMinute {
         }
     }
 
-    /// What happened from the first of the last looks until these figures.
+    /// The events from the first of the last looks until these figures.
     pub fn until(&self, figures: &Figures) -> Happened {
         self.since_first(figures.now_s, counts(figures))
     }
 }
 
 impl Happened {
-    /// How often this did.
+    /// Number of events of this kind.
     pub fn of(&self, event: Event) -> u64 {
         self.counts[event as usize]
     }

@@ -1,12 +1,12 @@
-//! Counts of events as they were at the last looks, some seconds apart, and what came since the first. Which events there are, and
-//! how they are read, says `last_minute`.
+//! Counts of events at the last looks, some seconds apart, and what came since the first. `last_minute` says which events there
+//! are, and how they are read.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many events are counted.
+/// Number of events that are counted.
 pub(super) const EVENTS: usize = 28;
-/// Between two looks.
+/// Seconds between two looks.
 const LOOK_S: u64 = 10;
 /// Looks that are kept: a minute, and the one at its beginning.
 const LOOKS: usize = 7;
@@ -19,13 +19,13 @@ pub(super) type Counts = [u64; EVENTS];
 pub(crate) struct LastMinute(Mutex<VecDeque<(u64, Counts)>>);
 
 impl LastMinute {
-    /// A look is due.
+    /// Returns whether a look is due.
     pub(super) fn is_due(&self, now_s: u64) -> bool {
         // The clock may have been moved back.
         self.looks().back().is_none_or(|(at, _)| now_s < *at || now_s - at >= LOOK_S)
     }
 
-    /// Takes a look.
+    /// Adds a look.
     pub(super) fn add(&self, now_s: u64, counts: Counts) {
         let mut looks = self.looks();
         if looks.back().is_some_and(|(at, _)| *at > now_s) {
@@ -37,7 +37,7 @@ impl LastMinute {
         }
     }
 
-    /// What came since the first look.
+    /// The events since the first look.
     pub(super) fn since_first(&self, now_s: u64, mut counts: Counts) -> Happened {
         let (at, before) = self.looks().front().copied().unwrap_or((now_s, counts));
         counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(before));
@@ -49,10 +49,10 @@ impl LastMinute {
     }
 }
 
-/// What happened in some seconds.
+/// Events of some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Happened {
-    /// How many.
+    /// Number of seconds.
     pub seconds: u64,
     pub(super) counts: Counts,
 }

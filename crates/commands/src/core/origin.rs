@@ -1,18 +1,18 @@
-//! Where a client connects from, as far as clients can be distinguished: what is counted together.
+//! The origin of a client: clients of one origin are counted together.
 //!
 //! Of an IPv6 address the first 64 bits count: a machine usually has the other 64 bits for itself. An IPv4 address that is
 //! written as IPv6 is the IPv4 address. The clients of Unix sockets are one.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Where a client connects from.
+/// The origin of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// An IPv4 address.
     V4([u8; 4]),
     /// The first 64 bits of an IPv6 address.
     V6([u8; 8]),
-    /// A Unix socket: no IP address is one, but an address as it is shown.
+    /// A Unix socket: a shown address that is no IP address.
     Unix,
 }
 

@@ -1,5 +1,5 @@
-//! A time in which commands wait: of all clients or of those that change something (CLIENT PAUSE), or those whose keys
-//! another command holds.
+//! Times in which commands wait: those of all clients, those that change something (CLIENT PAUSE), or those whose keys another
+//! command holds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,17 +8,17 @@ use larder_store::Millis;
 
 use super::hold::Holds;
 
-/// What waits for the end of a pause looks this often whether that came early.
+/// Milliseconds after which a request that waits for the end of a pause looks whether that came early.
 pub(crate) const PAUSE_LOOK_MS: Millis = 100;
 
-/// CLIENT PAUSE: until when commands wait, and which; and which keys are held.
+/// CLIENT PAUSE: until when commands wait, and which; and the keys that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: AtomicU64,
     writes_only: AtomicBool,
     /// Keys that commands in steps hold.
     pub holds: Arc<Holds>,
-    /// Until when each request is looked at: for ever while keys are held.
+    /// The time until which each request is looked at: for ever while keys are held.
     look_until: AtomicU64,
     /// Held while `look_until` is derived from these, and while a pause is begun or ended.
     looking: Mutex<()>,
@@ -46,19 +46,20 @@ impl Pause {
         self.until.load(Relaxed).saturating_sub(now)
     }
 
-    /// For how long a request that `changes` something, or does not, waits before it looks again; none if it need not wait.
+    /// Milliseconds that a request waits before it looks again; `None` if it need not wait. `changes`: whether it changes
+    /// something.
     pub fn waits_ms(&self, now: Millis, changes: impl FnOnce() -> bool) -> Option<Millis> {
         let ms = self.left_ms(now).min(PAUSE_LOOK_MS);
         (ms > 0 && (!self.writes_only() || changes())).then_some(ms)
     }
 
-    /// Each request is to be looked at before it is carried out.
+    /// Returns whether each request is to be looked at before it is carried out.
     #[inline]
     pub fn looks(&self, now: Millis) -> bool {
         self.look_until.load(Relaxed) > now
     }
 
-    /// Keys are held, or are not any more: derives again whether requests are looked at.
+    /// Derives again whether requests are looked at, after keys were held or are held no more.
     #[cold]
     pub fn look(&self) {
         self.set_look(&self.looking());

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Off by default; while off it costs one relaxed load per batch. While on, each worker counts in a table of its own: it waits
-//! for its lock only while a dump reads rows of this table. What is forgotten is given up whole, and freed by upkeep, some at a
-//! time.
+//! for its lock only while another thread reads this table or takes it away. Forgotten tables are given up whole, and freed by
+//! upkeep, some rows at a time.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use larder_store::Store;
 
 /// Most prefixes that a worker counts apart; keys of further ones are not counted. memcached's limit.
 pub const PREFIXES_MAX: usize = 65_536;
-/// What all of them take is at most one part in this many of the memory limit, to which it is charged.
+/// All prefixes take at most one part in this many of the memory limit, to which they are charged.
 const SHARE: u64 = 32;
-/// What a prefix takes beside its bytes, about.
+/// Bytes of a prefix beside its name, about.
 const PREFIX_BYTES: u64 = 128;
 /// Prefixes that are freed at a time: a third of a millisecond.
 const FREED_AT_ONCE: usize = 2048;
 
-/// What was counted for one prefix.
+/// Counts of one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCount {
     /// Gets.
@@ -51,7 +51,7 @@ impl PrefixCount {
 
 type Table = BTreeMap<Box<[u8]>, PrefixCount>;
 
-/// A worker's place to count in, which it has with its first request that is counted.
+/// A worker's own counts, made with its first request that is counted.
 #[derive(Debug, Default)]
 pub struct WorkerPrefixes(OnceCell<Arc<Mutex<Counts>>>);
 
@@ -60,13 +60,13 @@ pub struct WorkerPrefixes(OnceCell<Arc<Mutex<Counts>>>);
 pub struct Prefixes {
     delimiter: u8,
     on: AtomicBool,
-    /// Those of all workers.
+    /// The tables of all workers.
     tables: Mutex<Vec<Arc<Mutex<Counts>>>>,
-    /// What all tables take.
+    /// Bytes of all tables.
     bytes: AtomicU64,
-    /// Tables that were given up, and are freed.
+    /// Tables that were given up, and are to be freed.
     given_up: Mutex<Vec<Table>>,
-    /// How many these are.
+    /// Number of these tables.
     left: AtomicUsize,
 }
 
@@ -86,7 +86,7 @@ fn taken(prefix: &[u8]) -> u64 {
 }
 
 impl Prefixes {
-    /// Nothing counted yet.
+    /// Makes them with no counts.
     pub fn new(delimiter: u8, on: bool) -> Prefixes {
         Prefixes {
             delimiter,
@@ -98,7 +98,7 @@ impl Prefixes {
         }
     }
 
-    /// Counting is on.
+    /// Returns whether counting is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Relaxed)
@@ -109,7 +109,7 @@ impl Prefixes {
         self.on.store(on, Relaxed);
     }
 
-    /// Forgets what was counted. The memory comes back by [`Prefixes::free_some`].
+    /// Forgets all counts. The memory comes back by [`Prefixes::free_some`].
     pub fn clear(&self) {
         let tables: Vec<Table> = lock(&self.tables)
             .iter()
@@ -125,7 +125,7 @@ impl Prefixes {
         self.left.store(given_up.len(), Relaxed);
     }
 
-    /// Frees some of what was given up; true if there is more.
+    /// Frees some of the tables that were given up; true if there is more.
     #[inline]
     pub fn free_some(&self, store: &Store) -> bool {
         self.left.load(Relaxed) > 0 && self.free(store)
@@ -154,8 +154,8 @@ impl Prefixes {
         lock(&self.tables).iter().map(|own| lock(own).missed).sum()
     }
 
-    /// Counts one request of `key` in the worker's own table, if counting is on and the key has a prefix; in `store` is the
-    /// room for it.
+    /// Counts one request of `key` in the worker's own table, if counting is on and the key has a prefix. A new prefix is
+    /// charged to `store`.
     #[inline]
     pub fn count(&self, own: &WorkerPrefixes, store: &Store, key: &[u8], add: impl FnOnce(&mut PrefixCount)) {
         if self.is_on() {
@@ -183,7 +183,7 @@ impl Prefixes {
         own
     }
 
-    /// Charges so many bytes more; false if that is more than all may take.
+    /// Charges so many bytes more; false if all prefixes would then take more than they may.
     fn take(&self, store: &Store, bytes: u64) -> bool {
         let most = store.memory_bytes() / SHARE;
         let fits = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= most);
@@ -199,8 +199,8 @@ impl Prefixes {
         lock(&self.tables).len()
     }
 
-    /// Calls `visit` with up to `max` prefixes after `after`, in order; returns the last one, none at
-    /// the end. Each worker waits no longer than for `max` rows of its table.
+    /// Calls `visit` with up to `max` prefixes after `after`, in order. Returns the last one, `None` at the end. Each worker
+    /// waits no longer than for `max` rows of its table.
     pub fn walk(
         &self,
         after: Option<&[u8]>,
@@ -209,7 +209,7 @@ impl Prefixes {
     ) -> Option<Box<[u8]>> {
         let tables = lock(&self.tables).clone();
         let from = after.map_or(Unbounded, Excluded);
-        // The first ones of all tables, with one that says whether there are more.
+        // The first rows of all tables, and one more, which shows that there are further ones.
         let mut rows = Table::new();
         for own in &tables {
             for (prefix, count) in lock(own).of.range::<[u8], _>((from, Unbounded)).take(max + 1) {

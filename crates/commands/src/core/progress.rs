@@ -1,17 +1,17 @@
-//! What a call of a conversation comes to: how much of its input is done with, and what is to happen next.
+//! The result of a call of a conversation: how much of its input is done with, and what is to happen next.
 
 use larder_store::Millis;
 
-/// What a call of `Session::receive` did.
+/// The result of a call of `Session::receive`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the input that are done with. The rest is presented again, in front of what arrives.
     pub consumed: usize,
-    /// What to do now.
+    /// The caller's next step.
     pub next: Next,
 }
 
-/// What the caller of `Session::receive` does now. In every case replies may wait to be sent.
+/// The next step of the caller of `Session::receive`. In every case replies may wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Receive more (into `Session::upload_spaces` if there are any).
@@ -29,11 +29,11 @@ pub enum Next {
     /// call again as for [`Next::Yield`]. Nothing more of it is received meanwhile; if its peer ends, it is closed, unless
     /// `Session::must_end` says that its reply comes all the same.
     Await(Option<Millis>),
-    /// Send what waits, then close. Why, `Session::ending` says.
+    /// Send what waits, then close. `Session::ending` says why.
     Close,
 }
 
-/// Why a conversation has closed its connection.
+/// The reason why a conversation has closed its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The client asked for it (`quit`).

@@ -1,5 +1,5 @@
-//! Keyspace events on their way to be published: of a key that a command has changed or has not found, and of what the store did
-//! by itself, which watchers (`watchers.rs`) are told, too. What takes long to match is left to `telling.rs`.
+//! Publishes keyspace events: those of a key that a command has changed or has not found, and those of what the store did by
+//! itself, which watchers (`watchers.rs`) are told of, too. Events that take long to match are left to `telling.rs`.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::shared::Shared;
 use super::telling::Happened;
 use super::watchers::{Scene, stream};
 
-/// So much of what the store did by itself is matched against patterns and published at once.
+/// Nanoseconds of the store's own events after which the next ones are left to be matched later.
 const TOLD_NS_MAX: u64 = 200_000;
 
 impl Shared {
-    /// Publishes that something of this class and name has happened to a key; what that took.
+    /// Publishes that an event of this class and name has happened to a key. Returns the nanoseconds that it took.
     fn tell_of(
         &self,
         host: &dyn Host,
@@ -35,8 +35,8 @@ impl Shared {
         self.telling.tell(&self.topics, host, store, happened, some_time)
     }
 
-    /// Publishes what the store did by itself since this worker was last asked: a conversation does it at the end of a receive,
-    /// upkeep has to.
+    /// Publishes what the store did by itself since this worker's last call. A conversation calls it at the end of a receive;
+    /// upkeep must call it, too.
     #[inline]
     pub fn tell_events(&self, guard: &mut Guard<'_>, host: &dyn Host) {
         if guard.has_events() {
@@ -49,7 +49,7 @@ impl Shared {
         let (store, now, mut ns) = (Arc::clone(guard.store()), guard.now(), 0);
         let watched = self.watchers.wants(stream::EVICTIONS);
         let moves = self.watchers.wants(stream::SYSEVENTS);
-        // Something was noted for a watcher that has gone.
+        // Whether something was noted for a watcher that has gone.
         let mut for_nobody = false;
         guard.take_givings(&mut |giving| {
             for_nobody |= !moves;
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// A watcher watches keys. When the last of them has gone, this ends the looks at keys for them.
+    /// Returns whether a watcher watches keys. When the last of them has gone, this ends the looks at keys for them.
     pub(crate) fn watches_keys(&self, store: &Store) -> bool {
         let watched = self.watchers.wants(stream::KEYS);
         if !watched && self.events.wants(WATCHED) {
@@ -91,7 +91,8 @@ impl Shared {
         self.events.apply(store, &self.watchers);
     }
 
-    /// As [`Context::tell_change`], where no slice is at hand: the worker that goes on publishing does it.
+    /// Does what [`Context::tell_change`] does, where no slice is at hand: events that take time are left to the worker that
+    /// goes on publishing.
     pub(crate) fn tell_change_later(
         &self,
         (host, store): (&dyn Host, &Store),
@@ -104,14 +105,14 @@ impl Shared {
         });
     }
 
-    /// Goes on publishing events that wait, for so long or a little longer; what that took.
+    /// Goes on publishing events that wait, for `ns_max` or a little longer. Returns the nanoseconds that it took.
     pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
         self.telling.go_on(&self.topics, host, store, ns_max)
     }
 }
 
 impl Context<'_, '_> {
-    /// Publishes that something of this class and name has happened to a key.
+    /// Publishes that an event of this class and name has happened to a key.
     pub(crate) fn tell(&self, class: Class, event: &'static str, db: u8, key: &[u8]) {
         self.tell_of(class as u32, event, db, key);
     }
@@ -122,12 +123,12 @@ impl Context<'_, '_> {
         work.spend(self.shared.tell_of(self.host, store, class, (event, db, key), some_time));
     }
 
-    /// Publishes what has happened to a key, by what it was like before.
+    /// Publishes the change of a key from `was` to `is`.
     pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
         each_event(change, was, is, &mut |class, event| self.tell_of(class, event, db, key));
     }
 
-    /// Publishes that a key has come to be.
+    /// Publishes that a key is new.
     pub(crate) fn tell_new(&self, db: u8, key: &[u8]) {
         self.tell_of(NEW, "new", db, key);
     }
@@ -137,7 +138,7 @@ impl Context<'_, '_> {
         self.tell_of(MISS, "keymiss", db, key);
     }
 
-    /// The same of one of very many keys: it is published behind what waits, by the worker that goes on publishing.
+    /// Publishes one of very many misses later: behind the events that wait, by the worker that goes on publishing.
     pub(crate) fn tell_miss_later(&self, db: u8, key: &[u8]) {
         let events = &self.shared.events;
         if events.wants(MISS) {
@@ -157,7 +158,7 @@ impl Context<'_, '_> {
 }
 
 impl Shared {
-    /// Misses are wanted.
+    /// Returns whether misses are wanted.
     pub(crate) fn tells_misses(&self) -> bool {
         self.events.wants(MISS)
     }

@@ -1,5 +1,5 @@
-//! What is counted of each command, by a worker and in all: calls, those that were refused or failed, and the times of those that
-//! were measured, with their distribution. Each command has a row, by its number. `calls` says when the counts are raised.
+//! Counts of each command, of a worker and in all: calls, refused and failed ones, and the times of measured ones with their
+//! distribution. Each command has a row, by its number. `calls` says when the counts are raised.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,12 +19,12 @@ const RECEIVES_PER_MEASURED: u64 = 16;
 /// Steps in which times are counted: up to 1 µs, 2 µs, 4 µs and so on.
 pub(crate) const STEPS: usize = 24;
 
-/// A time's step.
+/// The step of a time.
 fn step(us: u64) -> usize {
     (u64::BITS - us.saturating_sub(1).leading_zeros()).min(STEPS as u32 - 1) as usize
 }
 
-/// What a worker counts of a command; written by that worker alone.
+/// A worker's counts of a command; written by that worker alone.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     calls: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     steps: OnceLock<Box<[AtomicU64; STEPS]>>,
 }
 
-// As docs/operating.md says, were all of them measured.
+// The size that docs/operating.md names, for the case that all commands are measured.
 const _: () = {
     let row_bytes = size_of::<Row>() + STEPS * size_of::<AtomicU64>();
     assert!((ROWS_MAX + MEMCACHED_ROWS_MAX) * row_bytes <= 140 << 10);
@@ -47,10 +47,10 @@ fn raise(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-/// Parts of the microseconds that so many calls of each row took together: those of a row by its share of all calls. The
-/// parts make up the whole. Which row has the microseconds that do not divide depends on `phase`: over phases from 0 up to
-/// the number of all calls, each row has exactly its share. (If each part were rounded down, runs of 8 reads and 8 writes
-/// that take 3 µs would count as 2.)
+/// Divides the microseconds that calls of several rows took together: each row gets a part by its share of all calls. The parts
+/// make up the whole. `phase` decides which row has the microseconds that do not divide: over phases from 0 up to the number of
+/// all calls, each row has exactly its share. (If each part were rounded down, runs of 8 reads and 8 writes that take 3 µs
+/// would count as 2.)
 fn shares<const N: usize>(us: u64, calls: [u32; N], phase: u64) -> [u64; N] {
     let all: u64 = calls.iter().map(|calls| u64::from(*calls)).sum();
     let Some(phase) = phase.checked_rem(all) else { return [0; N] };
@@ -124,7 +124,7 @@ impl Rows {
     #[cold]
     pub fn refused_late(&self, id: RowId) {
         self.refused(id);
-        // It counts with those beside it, whose turn may be still to come.
+        // Its call may be counted only later, with those beside it: until then the count may be below 0.
         raise(&self.row(id).calls, u64::MAX);
     }
 
@@ -132,12 +132,12 @@ impl Rows {
     pub(super) fn is_measured(&self) -> bool {
         let n = self.receives.load(Relaxed);
         self.receives.store(n.wrapping_add(1), Relaxed);
-        // Not every sixteenth: a client that says two things in turn would have one of them measured.
+        // Not every sixteenth: of a client that sends two requests in turn, only one would be measured.
         n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & (RECEIVES_PER_MEASURED - 1) == 0
     }
 }
 
-/// A command's counts, of all workers.
+/// Counts of a command, summed over workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowSum {
     pub calls: u64,
@@ -149,7 +149,7 @@ pub(crate) struct RowSum {
 }
 
 impl RowSum {
-    /// Adds a worker's.
+    /// Adds a worker's counts.
     pub(super) fn add(&mut self, row: &Row) {
         self.calls = self.calls.wrapping_add(row.calls.load(Relaxed));
         self.measured += row.measured.load(Relaxed);
@@ -162,12 +162,12 @@ impl RowSum {
         }
     }
 
-    /// A worker may have taken calls back that it will count in a moment.
+    /// Makes a count below 0 one of 0: a worker may have taken calls back that it will count in a moment.
     pub(super) fn at_least_zero(&mut self) {
         self.calls = u64::try_from(self.calls as i64).unwrap_or(0);
     }
 
-    /// Takes away what was counted before.
+    /// Subtracts the counts `before`.
     pub(super) fn since(&mut self, before: &RowSum) {
         self.calls = self.calls.saturating_sub(before.calls);
         self.measured = self.measured.saturating_sub(before.measured);
@@ -179,12 +179,12 @@ impl RowSum {
         }
     }
 
-    /// Microseconds a call.
+    /// Microseconds of a call, on average.
     pub fn us_per_call(&self) -> f64 {
         self.measured_us as f64 / self.measured.max(1) as f64
     }
 
-    /// The time that this share of the measured calls did not exceed, in microseconds.
+    /// The time that `percent` % of the measured calls did not exceed, in microseconds: the upper end of its step.
     pub fn percentile_us(&self, percent: f64) -> u64 {
         let total: u64 = self.steps.iter().sum();
         let wanted = (total as f64 * percent / 100.0).ceil().max(1.0) as u64;

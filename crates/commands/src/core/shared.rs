@@ -1,10 +1,9 @@
-//! What conversations of every protocol share beside the store: settings, the clock, a delayed flush_all, users, events and
-//! messages on their way, pauses, samples of traffic.
+//! State that conversations of every protocol share beside the store: settings, the clock, a delayed flush_all, users, events
+//! and messages on their way, pauses, samples of traffic.
 //!
-//! Settings never change once the server runs. What a request reads of the rest is one atomic each: whether a receive has more to
-//! look at than its input (`is_to_look`), and whether events, watchers and prefix statistics are wanted. Commands of
-//! administrators write these; what is counted or waits (errors, wrong passwords, traffic, events) each module here locks by
-//! itself.
+//! Settings never change once the server runs. Of the rest a request reads one atomic each: whether a receive has more to look
+//! at than its input (`is_to_look`), and whether events, watchers and prefix statistics are wanted. Commands of administrators
+//! write these. Counts and queues (errors, wrong passwords, traffic, events) are locked by their own modules.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,11 +26,11 @@ use super::traffic::Traffic;
 use super::unauthenticated::Unauthenticated;
 use super::watchers::Watchers;
 
-/// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
-/// with the versions that brought the commands they want to use.
+/// The version that `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it with the versions
+/// that brought the commands they want to use.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
-/// What was set at start and stays: for all conversations, and for memcached's.
+/// Settings that are made at the start and stay: for all conversations, and for memcached's.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `-I`: bytes of the largest item, in memcached's arithmetic (its header included).
@@ -53,10 +52,10 @@ pub struct Settings {
     /// `-R`, if it was given: requests after which a connection gives way to others. Without it a
     /// connection gives way when its receive buffer is done or its replies fill theirs.
     pub requests_per_event: Option<u32>,
-    /// Bytes that are to come at once for a run of plain requests to be looked for in them; none: as many as make one
-    /// worth it, which each protocol says. The answers are the same.
+    /// Least bytes of input in which a run of plain requests is looked for; `None`: as many as make a run worth it, which each
+    /// protocol says. The answers are the same.
     pub run_bytes_min: Option<usize>,
-    /// `-D`: what ends a prefix in `stats detail`.
+    /// `-D`: the byte that ends a prefix in `stats detail`.
     pub prefix_delimiter: u8,
     /// `stats detail` counts from the start (`-D` was given).
     pub detail: bool,
@@ -68,13 +67,13 @@ pub struct Settings {
     pub track_sizes: bool,
     /// Not `-o no_slab_reassign`: memory may move by command.
     pub slab_reassign: bool,
-    /// Sizes of the slab classes as memcached's commands show them, ascending; none: as memcached has them.
+    /// Sizes of the slab classes as memcached's commands show them, ascending; empty: as memcached has them.
     pub slab_sizes: Vec<u32>,
     /// Some listener speaks TLS.
     pub speaks_tls: bool,
     /// `-Z`: counts of TLS are shown.
     pub tls: bool,
-    /// `-Z` with `-o ssl_session_cache`: new sessions, too.
+    /// `-Z` with `-o ssl_session_cache`: counts of new TLS sessions are shown, too.
     pub tls_sessions: bool,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
@@ -101,7 +100,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A token as it is shown and compared with: without tokens 0, which no comparison finds equal.
+    /// A token as it is shown and compared with: 0 where items have none, which no comparison finds equal.
     #[inline]
     pub fn token(&self, cas: u64) -> u64 {
         if self.cas { cas } else { 0 }
@@ -167,7 +166,7 @@ impl Clock {
         }
     }
 
-    /// The same in microseconds.
+    /// The server's time in microseconds, when the system's is `system_us`.
     #[inline]
     pub fn now_us(&self, system_us: u64) -> u64 {
         let us = if self.stopped_at.load(Relaxed) == 0 { system_us % 1000 } else { 0 };
@@ -179,14 +178,15 @@ impl Clock {
         self.stopped_at.store(now, Relaxed);
     }
 
-    /// Lets it run, on from the system's time.
+    /// Lets the clock run on from the system's time.
     pub fn resume(&self) {
         self.stopped_at.store(0, Relaxed);
         self.offset_ms.store(0, Relaxed);
         self.moved_ms.store(0, Relaxed);
     }
 
-    /// How far it was moved since it last ran with the system's: added to what was measured without it.
+    /// Milliseconds by which the clock was moved since it last ran with the system's: callers add them to durations measured
+    /// without it.
     pub fn moved_ms(&self) -> i64 {
         self.moved_ms.load(Relaxed)
     }
@@ -203,13 +203,13 @@ impl Clock {
     }
 }
 
-/// No flush is due.
+/// Value of `flush_at` while no flush is due.
 const NEVER: Millis = Millis::MAX;
 
-/// What conversations of every protocol share.
+/// State that conversations of every protocol share.
 #[derive(Debug)]
 pub struct Shared {
-    /// What was set at start.
+    /// Settings of the start.
     pub settings: Settings,
     /// The server's clock.
     pub clock: Clock,
@@ -217,41 +217,42 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// When a delayed flush_all is due.
     flush_at: AtomicU64,
-    /// From when on each receive has more to look at than its input: a flush that is due, a pause, users that were changed.
+    /// The time from which on each receive has more to look at than its input: a flush that is due, a pause, users that were
+    /// changed.
     look_at: AtomicU64,
-    /// How often a flush was asked for. Held while `look_at` is derived from what it depends on.
+    /// Number of flushes that were asked for. The lock is held while `look_at` is derived.
     looking: Mutex<u64>,
-    /// What was counted before the last `stats reset`.
+    /// Counts at the last `stats reset`.
     pub(crate) base: Mutex<Base>,
-    /// What happened in the last minute.
+    /// Events of the last minute.
     pub(crate) last_minute: LastMinute,
-    /// What the system said of the process.
+    /// Figures of the system.
     pub(crate) said: Said,
-    /// Errors that were answered.
+    /// Counts of error replies.
     pub(crate) errors: Errors,
     /// Users and their passwords.
     pub(crate) access: Access,
-    /// Passwords that were wrong.
+    /// Wrong passwords.
     pub(crate) guesses: Guesses,
-    /// Clients that have to log in, and did not.
+    /// Clients that must log in, and have not.
     pub unauthenticated: Arc<Unauthenticated>,
-    /// A request on its way in waits for others to give up their memory.
+    /// Whether a request on its way in waits for others to give up their memory.
     input_wanted: AtomicBool,
     pub(crate) pause: Pause,
-    /// Which keyspace events are wanted.
+    /// The keyspace events that are wanted.
     pub(crate) events: Events,
     /// Events that are not published yet.
     pub(crate) telling: Telling,
-    /// Which clients listen to what.
+    /// Subscriptions of clients.
     pub(crate) topics: Arc<Topics>,
-    /// What is asked for.
+    /// Samples of traffic.
     pub(crate) traffic: Traffic,
-    /// Connections that watch what happens.
+    /// Clients that watch (`watch`).
     pub(crate) watchers: Arc<Watchers>,
 }
 
 impl Shared {
-    /// What is shared at the start, with these settings.
+    /// Makes the state of the start, with these settings.
     pub fn new(settings: Settings) -> Shared {
         Shared {
             prefixes: Prefixes::new(settings.prefix_delimiter, settings.detail),
@@ -277,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// The server's time when the system's is `system`: what guards are entered at.
+    /// The server's time when the system's is `system`. Guards are entered at this time.
     #[inline]
     pub fn now(&self, system: Millis) -> Millis {
         self.clock.now(system)
@@ -288,14 +289,14 @@ impl Shared {
         self.input_wanted.store(true, Relaxed);
     }
 
-    /// Whether one has waited since this was last asked: requests that stand still are to be closed then.
+    /// Returns whether a request has waited so since the last call: then requests that stand still are to be closed.
     #[inline]
     pub fn take_input_wanted(&self) -> bool {
         self.input_wanted.load(Relaxed) && self.input_wanted.swap(false, Relaxed)
     }
 
-    /// Flushes the store if a delayed flush_all is due. Once per receive; workers that receive
-    /// nothing call it on their tick, so that a flush happens in time without traffic.
+    /// Flushes the store if a delayed flush_all is due. It is called once per receive. Workers that receive nothing call it on
+    /// their tick, so that a flush happens in time without traffic.
     #[inline]
     pub fn flush_if_due(&self, guard: &mut Guard<'_>) {
         if self.is_to_look(guard.now()) {
@@ -303,13 +304,15 @@ impl Shared {
         }
     }
 
-    /// There may be a flush that is due, or a pause.
+    /// Returns whether there may be something to look at beside the input: a flush that is due, a pause, held keys, changed
+    /// users.
     #[inline]
     pub(crate) fn is_to_look(&self, now: Millis) -> bool {
         now >= self.look_at.load(Relaxed)
     }
 
-    /// A pause has begun or ended, keys are held, another flush is due, or users were changed: each receive looks at it in time.
+    /// Derives from when on each receive looks: called when a pause begins or ends, keys are held, another flush is due, or
+    /// users were changed.
     pub(crate) fn look_in_time(&self, now: Millis) {
         let _alone = self.looking();
         // Where users were changed, each connection looks whether its user is as it was.
@@ -334,7 +337,8 @@ impl Shared {
         }
         let asked = *self.looking();
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {
-            // At the next look, unless another was asked for meanwhile, or a flush at once that takes its place.
+            // The flush is tried again at the next look, unless another was asked for meanwhile, or one at once takes its
+            // place.
             let asked_now = self.looking();
             if *asked_now == asked {
                 self.flush_at.store(due, Relaxed);
@@ -347,15 +351,15 @@ impl Shared {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another flush is due from here on, or none.
+    /// Sets when the next flush is due, or that none is.
     fn set_flush(&self, at: Millis) {
         let mut asked = self.looking();
         *asked += 1;
         self.flush_at.store(at, Relaxed);
     }
 
-    /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made
-    /// towards it, and one asks again.
+    /// Flushes the store now. An earlier delayed flush is forgotten, as in memcached. False if only a step was made: then the
+    /// caller tries again.
     pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
         self.set_flush(NEVER);
         guard.try_flush(None)

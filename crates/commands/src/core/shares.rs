@@ -1,13 +1,13 @@
-//! What is asked for most, keys and prefixes, as clients of every protocol are shown it.
+//! The keys and prefixes that are asked for most, as clients of every protocol are shown them.
 
 use super::context::Context;
 use super::traffic::{HotKeys, PREFIXES_TOLD, PrefixShares};
 
-/// Hot keys that clients are shown.
+/// Most hot keys that clients are shown.
 const HOT_KEYS_TOLD: usize = 50;
-/// What it takes to find them, and to write them.
+/// Nanoseconds to find them, and to write them.
 const HOT_KEYS_NS: u64 = 300_000;
-/// What it takes to find the prefixes, and to write them.
+/// Nanoseconds to find the prefixes, and to write them.
 const PREFIXES_NS: u64 = 200_000;
 
 impl Context<'_, '_> {

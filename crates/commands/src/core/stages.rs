@@ -8,8 +8,8 @@
 //! answer            0  1 …      read or write, reply: the caller's
 //! ```
 //!
-//! A processor waits for some ten to sixteen lines of memory at once. Groups of eight keys spread
-//! these over the work; a whole batch's, one stage after the other, had it stand still.
+//! A processor waits for some ten to sixteen lines of memory at once. Groups of eight keys spread these loads over the work.
+//! With a whole batch in one stage after the other the processor stood still.
 
 use arrayvec::ArrayVec;
 use larder_store::{Guard, Hint, Key};
@@ -21,30 +21,30 @@ pub(crate) const GROUP: usize = 8;
 /// Groups on their way: one in each stage.
 const GROUPS: usize = 4;
 
-/// A request of one key, which was hashed and looked for ahead.
+/// A request of one key that is hashed and looked for ahead.
 pub(crate) trait Ahead<'w> {
     /// Its key, and what the stages find out about it.
     fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>);
-    /// It stores its key, whether that is there or not.
+    /// Returns whether it stores its key, be that there or not.
     fn stores(&self) -> bool;
 }
 
 /// Requests that go through the stages together.
 struct Group<S> {
     keys: ArrayVec<S, GROUP>,
-    /// A bit for each that has to be looked for again.
+    /// A bit for each request whose key is looked for again.
     again: u32,
-    /// A bit for each whose key is followed.
+    /// A bit for each request whose key is followed.
     followed: u32,
 }
 
-/// All that are on their way.
+/// All groups on their way.
 pub(crate) struct Stages<S> {
     groups: [Group<S>; GROUPS],
     turn: usize,
-    /// Turns until the last has been answered, once no more come.
+    /// Turns until the last group has been answered, once no more requests come.
     left: usize,
-    /// No more come.
+    /// Whether no more requests come.
     ended: bool,
     keys: usize,
     /// A key is followed if these bits of its hash are 0.
@@ -59,8 +59,8 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0, mask }
     }
 
-    /// Moves every group on, and decodes the next one from `input` with `next`, which adds a request until it
-    /// has no more. False: all have been answered.
+    /// Moves every group on, and decodes the next one from `input` with `next`, which adds one request a call and returns false
+    /// when there are no more. Returns false once all have been answered.
     #[inline(always)]
     pub fn turn<I: Clone>(
         &mut self,
@@ -93,19 +93,19 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         &self.groups[self.turn % GROUPS].keys
     }
 
-    /// A bit for each of these whose key is followed.
+    /// A bit for each request of that group whose key is followed.
     #[inline(always)]
     pub fn followed(&self) -> u32 {
         if WATCHES { self.groups[self.turn % GROUPS].followed } else { 0 }
     }
 
-    /// No more come.
+    /// Returns whether no more requests come.
     #[inline]
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Keys that have come.
+    /// Number of keys that have come.
     #[inline]
     pub fn keys(&self) -> usize {
         self.keys
@@ -153,7 +153,7 @@ impl<'w, S: Ahead<'w>> Group<S> {
     }
 }
 
-/// A call, so that the usual way is a branch that is not taken.
+/// Notes a followed key. It is a call, so that the usual way is a branch that is not taken.
 #[cold]
 #[inline(never)]
 fn follow(followed: &mut u32, nth: usize) {

@@ -1,14 +1,14 @@
-//! What the system says of the process: its memory, the machine's, and the limit of its control group. It is read when a client
-//! asks, and not again for a tenth of a second: however many workers ask however often, three small files, and one for each group
-//! that the process is in, are read ten times a second.
+//! Figures of the system: memory of the process and of the machine, and the limit of the process's control group. They are read
+//! when a client asks, and not again for a tenth of a second: however many workers ask however often, three small files, and
+//! one for each group that the process is in, are read ten times a second.
 
 use std::fs::read_to_string;
 use std::sync::{Mutex, PoisonError};
 
-/// What was read is used for so long.
+/// Microseconds for which a reading is used.
 const KEPT_US: u64 = 100_000;
 
-/// What the system says.
+/// Figures of the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct System {
     /// Memory of the process that is resident; none if the system does not say.
@@ -35,12 +35,12 @@ impl System {
     }
 }
 
-/// What the system said last, and when.
+/// The last reading of the system's figures, and its time.
 #[derive(Debug, Default)]
 pub(crate) struct Said(Mutex<Option<(u64, System)>>);
 
 impl Said {
-    /// What the system says, or said a moment ago. `now_us`: of a clock that only goes on.
+    /// The system's figures of now, or of a moment ago. `now_us` is of a clock that only goes on.
     pub fn system(&self, now_us: u64) -> System {
         self.at(now_us, System::look)
     }
@@ -59,7 +59,7 @@ impl Said {
     }
 }
 
-/// A line of a page of the system, which says kilobytes.
+/// Bytes in a line of a file of the system, which has kilobytes.
 fn bytes(page: &str, name: &str) -> Option<u64> {
     let line = page.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
@@ -76,7 +76,7 @@ fn group_bytes() -> Option<u64> {
     ancestors(own).filter_map(limit).min()
 }
 
-/// A group and those that it is in.
+/// A group and its ancestors, up to the root.
 fn ancestors(group: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(group), |group| match group.rsplit_once('/') {
         Some((parent, _)) => Some(parent),

@@ -1,4 +1,4 @@
-//! What the hot commands of one batch counted, added to the worker's counters once.
+//! Counts of the hot commands of one batch, added to the worker's counters once.
 
 use super::counters::{Counter, Counters};
 
@@ -21,7 +21,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds everything to the worker's counters, as memcached's commands.
+    /// Adds the counts to the worker's counters of memcached's commands, and begins anew.
     #[inline]
     pub fn settle(&mut self, counters: &Counters) {
         for (counter, n) in [

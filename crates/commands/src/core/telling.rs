@@ -1,4 +1,4 @@
-//! Keyspace events that wait to be published: those of channels that are matched against so many patterns that others should not
+//! Keyspace events that wait to be published: those whose channels are matched against so many patterns that others should not
 //! wait for it, and most of those that one step makes very many of.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!                └── no: the queue ─► matched in steps, by workers at work and by upkeep ─► posted, one after another
 //! ```
 //!
-//! While some events wait, all do, so that events are published in order. What waits is charged; what comes while as much waits
-//! as may is counted and lost, as the store's own events are.
+//! While some events wait, all do, so that events are published in order. Waiting events are charged. An event that comes while
+//! as many bytes wait as may is counted and lost, as the store's own events are.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,26 +18,27 @@ use larder_store::Store;
 use super::host::Host;
 use super::topics::{Matching, Topics};
 
-/// An event is published at once if its channel is matched in less, and the slice of work is not used up.
+/// Most nanoseconds of matching for an event that is published at once, while the slice of work is not used up.
 const AT_ONCE_NS: u64 = 2_000;
-/// What waits takes one part in so many of the memory limit at most, …
+/// Waiting events take one part in so many of the memory limit at most, or [`BYTES_LEAST`] if that is more.
 const SHARE: u64 = 16;
-/// … or so many bytes: what the misses of one command take that looks at its keys as one, if these have 64 bytes each.
+/// Bytes that waiting events may take in any case: those of the misses of one command that looks at its keys as one, if these
+/// have 64 bytes each.
 const BYTES_LEAST: u64 = 2 << 20;
-/// What an event takes in the queue, beside its key.
+/// Bytes of an event in the queue, beside its key.
 const HAPPENED_BYTES: usize = 64;
-/// What it takes to post an event to its subscribers, beside matching.
+/// Nanoseconds to post an event to its subscribers, beside matching.
 const POST_NS: u64 = 500;
 
-/// Something that has happened to a key.
+/// An event of a key.
 #[derive(Debug)]
 pub(crate) struct Happened<K> {
     pub event: &'static str,
     pub db: u8,
     pub key: K,
-    /// `__keyspace@` and the key is the channel.
+    /// Whether it is to be published on the channel `__keyspace@` of its key.
     pub by_key: bool,
-    /// `__keyevent@` and the event is the channel.
+    /// Whether it is to be published on the channel `__keyevent@` of its event.
     pub by_event: bool,
 }
 
@@ -46,7 +47,7 @@ impl<K: AsRef<[u8]>> Happened<K> {
         HAPPENED_BYTES + self.key.as_ref().len()
     }
 
-    /// The next channel that it is published on.
+    /// The next channel on which it is to be published.
     fn channel(&self) -> Option<Vec<u8>> {
         let db = self.db;
         if self.by_key {
@@ -55,7 +56,7 @@ impl<K: AsRef<[u8]>> Happened<K> {
         self.by_event.then(|| format!("__keyevent@{db}__:{}", self.event).into_bytes())
     }
 
-    /// The text that it has on that channel, on which it is published no more.
+    /// The text for that channel. It is published there no more.
     fn text(&mut self) -> &[u8] {
         if std::mem::take(&mut self.by_key) {
             return self.event.as_bytes();
@@ -68,10 +69,10 @@ impl<K: AsRef<[u8]>> Happened<K> {
 /// The events that wait, of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Telling {
-    /// How many, with the one under way.
+    /// Number of events that wait, with the one under way.
     waiting: AtomicUsize,
     queue: Mutex<Queue>,
-    /// The one that is being matched, held by the worker that matches it.
+    /// The event that is being matched, locked by the worker that matches it.
     under_way: Mutex<Option<UnderWay>>,
     lost: AtomicU64,
 }
@@ -89,13 +90,13 @@ struct UnderWay {
 }
 
 impl Telling {
-    /// Events wait.
+    /// Returns whether events wait.
     #[inline]
     pub fn waits(&self) -> bool {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Events that were lost.
+    /// Number of events that were lost.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
@@ -104,7 +105,8 @@ impl Telling {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes an event: at once if that takes no time, or little and there is `some_time`; what it took.
+    /// Publishes an event: at once if that takes no time, or little and there is `some_time`, else later. Returns the
+    /// nanoseconds that it took.
     pub fn tell(
         &self,
         topics: &Topics,
@@ -128,7 +130,7 @@ impl Telling {
         ns
     }
 
-    /// Leaves an event to be published behind what waits, if a channel is left that it is to be published on.
+    /// Leaves an event to be published behind those that wait, if a channel is left for it.
     pub fn tell_later(&self, store: &Store, happened: Happened<&[u8]>) {
         if happened.by_key || happened.by_event {
             self.add(store, happened);
@@ -150,11 +152,11 @@ impl Telling {
         self.waiting.fetch_add(1, Relaxed);
     }
 
-    /// Takes the first event out of the queue; its bytes are held no more.
+    /// Takes the first event out of the queue, and gives its bytes back.
     fn next(&self, store: &Store) -> Option<UnderWay> {
         let mut queue = self.queue();
         let Some(happened) = queue.events.pop_front() else {
-            // What many took is given back.
+            // Frees the memory that many events took.
             queue.events = VecDeque::new();
             return None;
         };
@@ -164,7 +166,8 @@ impl Telling {
         Some(UnderWay { happened, matching: Matching::default() })
     }
 
-    /// Matches and posts what waits, for so long or a little longer, unless another worker does; what that took.
+    /// Matches and posts events that wait, for `ns_max` or a little longer, unless another worker does. Returns the nanoseconds
+    /// that it took.
     pub fn go_on(&self, topics: &Topics, host: &dyn Host, store: &Store, ns_max: u64) -> u64 {
         let Ok(mut under_way) = self.under_way.try_lock() else { return 0 };
         let mut ns = 0;

@@ -1,4 +1,4 @@
-//! A connection's tries to log in. How much later each is looked at is `guesses`.
+//! A connection's tries to log in. `guesses` says how much later each is looked at.
 
 use larder_store::Millis;
 
@@ -12,14 +12,14 @@ use super::origin::Origin;
 pub(crate) struct Tries {
     failed: u32,
     last: Millis,
-    /// When the one that waits is looked at.
+    /// When the try that waits is looked at.
     until: Option<Millis>,
-    /// A login of the EXEC at work was wrong: its further ones are refused without a look.
+    /// Whether a login of the EXEC at work was wrong: its further ones are refused without a look.
     logins_skipped: bool,
 }
 
 impl Tries {
-    /// For how long the try that has come waits yet; none: its time has come.
+    /// Milliseconds that the present try still waits; `None`: its time has come.
     pub fn wait_ms(&mut self, cx: &Context<'_, '_>) -> Option<Millis> {
         let now = cx.now();
         let until = match self.until {

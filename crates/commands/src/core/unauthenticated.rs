@@ -1,4 +1,4 @@
-//! Unauthenticated clients, where clients have to log in: how many there are, and what their requests hold.
+//! Unauthenticated clients, where clients have to log in: their number, and the bytes that their requests hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
@@ -31,16 +31,16 @@ impl Unauthenticated {
     }
 }
 
-/// The place of one of them, until it is dropped.
+/// A client's place among the unauthenticated ones, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct UnauthenticatedClient {
     all: Arc<Unauthenticated>,
-    /// On the server's own clock.
+    /// Since when the client is unauthenticated, on the server's own clock.
     since: Millis,
 }
 
 impl UnauthenticatedClient {
-    /// One more; none if there are `max` already.
+    /// Counts one more client; `None` if there are `max` already.
     pub fn new(all: &Arc<Unauthenticated>, since: Millis, max: usize) -> Option<UnauthenticatedClient> {
         if all.count.fetch_add(1, Relaxed) >= max {
             all.count.fetch_sub(1, Relaxed);

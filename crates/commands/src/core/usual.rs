@@ -3,18 +3,18 @@
 use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
 use larder_store::{Guard, Hint, Key};
 
-/// Digits of a number that is added to without looking at limits.
+/// Most digits of a number that is added to without looking at limits.
 const DIGITS_MAX: usize = 18;
 
-/// What came of it.
+/// The result of an addition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum {
     pub value: u64,
-    /// Bytes of the number that it took the place of: no more than its own.
+    /// Bytes of the number before, no more than those of `value`.
     pub was_bytes: usize,
 }
 
-/// Some bytes of a number.
+/// A number as text.
 struct Text {
     room: [u8; U64_BYTES_MAX],
     bytes: usize,
@@ -28,7 +28,7 @@ impl AsRef<[u8]> for Text {
 }
 
 /// Adds to the number that the hint names, if it is digits without a leading zero and stays so, its item has neither flags nor
-/// expiry, and no other worker changed it meanwhile. None, and nothing done, if it is not so.
+/// expiry, and no other worker has changed it meanwhile. Otherwise `None`, and nothing is done.
 #[inline(always)]
 pub(crate) fn add(guard: &mut Guard<'_>, key: &Key<'_>, hint: &Hint<'_>, by: i64) -> Option<Sum> {
     let mut sum = None;

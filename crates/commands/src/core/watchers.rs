@@ -1,12 +1,12 @@
-//! Watchers, connections that are sent lines about what happens (memcached's `watch`), and the lines that wait for them. WATCH is
-//! something else.
+//! Watchers, connections that are sent lines about what happens (memcached's `watch`), and the lines that wait for them. WATCH
+//! of Redis is something else.
 //!
 //! ```text
 //! ts=1700000000.123456 gid=7 type=item_get key=a status=found clsid=1 cfd=12 size=5
 //! ```
 //!
-//! A worker that does something writes a line of it for each watcher of its stream, into memory that is bounded: what finds
-//! no room is skipped and counted, and no worker waits. A watcher's connection takes lines as its socket does.
+//! A worker writes a line about an event for each watcher of its stream, into memory that is bounded: a line that finds no room
+//! is skipped and counted, and no worker waits. A watcher's connection takes lines as fast as its socket does.
 //!
 //! While a watcher wants lines about keys (fetchers, mutations, deletions), requests of both protocols run one by one, as they do
 //! while keyspace events are wanted: the same word says so (`events`), and without watchers nothing is looked at.
@@ -21,14 +21,14 @@ use larder_store::{Giving, Gone, Item, Lookup, Millis, Store};
 
 use super::host::{Host, Peer};
 
-/// Watchers at once.
+/// Most watchers at once.
 const WATCHERS_MAX: usize = 20;
-/// Bytes of a key that are shown.
+/// Most bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 250;
-/// What a watcher's memory grows by.
+/// Bytes by which a watcher's memory grows.
 const GROWS_BY: usize = 16 << 10;
 
-/// What can be watched.
+/// Streams of events that can be watched.
 pub(crate) mod stream {
     pub const FETCHERS: u32 = 1 << 0;
     pub const MUTATIONS: u32 = 1 << 1;
@@ -36,49 +36,49 @@ pub(crate) mod stream {
     pub const CONNEVENTS: u32 = 1 << 3;
     pub const DELETIONS: u32 = 1 << 4;
     pub const SYSEVENTS: u32 = 1 << 5;
-    /// What keys are looked at for.
+    /// The streams for which keys are looked at.
     pub const KEYS: u32 = FETCHERS | MUTATIONS | DELETIONS;
 }
 
 /// All watchers.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
-    /// The streams that some watcher watches.
+    /// The streams that watchers watch.
     streams: AtomicU32,
     all: Mutex<Vec<Arc<Watcher>>>,
     /// Lines that were numbered so far.
     told: AtomicU64,
     sent: AtomicU64,
     skipped: AtomicU64,
-    /// The number of the next one.
+    /// The number of the next watcher.
     next: AtomicU64,
     /// memcached's number of each of the store's classes.
     classes: OnceLock<Box<[u8; 256]>>,
 }
 
-/// Numbers of watchers are from here on: others are not.
+/// The first number of watchers: clients' numbers are below it.
 const FIRST: u64 = 1 << 63;
 
 /// A watcher.
 #[derive(Debug)]
 struct Watcher {
     number: u64,
-    /// Where its connection is.
+    /// The place of its connection.
     place: u64,
     streams: u32,
     bytes_max: usize,
     lines: Mutex<Lines>,
 }
 
-/// What waits for a watcher.
+/// Lines that wait for a watcher.
 #[derive(Debug, Default)]
 struct Lines {
     text: Vec<u8>,
-    /// Lines for which there was no room, since those that wait.
+    /// Lines for which there was no room, behind those that wait.
     skipped: u64,
 }
 
-/// Where and when something happens.
+/// The server, the store and the time of an event.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub host: &'a dyn Host,
@@ -87,7 +87,7 @@ pub(crate) struct Scene<'a> {
     pub now: Millis,
 }
 
-/// A connection that watches; it does no more when this is dropped.
+/// A connection that watches, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching {
     watchers: Arc<Watchers>,
@@ -95,7 +95,7 @@ pub(crate) struct Watching {
     store: Arc<Store>,
 }
 
-/// What a key had when it was looked at.
+/// The state of a key when it was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looked {
     pub status: &'static str,
@@ -106,7 +106,7 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    /// What a search found.
+    /// The state that a search found.
     pub fn at(found: &Lookup<'_>) -> Looked {
         let nothing = |status| Looked { status, class: None, value_bytes: 0, expires_at: 0 };
         match found {
@@ -126,7 +126,7 @@ impl Looked {
         }
     }
 
-    /// There was an item.
+    /// Returns whether there was an item.
     pub fn is_there(&self) -> bool {
         self.class.is_some()
     }
@@ -138,7 +138,7 @@ pub(crate) struct Stored<'a> {
     pub status: &'static str,
     pub cmd: &'a str,
     pub ttl_s: u64,
-    /// The store's class of what is, or would have been, stored.
+    /// The store's class of the item that is, or would have been, stored.
     pub class: Option<u8>,
     pub value_bytes: u64,
 }
@@ -155,7 +155,7 @@ impl fmt::Display for Escaped<'_> {
 }
 
 impl Watchers {
-    /// memcached's number of each of the store's classes.
+    /// Sets memcached's number of each of the store's classes.
     pub fn show_classes(&self, of: impl Fn(u8) -> u8) {
         let _ = self.classes.set(Box::new(std::array::from_fn(|class| of(class as u8))));
     }
@@ -168,18 +168,18 @@ impl Watchers {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Some watcher watches one of these.
+    /// Returns whether a watcher watches one of these streams.
     #[inline]
     pub fn wants(&self, streams: u32) -> bool {
         self.streams.load(Relaxed) & streams != 0
     }
 
-    /// How many watchers there are, how many lines they were sent, and how many were skipped.
+    /// Number of watchers, of lines that they were sent, and of lines that were skipped.
     pub fn counts(&self) -> [u64; 3] {
         [self.all().len() as u64, self.sent.load(Relaxed), self.skipped.load(Relaxed)]
     }
 
-    /// Begins a watcher: the connection at this place; none if there are as many as may be.
+    /// Begins to watch, for the connection at this place. `None` if there are as many watchers as may be.
     pub fn watch(
         self: &Arc<Watchers>,
         store: &Arc<Store>,
@@ -210,7 +210,7 @@ impl Watchers {
         if all.iter().all(|watcher| watcher.streams & stream == 0) {
             return;
         }
-        // Within the millisecond of the batch by the clock that goes on.
+        // The microseconds are those of the clock that only goes on.
         let us = scene.now * 1000 + scene.host.clock_us() % 1000;
         let number = self.told.fetch_add(1, Relaxed) + 1;
         let mut line = Vec::with_capacity(256);
@@ -276,7 +276,7 @@ impl Watchers {
         });
     }
 
-    /// Sends a line: a class gives a span to another, or to none. There is none for classes that memcached shows as one.
+    /// Sends a line: a class gives a span to another, or to none. No line is sent for classes that memcached shows as one.
     pub fn tell_given(&self, scene: Scene<'_>, giving: Giving) {
         let (from, to) = (self.class(Some(giving.from)), self.class(giving.to));
         if from == to {
@@ -308,13 +308,13 @@ impl Watcher {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line: whether nothing waited before. None if it is skipped.
+    /// Adds a line. Returns whether nothing waited before; `None` if the line is skipped.
     fn add(&self, store: &Store, line: &[u8]) -> Option<bool> {
         let mut lines = self.lines();
         let before = lines.text.len();
         let said = (lines.skipped > 0).then(|| format!("skipped={}\n", lines.skipped));
         let bytes = before + said.as_ref().map_or(0, String::len) + line.len();
-        // Where connections hold all they may, too.
+        // A line is skipped, too, where connections hold all they may.
         let room = bytes.next_multiple_of(GROWS_BY).min(self.bytes_max);
         let more = room.saturating_sub(lines.text.capacity());
         let is_short = more > 0 && store.held_bytes().saturating_add(more as u64) > store.held_bytes_max();
@@ -341,8 +341,8 @@ impl Watching {
         self.watcher.number
     }
 
-    /// Takes what waits, and gives it to `put`; behind it how many lines were skipped since, so that a client that has read all
-    /// learns it without another line.
+    /// Takes the lines that wait, and gives them to `put`. Behind them is how many were skipped since, so that a client that
+    /// has read all learns it without another line.
     pub fn take(&self, put: impl FnOnce(&[u8])) {
         let Lines { mut text, skipped } = std::mem::take(&mut *self.watcher.lines());
         let held_bytes = text.capacity() as i64;

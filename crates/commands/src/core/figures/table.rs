@@ -1,7 +1,7 @@
-//! The table of figures: each with its name, what it is, its unit, and what it says.
+//! The table of figures: each with its name, its kind, its unit and its help.
 //!
-//! `stats`, INFO and the metrics name figures of this table, or [`Counter`]s, which are in the same way figures of
-//! their own: how something is read is said once, and so is what it means.
+//! `stats`, INFO and the metrics name figures of this table, or [`Counter`]s, which are figures, too: how a figure is read is
+//! written once, and so is its meaning.
 
 use larder_store::ClassTotals;
 
@@ -9,19 +9,19 @@ use super::Figures;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::traffic::Outlook;
 
-/// What becomes of a figure from one look to the next.
+/// The way in which a figure changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows, as long as the server runs.
     Counter,
-    /// It is what it is now.
+    /// It is a present value, and may fall.
     Gauge,
     /// It counts events by how large each was, and only grows.
     Histogram,
 }
 
 impl Kind {
-    /// As metrics name it.
+    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Things, or events.
@@ -59,22 +59,22 @@ impl Unit {
     }
 }
 
-/// All about a figure that is read from an `S`.
+/// A figure that is read from an `S`.
 #[derive(Debug)]
 pub struct Row<S: 'static> {
     /// Its name in a list of all figures.
     pub name: &'static str,
-    /// What becomes of it.
+    /// The way in which it changes.
     pub kind: Kind,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it says.
+    /// Its meaning.
     pub help: &'static str,
-    /// Reads it.
+    /// Reads it from its source.
     pub read: fn(&S) -> u64,
 }
 
-/// Figures of one source: `what it says, name = "text": kind, unit, how it is read`.
+/// Defines the figures of one source, each as `help, name = "text": kind, unit, how it is read`.
 macro_rules! figures {
     ($(#[$about:meta])* $table:ident of $source:ty {
         $($(#[doc = $help:literal])+ $name:ident = $text:literal: $kind:ident, $unit:ident, $read:expr;)*
@@ -87,7 +87,7 @@ macro_rules! figures {
             /// All of them, in order.
             pub const ALL: &'static [$table] = &[$($table::$name,)*];
 
-            /// All about it.
+            /// Its row.
             pub fn row(self) -> &'static $crate::core::figures::table::Row<$source> {
                 use $crate::core::figures::table::{Kind, Row, Unit};
                 static ROWS: &[Row<$source>] = &[$(Row {
@@ -100,7 +100,7 @@ macro_rules! figures {
                 &ROWS[self as usize]
             }
 
-            /// What it is.
+            /// Its value.
             pub fn of(self, source: &$source) -> u64 {
                 (self.row().read)(source)
             }
@@ -109,7 +109,7 @@ macro_rules! figures {
 }
 pub(crate) use figures;
 
-/// What the forecast says, if there is one.
+/// A value of the forecast; 0 if there is none.
 fn ahead(figures: &Figures, read: fn(&Outlook) -> u64) -> u64 {
     figures.traffic.outlook.as_deref().map_or(0, read)
 }
@@ -304,7 +304,7 @@ figures! {
 }
 
 impl Counter {
-    /// What it is counted in.
+    /// Its unit.
     pub fn unit(self) -> Unit {
         match self {
             Counter::BytesRead | Counter::BytesWritten => Unit::Bytes,
@@ -315,7 +315,7 @@ impl Counter {
 }
 
 impl ClassCounter {
-    /// What it counts.
+    /// Its meaning.
     pub fn help(self) -> &'static str {
         match self {
             ClassCounter::GetHits => "Keys found.",

@@ -1,28 +1,29 @@
-//! What there is of each type of values. The store counts collections; strings are the rest of what it counts.
+//! Totals of each type of values. The store counts collections; strings are the rest of what it counts.
 
 use larder_store::{Store, Type, TypeTotals};
 
 use crate::core::shared::Shared;
 
-/// Types of values.
+/// Number of types of values.
 pub const TYPES: usize = 6;
 
-/// What there is of one type.
+/// Totals of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfType {
-    /// Which type, in Redis's words.
+    /// The type's name in Redis.
     pub name: &'static str,
-    /// Keys that have one.
+    /// Keys with a value of this type.
     pub items: u64,
-    /// Fields, members and elements of all of them; of streams rows: entries, groups, consumers, and one of the stream; of
-    /// strings one each.
+    /// Fields, members and elements of all these values. A stream counts its rows: entries, groups, consumers, and one of its
+    /// own. A string counts one.
     pub elements: u64,
-    /// Bytes of all of them, with their keys; of strings what collections leave of all bytes, so also what waits to be freed,
-    /// and what is on its way in.
+    /// Bytes of all these values with their keys. Strings have all bytes that collections leave, so also those that wait to be
+    /// freed or are on their way in.
     pub bytes: u64,
-    /// Bytes of the largest, as [`TypeTotals`] says it of collections; of strings of those that were looked at, if some were.
+    /// Bytes of the largest. For collections [`TypeTotals`] says what that is; for strings it is the largest of those that were
+    /// looked at, if some were.
     pub largest_bytes: Option<u64>,
-    /// Elements of the collection that has most, as [`TypeTotals`] says it.
+    /// Elements of the collection that has most, as [`TypeTotals`] says it; `None` for strings.
     pub most_elements: Option<u64>,
 }
 
@@ -44,10 +45,10 @@ impl OfType {
     }
 }
 
-/// The type of a string, in Redis's words.
+/// The name of strings' type in Redis.
 pub(crate) const STRING: &str = "string";
 
-/// The type of a collection.
+/// The name of a collection's type in Redis.
 pub(crate) fn name_of(kind: Type) -> &'static str {
     match kind {
         Type::Hash => "hash",
@@ -58,12 +59,12 @@ pub(crate) fn name_of(kind: Type) -> &'static str {
     }
 }
 
-/// What there is of each type, strings first.
+/// Totals of each type, strings first.
 pub(crate) fn of_types(shared: &Shared, store: &Store) -> [OfType; TYPES] {
     let (totals, collections) = (store.totals(), store.type_totals());
     let all = |part: fn(&TypeTotals) -> u64| collections.iter().map(part).sum::<u64>();
     let strings = totals.items.saturating_sub(all(|of| of.items));
-    // A key that is not in its item is counted apart.
+    // A key that does not lie in its item is counted apart.
     let bytes = totals.item_bytes.saturating_add(store.long_key_bytes());
     let seen = shared.traffic.items.ages().map(|ages| ages.largest_string_bytes);
     let string = OfType {

@@ -1,15 +1,15 @@
-//! What a pattern says of one byte of a text, and the bytes that this may be.
+//! One element of a pattern, which stands for one byte of a text, and the set of bytes that it allows.
 
-/// What one byte of the text may be.
+/// An element of a pattern: it stands for one byte of a text.
 #[derive(Clone, Copy)]
 pub(super) enum One<'p> {
     Any,
     Byte(u8),
-    /// Inside of the brackets.
+    /// The text inside of the brackets.
     Class(&'p [u8]),
 }
 
-/// What a pattern's first byte of text is to be, and the bytes of the pattern that say so.
+/// Reads the first element of a pattern, and how many bytes of the pattern it takes.
 pub(super) fn next(pattern: &[u8]) -> Option<(One<'_>, usize)> {
     Some(match pattern {
         [] => return None,
@@ -23,7 +23,7 @@ pub(super) fn next(pattern: &[u8]) -> Option<(One<'_>, usize)> {
     })
 }
 
-/// What each byte of the text may be that a part stands for.
+/// The elements of a part, one for each byte of the text.
 pub(super) fn ones(mut part: &[u8]) -> impl Iterator<Item = One<'_>> {
     std::iter::from_fn(move || {
         let (one, bytes) = next(part)?;
@@ -52,7 +52,7 @@ impl One<'_> {
     }
 }
 
-/// The first range of what is left of a class, from a byte to another, and the bytes that say so.
+/// Reads the first range of the rest of a class: its first byte, its last byte, and how many bytes of the class say so.
 fn range(class: &[u8]) -> Option<(u8, u8, usize)> {
     Some(match *class {
         [b'\\', escaped, ..] => (escaped, escaped, 2),
@@ -62,7 +62,7 @@ fn range(class: &[u8]) -> Option<(u8, u8, usize)> {
     })
 }
 
-/// How long a class is that begins behind its bracket, with the one that ends it; without it ends with the pattern.
+/// Bytes of a class that begins behind its bracket, with the bracket that ends it. Without that it ends with the pattern.
 fn class_bytes(class: &[u8]) -> usize {
     let mut at = usize::from(class.first() == Some(&b'^'));
     while let Some((_, _, bytes)) = range(&class[at..]) {
@@ -71,16 +71,16 @@ fn class_bytes(class: &[u8]) -> usize {
     at + usize::from(at < class.len())
 }
 
-/// Some bytes.
+/// A set of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set([u64; 4]);
 
-/// Letters that are there twice, in the word that has both.
+/// The bits of capital letters, in the word that also has the small ones.
 const CAPITALS: u64 = ((1 << 26) - 1) << (b'A' - 64);
 
 impl Set {
     const ALL: Set = Set([u64::MAX; 4]);
-    /// Bytes that a set has, or has not, whichever are fewer: so many at most.
+    /// Most bytes that a set has, or has not, whichever are fewer.
     pub const NOTED_MAX: u64 = 128;
 
     /// The bytes of ranges.
@@ -117,7 +117,7 @@ impl Set {
         self.0.iter().map(|word| word.count_ones()).sum::<u32>() > Set::NOTED_MAX as u32
     }
 
-    /// Looks at each byte that it has, or, if it has most, that it has not.
+    /// Calls `look` with each byte that it has; if it has most bytes, with each that it has not.
     pub fn each_other(self, mut look: impl FnMut(u8)) {
         let some = if self.has_most() { self.others() } else { self };
         for (n, mut word) in (0u8..).zip(some.0) {
@@ -129,7 +129,7 @@ impl Set {
     }
 }
 
-/// Bits up to the nth, with it.
+/// The bits up to the nth, with it.
 fn up_to(n: i32) -> u64 {
     match n {
         ..0 => 0,
