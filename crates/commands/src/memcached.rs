@@ -1,14 +1,14 @@
 //! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
-//! - `login`: how clients log in; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share;
-//!   `batch`: what it reads ahead; `incoming`: values that are not whole yet; `join`: additions in steps; `purpose`: what both
-//!   are for
+//! - `login`: how clients log in; `rules`: checks of users' rules; `session`: the conversation; `shared`: what all share;
+//!   `batch`: keys that are read ahead; `incoming`: values that are not whole yet; `join`: additions in steps; `purpose`: the
+//!   requests of both
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`, `frames`: their words; `admin`: all other
-//!   commands, of which `line` is one at work, and `flow` what it leaves behind; `binary`: a conversation in frames; `form`: text
-//!   or frames
+//!   commands; `line`: one of these at work; `flow`: what it leaves to do; `binary`: a conversation in frames; `form`: text or
+//!   frames
 //! - `dump`: long replies, in `steps`; `sizes`, `page`: two of them
-//! - `told`: keyspace events; `asked`: what watchers are told of a store; `times`: how long commands take; `text`: what they
-//!   answer; `stats`, `class_stats`, `slabs`, `tuning`: what they show; `metrics`: what scrapers read
+//! - `told`: keyspace events; `asked`: stores, as watchers are told of them; `times`: how long commands take; `text`: replies;
+//!   `stats`, `class_stats`, `slabs`, `tuning`: what they show; `metrics`: what scrapers read
 
 mod admin;
 mod asked;

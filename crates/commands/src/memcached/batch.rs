@@ -25,17 +25,17 @@ use super::verbs::fits;
 use crate::core::batch::BATCH_KEYS;
 use crate::core::shared::Settings;
 
-/// A store that is not whole yet is waited for if it is no longer than this, and received into its
-/// item if it is: the most that a connection keeps of an unfinished store.
+/// Most bytes of a store that is not whole yet for it to be waited for: the most that a connection keeps of an unfinished
+/// store. A longer one is received into its item.
 pub(crate) const WAIT_BYTES_MAX: usize = 4096;
 
 /// A line of keys that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub fetch: Fetch,
-    /// No key was taken yet.
+    /// Whether no key was taken yet.
     pub first: bool,
-    /// It was begun in an earlier turn: its start is no more in the input.
+    /// Whether it was begun in an earlier turn: its start is no longer in the input.
     pub resumed: bool,
 }
 
@@ -46,25 +46,25 @@ impl Keys {
     }
 }
 
-/// One key and what is asked of it.
+/// One key and the request for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged<'a, 'w> {
     pub key: Key<'a>,
     /// Where its item probably is.
     pub hint: Hint<'w>,
-    /// Where in the input it begins: the line's start, or for later keys of a line the key's.
+    /// Its place in the input: the line's start, or for later keys of a line the key's.
     pub at: usize,
     pub request: Request<'a>,
     /// The data block of a store.
     pub value: &'a [u8],
-    /// The first key of its line; true for everything but lines of keys.
+    /// Whether it is the first key of its line; true for everything but lines of keys.
     pub first: bool,
-    /// The last key of its line.
+    /// Whether it is the last key of its line.
     pub last: bool,
 }
 
 impl<'a, 'w> Staged<'a, 'w> {
-    /// A request of one key: hashes it and starts loading its bucket.
+    /// Makes a request of one key: hashes it and starts loading its bucket.
     #[inline]
     fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, request: Request<'a>, value: &'a [u8]) -> Self {
         let key = guard.key(key);
@@ -86,7 +86,7 @@ pub(crate) enum Block<'a> {
     Long,
 }
 
-/// What cannot be staged.
+/// A request, or a part of one, that cannot be staged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
     /// A line that names no item.
@@ -105,7 +105,7 @@ pub(crate) enum Event<'a> {
     Meta(Meta<'a>, Block<'a>),
 }
 
-/// Why no more was read ahead.
+/// The reason why no more was read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop<'a> {
     /// The batch is full, or the requests of this turn are used up.
@@ -116,11 +116,11 @@ pub(crate) enum Stop<'a> {
     Event(Event<'a>),
 }
 
-/// Where reading stands.
+/// The state of reading.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     pub input: &'a [u8],
-    /// Bytes done with.
+    /// Bytes that are done with.
     pub at: usize,
     /// The line of keys that is being read.
     pub keys: Option<Keys>,
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where what follows a staged store begins.
+    /// The place in the input behind a staged store.
     #[cold]
     pub fn behind(&self, staged: &Staged<'_, '_>) -> usize {
         let line = line_feed(&self.input[staged.at..]).map_or(0, |feed| feed + 1);
@@ -232,8 +232,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the next key of a line of keys. The request began at `start`, or, later in the line, the key
-    /// does.
+    /// Takes the next key of a line of keys. `start` is where the request began, or, later in the line, the key.
     #[inline]
     fn key<'w>(
         &mut self,
@@ -276,7 +275,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// A store: staged if its value is at hand and not too large.
+    /// Takes a store: it is staged if its value is at hand and not too large.
     #[inline]
     fn store<'w>(
         &mut self,
@@ -297,8 +296,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The line's next key is not whole: wait at the line's start if it is short, else where the key
-    /// begins.
+    /// Waits for the line's next key, which is not whole: at the line's start if the line is short, else where the key begins.
     #[cold]
     fn wait_for_keys(&mut self, keys: Keys, start: usize, spaces: usize) -> Stop<'a> {
         if keys.first && !keys.resumed && self.input.len() - start <= KEYS_BYTES_MAX {
@@ -312,7 +310,7 @@ impl<'a> Reader<'a> {
         Stop::NeedMore
     }
 
-    /// The block of a store whose line was just read; none (and back to `start`) if it is waited for.
+    /// The block of a store whose line was just read; `None`, and back to `start`, if it is waited for.
     #[inline]
     fn block(&mut self, start: usize, value_bytes: u32) -> Option<Block<'a>> {
         let end = self.at + value_bytes as usize + 2;
@@ -328,7 +326,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A meta command: staged if it is simply a key with, at most, a value at hand.
+    /// Takes a meta command: it is staged if it is simply a key with, at most, a value at hand.
     #[inline]
     fn meta<'w>(
         &mut self,

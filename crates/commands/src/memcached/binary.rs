@@ -9,12 +9,12 @@
 //!                                  └───────► Join      value that is added to a large one, in steps
 //! ```
 //!
-//! The verbs are those of the text (`verbs`), and so are uploads, additions and long replies; what is here is how frames ask
-//! for them: `read` (what is read ahead), `execute` (one frame), `value` (values that are not simply at hand), `admin` (what
-//! names no item), `sasl` (how the client logs in). What a store is to do, and replies, are in `frames`.
+//! The verbs are those of the text (`verbs`), and so are uploads, additions and long replies. This module has how frames ask
+//! for them: `read` (reading ahead), `execute` (one frame), `value` (values that are not simply at hand), `admin` (frames that
+//! name no item), `sasl` (how the client logs in). `frames` has what a store is to do, and replies.
 //!
-//! What a header announces belongs to its frame: it is taken, or skipped, to the byte. A frame whose lengths contradict each
-//! other, or whose shape is not its opcode's, is answered and ends the connection.
+//! The bytes that a header announces belong to its frame: they are taken, or skipped, to the byte. A frame whose lengths
+//! contradict each other, or whose shape is not its opcode's, is answered and ends the connection.
 
 mod admin;
 mod execute;
@@ -54,11 +54,11 @@ use sasl::Sasl;
 pub(crate) struct Conversation {
     state: State,
     sasl: Sasl,
-    /// How often its next request was asked again.
+    /// Retries of its next request.
     asked: Asked,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug, Default)]
 enum State {
     /// A frame.
@@ -78,16 +78,16 @@ enum State {
     Closed(Ending),
 }
 
-/// One turn: what [`Converse::receive`] does.
+/// One turn of [`Converse::receive`].
 struct Turn<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
-    /// What memcached's conversations share.
+    /// State that memcached's conversations share.
     shared: &'c Shared,
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
     times: Times,
-    /// Where the frame begins that is to be asked again.
+    /// The place of the frame that is to be retried.
     again_at: usize,
 }
 
@@ -200,7 +200,7 @@ impl Converse for Conversation {
 }
 
 impl Conversation {
-    /// What is in front names a key that is held, or concerns all keys.
+    /// Returns whether the input in front names a key that is held, or concerns all keys.
     fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
         match &self.state {
             State::Ready => match decode(input) {
@@ -215,7 +215,7 @@ impl Conversation {
         }
     }
 
-    /// What is in front would do something; with `writes_only`, change something.
+    /// Returns whether the input in front would do something; with `writes_only`, change something.
     fn acts(&self, input: &[u8], writes_only: bool) -> bool {
         match &self.state {
             State::Ready => !input.is_empty() && (!writes_only || may_write(input)),
@@ -233,8 +233,7 @@ impl Conversation {
         }
     }
 
-    /// The turn has ended before its time: others are to have theirs, or a frame is to be asked again, for which there was
-    /// no memory.
+    /// Ends a turn before its time: others are to have theirs, or a frame is to be retried for which there was no memory.
     #[cold]
     fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
         if let Some(joining) = turn.cx.room.take_later() {
@@ -258,7 +257,7 @@ impl Conversation {
         if ended && next == Next::Flush { Next::Yield } else { next }
     }
 
-    /// A value is added to a large one in the next turns; what comes behind it waits.
+    /// Adds a value to a large one in the next turns; what comes behind it waits.
     fn join(&mut self, turn: &mut Turn<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
         turn.reader.at = turn.again_at;
         self.state = State::Join(joining);
@@ -328,7 +327,7 @@ impl Conversation {
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
             if turn.cx.room.is_again() {
-                // What goes on in the next turn is done with here.
+                // A frame that goes on in the next turn is done with here.
                 turn.again_at = if turn.cx.room.is_later() { staged.end } else { staged.at };
                 return Some(Next::Flush);
             }
@@ -342,7 +341,7 @@ impl Conversation {
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
                 turn.times.batch_ends(turn.cx);
-                // What is not staged is not asked again.
+                // A frame that is not staged is not retried.
                 let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
                 let next = room.for_the_last_time(|| self.event(turn, event));
                 turn.cx.guard.ask_again(again);
@@ -379,15 +378,15 @@ impl Conversation {
         }
     }
 
-    /// Whether the rules of the client's user allow what a frame asks for.
+    /// Returns whether the rules of the client's user allow what a frame asks for.
     fn permits(&self, turn: &mut Turn<'_, '_, '_, '_>, frame: &Frame<'_>) -> bool {
         let Some(verb) = rules::verb_of_frame(frame) else { return true };
-        // The key of a frame that asks for figures says which.
+        // The key of a frame that asks for figures names the figures.
         let names_key = !frame.key.is_empty() && frame.request != Request::Stat;
         rules::permits(turn.cx, turn.out, self.sasl.standing(), verb, names_key.then_some(frame.key))
     }
 
-    /// A request has begun that is not asked for again.
+    /// Returns whether a request has begun for which permission is not asked again.
     fn is_under_way(&self) -> bool {
         matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Join(_) | State::Dump(_))
     }
@@ -402,8 +401,8 @@ impl Conversation {
     }
 }
 
-/// The frame in front is none of those that only read. One that is not whole up to its value is not: nothing of it is
-/// carried out.
+/// Returns whether the frame in front may write. False for a frame that is not whole up to its value: nothing of it is carried
+/// out.
 fn may_write(input: &[u8]) -> bool {
     match decode(input) {
         Decoded::Frame(frame, _) => {

@@ -1,17 +1,17 @@
-//! The keys of `stats items` and `stats slabs`, in memcached's order: one row each, where its value comes
-//! from, and which of them stand for something that Larder does not have.
+//! The keys of `stats items` and `stats slabs`, in memcached's order. Each is a row with the source of its value; some stand
+//! for something that Larder does not have.
 
 use super::slabs::{PAGE_BYTES, Slab, SlabClasses};
 use super::stats::{NO_LRU_LISTS, NOT_BY_CRAWLING, NOT_EVICTED_ACTIVE};
 use crate::core::counters::{ClassCounter, Sums};
 use crate::core::figures::table::ClassFigure;
 
-/// Where a key's value comes from.
+/// The source of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub enum ClassSource {
     /// A figure of the class.
     Figure(ClassFigure),
-    /// What no other protocol shows.
+    /// A value that no other protocol shows.
     Own(fn(&Slab) -> u64),
     /// Commands on items of the class.
     Counter(ClassCounter),
@@ -22,16 +22,16 @@ pub enum ClassSource {
 /// A key of a slab class.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassKey {
-    /// As printed behind the number of the class.
+    /// Its name, which is printed behind the number of the class.
     pub name: &'static str,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: ClassSource,
-    /// Not there with `-o no_lru_maintainer`.
+    /// Whether it is left out with `-o no_lru_maintainer`.
     pub maintainer: bool,
 }
 
 impl ClassSource {
-    /// The value, of a shown class and what was counted.
+    /// The value, of a shown class and these counts.
     pub fn value(&self, slab: &Slab, classes: &SlabClasses, sums: &Sums) -> u64 {
         match *self {
             ClassSource::Figure(figure) => figure.of(&slab.totals),

@@ -1,8 +1,8 @@
-//! Replies too long to be made at once: every key, every prefix, every connection. And those to what takes long: a page of
-//! memory that moves, a flush behind very many.
+//! Replies too long to be made at once: every key, every prefix, every connection. Replies to commands that take long are here,
+//! too: a page of memory that moves, a flush behind very many.
 //!
-//! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was
-//! looked at, so other connections have their turn; the session goes on with it when called again.
+//! A dump is a cursor. Each step writes until the output is full or a bounded number of entries was looked at, so that other
+//! connections have their turn. The session goes on with the dump when it is called again.
 
 use std::sync::Arc;
 
@@ -27,20 +27,20 @@ use crate::core::work::{CLEANING_NS, COMMAND_NS};
 
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
-/// What it takes to write one of the former, …
+/// Nanoseconds to write a connection.
 const CONNECTION_NS: u64 = 500;
-/// … and one of the latter.
+/// Nanoseconds to write a prefix.
 const PREFIX_NS: u64 = 300;
-/// What it takes to find one in a worker's table, …
+/// Nanoseconds to find a prefix in a worker's table.
 const PREFIX_TABLE_NS: u64 = 150;
-/// … and with however many tables there are rows at a time.
+/// Least prefixes of a step, however many tables there are.
 const PREFIXES_MIN: usize = 16;
-/// What it takes to move a span full of short items.
+/// Nanoseconds to move a span full of short items.
 const SPAN_NS: u64 = 250_000;
-/// What `stats cachedump` writes at most: memcached's.
+/// Most bytes that `stats cachedump` writes: memcached's limit.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
-/// Which slab classes a dump is about, one bit each.
+/// The slab classes of a dump, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Classes(u64);
 
@@ -62,7 +62,7 @@ impl Classes {
     }
 }
 
-/// What is written per item.
+/// The lines that are written for items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lines {
     /// `key=… exp=…`, ended by END.
@@ -117,7 +117,7 @@ impl Dump {
         Dump::Sizes(Box::new(Sizes::new(store, form)))
     }
 
-    /// Writes on.
+    /// Goes on writing.
     pub fn step(&mut self, shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
             Dump::Items { lines, classes, cursor } => step_items(shared, cx, out, lines, *classes, cursor),
@@ -152,7 +152,8 @@ impl Dump {
     }
 }
 
-/// Cleans up what earlier flushes left until there may be one more.
+/// Goes on with a flush: cleans up what earlier ones left, until there may be one more. `form` is that of the reply, if there
+/// is one.
 fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, form: Option<Form>) -> Step {
     while !cx.shared.flush_now(&mut cx.guard) {
         cx.guard.take_beside_ns();
@@ -167,7 +168,7 @@ fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, form: Option<Form>) ->
     Step::Done
 }
 
-/// A step of rows; the end is written if there are no more.
+/// Ends a step of rows; the reply's end is written if there are no more.
 fn ended(out: &mut Output, form: Form, more: bool) -> Step {
     if !more {
         form.end(out);
@@ -191,7 +192,7 @@ fn step_items(
         cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
         cx.spend_beside(out);
         let now = cx.now();
-        // What text clients read and write, and nothing of the others'.
+        // The database that text clients read and write, and nothing of the others.
         let database = cx.guard.database(0);
         *cursor = cx.guard.walk(*cursor, ITEMS_PER_WALK, &mut |item| {
             let shown =
@@ -211,14 +212,15 @@ fn step_items(
     }
 }
 
-/// What is shown of an item otherwise than the store has it.
+/// Parts of an item that are shown otherwise than the store has them.
 #[derive(Clone, Copy)]
 struct Shown {
     cas: u64,
     class: u8,
 }
 
-/// Whether a text client can name an item: a longer key is only of Redis's, and so is one that would be in base64.
+/// Returns whether a text client can name an item. A longer key is Redis's alone, and so is one that would be too long in
+/// base64.
 fn has_a_name(lines: &Lines, item: &Item<'_>) -> bool {
     let key = item.key();
     let bytes = match lines {
@@ -284,8 +286,8 @@ fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
     out.put(b" \n");
 }
 
-/// A prefix and its counts: a line, or a frame whose key is the prefix. A frame without a key would end the dump, so that
-/// of the empty prefix has the delimiter, which is part of no prefix.
+/// Writes a prefix and its counts: a line, or a frame whose key is the prefix. A frame without a key would end the dump, so
+/// that the frame of the empty prefix has the delimiter, which is part of no prefix.
 fn put_prefix(out: &mut Output, form: Form, delimiter: u8, prefix: &[u8], count: PrefixCount) {
     let counts = [
         (&b" get "[..], count.gets),

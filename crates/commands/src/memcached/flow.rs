@@ -1,10 +1,10 @@
-//! What an administrative command leaves behind: more output to make, or an end.
+//! The outcome of an administrative command for its session: more output to make, or an end.
 
 use super::dump::Dump;
 use crate::core::progress::Ending;
 use crate::core::watchers::Watching;
 
-/// How a session goes on after a line.
+/// The way in which a session goes on after a line.
 #[derive(Debug)]
 pub(crate) enum Flow {
     /// With the next request.
@@ -13,7 +13,7 @@ pub(crate) enum Flow {
     Dump(Dump),
     /// With a context entered anew.
     Yield,
-    /// With lines of what happens, and nothing else.
+    /// With lines about what happens, and nothing else.
     Watch(Watching),
     /// Not at all.
     Close(Ending),

@@ -8,8 +8,8 @@ use larder_protocol::binary::{Head, Reply, Status};
 use super::text::{END, OK};
 use crate::core::output::Output;
 
-/// Bytes of a figure's name and value in a frame: libmemcached reads them into 350 bytes, and resets a connection that sends
-/// more.
+/// Most bytes of a figure's name and value in a frame: libmemcached reads them into 350 bytes, and resets a connection that
+/// sends more.
 pub(crate) const FIGURE_BYTES_MAX: usize = 349;
 
 /// A form of replies.
@@ -17,12 +17,12 @@ pub(crate) const FIGURE_BYTES_MAX: usize = 349;
 pub(crate) enum Form {
     /// Lines.
     Text,
-    /// Frames that repeat this.
+    /// Frames that repeat this head.
     Frames(Head),
 }
 
 impl Form {
-    /// A name and its value: `STAT <name> <value>`, or a frame of both, which ends after [`FIGURE_BYTES_MAX`].
+    /// Writes a name and its value: `STAT <name> <value>`, or a frame of both, cut to [`FIGURE_BYTES_MAX`].
     pub fn put(self, out: &mut Output, name: &dyn Display, value: &dyn Display) {
         match self {
             Form::Text => write!(out, "STAT {name} {value}\r\n").expect("an output takes everything"),
@@ -35,17 +35,17 @@ impl Form {
         }
     }
 
-    /// There are no more of them.
+    /// Ends a list of names and values.
     pub fn end(self, out: &mut Output) {
         self.say(out, END, Status::Ok);
     }
 
-    /// It is done.
+    /// Replies that the command is done.
     pub fn done(self, out: &mut Output) {
         self.say(out, OK, Status::Ok);
     }
 
-    /// A line, or what stands for it.
+    /// Writes a line, or the frame that stands for it.
     pub fn say(self, out: &mut Output, line: &[u8], status: Status) {
         match self {
             Form::Text => out.put(line),

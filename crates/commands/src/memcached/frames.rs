@@ -1,4 +1,4 @@
-//! Stores and replies of the binary protocol: what happens is `verbs`', and how a conversation reads frames is `binary`'s.
+//! Stores and replies of the binary protocol. `verbs` has what commands do, `binary` how a conversation reads frames.
 
 mod reply;
 mod store;

@@ -1,5 +1,5 @@
-//! Values on their way in that are longer than is waited for: received into their item, or, when they
-//! are to be added to one, gathered until they are whole.
+//! Values on their way in that are too long to be waited for. They are received into their item, or, when they are to be added
+//! to another value, gathered until they are whole.
 
 use larder_protocol::classic::StoreVerb;
 use larder_store::{Expect, Key, Lookup, Upload};
@@ -76,7 +76,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Without memory for a value, the one that it was to overwrite goes too.
+/// Counts that there is no memory for a value. The value that it was to overwrite is removed, too.
 pub(crate) fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
     cx.counters.add(Counter::StoreNoMemory, 1);
     if purpose.overwrites() {
@@ -85,18 +85,18 @@ pub(crate) fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpo
     }
 }
 
-/// How a long value goes on.
+/// The progress of a long value.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// It is whole.
     Whole,
-    /// What the connection does next.
+    /// The connection's next step.
     Next(Next),
     /// There is no memory for it.
     Failed,
 }
 
-/// Fills a value's item with what is there of the input from `at` on, which moves behind it.
+/// Fills a value's item with the input from `at` on. `at` moves behind the bytes that were taken.
 pub(crate) fn fill(
     cx: &mut Context<'_, '_>,
     upload: &mut Upload,
@@ -125,7 +125,7 @@ pub(crate) fn fill(
     Arrival::Whole
 }
 
-/// The outcome of a store whose condition does not hold already, before anything is allocated.
+/// The outcome of a store whose condition already fails, before anything is allocated; `None` if it holds.
 pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, expect: Expect) -> Option<Outcome> {
     match (expect, cx.guard.peek(key)) {
         (Expect::Any, _) => None,
@@ -172,7 +172,7 @@ pub(crate) fn publish(
     before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
 }
 
-/// A value was stored that did not come at once: its key may be followed.
+/// Records a store of a value that did not come at once, if its key is followed.
 fn follow_stored(cx: &mut Context<'_, '_>, key: &Key<'_>) {
     let tap = cx.room.tap();
     if tap.follows(key) {
@@ -180,8 +180,8 @@ fn follow_stored(cx: &mut Context<'_, '_>, key: &Key<'_>) {
     }
 }
 
-/// Bytes to be added to a value, gathered while they arrive. They take memory as they come, not as
-/// they are announced, out of what all such values may take together.
+/// Bytes to be added to a value, gathered while they arrive. They take memory as they come, not as they are announced, out of
+/// the part that all such values may take together.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     pub key: Box<[u8]>,
@@ -224,7 +224,7 @@ impl Gathering {
         (self.value.len() + more).next_power_of_two().min(self.value_bytes)
     }
 
-    /// Takes what is there of the input from `at` on, which moves behind it.
+    /// Takes the input from `at` on. `at` moves behind the bytes that were taken.
     pub fn fill(&mut self, cx: &Context<'_, '_>, input: &[u8], at: &mut usize) -> Arrival {
         let rest = &input[*at..];
         match self.take(cx.shared, rest) {
@@ -243,13 +243,13 @@ impl Gathering {
         }
     }
 
-    /// There was no memory for `bytes` more: whether they are waited for.
+    /// There was no memory for `bytes` more: returns how it waits for them, if it does.
     fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
         let room = self.room_for(bytes.min(self.missing())) as u64;
         self.looks.for_input(cx, &self.input, room)
     }
 
-    /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
+    /// Takes `bytes`, as far as they are wanted, and returns how many; `None` if there is no memory for them.
     fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.missing());
         let room = self.room_for(taken);
@@ -268,7 +268,7 @@ impl Gathering {
         self.value.len()
     }
 
-    /// Adds the whole value, and replies; or has that done in steps.
+    /// Adds the whole value, and replies; or leaves that to steps.
     pub fn finish(self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) {
         // The charge for the bytes is given back at the end.
         let Gathering { key: name, purpose, value, input, .. } = self;

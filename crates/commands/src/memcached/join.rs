@@ -1,14 +1,14 @@
-//! append and prepend to large values, in steps: what is there is pinned, what is made of it is stored when it is
-//! whole, if what was there still is.
+//! append and prepend to large values, in steps: the old value is pinned, and the new one is stored when it is whole, if the
+//! old one is still there.
 //!
 //! ```text
 //! old   |■■■■■■■■■■|          pinned
 //! new   |■■■■■■■■■■|bytes|    ◄─ some of it at each step        then, in one step: unchanged? publish, reply
 //! ```
 //!
-//! If it is not, all over again, three times, and then in one step. For readers it is one step, the last. One
-//! connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]). A step that finds no memory, though
-//! some is on its way, is made once more in some milliseconds.
+//! If it is not, the new value is made anew. After three tries the bytes are added in one step. For readers it is always one
+//! step, the last. One connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]). A step that
+//! finds no memory, though some is on its way, is made once more in some milliseconds.
 
 use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
 
@@ -24,7 +24,7 @@ use crate::memcached::purpose::Purpose;
 use crate::memcached::told::Before;
 use crate::memcached::verbs::{self, Ended, Outcome, StorePlan, account, fits, string};
 
-/// How often what is there may change meanwhile.
+/// Times that the new value is made, before the bytes are added in one step.
 const TRIES_MAX: u8 = 3;
 /// Bytes that are copied between two looks at how much a step has done.
 const CHUNK_BYTES: u64 = 16 << 10;
@@ -37,9 +37,9 @@ pub(crate) struct Joining {
     value: Vec<u8>,
     tries: u8,
     under_way: Option<UnderWay>,
-    /// How often its next step was asked again.
+    /// Retries of its next step.
     asked: Asked,
-    /// It waits for memory until then.
+    /// The wait for memory before its next step, if it waits.
     waits: Option<Next>,
     /// The charge for the bytes.
     _input: Input,
@@ -48,7 +48,7 @@ pub(crate) struct Joining {
 /// A value that is being made.
 #[derive(Debug)]
 struct UnderWay {
-    /// What is there, pinned or, if it is small, copied.
+    /// The old value, if it is pinned. A small one is copied.
     pinned: Option<Pinned>,
     copied: Vec<u8>,
     seen: Expect,
@@ -56,7 +56,7 @@ struct UnderWay {
     lane: Lane,
 }
 
-/// Adds bytes to the value of a key in steps; or at once, where there is no memory to keep them until then.
+/// Adds bytes to the value of a key in steps; or at once, where there is no memory to keep them meanwhile.
 #[cold]
 pub(crate) fn add(
     cx: &mut Context<'_, '_>,
@@ -77,7 +77,7 @@ pub(crate) fn add(
     }
 }
 
-/// Begins to add bytes that are kept, with the charge for them: nothing is replied yet.
+/// Begins to add bytes that are kept, with their charge. Nothing is replied yet.
 pub(crate) fn begin(
     cx: &Context<'_, '_>,
     out: &mut Output,
@@ -99,7 +99,7 @@ impl Joining {
         &self.key
     }
 
-    /// Goes on; true when it is done and replied to.
+    /// Goes on; true when it is done and has replied.
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output, tally: &mut Tally) -> bool {
         self.waits = None;
         let (room, asks) = (cx.room, cx.guard.ask_again(false));
@@ -108,14 +108,14 @@ impl Joining {
         done
     }
 
-    /// What comes before its next step: others of its worker have their turn. Or some milliseconds pass, where it waits for
-    /// memory, or for a client that has the lane and only waits itself.
+    /// The pause before its next step. Others of its worker have their turn; or some milliseconds pass, if it waits for memory,
+    /// or for a client that has the lane and only waits itself.
     pub fn pause(&self, cx: &Context<'_, '_>) -> Next {
         let waits = self.under_way.is_none() && cx.room.work().lane_rests();
         self.waits.unwrap_or(if waits { Next::Sleep(LOOK_MS) } else { Next::Yield })
     }
 
-    /// It found no memory, and waits for some that is on its way, if it has not for long enough. `asks`: it may.
+    /// Returns whether it waits for memory that is on its way: not if it has waited for long enough. `asks`: it may wait.
     fn comes(&mut self, cx: &mut Context<'_, '_>, asks: bool) -> bool {
         if !asks || !cx.guard.memory_comes() {
             return false;
@@ -146,13 +146,13 @@ impl Joining {
                     Some(Ok(under_way)) => under_way,
                     Some(Err(_)) if self.comes(cx, asks) => return false,
                     Some(Err(_)) => return self.end(cx, out, tally, |_| Outcome::NoMemory),
-                    // There is nothing to add it to, or it may not be.
+                    // There is no value to add to, or it may not be added.
                     None => return self.end_at_once(cx, out, tally),
                 }
             }
         };
         let missing = under_way.upload.missing();
-        // What it is made of does not give way to it.
+        // The old value and its item do not give way to the new one.
         let key = cx.guard.key(&self.key);
         cx.guard.spare(Some(&key));
         cx.guard.ask_again(asks);
@@ -169,7 +169,7 @@ impl Joining {
         cx.guard.spare(None);
         cx.spend(out, copying_ns(bytes));
         let has_copied = under_way.upload.missing() < missing;
-        // It is waited for by a step that finds none at all.
+        // A step that finds no memory at all waits for it.
         if copied.is_err() && !has_copied {
             if self.comes(cx, asks) {
                 under_way.lane.rest(true);
@@ -201,7 +201,7 @@ impl Joining {
         self.tries >= TRIES_MAX && self.end_at_once(cx, out, tally)
     }
 
-    /// Begins to make the value of what is there now; none if that is to be done otherwise.
+    /// Begins to make the value of what is there now; `None` if the bytes are to be added at once.
     fn begin_value(&self, cx: &mut Context<'_, '_>, lane: Lane) -> Option<Result<UnderWay, Refusal>> {
         let (key, memory_bytes) = (cx.guard.key(&self.key), cx.guard.store().memory_bytes());
         let item = string(&mut cx.guard, &key)?;
@@ -213,7 +213,7 @@ impl Joining {
         {
             return None;
         }
-        // First what was seen: the bytes may be newer than that, never older.
+        // The version is read first: the bytes may be newer than that, never older.
         let seen = Expect::Unchanged(item.seen());
         let attributes = Attributes {
             flags: item.flags(),
@@ -232,7 +232,7 @@ impl Joining {
         Some(upload.map(|upload| UnderWay { pinned, copied, seen, upload, lane }))
     }
 
-    /// Copies some bytes behind those that are there; how many.
+    /// Copies some bytes behind those that are there, and returns how many.
     fn copy(&self, cx: &mut Context<'_, '_>, under_way: &mut UnderWay) -> Result<u64, Refusal> {
         let UnderWay { pinned, copied, upload, .. } = under_way;
         let (value_bytes, added) = (upload.value_bytes(), self.value.len() as u64);
@@ -271,7 +271,7 @@ impl Joining {
         self.end_if(cx, out, tally, |cx| Some(store(cx)))
     }
 
-    /// Stores what is whole, and replies: true, if that came to anything.
+    /// Stores the value, and replies. False, without a reply, if `store` says that it came to nothing.
     fn end_if(
         &self,
         cx: &mut Context<'_, '_>,
@@ -300,14 +300,14 @@ fn add_at_once(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose, value
     done.expect("it is not to be done in steps")
 }
 
-/// Bytes that were to be added, and what came of it.
+/// Bytes that were to be added, and the outcome.
 #[derive(Clone, Copy, Debug)]
 struct Added {
     bytes: u64,
     outcome: Outcome,
 }
 
-/// Counts what was to be added, and replies.
+/// Counts the addition, and replies.
 fn reply(
     cx: &mut Context<'_, '_>,
     out: &mut Output,

@@ -1,4 +1,4 @@
-//! One line of administration at work: what its command reads, works with, and replies to.
+//! One line of administration at work: its words, the context of its command, and its reply.
 
 use larder_protocol::Tokens;
 
@@ -9,15 +9,15 @@ use crate::core::output::Output;
 
 /// One administrative line at work.
 pub(crate) struct Line<'x, 'a, 'c, 'w> {
-    /// What memcached's conversations share.
+    /// State that memcached's conversations share.
     pub shared: &'c Shared,
-    /// What it works with.
+    /// The context of the call.
     pub cx: &'x mut Context<'c, 'w>,
-    /// Where it replies.
+    /// The output of its reply.
     pub out: &'x mut Output,
     /// The tokens behind its name, a `noreply` at the end not among them.
     pub tokens: Vec<&'a [u8]>,
-    /// The client wants no reply: what is written before the command ends is taken back.
+    /// Whether the client wants no reply: what is written before the command ends is taken back.
     pub noreply: bool,
     /// The form of its reply.
     pub form: Form,

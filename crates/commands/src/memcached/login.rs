@@ -1,4 +1,4 @@
-//! How memcached's text clients log in, where passwords are asked for: as memcached has it with `-Y`.
+//! Login of memcached's text clients, where passwords are asked for: as memcached has it with `-Y`.
 //!
 //! ```text
 //! set <any key> <any flags> <any exptime> <bytes>\r\n
@@ -18,8 +18,8 @@
 //! With `--strict-framing` the connection is closed behind a line that is no login, and behind a block that does not end where
 //! its line says.
 //!
-//! Whether a client must log in is known when its connection is made, and the connection is a conversation of its own until then:
-//! one that need not, or has logged in, does no step more for it.
+//! It is known when a connection is made whether its client must log in. Until it has, the connection has this conversation of
+//! its own, so that others do no step more for it.
 
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Tokens, last_token};
@@ -39,7 +39,7 @@ use crate::core::tries::Tries;
 use crate::core::unauthenticated::UnauthenticatedClient;
 use crate::core::work::COMMAND_NS;
 
-/// No login is so short, with its end: memcached closes, too.
+/// Most bytes of a line, with its end, that is too short for a login: the connection is closed, as in memcached.
 const SHORT_BYTES: usize = 6;
 /// Most bytes of a line, its end not counted.
 const LINE_BYTES_MAX: usize = 2048;
@@ -54,18 +54,18 @@ const TOO_LONG: &[u8] = b"CLIENT_ERROR auth token too long\r\n";
 /// A connection that must log in.
 #[derive(Debug)]
 pub(crate) struct Login {
-    /// None: there are too many unauthenticated clients.
+    /// Its place among the unauthenticated clients; `None`: there are too many.
     unauthenticated: Option<UnauthenticatedClient>,
     tries: Tries,
-    /// Bytes of a block that is skipped.
+    /// Bytes of a block that are still to be skipped.
     skips: u64,
-    /// Some of what it has sent was taken.
+    /// Whether some of what it has sent was taken.
     begun: bool,
-    /// It has logged in, or need not any more: [`Login::take_standing`].
+    /// Its user, once it has logged in, or need not any more: [`Login::take_standing`].
     standing: Option<Standing>,
 }
 
-/// What becomes of it.
+/// The next step of the connection.
 #[derive(Debug)]
 enum Step {
     /// It has not logged in.
@@ -75,7 +75,7 @@ enum Step {
 }
 
 impl Login {
-    /// What a connection of text clients begins with; none where it need not log in.
+    /// The conversation that a connection of text clients begins with; `None` where it need not log in.
     pub fn asked(cx: &Context<'_, '_>) -> Option<Login> {
         let settings = &cx.shared.settings;
         let asks = settings.text_auth && cx.shared.access.asks();
@@ -93,18 +93,18 @@ impl Login {
         self.unauthenticated
     }
 
-    /// Nothing of it was taken yet: its first byte may say that it speaks something else.
+    /// Returns whether nothing of it was taken yet: its first byte may say that it speaks another protocol.
     pub fn is_new(&self) -> bool {
         !self.begun
     }
 
-    /// The user that the client goes on as, once, when it has logged in, or need not any more: what it sends behind the login is
-    /// for another conversation.
+    /// Takes, once, the user that the client goes on as, when it has logged in, or need not any more. What it sends behind the
+    /// login is for another conversation.
     pub fn take_standing(&mut self) -> Option<Standing> {
         self.standing.take()
     }
 
-    /// As many lines as there are: how many bytes, and what becomes of the connection.
+    /// Takes as many lines as there are. Returns how many bytes they have, and the connection's next step.
     fn lines(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
         if self.is_turned_away() {
             out.put(TOO_MANY_CONNECTIONS);
@@ -137,10 +137,10 @@ impl Login {
         }
     }
 
-    /// Takes a line, and what belongs to it: how many bytes.
+    /// Takes a line and its block. Returns how many bytes they have.
     ///
     /// # Errors
-    /// The same, and what becomes of the connection: it does not go on with the next line.
+    /// The connection does not go on with the next line: how many bytes were taken, and its next step.
     fn line(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> Result<usize, (usize, Step)> {
         let waits = |next| (0, Step::Waits(next));
         let Some(feed) = line_feed(input) else {
@@ -154,7 +154,7 @@ impl Login {
         }
         cx.spend(out, COMMAND_NS);
         let Some(bytes) = announced(line) else {
-            // What a browser was made to send ends with its first line.
+            // A request that a browser was made to send ends with its first line.
             if last_token(line).is_some_and(|token| token.starts_with(b"HTTP/")) {
                 return Err((behind, Step::Waits(Next::Close)));
             }
@@ -237,17 +237,17 @@ impl Converse for Login {
         self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }
 
-    /// It has no user.
+    /// Returns false: it has no user.
     fn has_lost_user(&self, _users: &Users) -> bool {
         false
     }
 
-    /// A login that is over is `Closed` instead.
+    /// Returns `None`: a login that is over is `Closed` instead.
     fn ending(&self) -> Option<Ending> {
         None
     }
 
-    /// There are too many unauthenticated clients.
+    /// Returns whether there are too many unauthenticated clients.
     fn is_turned_away(&self) -> bool {
         self.unauthenticated.is_none()
     }
@@ -261,7 +261,7 @@ fn after_unsure(cx: &Context<'_, '_>, taken: usize) -> Result<usize, (usize, Ste
     if cx.shared.settings.strict_framing { Err((taken, Step::Waits(Next::Close))) } else { Ok(taken) }
 }
 
-/// The bytes of the block that a login announces; none if the line is none.
+/// The bytes of the block that a login announces; `None` if the line is no login.
 fn announced(line: &[u8]) -> Option<u32> {
     let mut tokens = Tokens::new(line);
     if tokens.next()? != b"set" {

@@ -1,7 +1,7 @@
-//! The metrics that memcached_exporter would make of this server's `stats`: the same names, kinds and labels, so that
-//! boards and alerts made for it work without one.
+//! The metrics that memcached_exporter would make of this server's `stats`: the same names, kinds and labels, so that boards
+//! and alerts made for it work without it.
 //!
-//! Left out is what would always be 0 here: LRU lists, the crawler's settings, extstore, the proxy.
+//! Figures that would always be 0 here are left out: LRU lists, the crawler's settings, extstore, the proxy.
 
 use super::class_stats::ClassSource;
 use super::shared::Shared;
@@ -12,18 +12,18 @@ use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::table::{ClassFigure, Figure, Kind};
 use crate::core::shared::VERSION;
 
-/// What a series is made from.
+/// The source of a series.
 enum Source {
     Figure(Figure),
     Counter(Counter),
     Own(fn(&Figures, &[Slab]) -> u64),
     /// The version, as a label.
     Version,
-    /// Label values of a command and its outcome, and what counts them.
+    /// A series for each command and its outcome, as label values.
     Commands,
     /// A series for each class.
     Class(ClassSource),
-    /// A series for each class and command, as `Commands`.
+    /// A series for each class, command and outcome.
     ClassCommands,
 }
 
@@ -105,7 +105,7 @@ const fn class(name: &'static str, kind: Kind, figure: ClassFigure) -> Metric {
     Metric { name, kind, help: "", from: Class(ClassSource::Figure(figure)) }
 }
 
-/// What is counted by command and outcome: `set` is what is left of all stores beside compare-and-swaps.
+/// Counters by command and outcome. `set` has what is left of all stores beside compare-and-swaps.
 const COMMANDS: &[(&str, &str, Counter)] = &[
     ("get", "hit", Counter::GetHits),
     ("get", "miss", Counter::GetMisses),
@@ -168,7 +168,7 @@ pub(crate) fn documented() -> impl Iterator<Item = (&'static str, Kind, &'static
     METRICS.iter().map(|metric| (metric.name, metric.kind, metric.labels(), metric.help()))
 }
 
-/// Writes them, of the classes too if that is wanted.
+/// Writes all metrics, of the classes too if that is wanted.
 pub(crate) fn expose(
     shared: &Shared,
     figures: &Figures,

@@ -10,37 +10,37 @@ use super::text::OK;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
-/// Times in a row that a class gives nothing before another is asked.
+/// Times in a row that a class gives nothing before another class gives.
 const MISSES_MAX: u32 = 4;
 
-/// Reply where a page moves already, or where nothing of it could be moved.
+/// Reply if a page moves already, or if nothing of it could be moved.
 pub(super) const BUSY: &[u8] = b"BUSY currently processing reassign request\r\n";
 
-/// A page that moves, which is 16 spans: some of them, and other connections have their turn. A page of small items
-/// took 4 ms at once.
+/// A page that moves, which is 16 spans. After some of them other connections have their turn: a page of small items took 4 ms
+/// at once.
 #[derive(Debug)]
 pub(crate) struct PageMove {
-    /// Classes that give, the one that gives now last; none: the memory that no class owns.
+    /// Classes that give, the one that gives now last; `None`: the memory that no class owns.
     givers: Vec<Option<u8>>,
-    /// Times in a row that it gave nothing: what is being sent or received keeps some spans.
+    /// Times in a row that it gave nothing: values that are being sent or received keep some spans.
     misses: u32,
     into: Option<u8>,
     /// Spans to go.
     left: usize,
     noreply: bool,
-    /// Only one page moves at a time.
+    /// The note that a page moves: only one does at a time.
     _running: Running,
 }
 
-/// Says that a page moves, until it is dropped.
+/// The note that a page moves, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<AtomicBool>);
 
 impl Running {
-    /// Notes that a page moves; none if another one does.
+    /// Notes that a page moves; `None` if another one does.
     pub fn begin(reassigning: &Arc<AtomicBool>) -> Option<Running> {
         let runs = reassigning.swap(true, Relaxed);
-        // None is made for a page that is refused: its drop would say that the other one has moved.
+        // None is made for a page that is refused: its drop would end the note of the other one.
         (!runs).then(|| Running(Arc::clone(reassigning)))
     }
 }
@@ -52,12 +52,12 @@ impl Drop for Running {
 }
 
 impl PageMove {
-    /// A page that moves from these classes, of which the last gives first, into one; `None`: the memory that no class owns.
+    /// A page that moves from these classes, of which the last gives first, into one. `None` is the memory that no class owns.
     pub fn new(givers: Vec<Option<u8>>, into: Option<u8>, noreply: bool, running: Running) -> PageMove {
         PageMove { givers, misses: 0, into, left: SPANS_PER_PAGE as usize, noreply, _running: running }
     }
 
-    /// Moves a span of a class, or of those that no class has; what is in it stays as far as there is room for it.
+    /// Moves a span of a class, or spans that no class has. The items in it stay, as far as there is room for them.
     pub(crate) fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         if let Some(&giver) = self.givers.last() {
             let moved = match (giver, self.into) {
@@ -75,7 +75,7 @@ impl PageMove {
             return Step::More;
         }
         if !self.noreply {
-            // All of it is being sent, or received.
+            // All of the page is being sent, or received.
             out.put(if self.left == SPANS_PER_PAGE as usize { BUSY } else { OK });
         }
         Step::Done

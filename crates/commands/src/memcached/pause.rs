@@ -1,5 +1,5 @@
-//! CLIENT PAUSE beside clients of memcached, and keys that another command holds: what they ask for is on the same keys, so it
-//! waits as long. And changes of users.
+//! Pauses of memcached's clients: by CLIENT PAUSE, and for keys that another command holds, since both protocols have the same
+//! keys. Changes of users are looked at here, too.
 
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::{Tokens, base64};
@@ -11,23 +11,23 @@ use crate::core::hold;
 use crate::core::progress::Next;
 use crate::memcached::table::find;
 
-/// A client that waits looks this often whether the pause was ended early.
+/// Milliseconds after which a client that waits looks whether the pause was ended early.
 const LOOK_MS: u64 = 100;
 
-/// What a pause lets a connection do.
+/// The leave that a connection has in a pause.
 pub(crate) enum Pace {
-    /// There is none.
+    /// There is no pause.
     Free,
-    /// One request, behind which it is looked again.
+    /// One request, behind which it looks again.
     OneByOne,
     /// Nothing.
     Wait(Next),
 }
 
-/// Does what is due, looks at the client's user again where users were changed, and looks whether what is in front of its
-/// connection may be carried out. `under_way`: a request has begun that is not asked for again, so that it ends where its user's
-/// rules have changed since. `names`: whether what is in front names a key that is held, or concerns all; `acts`: whether it
-/// would do something at all, and, if only writes wait, change something.
+/// Does what is due, looks the client's user up again where users were changed, and decides whether the request in front may be
+/// carried out. `under_way`: a request has begun for which permission is not asked again, so that it ends if its user's rules
+/// have changed. `names`: whether the request in front names a held key, or concerns all keys. `acts`: whether it would do
+/// something at all, or, if only writes wait, change something.
 #[cold]
 pub(crate) fn pace(
     cx: &mut Context<'_, '_>,
@@ -39,7 +39,7 @@ pub(crate) fn pace(
     if let Some(standing) = standing {
         let then = standing.snapshot();
         let is_there = standing.look_again(&cx.shared.access);
-        // What was asked for by other rules does not go on.
+        // A request that other rules allowed does not go on.
         if !is_there || under_way && !standing.is_free() && !standing.may_as(&then, cx.room.work()) {
             cx.shared.access.log.count_closed();
             return Pace::Wait(Next::Close);
@@ -63,13 +63,13 @@ pub(crate) fn pace(
     Pace::OneByOne
 }
 
-/// The value would be whole with this input, and stored.
+/// Returns whether the value would be whole with this input, and stored.
 pub(crate) fn is_whole(upload: &Upload, input: &[u8]) -> bool {
     upload.missing() <= input.len() as u64
 }
 
-/// The request in front, in text, names a key that is `held`, or may: any of its words counts as one, as it is and decoded.
-/// What concerns all keys does, too. What is not there yet of its line is looked at when it is.
+/// Returns whether the request in front, in text, may name a `held` key. Any of its words counts as a key, as it is and
+/// decoded; a request that concerns all keys counts, too. The part of its line that is not there yet is looked at when it is.
 pub(crate) fn names_one(input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
     let end = memchr::memchr(b'\n', input).unwrap_or(input.len());
     let line = &input[..end];
@@ -81,8 +81,8 @@ pub(crate) fn names_one(input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
         })
 }
 
-/// The request in front, in text, is none of those that only read. One whose line is not whole is not: nothing of it is carried
-/// out, and a connection that waited would not receive the rest.
+/// Returns whether the request in front, in text, may write. False for a request whose line is not whole: nothing of it is
+/// carried out, and a connection that waited would not receive the rest.
 pub(crate) fn may_write(input: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', input) else { return false };
     let line = &input[..end];

@@ -1,4 +1,4 @@
-//! What a value is for that is not stored at once: all that is kept of its command, in whichever words that came.
+//! The purpose of a value that is not stored at once: all that is kept of its command, whatever its words.
 
 use larder_protocol::classic::{Store, StoreVerb};
 use larder_protocol::meta::Verb;
@@ -8,7 +8,7 @@ use super::asked::Asked;
 use super::table::{Command, row_of_meta, row_of_store};
 use super::{classic, frames, meta};
 
-/// What a value is for.
+/// The purpose of a value.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// A classic store; its key is kept elsewhere.
@@ -29,7 +29,7 @@ impl Purpose {
         }
     }
 
-    /// What it asks to store, for watchers.
+    /// Its request to store a value, for watchers.
     pub fn asked(&self, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
         match self {
             Purpose::Classic(store) => {
@@ -41,7 +41,7 @@ impl Purpose {
         }
     }
 
-    /// A failure goes unsaid.
+    /// Returns whether a failure gets no reply.
     pub fn is_silent(&self) -> bool {
         match self {
             Purpose::Classic(store) => store.noreply,
@@ -49,7 +49,7 @@ impl Purpose {
         }
     }
 
-    /// What stands behind the value.
+    /// The bytes that end the value's block.
     pub fn end(&self) -> &'static [u8] {
         match self {
             Purpose::Classic(_) | Purpose::Meta(_) => b"\r\n",
@@ -62,7 +62,7 @@ impl Purpose {
         value_bytes + self.end().len() as u64
     }
 
-    /// The store overwrites whatever is there, so that a failure must remove that.
+    /// Returns whether the store overwrites whatever is there, so that a failure must remove that.
     pub fn overwrites(&self) -> bool {
         match self {
             Purpose::Classic(store) => store.verb == StoreVerb::Set,
@@ -71,7 +71,7 @@ impl Purpose {
         }
     }
 
-    /// Where an append or prepend adds.
+    /// The end of the value to which an append or prepend adds.
     pub fn adds_to(&self) -> End {
         match self {
             Purpose::Classic(store) if store.verb == StoreVerb::Prepend => End::Front,
@@ -81,7 +81,7 @@ impl Purpose {
         }
     }
 
-    /// The token that the item must have for it.
+    /// The token that the item must have for the store.
     pub fn compares_with(&self) -> Option<u64> {
         match self {
             Purpose::Classic(_) => None,
@@ -90,7 +90,7 @@ impl Purpose {
         }
     }
 
-    /// The token that the item is given instead of the next.
+    /// The token that the item is given in place of the next one.
     pub fn token(&self) -> Option<u64> {
         match self {
             Purpose::Classic(_) | Purpose::Binary(_) => None,
@@ -98,7 +98,7 @@ impl Purpose {
         }
     }
 
-    /// Append or prepend.
+    /// Returns whether it is append or prepend.
     pub fn concats(&self) -> bool {
         match self {
             Purpose::Classic(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),

@@ -1,6 +1,6 @@
-//! Whether the rules of the client's user allow what it asks for: looked at before each request of a user that may not do
-//! everything, but for plain ones that its rules allow by a look at their key (`session/gate.rs`). As which command of Redis a
-//! request is asked for is in `core/acl/verbs.rs`.
+//! Checks whether the rules of the client's user allow a request. They are made before each request of a user that may not do
+//! everything, but for plain requests that its rules allow by a look at their key (`session/gate.rs`). `core/acl/verbs.rs` says
+//! as which command of Redis a request is checked.
 //!
 //! | what is refused | is answered |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | a line of keys, one of which may not be read | that alone, in the place of all values that were not sent yet |
 //! | a frame, also a quiet one | status 0x20; a value is passed over |
 //!
-//! The connection stays. Where rules change while a value is on its way in, a long reply out, or a `watch` under way, it is
-//! closed: these were asked for once, when they began.
+//! The connection stays. It is closed if rules change while a value is on its way in, a long reply out, or a `watch` under way:
+//! these were checked once, when they began.
 
 use larder_protocol::Tokens;
 use larder_protocol::binary;
@@ -23,7 +23,7 @@ use crate::core::acl::verbs::Verb;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
-/// What a classic or meta request is asked for as; none of those that every client may send.
+/// The verb as which a classic or meta request is checked; `None` for requests that every client may send.
 pub(super) fn verb_of(request: &Request<'_>) -> Option<Verb> {
     Some(match request {
         Request::Fetch(Fetch { touch: None, .. }) => Verb::Get,
@@ -38,7 +38,7 @@ pub(super) fn verb_of(request: &Request<'_>) -> Option<Verb> {
     })
 }
 
-/// The same of a store.
+/// The verb of a store.
 pub(super) fn verb_of_store(verb: StoreVerb) -> Verb {
     match verb {
         StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => Verb::Set,
@@ -46,7 +46,7 @@ pub(super) fn verb_of_store(verb: StoreVerb) -> Verb {
     }
 }
 
-/// The same of a meta command with these flags.
+/// The verb of a meta command with these flags.
 pub(super) fn verb_of_meta(verb: meta::Verb, flags: &Flags<'_>) -> Option<Verb> {
     let mode = flags.token(b'M').and_then(<[u8]>::first);
     Some(match verb {
@@ -63,7 +63,7 @@ pub(super) fn verb_of_meta(verb: meta::Verb, flags: &Flags<'_>) -> Option<Verb> 
     })
 }
 
-/// The same of a line that names no item. Every client may send what is no command.
+/// The verb of a line that names no item. Every client may send a line that is no command.
 pub(super) fn verb_of_line(name: &[u8], mut tokens: Tokens<'_>) -> Option<Verb> {
     let first = tokens.next();
     Some(match name {
@@ -91,7 +91,7 @@ fn verb_of_stats(what: Option<&[u8]>, how: Option<&[u8]>) -> Option<Verb> {
     })
 }
 
-/// The same of a frame.
+/// The verb of a frame.
 pub(super) fn verb_of_frame(frame: &binary::Frame<'_>) -> Option<Verb> {
     Some(match frame.opcode.verb {
         binary::Verb::Get => Verb::Get,
@@ -116,13 +116,13 @@ pub(super) fn verb_of_frame(frame: &binary::Frame<'_>) -> Option<Verb> {
     })
 }
 
-/// The client's requests are looked at before they are carried out.
+/// Returns whether the client's requests are checked before they are carried out.
 #[inline]
 pub(super) fn asks(standing: Option<&Standing>) -> bool {
     standing.is_some_and(|standing| !standing.is_free())
 }
 
-/// Whether the client's user may do this, with this key. What is refused is noted.
+/// Returns whether the client's user may do this, with this key. A refusal is noted.
 #[cold]
 pub(super) fn permits(
     cx: &Context<'_, '_>,
@@ -134,7 +134,7 @@ pub(super) fn permits(
     let Some(standing) = standing.filter(|standing| !standing.is_free()) else { return true };
     let Some(user) = standing.user() else { return false };
     let access = &cx.shared.access;
-    // Most are let through by this, which is not counted, as in a run.
+    // Most requests are let through by this check, whose time is not counted, as in a run.
     if key.is_some_and(|key| user.may_ahead(access.command_of(verb), key, verb.need())) {
         return true;
     }
@@ -153,7 +153,7 @@ pub(super) fn permits(
     false
 }
 
-/// Counts and notes a password that was wrong; `word`: by which request it was said.
+/// Counts and notes a wrong password. `word` is the request that had it.
 pub(super) fn note_login(cx: &Context<'_, '_>, out: &mut Output, word: &str, user: &[u8]) {
     cx.spend(out, REFUSAL_NS);
     let (reason, whence, object) = (Reason::Auth, Whence::TopLevel, word.as_bytes());
@@ -161,7 +161,7 @@ pub(super) fn note_login(cx: &Context<'_, '_>, out: &mut Output, word: &str, use
     cx.shared.access.log.note(&refusal, cx.now());
 }
 
-/// The client, in the words of `CLIENT INFO`. No client has the number 0: `CLIENT KILL ID` of it closes no other connection.
+/// Describes the client as `CLIENT INFO` does. No client has the number 0: `CLIENT KILL ID` with it closes no other connection.
 fn described(cx: &Context<'_, '_>, user: &str) -> String {
     let (address, own) = (cx.peer.address(), cx.peer.listen_address());
     format!("id=0 addr={address} laddr={own} name= db=0 user={user}")

@@ -11,8 +11,8 @@
 //!                                  └──────────► Watch     lines of what happens; no further request is read
 //! ```
 //!
-//! Work per turn is bounded by the input, by the output's limit, and by the worker's slice (`core/work.rs`). Nothing
-//! here blocks, and a turn that made no reply costs no more than reading its input once.
+//! Work per turn is bounded by the input, by the output's limit, and by the worker's slice (`core/work.rs`). Nothing here
+//! blocks, and a turn that makes no reply costs no more than reading its input once.
 
 mod execute;
 mod gate;
@@ -59,20 +59,20 @@ use crate::core::watchers::Watching;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use gate::Free;
 
-/// What is received with fewer bytes has too few requests for a run of them, unless the settings say otherwise.
+/// Bytes of input below which no run of plain requests is looked for, unless the settings say otherwise.
 const RUN_BYTES_MIN: usize = 256;
 
 /// A connection that speaks memcached's text.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     state: State,
-    /// Its user; none with `--text-auth no`.
+    /// Its user; `None` with `--text-auth no`.
     standing: Option<Standing>,
-    /// How often its next request was asked again.
+    /// Retries of its next request.
     asked: Asked,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug, Default)]
 enum State {
     /// A request.
@@ -82,7 +82,7 @@ enum State {
     Keys(Keys),
     /// The rest of a line that failed.
     Skip,
-    /// A block that is skipped, and what is said after it.
+    /// A block that is skipped, and the reply after it.
     Swallow { left: u64, reply: Option<&'static [u8]> },
     /// A value for its item, of which so many bytes were announced.
     Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
@@ -92,33 +92,33 @@ enum State {
     Join(Box<Joining>),
     /// A request, after a long reply.
     Dump(Dump),
-    /// No request is read any more: it is sent lines of what happens.
+    /// Nothing is read any more: the client is sent lines about what happens.
     Watch(Watching),
     /// Nothing more.
     Closed(Ending),
 }
 
-/// One turn: what [`Converse::receive`] does.
+/// One turn of [`Converse::receive`].
 struct Turn<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
-    /// What memcached's conversations share.
+    /// State that memcached's conversations share.
     shared: &'c Shared,
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
     times: Times,
-    /// The input was a run of plain requests so far.
+    /// Whether the input was a run of plain requests so far.
     runs: bool,
-    /// Where the replies to the current line of keys begin, if it began in this turn.
+    /// The place of the replies to the current line of keys, if it began in this turn.
     line_mark: Option<Mark>,
-    /// The current line of keys has failed: its other keys are passed over.
+    /// Whether the current line of keys has failed: its other keys are passed over.
     skips: bool,
-    /// Where the request begins that is to be asked again.
+    /// The place of the request that is to be retried.
     again_at: usize,
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// Runs `f`, which cannot be asked again: it waits for memory itself where another request would be asked again.
+    /// Runs `f`, which cannot be retried: it waits for memory itself where another request would be retried.
     fn once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let (room, again) = (self.cx.room, self.cx.guard.ask_again(false));
         let done = room.for_the_last_time(|| f(self));
@@ -126,7 +126,7 @@ impl Turn<'_, '_, '_, '_> {
         done
     }
 
-    /// A key was asked for: it may be sampled.
+    /// Counts a key that was asked for, which may be sampled then.
     #[inline(always)]
     fn pass_key(&mut self, key: &Key<'_>, verb: impl FnOnce() -> Verb) {
         if self.cx.room.tap().pass(1) {
@@ -134,7 +134,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// What was asked for was done: the key may be followed.
+    /// Records a request that was carried out, if its key is followed.
     #[inline(always)]
     fn done_key(&mut self, key: &Key<'_>, verb: impl FnOnce() -> Verb) {
         let tap = self.cx.room.tap();
@@ -154,7 +154,7 @@ impl Turn<'_, '_, '_, '_> {
     }
 }
 
-/// What a meta command does with its key.
+/// The kind of request that a meta command makes for its key.
 fn verb_of_meta(verb: MetaVerb) -> Verb {
     match verb {
         MetaVerb::Get | MetaVerb::Debug | MetaVerb::Noop => Verb::Read,
@@ -266,7 +266,7 @@ impl Converse for Conversation {
         }
     }
 
-    /// A client that must log in is in another conversation until it has (`login.rs`).
+    /// Returns `None`: a client that must log in is in another conversation until it has (`login.rs`).
     #[inline]
     fn unauthenticated_since(&self) -> Option<Millis> {
         None
@@ -305,7 +305,7 @@ impl Converse for Conversation {
         self.value_filled(bytes);
     }
 
-    /// Of a watcher.
+    /// The number of a watcher.
     fn waiter(&self) -> Option<u64> {
         match &self.state {
             State::Watch(watching) => Some(watching.number()),
@@ -315,7 +315,7 @@ impl Converse for Conversation {
 }
 
 impl Conversation {
-    /// What is in front names a key that is held.
+    /// Returns whether the request in front names a key that is held, or concerns all keys.
     fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
         match &self.state {
             State::Ready | State::Keys(_) => pause::names_one(input, held),
@@ -327,7 +327,7 @@ impl Conversation {
         }
     }
 
-    /// What is in front would do something; with `writes_only`, change something.
+    /// Returns whether the input in front would do something; with `writes_only`, change something.
     fn acts(&self, input: &[u8], writes_only: bool) -> bool {
         match &self.state {
             State::Ready => !input.is_empty() && (!writes_only || pause::may_write(input)),
@@ -346,8 +346,7 @@ impl Conversation {
         }
     }
 
-    /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
-    /// there was no memory.
+    /// Ends a turn before its time: others are to have theirs, or a request is to be retried for which there was no memory.
     #[cold]
     fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
         if let Some(joining) = turn.cx.room.take_later() {
@@ -371,7 +370,7 @@ impl Conversation {
         if ended && next == Next::Flush { Next::Yield } else { next }
     }
 
-    /// A value is added to a large one in the next turns; what comes behind it waits.
+    /// Adds a value to a large one in the next turns; what comes behind it waits.
     fn join(&mut self, turn: &mut Turn<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
         (turn.reader.at, turn.reader.keys) = (turn.again_at, None);
         self.state = State::Join(joining);
@@ -485,7 +484,7 @@ impl Conversation {
             if turn.out.is_full() {
                 if turn.cx.room.is_again() {
                     let before = batch.iter().map(|staged| staged.at).rfind(|&at| at < staged.at);
-                    // What goes on in the next turn is done with here.
+                    // A request that goes on in the next turn is done with here.
                     let at = if turn.cx.room.is_later() { Some(staged.at) } else { before };
                     turn.again_at = at.unwrap_or(turn.again_at);
                     return Some(Next::Flush);
@@ -531,7 +530,7 @@ impl Conversation {
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
                 turn.times.batch_ends(turn.cx);
-                // What is not staged is not asked again.
+                // A request that is not staged is not retried.
                 let next = turn.once(|turn| self.event(turn, event));
                 turn.times.passes(turn.cx);
                 turn.again_at = turn.reader.at;
@@ -548,7 +547,7 @@ impl Conversation {
                 if !noreply {
                     turn.out.put(fault.reply());
                 }
-                // What belongs to a line that cannot be read would be read as lines.
+                // The value of a line that cannot be read would be read as lines.
                 let is_unbounded = swallow == 0 && fault == Fault::BadLine;
                 if fault.closes() || is_unbounded && turn.cx.shared.settings.strict_framing {
                     return self.close();
@@ -584,7 +583,7 @@ impl Conversation {
         None
     }
 
-    /// A line that names no item.
+    /// Carries out a line that names no item.
     fn line(&mut self, turn: &mut Turn<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
         let mut tokens = Tokens::new(text);
         let strict = turn.cx.shared.settings.strict_framing;
@@ -634,7 +633,7 @@ impl Conversation {
         }
     }
 
-    /// A meta command with an encoded key, a block that is not simply there, or mn.
+    /// Carries out a meta command with an encoded key, one whose block is not simply there, or mn.
     fn meta(&mut self, turn: &mut Turn<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
         if meta.verb == MetaVerb::Noop {
             turn.out.put(b"MN\r\n");
@@ -677,7 +676,7 @@ impl Conversation {
         }
     }
 
-    /// Says what is wrong and throws the block away.
+    /// Replies the fault, and throws the block away.
     fn fail(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault, block_bytes: u64) {
         turn.out.put(fault.reply());
         self.state = State::Swallow { left: block_bytes, reply: None };
@@ -685,7 +684,7 @@ impl Conversation {
 }
 
 impl Staged<'_, '_> {
-    /// What is done with its key.
+    /// The kind of request for its key.
     fn verb(&self) -> Verb {
         match &self.request {
             Request::Fetch(_) | Request::Line(_) | Request::Fault { .. } => Verb::Read,
@@ -696,8 +695,8 @@ impl Staged<'_, '_> {
     }
 }
 
-/// Whether bytes of a block, of which so many are missing in front of them, have its line end where it belongs, as far as that is
-/// among them.
+/// Returns whether these bytes of a block have its line end where it belongs, as far as that is among them. `left` is the number
+/// of bytes of the block that were missing before these.
 pub(super) fn may_end(bytes: &[u8], left: u64) -> bool {
     let is_at = |behind: u64, wanted: u8| {
         let at = left.checked_sub(behind).and_then(|at| usize::try_from(at).ok());
@@ -706,7 +705,7 @@ pub(super) fn may_end(bytes: &[u8], left: u64) -> bool {
     is_at(2, b'\r') && is_at(1, b'\n')
 }
 
-/// Where a session goes on that left a batch at this key.
+/// The state in which a session goes on that left a batch at this key.
 fn leave_at(staged: &Staged<'_, '_>) -> State {
     match staged.request {
         Request::Fetch(fetch) if !staged.first => State::Keys(Keys { fetch, first: false, resumed: true }),

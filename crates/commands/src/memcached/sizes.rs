@@ -1,5 +1,5 @@
-//! `stats sizes`: how many items there are of each size, in steps of 32 bytes. The counts are written when all items were
-//! seen, in steps, too: there may be hundreds of thousands. They are charged as what connections hold, as many may ask at once.
+//! `stats sizes`: the number of items of each size, in steps of 32 bytes. The counts are written when all items were seen, in
+//! steps, too: there may be hundreds of thousands. They are charged as memory of connections, since many may ask at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use super::steps::{ITEM_NS, ITEMS_PER_WALK, Step};
 use crate::core::context::Context;
 use crate::core::output::Output;
 
-/// Items are counted in steps of so many bytes.
+/// Sizes are counted in steps of so many bytes.
 const SIZE_STEP_BYTES: u64 = 32;
-/// What a count takes in a map whose nodes are at least half full.
+/// Bytes of a count in a map whose nodes are at least half full.
 const COUNT_BYTES: usize = 48;
 /// Rows written between two looks at the output.
 const ROWS_PER_STEP: usize = 64;
-/// What it takes to write one.
+/// Nanoseconds to write one.
 const ROW_NS: u64 = 200;
 
 /// Counts under way.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     cursor: u64,
-    /// All items were seen. The counts that are left are still to be written.
+    /// Whether all items were seen. The counts that are left are still to be written.
     counted: bool,
     counts: BTreeMap<u64, u64>,
-    /// The store that so many bytes are charged to.
+    /// The store that the bytes are charged to.
     store: Arc<Store>,
     charged: i64,
     form: Form,
@@ -83,7 +83,7 @@ impl Sizes {
         Step::Done
     }
 
-    /// Charges what came since; false if connections hold as much as they may.
+    /// Charges the counts that were added; false if connections hold as much as they may.
     fn charge(&mut self) -> bool {
         let more = (self.counts.len() * COUNT_BYTES) as i64 - self.charged;
         if more > 0 && self.store.held_bytes().saturating_add(more as u64) > self.store.held_bytes_max() {

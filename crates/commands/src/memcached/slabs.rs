@@ -13,9 +13,9 @@ use larder_store::{ClassTotals, chunk_sizes};
 
 /// memcached's page of 1 MiB.
 pub const PAGE_BYTES: u64 = 1 << 20;
-/// A page in spans of 64 KiB.
+/// Number of spans of 64 KiB in a page.
 pub const SPANS_PER_PAGE: u64 = 16;
-/// Class numbers are below this.
+/// Numbers of classes are below this.
 pub const CLASSES_END: u8 = 64;
 
 /// Most sizes that can be given: class numbers 1 to 63, of which the last is for the largest chunk.
@@ -41,7 +41,7 @@ pub fn slab_sizes(factor: f64, least: u32, largest: u32) -> Vec<u32> {
     sizes
 }
 
-/// Which of the store's classes each shown one covers.
+/// The shown classes, and which of the store's classes each covers.
 #[derive(Debug)]
 pub struct SlabClasses {
     /// Sizes by the number of the class, from 1.
@@ -55,7 +55,7 @@ impl SlabClasses {
     pub fn new(sizes: &[u32]) -> SlabClasses {
         let mut shown = [0; 256];
         for (class, bytes) in chunk_sizes() {
-            // What is larger than all is shown in the last.
+            // Chunks larger than all sizes are shown in the last class.
             let covers = sizes.iter().position(|&size| size >= bytes).unwrap_or(sizes.len() - 1);
             shown[usize::from(class)] = covers as u8 + 1;
         }
@@ -67,7 +67,7 @@ impl SlabClasses {
         self.shown[usize::from(class)]
     }
 
-    /// The largest number.
+    /// The largest number of a shown class.
     pub fn last(&self) -> u8 {
         self.sizes.len() as u8
     }
@@ -122,7 +122,7 @@ impl Slab {
         sum.evicted_age_s = sum.evicted_age_s.max(class.evicted_age_s);
     }
 
-    /// Pages of 1 MiB; one at least.
+    /// Pages of 1 MiB, rounded up.
     pub fn pages(&self) -> u64 {
         self.totals.spans.div_ceil(SPANS_PER_PAGE)
     }

@@ -1,5 +1,5 @@
-//! The keys of `stats`, in memcached's order: one row each, where its value comes from, and which of
-//! them stand for something that Larder does not have.
+//! The keys of `stats`, in memcached's order. Each is a row with the source of its value; some stand for something that Larder
+//! does not have.
 
 use std::fmt::{self, Display};
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,10 +12,10 @@ use crate::core::figures;
 use crate::core::figures::table::Figure;
 use crate::core::shared::{Settings, VERSION};
 
-/// Everything `stats` reports from.
+/// All figures that `stats` reports from.
 #[derive(Debug)]
 pub struct Figures {
-    /// What every protocol shows.
+    /// Figures that every protocol shows.
     pub common: figures::Figures,
     /// Crawls started.
     pub crawls: u64,
@@ -27,7 +27,7 @@ impl Figures {
         Figures::new(shared, figures::Figures::gather(cx))
     }
 
-    /// Adds what is memcached's alone.
+    /// Adds memcached's own figures.
     pub(crate) fn new(shared: &Shared, common: figures::Figures) -> Figures {
         Figures { common, crawls: shared.crawls.load(Relaxed) }
     }
@@ -54,7 +54,7 @@ impl Display for Value {
     }
 }
 
-/// Which option must be on for a key to be there.
+/// The option that must be on for a key to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// None.
@@ -71,14 +71,14 @@ pub enum Needs {
     TlsSessions,
 }
 
-/// Where a key's value comes from.
+/// The source of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// A figure of the server.
     Figure(Figure),
-    /// The same, of microseconds that are printed as seconds.
+    /// A figure in microseconds, which is printed as seconds.
     Seconds(Figure),
-    /// What no other protocol shows.
+    /// A value that no other protocol shows.
     Own(fn(&Figures) -> Value),
     /// A counter of the workers.
     Counter(Counter),
@@ -89,11 +89,11 @@ pub enum Source {
 /// A key of `stats`.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// As printed.
+    /// Its name, as printed.
     pub name: &'static str,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: Source,
-    /// When it is there.
+    /// The option that it needs.
     pub needs: Needs,
 }
 
@@ -109,7 +109,7 @@ impl Key {
         }
     }
 
-    /// It is there with these settings.
+    /// Returns whether it is there with these settings.
     pub fn is_shown(&self, settings: &Settings) -> bool {
         match self.needs {
             Needs::Nothing => true,

@@ -1,13 +1,13 @@
-//! A step of a long reply: how many items it looks at between two looks at the output, and what it came to.
+//! A step of a long reply: how many items it looks at between two looks at the output, and its result.
 
 use crate::core::work::KEY_NS;
 
 /// Items looked at between two looks at the output.
 pub(super) const ITEMS_PER_WALK: usize = 64;
-/// What it takes to look at one and to write its line.
+/// Nanoseconds to look at an item and to write its line.
 pub(super) const ITEM_NS: u64 = 2 * KEY_NS;
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The dump is complete.

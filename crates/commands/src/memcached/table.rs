@@ -13,7 +13,7 @@ use super::watch;
 use crate::core::calls::{MEMCACHED_ROWS_MAX, RowId};
 use crate::core::events::Change;
 
-/// How a command is run.
+/// The way in which a command is run.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// It names an item: decoded to a request of its own, run in a batch.
@@ -46,36 +46,36 @@ impl std::fmt::Debug for Run {
 pub struct Command {
     /// Its name.
     pub name: &'static str,
-    /// What follows the name.
+    /// The words behind its name.
     pub usage: &'static str,
-    /// What it does, in one sentence.
+    /// A sentence about what it does.
     pub summary: &'static str,
     /// First words of its replies, in the order of their likelihood.
     pub replies: &'static [&'static str],
-    /// What it does to what there is.
+    /// Its effect on what is stored.
     pub effect: Effect,
-    /// A `noreply` behind it is a word like any other: clients ask for the version with words behind it.
+    /// Whether a `noreply` behind it is a word like any other: clients ask for the version with words behind it.
     pub answers_always: bool,
-    /// How it is run.
+    /// The way in which it is run.
     pub run: Run,
 }
 
-/// What a command does to what there is: what waits while writes are paused, and which events it causes.
+/// The effect of a command on what is stored: it decides what waits while writes are paused, and which events are told.
 #[derive(Clone, Copy, Debug)]
 pub enum Effect {
     /// It changes nothing.
     Reads,
-    /// It changes nothing; a key that is not there is an event.
+    /// It changes nothing. A key that is not there is an event.
     Asks,
-    /// It changes keys, and a change is called so.
+    /// It changes keys; `Change` names that.
     Writes(Change),
-    /// It takes keys away, or changes them, and a change is called so.
+    /// It removes keys, or changes them; `Change` names that.
     Removes(Change),
-    /// It changes numbers, or makes them if its line says so, and a change is called so.
+    /// It changes numbers, or makes them if its line says so; `Change` names that.
     Counts(Change),
-    /// Both, if its line has such tokens.
+    /// A key that is not there is an event, and it changes keys if its line has such tokens.
     AsksAndWrites(Change, LineTest),
-    /// It changes what is no key.
+    /// It changes something that is no key.
     Turns,
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for LineTest {
 }
 
 impl Command {
-    /// The command may change something, with these tokens behind its key.
+    /// Returns whether the command may change something, with these tokens behind its key.
     pub(crate) fn may_write(&self, tokens: Tokens<'_>) -> bool {
         match self.effect {
             Effect::Reads | Effect::Asks => false,
@@ -99,7 +99,7 @@ impl Command {
         }
     }
 
-    /// What its changes of a key are called.
+    /// The names of its changes of a key; `None` if it changes no key.
     pub(crate) fn change(&self) -> Option<&Change> {
         match &self.effect {
             Effect::Writes(change)
@@ -110,13 +110,13 @@ impl Command {
         }
     }
 
-    /// A key that is not there is an event.
+    /// Returns whether a key that is not there is an event.
     pub(crate) fn asks(&self) -> bool {
         matches!(self.effect, Effect::Asks | Effect::AsksAndWrites(..))
     }
 }
 
-/// A command on an item, which says what it does to it.
+/// A command on an item, with its effect.
 const fn item(
     name: &'static str,
     usage: &'static str,
@@ -155,12 +155,12 @@ const fn line(
     }
 }
 
-/// The same of a command that changes nothing.
+/// Makes it a command that changes nothing.
 const fn reads(command: Command) -> Command {
     Command { effect: Effect::Reads, ..command }
 }
 
-/// The same of a command that is answered whatever follows it.
+/// Makes it a command that is answered whatever follows it.
 const fn answered(command: Command) -> Command {
     Command { answers_always: true, ..command }
 }
@@ -358,7 +358,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     same
 }
 
-/// The place of the row of this name among these; how many there are: none is called so.
+/// The place of the row of this name among these; the number of rows if none has it.
 const fn place(rows: &[Command], name: &str) -> usize {
     let mut at = 0;
     while at < rows.len() && !is_same(rows[at].name, name) {
@@ -367,14 +367,14 @@ const fn place(rows: &[Command], name: &str) -> usize {
     at
 }
 
-/// The row of this name, which there is.
+/// The row of this name, which must be there.
 const fn row(rows: &'static [Command], name: &str) -> &'static Command {
     let at = place(rows, name);
     assert!(at < rows.len(), "no command of this name");
     &rows[at]
 }
 
-/// The number of the command of this name, which there is: its place among the classic and then the meta commands.
+/// The number of the command of this name, which must be there: its place among the classic and then the meta commands.
 pub(crate) const fn number(name: &str) -> RowId {
     let mut at = place(CLASSIC_ROWS, name);
     if at == CLASSIC_ROWS.len() {
@@ -384,7 +384,7 @@ pub(crate) const fn number(name: &str) -> RowId {
     at as RowId
 }
 
-/// The names of all commands, by their numbers: for those that show what was counted of each and are rows themselves.
+/// The names of all commands, by their numbers: for rows whose commands show counts of each.
 pub(crate) static NAMES: [&str; CLASSIC_ROWS.len() + META_ROWS.len()] = {
     let mut names = [""; CLASSIC_ROWS.len() + META_ROWS.len()];
     let mut at = 0;
@@ -398,7 +398,7 @@ pub(crate) static NAMES: [&str; CLASSIC_ROWS.len() + META_ROWS.len()] = {
     names
 };
 
-/// The row of a request that names an item: of verbs that differ in nothing that a row says of keys, one of them.
+/// The row of a request that names an item. Verbs whose rows say the same about keys share one.
 pub(crate) fn row_of(request: &Request<'_>) -> &'static Command {
     const GET: &Command = row(CLASSIC_ROWS, "get");
     const GAT: &Command = row(CLASSIC_ROWS, "gat");

@@ -10,11 +10,11 @@ use crate::core::output::Output;
 
 /// End of a get.
 pub const END: &[u8] = b"END\r\n";
-/// There is no such item, to a meta get.
+/// There is no such item: the reply of a meta get.
 pub const META_MISS: &[u8] = b"EN\r\n";
 /// Not a command, or not in this form.
 pub const ERROR: &[u8] = b"ERROR\r\n";
-/// The rules of the client's user do not allow it.
+/// The rules of the client's user do not allow the request.
 pub const UNAUTHORIZED: &[u8] = b"CLIENT_ERROR unauthorized\r\n";
 /// Done.
 pub const OK: &[u8] = b"OK\r\n";
@@ -48,7 +48,7 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
     true
 }
 
-/// As [`put_value`], of a value in pieces; a collection is not there to a command that asks for a string.
+/// Does what [`put_value`] does for a value in pieces. A collection counts as absent, since the command asks for a string.
 #[cold]
 #[inline(never)]
 fn put_other(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {
@@ -100,8 +100,8 @@ pub fn put_data(out: &mut Output, item: &Item<'_>) -> bool {
     true
 }
 
-/// The key can be a word of a line, as text clients send and read them: RESP's keys, and those in base64, may be of
-/// any bytes.
+/// Returns whether the key can be a word of a line, as text clients send and read them. RESP's keys, and those in base64, may
+/// have any bytes.
 pub fn is_text(key: &[u8]) -> bool {
     !key.is_empty() && !key.ends_with(b"\r") && memchr::memchr2(b' ', b'\n', key).is_none()
 }
@@ -120,7 +120,7 @@ pub fn put_escaped(out: &mut Output, key: &[u8]) {
     out.filled(bytes);
 }
 
-/// Appends a key as a meta command says it: as it is, or in base64 and marked if it was sent so or is no text.
+/// Appends a key as meta commands have it: as it is, or in base64 and marked if it was sent so or is no text.
 pub fn put_meta_key(out: &mut Output, key: &[u8], binary: bool) {
     if binary || !is_text(key) {
         put_base64(out, key);

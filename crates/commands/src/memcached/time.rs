@@ -1,14 +1,14 @@
-//! What an exptime means.
+//! The meaning of an exptime.
 
 use larder_store::Millis;
 
-/// Above this many seconds an exptime is a point in time, not a distance: 30 days.
+/// Most seconds of an exptime that is a distance: 30 days. A greater one is a point in time.
 const RELATIVE_MAX_S: i32 = 60 * 60 * 24 * 30;
 
-/// A point in time that has always passed: what negative exptimes become.
+/// A point in time that has always passed, for negative exptimes.
 const LONG_AGO: Millis = 1;
 
-/// When an item with this exptime, given at `now`, ceases to be; 0 for never.
+/// The time at which an item with this exptime, given at `now`, expires; 0 for never.
 #[inline]
 pub fn expires_at(exptime: i32, now: Millis) -> Millis {
     if exptime == 0 {
@@ -22,7 +22,7 @@ pub fn expires_at(exptime: i32, now: Millis) -> Millis {
     }
 }
 
-/// The same of an exptime without a sign: what would be negative is a point in time far ahead.
+/// The time at which an item with this unsigned exptime expires: one that would be negative is a point in time far ahead.
 pub fn expires_at_unsigned(exptime: u32, now: Millis) -> Millis {
     match i32::try_from(exptime) {
         Ok(exptime) => expires_at(exptime, now),
@@ -30,8 +30,8 @@ pub fn expires_at_unsigned(exptime: u32, now: Millis) -> Millis {
     }
 }
 
-/// Seconds that are left, to the nearest, so that a TTL reads back as it was given, also by a worker
-/// whose clock is a little behind.
+/// Seconds that are left, rounded to the nearest, so that a TTL reads back as it was given, also by a worker whose clock is a
+/// little behind.
 #[inline]
 pub fn seconds_left(expires_at: Millis, now: Millis) -> u64 {
     (expires_at.saturating_sub(now) + 500) / 1000

@@ -1,4 +1,4 @@
-//! How long commands take, of the receives that are measured: one in sixteen, as RESP's (`core/calls.rs`).
+//! Times of commands, in receives that are measured: one in sixteen, as for RESP (`core/calls.rs`).
 //!
 //! ```text
 //! a batch             commands of a row together, each an equal part of the time until another row's comes; the
@@ -8,9 +8,10 @@
 //! several turns       the last turn of a value that comes in parts, the first of anything else
 //! ```
 //!
-//! A line of keys is one command. A command that is asked again because there was no memory counts each time.
+//! A line of keys is one command. A command that is retried because there was no memory counts each time.
 //!
-//! A receive that is not measured pays for a count of receives and for a comparison a command, a run for one a group.
+//! A receive that is not measured pays for a count of receives, and for a comparison for each command, or for each group of a
+//! run.
 
 use larder_protocol::binary::{self, Frame};
 use larder_protocol::classic::{Fetch, Request, StoreVerb};
@@ -37,7 +38,7 @@ const MA: RowId = number("ma");
 const MN: RowId = number("mn");
 const ME: RowId = number("me");
 
-/// What a run is made of.
+/// The kinds of commands in runs.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(super) enum InRun {
@@ -48,14 +49,14 @@ pub(super) enum InRun {
     Incr,
 }
 
-/// The rows of these, in their order.
+/// The rows of these kinds, in their order.
 const RUN_ROWS: [RowId; 5] = [GET, SET, MG, MS, INCR];
 
-/// The commands of one receive.
+/// A meter of the commands of one receive.
 #[derive(Debug)]
 pub(super) struct Times {
     meter: Meter,
-    /// How many of each of [`InRun`] there were in the run at work.
+    /// Number of each of [`InRun`] in the run at work.
     run: [u32; RUN_ROWS.len()],
 }
 
@@ -67,13 +68,13 @@ impl Times {
         Times { meter, run: [0; RUN_ROWS.len()] }
     }
 
-    /// This receive is measured: only then the calls that are cold are to be made.
+    /// Returns whether this receive is measured: only then are the cold calls to be made.
     #[inline(always)]
     pub fn measures(&self) -> bool {
         self.meter.measures()
     }
 
-    /// The commands of batches so far have ended: they are counted, if this receive is measured.
+    /// Ends the commands of batches so far: they are counted, if this receive is measured.
     #[inline(always)]
     pub fn batch_ends(&mut self, cx: &Context<'_, '_>) {
         if self.measures() {
@@ -81,7 +82,7 @@ impl Times {
         }
     }
 
-    /// What was done since the last command ended is no command's, or that of one that is counted.
+    /// Notes that the time since the last command's end is no command's, or that of one that is counted already.
     #[inline(always)]
     pub fn passes(&mut self, cx: &Context<'_, '_>) {
         if self.measures() {
@@ -89,7 +90,7 @@ impl Times {
         }
     }
 
-    /// A command ends that was neither in a batch nor in a run: it is counted, if this receive is measured.
+    /// Counts a command that ends and was neither in a batch nor in a run, if this receive is measured.
     #[inline(always)]
     pub fn one_ends(&mut self, cx: &Context<'_, '_>, row: &Command) {
         if self.measures() {
@@ -97,7 +98,7 @@ impl Times {
         }
     }
 
-    /// A command of a batch comes.
+    /// Begins a command of a batch.
     #[cold]
     #[inline(never)]
     pub fn call(&mut self, cx: &Context<'_, '_>, row: RowId) {
@@ -118,7 +119,7 @@ impl Times {
         }
     }
 
-    /// A further key of a line comes: that of a line that began in another receive is no command of this one.
+    /// Notes a further key of a line. A line that began in another receive is no command of this one.
     #[cold]
     #[inline(never)]
     pub fn key(&mut self, cx: &Context<'_, '_>) {
@@ -137,7 +138,7 @@ impl Times {
         self.meter.settle(&cx.counters.memcached, next, || cx.host.clock_us());
     }
 
-    /// What has passed since the commands of batches and runs ended is the command's own.
+    /// Counts a command whose time is all that has passed since the commands of batches and runs ended.
     #[cold]
     #[inline(never)]
     fn end_one(&mut self, cx: &Context<'_, '_>, row: &Command) {
@@ -148,18 +149,18 @@ impl Times {
         }
     }
 
-    /// A command of a run was answered.
+    /// Counts a command of a run that was answered.
     pub fn count_in_run(&mut self, what: InRun) {
         self.run[what as usize] += 1;
     }
 
-    /// The last `get` of a run turned out to be none for a run.
+    /// Takes back the last `get` of a run, which was not plain after all.
     pub fn take_back_get(&mut self) {
         let gets = &mut self.run[InRun::Get as usize];
         *gets = gets.saturating_sub(1);
     }
 
-    /// A run has ended.
+    /// Ends a run, and counts its commands.
     #[cold]
     #[inline(never)]
     pub fn end_run(&mut self, cx: &Context<'_, '_>) {

@@ -1,4 +1,5 @@
-//! What text clients do, for clients that listen or watch: a command that uses a key looks at it before and after.
+//! Events and lines about what memcached's clients do, for clients that listen or watch: a command that uses a key looks at it
+//! before and after.
 
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -8,7 +9,7 @@ use crate::memcached::asked::Asked;
 use crate::memcached::table::{Command, Effect};
 use crate::memcached::time::seconds_left;
 
-/// What a key of the first database was like before a command, where events or a watcher want to know.
+/// The state of a key of the first database before a command, where events or a watcher need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before(Option<(Seen, Looked)>);
 
@@ -21,7 +22,7 @@ fn look(cx: &mut Context<'_, '_>, key: &[u8]) -> (Seen, Looked) {
 }
 
 impl Before {
-    /// Looks at the key.
+    /// Looks at the key, where events or a watcher need it.
     pub fn look(cx: &mut Context<'_, '_>, key: &[u8]) -> Before {
         Before(cx.shared.events.any().then(|| look(cx, key)))
     }
@@ -31,13 +32,13 @@ impl Before {
         self.tell_stored(cx, row, key, None);
     }
 
-    /// The same, of a command that was asked to store something.
+    /// Does what [`Before::tell`] does, for a command that was asked to store something.
     pub fn tell_stored(self, cx: &mut Context<'_, '_>, row: &Command, key: &[u8], asked: Option<Asked>) {
         let Some((was, looked)) = self.0 else { return };
         let (is, now) = look(cx, key);
         if row.asks() && was.is_none() {
             cx.tell_miss(0, key);
-            // The look has taken it out; that it was there is counted all the same.
+            // The look has removed the item. It is counted all the same that it was there.
             match looked.status {
                 "expired" => cx.counters.add(Counter::GetExpired, 1),
                 "flushed" => cx.counters.add(Counter::GetFlushed, 1),
@@ -54,7 +55,7 @@ impl Before {
     }
 }
 
-/// What each line takes, about.
+/// Nanoseconds of a line, about.
 const LINE_NS: u64 = 1_000;
 
 #[cold]
@@ -72,7 +73,7 @@ fn tell_watchers(
     let stored = after.is_there() && was != is;
     let left_s = |expires_at| if expires_at == 0 { 0 } else { seconds_left(expires_at, scene.now) };
     if let Some(asked) = asked {
-        // What was over when it was stored is there no more.
+        // A value whose time was over when it was stored is not there any more.
         let is_over = asked.expires_at != 0 && asked.expires_at <= scene.now;
         let status = match asked.refused(before.is_there()) {
             _ if stored => "stored",

@@ -1,4 +1,4 @@
-//! What memcached's tuning commands set: kept, shown by `stats settings`, and without effect here.
+//! Settings of memcached's tuning commands: kept, shown by `stats settings`, and without effect here.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ impl Kept {
     pub fn ratio(value: f64) -> Kept {
         Kept::new(value.to_bits())
     }
-    /// What it holds.
+    /// The value that it holds.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -47,13 +47,13 @@ pub struct Tuning {
     pub hot_lru_pct: Kept,
     /// `lru tune`: per cent of a class that is warm.
     pub warm_lru_pct: Kept,
-    /// `lru tune`: age of what is hot against what is cold.
+    /// `lru tune`: age of hot items against cold ones.
     pub hot_max_factor: Kept,
-    /// `lru tune`: age of what is warm against what is cold.
+    /// `lru tune`: age of warm items against cold ones.
     pub warm_max_factor: Kept,
     /// `lru temp_ttl`: 1, items of a short life have a queue of their own.
     pub temp_lru: Kept,
-    /// `lru temp_ttl`: how short, seconds.
+    /// `lru temp_ttl`: the longest of these lives, in seconds.
     pub temporary_ttl_s: Kept,
     /// `lru_crawler sleep`: microseconds between two items.
     pub crawler_sleep_us: Kept,

@@ -1,4 +1,4 @@
-//! What commands on items mean, whatever the words: each gives an outcome, which `classic`, `meta` and `frames` write.
+//! The meaning of commands on items, whatever their words: each gives an outcome, which `classic`, `meta` and `frames` write.
 
 mod arithmetic;
 mod fetch;

@@ -1,4 +1,4 @@
-//! watch: a connection that is sent what happens, line by line, and sends no further request.
+//! watch: a connection that is sent lines about what happens, and sends no further request.
 
 use larder_store::Millis;
 
@@ -9,13 +9,13 @@ use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::watchers::{Watching, stream};
 
-/// What waits to be sent is this much at most before more lines are taken.
+/// Most bytes that may wait to be sent for more lines to be taken.
 const SENT_BYTES: u64 = 64 << 10;
-/// Between two looks whether a socket takes more.
+/// Milliseconds between two looks whether a socket takes more.
 const LOOK_MS: Millis = 50;
 
-/// What can be watched. Larder accepts the last four, as memcached does, and writes no line of them: it has no proxy, and it
-/// counts commands by what they do (memcached writes no line of `rawcmds` either).
+/// The streams that can be watched. Larder accepts the last four, as memcached does, and writes no line for them: it has no
+/// proxy, and it counts commands by what they do (memcached writes no line for `rawcmds` either).
 const STREAMS: &[(&[u8], u32)] = &[
     (b"fetchers", stream::FETCHERS),
     (b"mutations", stream::MUTATIONS),
@@ -55,8 +55,7 @@ pub(crate) fn watch(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Watch(watching)
 }
 
-/// Sends what waits; then there is nothing to do until there is more. While its socket takes nothing it is looked at now
-/// and then.
+/// Sends the lines that wait, and awaits more. While its socket takes nothing, the connection looks again now and then.
 pub(crate) fn step(watching: &Watching, out: &mut Output) -> Next {
     if out.is_full() || out.len() > SENT_BYTES {
         return Next::Await(Some(LOOK_MS));

@@ -18,11 +18,11 @@ use crate::memcached::time::expires_at;
 
 /// Highest level of verbosity.
 pub(crate) const VERBOSITY_MAX: u32 = 2;
-/// What memcached's clock says when it starts, seconds.
+/// Seconds of memcached's clock when it starts.
 const CLOCK_AT_START_S: u64 = 62;
 /// Fewest megabytes that cache_memlimit takes.
 const MEMLIMIT_MIN_MB: u64 = 8;
-/// Above this cache_memlimit was given bytes.
+/// Most megabytes that cache_memlimit takes: a greater number was meant as bytes.
 const MEMLIMIT_MAX_MB: u64 = 1_000_000_000;
 
 /// version
@@ -75,7 +75,7 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// Removes everything, now or at the time `at`; false: it is done in steps.
+/// Removes everything, now or at the time `at`. False if it takes steps: then the caller goes on with them.
 pub(crate) fn flush(shared: &Shared, cx: &mut Context<'_, '_>, at: Option<Millis>) -> bool {
     let now = cx.now();
     note_oldest(shared, cx, at.unwrap_or(now));
@@ -85,8 +85,8 @@ pub(crate) fn flush(shared: &Shared, cx: &mut Context<'_, '_>, at: Option<Millis
     true
 }
 
-/// Notes for `stats settings` which items stay, as memcached does: those from this second on. With versions, items of the flush's
-/// own second go if they were there before.
+/// Notes for `stats settings`, as memcached does, which items stay: those from this second on. With versions, items of the
+/// flush's own second go, if they were there before.
 fn note_oldest(shared: &Shared, cx: &Context<'_, '_>, at: Millis) {
     let moved_s = cx.shared.clock.moved_ms() / 1000;
     let clock_s = CLOCK_AT_START_S + cx.host.clock_us() / 1_000_000;

@@ -16,7 +16,7 @@ use crate::memcached::text::{ERROR, OK};
 const ANY: i32 = -1;
 /// The memory that no class owns, as source or destination.
 const POOL: i32 = 0;
-/// A class with fewer pages gives none.
+/// Fewest pages of a class that gives one.
 const PAGES_MIN: u64 = 2;
 
 const BAD_CLASS: &[u8] = b"BADCLASS invalid src or dst class id\r\n";
@@ -72,7 +72,8 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
     if !known.contains(&from) || !known.contains(&to) {
         return Err(BAD_CLASS);
     }
-    // As in memcached, the pool has what classes gave back; what no class has had yet they take as they need it.
+    // As in memcached, the pool has the pages that classes gave back. Memory that no class has had yet they take as they need
+    // it.
     let spare = match from {
         POOL => store.totals().spans_given_back >= SPANS_PER_PAGE,
         _ => pages(from) >= PAGES_MIN,
@@ -81,7 +82,8 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
         return Err(NO_SPARE);
     }
     let Some(running) = Running::begin(&shared.reassigning) else { return Err(BUSY) };
-    // The class that has most, of those that `to` covers; where several have as much, the largest, which holds all of them.
+    // The class that has most spans, of those that `to` covers. If several have as many, the largest, whose chunks hold all
+    // items.
     let spans = |class: u8| classes.iter().find(|totals| totals.id == class).map_or(0, |totals| totals.spans);
     let into =
         u8::try_from(to).ok().and_then(|to| shared.slabs.members(to).max_by_key(|&class| spans(class)));

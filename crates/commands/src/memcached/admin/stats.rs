@@ -66,7 +66,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// Names of keys are not shown (`-X`).
+/// Refuses to show names of keys (`-X`).
 fn refuse(line: &mut Line<'_, '_, '_, '_>, text: &[u8]) -> Flow {
     line.form.say(line.out, text, Status::Auth);
     Flow::Next
@@ -83,7 +83,7 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
     }
 }
 
-/// What is found: of each rule its severity, what says so, and what to do.
+/// Lists findings: of each rule its severity, the figures that show it, and its advice.
 fn doctor(line: &mut Line<'_, '_, '_, '_>) {
     for finding in findings::find_for(line.cx) {
         for (name, text) in finding.parts() {
@@ -92,7 +92,8 @@ fn doctor(line: &mut Line<'_, '_, '_, '_>) {
     }
 }
 
-/// What counts against the memory limit, in all and use by use. `bytes` of `stats` are the items alone, as memcached has it.
+/// Lists what counts against the memory limit, in all and use by use. `bytes` of `stats` are the items alone, as memcached has
+/// it.
 fn memory(line: &mut Line<'_, '_, '_, '_>) {
     let (totals, ledger) = figures::memory(line.cx);
     put_stat(line, &"limit", &totals.memory_bytes);
@@ -103,14 +104,14 @@ fn memory(line: &mut Line<'_, '_, '_, '_>) {
     }
 }
 
-/// What there is of each type of values.
+/// Lists totals of each type of values.
 fn types(line: &mut Line<'_, '_, '_, '_>) {
     for of in figures::of_types(line.cx) {
         of.each(&mut |name, value| put_stat(line, &format_args!("{}:{name}", of.name), &value));
     }
 }
 
-/// What is asked for most: of each key or prefix, by its rank, its parts.
+/// Lists the keys or prefixes that are asked for most: of each, by its rank, its parts.
 fn shares<R: Parts>(line: &mut Line<'_, '_, '_, '_>, name: &str, told: Option<Shares<R>>) {
     let Some(told) = told else {
         return put_stat(line, &format_args!("{name}_status"), &"disabled");
@@ -127,7 +128,7 @@ fn shares<R: Parts>(line: &mut Line<'_, '_, '_, '_>, name: &str, told: Option<Sh
     }
 }
 
-/// What other memory limits would bring.
+/// Shows the forecast for other memory limits.
 fn forecast(line: &mut Line<'_, '_, '_, '_>) {
     match line.cx.shared.traffic.told().outlook {
         Some(outlook) => outlook.each(&mut |name, value| put_stat(line, &name, value)),
@@ -135,10 +136,10 @@ fn forecast(line: &mut Line<'_, '_, '_, '_>) {
     }
 }
 
-/// What it takes to add up what workers have timed.
+/// Nanoseconds to add up what workers have timed.
 const STAGES_NS: u64 = 20_000;
 
-/// How long requests of each protocol took, stage by stage, of those that were timed.
+/// Lists the times of each protocol's requests, stage by stage, of those that were timed.
 fn latency(line: &mut Line<'_, '_, '_, '_>) {
     line.cx.room.work().spend(STAGES_NS);
     let (out, form) = (&mut *line.out, line.form);
@@ -151,8 +152,8 @@ fn latency(line: &mut Line<'_, '_, '_, '_>) {
     });
 }
 
-/// How long memcached's commands took, of those that were measured: of each how many, the mean, which time so many percent
-/// did not exceed, and how many did not exceed each power of two with which there come more, up to 4 s.
+/// Lists the times of memcached's commands, of those that were measured: of each the number, the mean, percentiles, and how
+/// many did not exceed each power of two, where that adds some, up to 4 s.
 fn commands(line: &mut Line<'_, '_, '_, '_>) {
     let sums = figures::memcached_sums(line.cx);
     for (name, sum) in measured(line.shared.names, &sums) {
@@ -218,7 +219,7 @@ fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
-/// A list of keys, in lines; in frames there is none.
+/// Lists keys, in lines; in frames there is no such list.
 fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
         _ if !matches!(line.form, Form::Text) => ERROR,

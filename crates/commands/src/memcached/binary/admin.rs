@@ -18,7 +18,7 @@ use crate::memcached::line::Line;
 use crate::memcached::time::expires_at_unsigned;
 
 impl Conversation {
-    /// A frame that names no item, with its value; it ends at `end`.
+    /// Carries out a frame that names no item, with its value; it ends at `end`.
     pub(super) fn admin(
         &mut self,
         turn: &mut Turn<'_, '_, '_, '_>,
@@ -28,7 +28,7 @@ impl Conversation {
     ) -> Option<Next> {
         let before = turn.out.own_bytes();
         let next = match frame.request {
-            // It may be looked at later, and is in the input until then.
+            // A login may have to wait, and is in the input until then.
             Request::SaslList | Request::Sasl { .. } => {
                 let waits = self.sasl.take(turn.cx, turn.out, frame, value);
                 if waits.is_some() {

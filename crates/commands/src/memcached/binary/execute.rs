@@ -1,4 +1,4 @@
-//! One frame of a key, to the verb that it asks for.
+//! Carries out one frame of a key, by the verb that it asks for.
 
 use larder_protocol::binary::{Head, Request, Status};
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
@@ -19,7 +19,7 @@ use crate::memcached::told::Before;
 use crate::memcached::verbs::{self, Arithmetic, Changed, Fetched, InSteps, Removal, Removed, WholeValue};
 
 impl Turn<'_, '_, '_, '_> {
-    /// One frame of a batch.
+    /// Carries out one frame of a batch.
     #[inline]
     pub(super) fn execute(&mut self, staged: &Staged<'_, '_>) {
         if self.cx.shared.events.any() {
@@ -32,7 +32,7 @@ impl Turn<'_, '_, '_, '_> {
         done_key(self.cx, &staged.key, verb);
     }
 
-    /// Keyspace events are wanted: looks at the key before and after.
+    /// Carries out a frame while keyspace events are wanted: looks at the key before and after.
     #[cold]
     fn execute_and_tell(&mut self, staged: &Staged<'_, '_>) {
         let name = staged.key.bytes();
@@ -85,7 +85,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// The token that the item must have; none for 0.
+    /// The token that the item must have; `None` for 0.
     fn expected(&self, cas: u64) -> Option<u64> {
         (cas != 0).then(|| self.cx.shared.settings.token(cas))
     }
@@ -105,7 +105,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// The item is not there: the reply has its key, where a hit would have it.
+    /// Answers a miss: the reply has the key where a hit would have it.
     fn miss(&mut self, staged: &Staged<'_, '_>) {
         let (frame, out) = (&staged.frame, &mut *self.out);
         if frame.opcode.quiet {
@@ -116,7 +116,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// gat, or touch, whose reply has the flags alone.
+    /// Carries out gat, or touch, whose reply has the flags alone.
     fn get_and_touch(&mut self, staged: &Staged<'_, '_>, exptime: u32, with_value: bool) {
         let Turn { cx, out, .. } = self;
         let (settings, frame) = (&cx.shared.settings, &staged.frame);
@@ -159,7 +159,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// incr, decr: `initial`, where there is one, is the number that is made on a miss, and its exptime.
+    /// Carries out incr or decr. `initial` is the number that is made on a miss, if any, with its exptime.
     fn arithmetic(&mut self, staged: &Staged<'_, '_>, by: &Arithmetic, initial: Option<(u64, u32)>) {
         let Turn { cx, out, .. } = self;
         let (key, head, quiet) = (&staged.key, staged.frame.head, staged.frame.opcode.quiet);
@@ -195,7 +195,7 @@ impl Turn<'_, '_, '_, '_> {
 const NO_MEMORY_FOR_NEW: &str = "Out of memory allocating new item";
 const NO_MEMORY_FOR_NUMBER: &str = "Out of memory incrementing value";
 
-/// Stores the initial number under a key that has none; its token.
+/// Stores the initial number under a key that has none. Returns its token.
 fn begin_number(cx: &mut Context<'_, '_>, key: &Key<'_>, number: u64, exptime: u32) -> Result<u64, Refusal> {
     let mut room = [0; U64_BYTES_MAX];
     let bytes = write_u64(&mut room, number);
@@ -212,7 +212,7 @@ fn put_untold(out: &mut crate::core::output::Output, head: Head, why: Untold) {
     }
 }
 
-/// What a frame does with its key.
+/// The kind of request that a frame makes for its key.
 fn verb_of(request: &Request) -> Verb {
     match request {
         Request::Store { .. }
@@ -233,7 +233,7 @@ fn verb_of(request: &Request) -> Verb {
     }
 }
 
-/// A key was asked for: it may be sampled.
+/// Counts a key that was asked for, which may be sampled then.
 #[inline]
 pub(super) fn pass_key(cx: &mut Context<'_, '_>, key: &Key<'_>, verb: Verb) {
     if cx.room.tap().pass(1) {
@@ -251,7 +251,7 @@ fn sample_key(cx: &mut Context<'_, '_>, key: &Key<'_>, verb: Verb) {
     }
 }
 
-/// What was asked for was done: the key may be followed.
+/// Records a request that was carried out, if its key is followed.
 #[inline]
 fn done_key(cx: &mut Context<'_, '_>, key: &Key<'_>, verb: Verb) {
     let tap = cx.room.tap();

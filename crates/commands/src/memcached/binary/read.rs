@@ -1,7 +1,7 @@
 //! Frames that are read ahead: up to [`BATCH_KEYS`] are decoded and their keys hashed, and their items are on the way from
 //! memory before the first is executed, as in `memcached/batch.rs`.
 //!
-//! What is not one key with, at most, a value that is all there ends the batch and comes as an [`Event`] after it.
+//! Anything that is not one key with, at most, a value that is all there ends the batch and comes as an [`Event`] after it.
 
 use arrayvec::ArrayVec;
 use larder_protocol::binary::{Decoded, Frame, HEADER_BYTES, Head, Request, Status, Verb, decode};
@@ -30,14 +30,14 @@ pub(super) struct Staged<'a, 'w> {
 /// Frames that are executed together.
 pub(super) type Batch<'a, 'w> = ArrayVec<Staged<'a, 'w>, BATCH_KEYS>;
 
-/// What cannot be staged.
+/// A frame that cannot be staged.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
     /// A frame that names no item, its value, and where it ends.
     Frame(Frame<'a>, &'a [u8], usize),
     /// A store whose value is too large, or more than is waited for. The input is at its value.
     Store(Frame<'a>),
-    /// A frame that is answered by a status, and so many bytes that belong to it.
+    /// A frame that is answered by a status, and how many bytes belong to it.
     Refused(Head, Status, u64),
     /// A frame that ends the connection.
     Broken(Head, Status),
@@ -45,7 +45,7 @@ pub(super) enum Event<'a> {
     NoFrame,
 }
 
-/// Why no more was read ahead.
+/// The reason why no more was read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop<'a> {
     /// The batch is full, or the requests of this turn are used up.
@@ -56,11 +56,11 @@ pub(super) enum Stop<'a> {
     Event(Event<'a>),
 }
 
-/// Where reading stands.
+/// The state of reading.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub input: &'a [u8],
-    /// Bytes done with.
+    /// Bytes that are done with.
     pub at: usize,
     /// Requests left in this turn.
     pub left: u32,
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a frame's reply repeats, if its header is there.
+/// The part of a frame's header that its reply repeats; `None` if the header is not all there.
 fn head_of(input: &[u8]) -> Option<Head> {
     let header: &[u8; HEADER_BYTES] = input.first_chunk()?;
     Some(Head { code: header[1], opaque: [header[12], header[13], header[14], header[15]] })
@@ -175,7 +175,7 @@ impl<'a, 'w> Staged<'a, 'w> {
     }
 }
 
-/// What the text calls the command of a verb; none of those by which a client logs in.
+/// The row of the text's command that does the same; `None` for verbs by which a client logs in.
 pub(super) fn row_of(verb: Verb) -> Option<&'static Command> {
     find(match verb {
         Verb::Get => b"get",

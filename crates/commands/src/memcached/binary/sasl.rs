@@ -28,16 +28,17 @@ use crate::memcached::rules::note_login;
 
 /// The one mechanism.
 const PLAIN: &[u8] = b"PLAIN";
-/// Bytes of a mechanism's name.
+/// Most bytes of a mechanism's name.
 const MECHANISM_BYTES_MAX: usize = 32;
-/// Bytes of a value: a user, which may be named twice, and a password of the longest; together no more than is kept of a request.
+/// Most bytes of a value: a user, which may be named twice, and a password of the longest; together no more than is kept of a
+/// request.
 pub(super) const SASL_BYTES_MAX: usize = 2 * SECRET_BYTES_MAX;
-/// 0x0b, 0x20 to 0x22: what clients may send that must log in.
+/// Opcodes that a client may send which must log in: 0x0b, and 0x20 to 0x22.
 const VERSION: u8 = 0x0b;
 const SASL_LIST: u8 = 0x20;
 const SASL_STEP: u8 = 0x22;
 
-/// A client that must log in may send this opcode.
+/// Returns whether a client that must log in may send this opcode.
 pub(super) fn is_for_unauthenticated(code: u8) -> bool {
     code == VERSION || (SASL_LIST..=SASL_STEP).contains(&code)
 }
@@ -45,12 +46,12 @@ pub(super) fn is_for_unauthenticated(code: u8) -> bool {
 /// Whether the client has logged in.
 #[derive(Debug, Default)]
 pub(super) struct Sasl {
-    /// It must log in, and has not.
+    /// Its place among the unauthenticated clients, while it must log in and has not.
     unauthenticated: Option<UnauthenticatedClient>,
-    /// Its user; none: it has not logged in, or its user does not matter, since it need not.
+    /// Its user; `None`: it has not logged in, or its user does not matter, since it need not.
     standing: Option<Standing>,
     tries: Tries,
-    /// PLAIN was begun without a value.
+    /// Whether PLAIN was begun without a value.
     begun: bool,
 }
 
@@ -66,12 +67,12 @@ impl Sasl {
         Sasl { standing, ..Sasl::default() }
     }
 
-    /// The client's user, to be looked at again where users were changed.
+    /// Takes the client's user out, to be looked up again where users were changed.
     pub fn take_standing(&mut self) -> Option<Standing> {
         self.standing.take()
     }
 
-    /// The client's user, by whose rules it is asked.
+    /// The client's user, whose rules its requests are checked against.
     pub fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
     }
@@ -80,7 +81,7 @@ impl Sasl {
         self.standing = standing;
     }
 
-    /// It has logged in, or need not.
+    /// Returns whether the client has logged in, or need not.
     #[inline]
     pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
         if self.unauthenticated.is_some() && !cx.shared.access.asks() {
@@ -90,12 +91,12 @@ impl Sasl {
         self.unauthenticated.is_none()
     }
 
-    /// Since when it is unauthenticated; none: it has logged in, or need not.
+    /// When the client became unauthenticated; `None`: it has logged in, or need not.
     pub fn since(&self) -> Option<Millis> {
         self.unauthenticated.as_ref().map(UnauthenticatedClient::since)
     }
 
-    /// Takes a frame, or says until when it waits: then it is to be presented again.
+    /// Takes a frame. If its login must wait, returns for how long: then the frame is to be presented again.
     pub fn take(
         &mut self,
         cx: &Context<'_, '_>,
@@ -149,7 +150,7 @@ impl Sasl {
     }
 }
 
-/// User and password of a value; none if it is not of this form, or names another user to act for.
+/// User and password of a value; `None` if it is not of this form, or names another user to act for.
 fn plain(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = value.splitn(3, |&byte| byte == 0);
     let (acts_for, user, password) = (parts.next()?, parts.next()?, parts.next()?);

@@ -17,8 +17,7 @@ use crate::memcached::purpose::Purpose;
 use crate::memcached::verbs;
 
 impl Conversation {
-    /// Where to receive the next bytes of a large value, straight into its item and in order; none when they belong in a
-    /// buffer.
+    /// The space for the next bytes of a large value, straight in its item and in order; `None` when they belong in a buffer.
     pub(super) fn value_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         if self.value_missing() < UPLOAD_SPACE_MIN {
             return None;
@@ -41,14 +40,14 @@ impl Conversation {
         }
     }
 
-    /// So many bytes of [`Conversation::value_spaces`] were filled.
+    /// Notes that so many bytes of [`Conversation::value_spaces`] were filled.
     pub(super) fn value_filled(&mut self, bytes: usize) {
         if let State::Upload { upload, .. } = &mut self.state {
             upload.advance(bytes);
         }
     }
 
-    /// A store whose value is too large, or not all there. The input is at its value.
+    /// Begins a store whose value is too large, or not all there. The input is at its value.
     pub(super) fn block(&mut self, turn: &mut Turn<'_, '_, '_, '_>, frame: &Frame<'_>) {
         let Turn { cx, out, tally, .. } = turn;
         let (key, value_bytes) = (cx.guard.key(frame.key), frame.value_bytes);
@@ -96,7 +95,7 @@ impl Conversation {
         None
     }
 
-    /// Memory ran out in the midst of a value.
+    /// Ends an upload for which memory ran out.
     fn fail_upload(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) {
         if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
             no_memory(cx, &cx.guard.key(upload.key()), &purpose);
@@ -121,7 +120,7 @@ impl Conversation {
                 return None;
             }
         }
-        // What was gathered is not asked again: there is memory for as much before, or none comes.
+        // A gathered value is not retried: there must be memory for it before, or none comes.
         let bytes = gathering.bytes();
         if !turn.cx.guard.finds_memory(bytes, 1) {
             if let Some(next) = self.asked.again(turn.cx, 0) {

@@ -37,8 +37,8 @@ pub fn outcome(
     }
 }
 
-/// set, add, replace, append, prepend, cas with the whole value at hand. None: nothing is replied; it is to be asked again, and
-/// the turn of the connection that has `out` has ended.
+/// set, add, replace, append, prepend, cas with the whole value at hand. `None`: nothing is replied, the request is to be
+/// retried, and the turn of the connection that has `out` has ended.
 ///
 /// # Errors
 /// For append and prepend alone: the value is to be added in steps.
@@ -73,16 +73,16 @@ pub(super) fn store(
     store_if(cx, out, tally, key, store, value)
 }
 
-/// What a classic store stores beside the value.
+/// The attributes that a classic store gives its item.
 #[inline]
 pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
     Attributes { flags: store.flags, expires_at: expires_at(store.exptime, now), ..Attributes::default() }
 }
 
-/// The verbs with a condition; none as for [`store`].
+/// Carries out the verbs with a condition; `None` as for [`store`].
 ///
 /// # Errors
-/// As there.
+/// As for [`store`].
 #[inline(never)]
 pub(super) fn store_if(
     cx: &mut Context<'_, '_>,
@@ -119,7 +119,7 @@ pub(super) fn store_if(
     Ok(Some(outcome))
 }
 
-/// append, prepend with the whole value at hand; none if it is to be done in steps, where it may be (`in_steps`).
+/// append, prepend with the whole value at hand; `None` if it is to be done in steps, which `in_steps` allows.
 pub fn append(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,

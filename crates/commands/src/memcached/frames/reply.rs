@@ -10,48 +10,48 @@ use crate::memcached::form::put_frame;
 /// Bytes of an item's flags, the extras of a reply with an item.
 const FLAGS_BYTES: usize = 4;
 
-/// A status and its text.
+/// Writes a status and its text.
 pub(crate) fn put_status(out: &mut Output, head: Head, status: Status) {
     put_frame(out, head, status, b"", status.text().as_bytes());
 }
 
-/// A status and a text of its own.
+/// Writes a status and another text.
 pub(crate) fn put_text(out: &mut Output, head: Head, status: Status, text: &str) {
     put_frame(out, head, status, b"", text.as_bytes());
 }
 
-/// Success, of what left an item with this token.
+/// Writes a success of a command that left an item with this token.
 #[inline]
 pub(crate) fn put_done(out: &mut Output, head: Head, cas: u64) {
     out.put(&Reply { cas, ..Reply::new(head, Status::Ok) }.header());
 }
 
-/// A number, and the token of its item.
+/// Writes a number, and the token of its item.
 pub(crate) fn put_number(out: &mut Output, head: Head, number: u64, cas: u64) {
     let number = number.to_be_bytes();
     out.put(&Reply { cas, value_bytes: number.len() as u32, ..Reply::new(head, Status::Ok) }.header());
     out.put(&number);
 }
 
-/// Why an item is not sent.
+/// The reason why an item is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
-    /// There is no memory to keep its value in while it is sent.
+    /// There is no memory that keeps its value while it is sent.
     NoMemory,
     /// No frame is so long.
     TooLarge,
 }
 
-/// An item's flags alone.
+/// Writes an item's flags alone.
 pub(crate) fn put_flags(out: &mut Output, head: Head, flags: u32, cas: u64) {
     out.put(&Reply { cas, extras_bytes: FLAGS_BYTES as u8, ..Reply::new(head, Status::Ok) }.header());
     out.put(&flags.to_be_bytes());
 }
 
-/// An item: its flags, its key if that is not empty, and its value, from where it lies if it is large.
+/// Writes an item: its flags, its key if that is not empty, and its value, from where it lies if it is large.
 ///
 /// # Errors
-/// Nothing is written.
+/// The item cannot be sent. Nothing is written.
 #[inline]
 pub(crate) fn put_item(
     out: &mut Output,

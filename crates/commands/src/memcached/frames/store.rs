@@ -1,4 +1,4 @@
-//! set, add, replace, append, prepend: conditions and replies of the binary protocol; what happens is `verbs`'.
+//! set, add, replace, append, prepend: conditions and replies of the binary protocol. `verbs` has what they do.
 //!
 //! A frame with a token is a compare-and-swap, whichever of set, add and replace it is, as in memcached.
 
@@ -15,20 +15,20 @@ use crate::memcached::table::{Command, row_of_store};
 use crate::memcached::time::expires_at_unsigned;
 use crate::memcached::verbs::{Outcome, StorePlan, concat, refuse};
 
-/// What a store is to do: all that is kept of its frame while its value arrives.
+/// The order of a store: all that is kept of its frame while its value arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub attributes: Attributes,
     head: Head,
     quiet: bool,
-    /// The frame's; with a token it is a compare-and-swap.
+    /// The frame's verb; with a token it is a compare-and-swap.
     verb: StoreVerb,
     /// The token that the item must have.
     compare: Option<u64>,
 }
 
 impl Plan {
-    /// What a frame asks to store; none if it asks for something else.
+    /// Makes the plan of a frame; `None` if the frame stores nothing.
     pub fn new(cx: &Context<'_, '_>, frame: &Frame<'_>) -> Option<Plan> {
         let (verb, flags, exptime) = match frame.request {
             Request::Store { verb, flags, exptime } => (verb, flags, exptime),
@@ -45,17 +45,17 @@ impl Plan {
         })
     }
 
-    /// Append or prepend.
+    /// Returns whether it is append or prepend.
     pub fn concats(&self) -> bool {
         matches!(self.verb, StoreVerb::Append | StoreVerb::Prepend)
     }
 
-    /// Where it adds.
+    /// The end of the value to which it adds.
     pub fn end(&self) -> End {
         if self.verb == StoreVerb::Prepend { End::Front } else { End::Back }
     }
 
-    /// What is there is to be overwritten whatever it is.
+    /// Returns whether the item that is there is to be overwritten, whatever it is.
     pub fn overwrites(&self) -> bool {
         self.verb == StoreVerb::Set
     }
@@ -65,18 +65,18 @@ impl Plan {
         self.compare
     }
 
-    /// The text's row of it.
+    /// The row of the text's command that does the same.
     pub fn row(&self) -> &'static Command {
         row_of_store(if self.compares() { StoreVerb::Cas } else { self.verb })
     }
 
-    /// What it asks to store, for watchers.
+    /// Its request to store a value, for watchers.
     pub fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
         let (class, expires_at) = (self.attributes.class(key, value_bytes), self.attributes.expires_at);
         Asked { cmd: self.row().name, expires_at, class, value_bytes }
     }
 
-    /// Replies a status that is no success.
+    /// Replies an error status.
     pub fn put_status(&self, out: &mut Output, status: Status) {
         put_status(out, self.head, status);
     }
@@ -86,7 +86,7 @@ impl Plan {
         put_text(out, self.head, Status::NoMemory, "Out of memory during read");
     }
 
-    /// Replies.
+    /// Replies the outcome.
     #[inline]
     pub fn answer(&self, cx: &Context<'_, '_>, out: &mut Output, outcome: Outcome) {
         let status = match outcome {

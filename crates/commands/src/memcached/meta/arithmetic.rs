@@ -1,4 +1,4 @@
-//! ma: adds to a number or takes from it, and may make one that is not there.
+//! ma: adds to a number or subtracts from it, and may make one that is not there.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -13,7 +13,7 @@ use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER, put_number};
 use crate::memcached::time::{expires_at, seconds_left};
 use crate::memcached::verbs::{Arithmetic, Changed, change, count_no_number, has_collection};
 
-/// What an ma was given.
+/// Parameters of an ma.
 struct Given {
     change: Arithmetic,
     /// N: the exptime of a counter made on a miss.
@@ -109,7 +109,7 @@ fn seed(
     Ok((stored.cas, attributes.expires_at))
 }
 
-/// HD, or with v the number. The reply has the expiry as it was before T, or as it is behind it.
+/// Writes HD, or with v the number. The expiry is that before T where `t` is in front of T, and behind it that of T.
 fn put_done(
     cx: &Context<'_, '_>,
     out: &mut Output,

@@ -1,4 +1,4 @@
-//! me: what an item is like inside, as text.
+//! me: an item's internals, as text.
 
 use larder_store::{Key, Lookup};
 

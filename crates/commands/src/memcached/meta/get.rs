@@ -1,4 +1,4 @@
-//! mg: replies what its flags ask of an item, and may touch it, or make one that is not there.
+//! mg: replies what its flags ask about an item, and may touch it, or make one that is not there.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -38,7 +38,7 @@ impl Given {
     }
 }
 
-/// What a hit says of the item's version and of the right to recache.
+/// Marks of a hit: the item's version, and the right to recache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     /// The token, as it is shown.
@@ -219,14 +219,14 @@ fn get_with_flags(
     }
 }
 
-/// A hit with T counts as a touch, not as a get.
+/// Counts a hit with T: as a touch, not as a get.
 fn count_touch(cx: &Context<'_, '_>, class: u8) {
     cx.counters.add(Counter::CmdTouch, 1);
     cx.counters.add(Counter::TouchHits, 1);
     cx.counters.count_in(class, ClassCounter::TouchHits);
 }
 
-/// Stale items and those about to expire are recached by the first client that asks.
+/// The marks of a hit. A stale item, or one about to expire, is recached by the first client that asks.
 fn marks(settings: &Settings, item: &Item<'_>, given: &Given, now: Millis) -> Marks {
     let sent = item.token_sent();
     let stale = item.stale();
@@ -236,7 +236,7 @@ fn marks(settings: &Settings, item: &Item<'_>, given: &Given, now: Millis) -> Ma
     Marks { cas: settings.token(item.cas()), sent, stale, won: !sent && (stale || due) }
 }
 
-/// The reply to a hit; false, with a part of it written, if there is no memory to send the value from.
+/// Writes the reply to a hit. False, with a part of it written, if there is no memory to send the value from.
 #[must_use]
 fn put_hit(
     out: &mut Output,
@@ -278,7 +278,7 @@ fn put_hit(
     !value || put_data(out, item)
 }
 
-/// A miss with N: an empty item is made, and this client is asked to fill it. Its slab class.
+/// Answers a miss with N: makes an empty item, and asks this client to fill it. Returns the item's slab class.
 fn vivify(
     cx: &mut Context<'_, '_>,
     out: &mut Output,

@@ -32,7 +32,7 @@ pub fn delete(
     put_status(out, status, flags, ReplyKey { bytes: key.bytes(), binary: flags.has(b'b') });
 }
 
-/// What an md is to do: I marks stale, x empties, T counts only with one of these.
+/// The order of an md: I marks stale, x empties, T counts only with one of these.
 fn removal(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Removal, Fault> {
     flags.opaque()?;
     let expect_cas = match flags.number(b'C')? {

@@ -1,4 +1,4 @@
-//! Return flags: what a meta reply repeats or says, in the order of the request.
+//! Return flags: what a meta reply repeats or tells, in the order of the request.
 
 use arrayvec::ArrayVec;
 use larder_protocol::meta::{Flags, OPAQUE_BYTES_MAX};
@@ -7,12 +7,12 @@ use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use crate::core::output::Output;
 use crate::memcached::text::put_meta_key;
 
-/// What `k` and `b` are answered from.
+/// The key that `k` and `b` are answered from.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyKey<'a> {
     /// The key, decoded.
     pub bytes: &'a [u8],
-    /// It goes out in base64, marked ` b`, as one does that is no text.
+    /// Whether it is sent in base64, marked ` b`. A key that is no text is sent so in any case.
     pub binary: bool,
 }
 
@@ -37,7 +37,7 @@ pub fn put_opaque_flag(out: &mut Output, opaque: &[u8]) {
     out.put(opaque);
 }
 
-/// A reply of two letters that repeats `k` and `O` and says nothing else, with its line end.
+/// Writes a reply of two letters that repeats `k` and `O` and tells nothing else, with its line end.
 pub fn put_status(out: &mut Output, status: &[u8; 2], flags: &Flags<'_>, key: ReplyKey<'_>) {
     out.put(status);
     if flags.has_any(b"kO") {
@@ -52,7 +52,7 @@ pub fn put_status(out: &mut Output, status: &[u8; 2], flags: &Flags<'_>, key: Re
     out.put(b"\r\n");
 }
 
-/// What the reply to an ms repeats and says, kept while its value arrives: the letters in order (of `k O c s`) and the opaque.
+/// The return flags of an ms, kept while its value arrives: the letters in order (of `k O c s`) and the opaque.
 #[derive(Clone, Debug, Default)]
 pub struct Tail {
     letters: ArrayVec<u8, 4>,
@@ -76,7 +76,7 @@ impl Tail {
         tail
     }
 
-    /// Nothing to repeat or say.
+    /// Returns whether there is nothing to repeat or tell.
     pub fn is_empty(&self) -> bool {
         self.letters.is_empty()
     }

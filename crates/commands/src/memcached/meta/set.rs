@@ -14,23 +14,23 @@ use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
 use crate::memcached::verbs::{Outcome, StorePlan, concat, has_collection, refuse, string};
 
-/// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
+/// The order of an ms, read from its flags: all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is stored beside the value.
+    /// Attributes that are stored beside the value.
     pub attributes: Attributes,
     mode: Mode,
-    /// Only if the item has this token (C).
+    /// The token that the item must have (C).
     compare: Option<u64>,
-    /// A token below the item's stores too, as stale (I).
+    /// Whether a token below the item's stores, too, as stale (I).
     invalidate: bool,
-    /// A miss of append or prepend stores (N).
+    /// Whether a miss of append or prepend stores (N).
     vivify: bool,
     quiet: bool,
     tail: Tail,
 }
 
-/// M
+/// The mode (M).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Set,
@@ -41,12 +41,12 @@ enum Mode {
 }
 
 impl Plan {
-    /// Append or prepend.
+    /// Returns whether it is append or prepend.
     pub fn concats(&self) -> bool {
         matches!(self.mode, Mode::Append | Mode::Prepend)
     }
 
-    /// Where an append or prepend adds.
+    /// The end of the value to which an append or prepend adds.
     pub fn end(&self) -> End {
         if self.mode == Mode::Prepend { End::Front } else { End::Back }
     }
@@ -56,7 +56,7 @@ impl Plan {
         self.compare
     }
 
-    /// What it asks to store, for watchers.
+    /// Its request to store a value, for watchers.
     pub(crate) fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
         let cmd = match self.mode {
             _ if self.compares() => "cas",
@@ -74,7 +74,7 @@ impl Plan {
 /// Reads the flags of an ms.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Says what is wrong with them.
 #[inline]
 pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
     let mut plan = Plan {
@@ -151,7 +151,7 @@ impl StorePlan for Plan {
         }
     }
 
-    /// Set or replace with a token is a compare-and-swap.
+    /// Returns whether it is a compare-and-swap: set or replace with a token.
     #[inline]
     fn compares(&self) -> bool {
         self.compare.is_some() && matches!(self.mode, Mode::Set | Mode::Replace)
@@ -162,7 +162,7 @@ impl StorePlan for Plan {
         self.concats()
     }
 
-    /// In every mode, as in memcached.
+    /// Returns true: in every mode, as in memcached.
     #[inline]
     fn removes_old(&self) -> bool {
         true
@@ -199,7 +199,7 @@ impl StorePlan for Plan {
         tally.metas += 1;
     }
 
-    /// HD, NS, EX, NF, or that there is no memory.
+    /// Writes HD, NS, EX, NF, or that there is no memory.
     #[inline]
     fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, key: &[u8], outcome: Outcome) {
         let (status, cas, value_bytes) = match outcome {
@@ -221,7 +221,7 @@ impl StorePlan for Plan {
     }
 }
 
-/// I with a token that is not the item's: one below it still stores, marked stale, keeping the TTL.
+/// Stores with I, where the token (C) is not the item's: a token below the item's stores, marked stale, and keeps the TTL.
 fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8]) -> Outcome {
     loop {
         let Some(item) = string(&mut cx.guard, key) else { return Outcome::NotFound };
@@ -248,8 +248,8 @@ fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8
 }
 
 impl Plan {
-    /// What an upload may be published under when the item's token is not C but I allows an older
-    /// one: the attributes change, so they have to be known before the value arrives.
+    /// Decides the condition of an upload with I whose token (C) is below the item's. It then gets other attributes, which have
+    /// to be known before the value arrives.
     pub fn decide_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
         let (true, Some(compare)) = (self.invalidate, self.compare) else { return };
         if let Some(item) = string(&mut cx.guard, key)

@@ -1,4 +1,4 @@
-//! One key of a batch, to the function of its command.
+//! Carries out one key of a batch, by the function of its command.
 
 use larder_protocol::classic::{Request, Store};
 use larder_protocol::meta::{Meta, Verb};
@@ -16,7 +16,7 @@ use crate::memcached::verbs::{self, InSteps, WholeValue};
 use crate::memcached::{classic, join, meta};
 
 impl Turn<'_, '_, '_, '_> {
-    /// One key of a batch.
+    /// Carries out one key of a batch.
     #[inline]
     pub(super) fn execute(&mut self, staged: &Staged<'_, '_>) {
         if self.cx.shared.events.any() {
@@ -26,7 +26,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// Keyspace events are wanted: looks at the key before and after.
+    /// Carries out a key while keyspace events are wanted: looks at the key before and after.
     #[cold]
     fn execute_and_tell(&mut self, staged: &Staged<'_, '_>) {
         let name = staged.key.bytes();
@@ -37,7 +37,7 @@ impl Turn<'_, '_, '_, '_> {
         self.cx.end_turn_if_due(self.out);
     }
 
-    /// What a staged request asks to store.
+    /// A staged request's order to store a value; `None` if it stores none.
     fn asked(&self, staged: &Staged<'_, '_>) -> Option<Asked> {
         let value_bytes = staged.value.len() as u64;
         match &staged.request {
@@ -88,8 +88,8 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// A key of a line of them cannot be answered: the line is answered by that alone, unless other values of it
-    /// are out already.
+    /// Answers a line of keys, one of which cannot be answered, by that error alone. Values of the line that were sent already
+    /// stay.
     #[cold]
     pub(super) fn refuse_keys(&mut self, staged: &Staged<'_, '_>, why: &[u8]) {
         if let Some(mark) = self.line_mark.filter(|_| !staged.first) {
@@ -99,7 +99,7 @@ impl Turn<'_, '_, '_, '_> {
         self.skips = !staged.last;
     }
 
-    /// A meta command with its key decoded and its value at hand.
+    /// Carries out a meta command with its key decoded and its value at hand.
     #[inline]
     pub(super) fn meta(&mut self, key: &Key<'_>, hint: &Hint<'_>, meta: &Meta<'_>, value: &[u8]) {
         let Turn { cx, shared, out, tally, .. } = self;

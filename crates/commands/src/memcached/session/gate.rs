@@ -1,7 +1,7 @@
-//! What a client's user has to allow before a plain request of a run is read ahead. A run is compiled for each of two kinds of
-//! clients, as in `redis/session/gate.rs`: those of a user that may do everything, and those of a user whose rules say by the key
-//! alone what it may do with it ([`User::may_ahead`]). A request that is not let through ends the run, with all keys of its line,
-//! and goes the general way (`ruled.rs`), which refuses it, or knows better.
+//! Checks of plain requests, before a run reads them ahead. A run is compiled for each of two kinds of clients, as in
+//! `redis/session/gate.rs`: those of a user that may do everything, and those of a user whose rules say by the key alone what
+//! it may do with it ([`User::may_ahead`]). A request that is not let through ends the run, with all keys of its line, and goes
+//! the general way (`ruled.rs`), which refuses it, or knows better.
 
 use larder_protocol::plain::Ask;
 
@@ -12,16 +12,16 @@ use crate::core::acl::user::User;
 use crate::core::acl::verbs::Verb;
 use crate::core::progress::Next;
 
-/// Which plain requests a client's user allows without more than a look at their key.
+/// A check of the plain requests that a client's user allows by no more than a look at their key.
 pub(super) trait Gate {
-    /// It looks at requests at all.
+    /// Whether it looks at requests at all.
     const LOOKS: bool;
 
-    /// The request may run.
+    /// Returns whether the request may run.
     fn lets(&self, key: &[u8], ask: &Ask<'_>) -> bool;
 }
 
-/// The client's user may do everything.
+/// The gate of a user that may do everything.
 pub(super) struct Free;
 
 impl Gate for Free {
@@ -33,10 +33,10 @@ impl Gate for Free {
     }
 }
 
-/// The client's user has rules.
+/// The gate of a user with rules.
 pub(super) struct Ruled<'r> {
     user: &'r User,
-    /// Whether the user may run the command as which each is asked for, and what it needs of its key.
+    /// Whether the user may run the command as which each is checked, and its need for the key.
     get: (bool, Need),
     set: (bool, Need),
     add: (bool, Need),
@@ -63,7 +63,7 @@ impl Gate for Ruled<'_> {
     }
 }
 
-/// Some requests of the client are worth a run: its user may do everything, or has rules that are read ahead by.
+/// Returns whether a run is worth a try: the client's user may do everything, or has rules for requests that are read ahead.
 #[cold]
 pub(super) fn may_run(standing: Option<&Standing>) -> bool {
     standing
@@ -71,7 +71,7 @@ pub(super) fn may_run(standing: Option<&Standing>) -> bool {
 }
 
 impl Conversation {
-    /// [`Conversation::run`] of a client whose user has rules.
+    /// Does [`Conversation::run`] for a client whose user has rules.
     #[inline(never)]
     pub(super) fn run_ruled(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         // Not a clone: its count is on a line that all workers of this user would write.

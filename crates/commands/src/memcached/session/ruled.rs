@@ -1,4 +1,4 @@
-//! What a line's client may not do by its rules, and what is said of it.
+//! Requests that the client's rules do not allow, and the replies to them.
 
 use larder_protocol::classic::{Request, Store};
 
@@ -8,7 +8,7 @@ use crate::memcached::rules;
 use crate::memcached::text::UNAUTHORIZED;
 
 impl Conversation {
-    /// A request has begun that is not asked for again.
+    /// Returns whether a request has begun for which permission is not asked again.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(
             self.state,
@@ -16,7 +16,7 @@ impl Conversation {
         )
     }
 
-    /// The rules of the client's user do not allow it: says so, and throws the block away.
+    /// Refuses a request that the rules of the client's user do not allow, and throws its block away.
     #[cold]
     pub(super) fn refuse(&mut self, turn: &mut Turn<'_, '_, '_, '_>, block_bytes: u64, noreply: bool) {
         if !noreply {
@@ -27,7 +27,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the rules of the client's user allow what is staged; if not, that is said.
+    /// Returns whether the rules of the client's user allow a staged request. If they do not, it is refused.
     #[cold]
     pub(super) fn permits(&self, turn: &mut Turn<'_, '_, '_, '_>, staged: &Staged<'_, '_>) -> bool {
         let Some(verb) = rules::verb_of(&staged.request) else { return true };

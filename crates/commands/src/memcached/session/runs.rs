@@ -1,5 +1,5 @@
-//! A run of plain requests: the most usual pipeline, in groups that hold nothing else, through
-//! [`crate::core::stages`]. Whatever else comes goes through [`crate::memcached::batch`]; the answers are the same.
+//! Runs of plain requests: the most usual pipeline, in groups that hold nothing else, through [`crate::core::stages`]. All
+//! other requests go through [`crate::memcached::batch`]; the answers are the same.
 
 use arrayvec::ArrayVec;
 use larder_protocol::classic::{Fetch, Store, StoreVerb};
@@ -22,16 +22,16 @@ use crate::memcached::text::{END, META_MISS, NO_MEMORY_FOR_REPLY};
 use crate::memcached::times::InRun;
 use crate::memcached::verbs::{fitting_value_bytes, string};
 
-/// Longer values are received into their items rather than read ahead.
+/// Most bytes of a value that is read ahead. Longer ones are received into their items.
 const VALUE_BYTES_MAX: usize = 4096;
-/// After a run of fewer keys the rest of the input goes the general way.
+/// Fewest keys of a run after which another is looked for. Otherwise the rest of the input goes the general way.
 const KEYS_MIN: usize = 16;
 
 /// One key on its way.
 struct Staged<'a, 'w> {
     key: Key<'a>,
     hint: Hint<'w>,
-    /// Where in the input it begins: its line does, if it is the first.
+    /// Its place in the input: that of its line, if it is the line's first key.
     at: usize,
     part: Part,
     ask: Ask<'a>,
@@ -48,7 +48,7 @@ impl<'w> Ahead<'w> for Staged<'_, 'w> {
     }
 }
 
-/// What stood before the first answer to a line of several keys.
+/// The state before the first answer to a line of several keys.
 struct Line {
     at: usize,
     mark: Mark,
@@ -56,7 +56,7 @@ struct Line {
 }
 
 impl Conversation {
-    /// Answers the plain requests that the input goes on with, up to one that the client's user does not allow at once. None:
+    /// Answers the plain requests that come next in the input, up to one that the client's user does not allow at once. `None`:
     /// they are done, and something else follows.
     pub(super) fn run<G: Gate>(&mut self, turn: &mut Turn<'_, '_, '_, '_>, gate: &G) -> Option<Next> {
         turn.runs = false;
@@ -68,7 +68,7 @@ impl Conversation {
         let mut lines = PlainLines::new(input, turn.reader.at, turn.reader.left, value_bytes_max);
         let mut stages = Stages::new(turn.cx.room.tap().mask());
         let mut line = None;
-        // Keys from here on belong to a line that turned out not to be plain, or not to be allowed.
+        // Keys from here on belong to a line that is not plain after all, or not allowed.
         let mut end = usize::MAX;
         while stages.turn(&turn.cx.guard, &mut lines, |lines, group| {
             let before = lines.clone();
@@ -77,7 +77,7 @@ impl Conversation {
             }
             let is_let = |staged: &Staged<'_, '_>| gate.lets(staged.key.bytes(), &staged.ask);
             if G::LOOKS && !group.last().is_some_and(is_let) {
-                // It is read again, the general way, and so is the line that has it behind others.
+                // The request is read again, the general way, and so is the line that has it behind others.
                 group.pop();
                 *lines = before;
                 return false;
@@ -85,7 +85,7 @@ impl Conversation {
             true
         }) {
             if end == usize::MAX && stages.has_ended() && lines.is_inside() {
-                // The general way says what is wrong with the line: as if it had not begun.
+                // The general way replies what is wrong with the line, as if it had not begun.
                 lines.give_back();
                 end = lines.at();
                 turn.take_back(line.take().filter(|line: &Line| line.at == end));
@@ -100,7 +100,7 @@ impl Conversation {
         (turn.reader.at == input.len()).then_some(Next::Receive)
     }
 
-    /// The last stage, of the keys that begin before `end`.
+    /// Answers the keys of a group that begin before `end`: the last stage.
     #[inline(always)]
     fn answer(
         &mut self,
@@ -145,7 +145,7 @@ impl Conversation {
                 continue;
             }
             if !staged.answer(turn) {
-                // The line is answered by that alone.
+                // The line is answered by this error alone.
                 if let Some(line) = line.take().filter(|_| !part.is_first()) {
                     turn.out.rewind(line.mark);
                 }
@@ -159,16 +159,16 @@ impl Conversation {
     }
 }
 
-/// What [`usual`] did.
+/// Counts of what [`usual`] did.
 #[derive(Default)]
 struct Done {
     keys: usize,
     metas: u32,
-    /// Reads of what is not there.
+    /// Reads of keys that are not there.
     misses: u32,
     sets: u32,
     sums: u32,
-    /// Sums as long as what they took the place of.
+    /// Sums that are as long as the numbers that they replaced.
     in_place: u32,
     bytes: usize,
 }
@@ -187,8 +187,8 @@ impl Done {
         tally.in_place += self.in_place;
     }
 
-    /// Goes on with the group until `answer`, which says how many bytes it wrote, does none; how many it did.
-    /// `LINES`: also up to one that begins a line of several keys, which only a `get` does.
+    /// Goes on with the group until `answer`, which returns how many bytes it wrote, answers a key with none. Returns how many
+    /// keys it answered. `LINES`: it also stops at a key that begins a line of several keys, which only a `get` does.
     #[inline(always)]
     fn row<const LINES: bool>(
         &mut self,
@@ -213,8 +213,8 @@ impl Done {
     }
 }
 
-/// Answers hits on small items and misses, and writes over what has nothing unusual, up to the next key that
-/// is none of these, or that begins a line of several keys.
+/// Answers hits on small items and misses, and overwrites items with nothing unusual, up to the next key that is none of these,
+/// or that begins a line of several keys.
 #[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
@@ -223,7 +223,7 @@ fn usual(
     room: &mut [u8; GROUP * SMALL_ROOM],
 ) -> Done {
     let mut done = Done::default();
-    // The most usual two apart, for how little they are.
+    // The most usual two are apart, since they do so little.
     while let Some(staged) = group.get(done.keys) {
         if staged.part == Part::First && done.keys > 0 {
             break;
@@ -240,7 +240,7 @@ fn usual(
     done
 }
 
-/// A row of `get`.
+/// Answers a row of `get`.
 #[inline(never)]
 fn gets(
     guard: &Guard<'_>,
@@ -269,7 +269,7 @@ fn gets(
     count
 }
 
-/// A row of `set`.
+/// Answers a row of `set`.
 #[inline(never)]
 fn sets(
     guard: &mut Guard<'_>,
@@ -290,7 +290,7 @@ fn sets(
     count
 }
 
-/// A row of anything but those.
+/// Answers a row of anything else.
 #[inline(never)]
 fn others(
     guard: &mut Guard<'_>,
@@ -344,7 +344,7 @@ fn others(
     count
 }
 
-/// Stores a value without flags and expiry; none if that is not usual here.
+/// Stores a value without flags and expiry; `None` if that is not usual here.
 #[inline(always)]
 fn store(guard: &mut Guard<'_>, staged: &Staged<'_, '_>, value: &[u8], alike: &mut Alike<'_>) -> Option<()> {
     let Staged { key, hint, .. } = staged;
@@ -355,7 +355,7 @@ fn store(guard: &mut Guard<'_>, staged: &Staged<'_, '_>, value: &[u8], alike: &m
     Some(())
 }
 
-/// Requests in a row that count alike, which most of a pipeline do: counted once.
+/// Requests in a row that count alike, as most of a pipeline do: they are counted once.
 struct Alike<'c> {
     counters: &'c Counters,
     /// Bytes of key and value, and the counter.
@@ -389,7 +389,7 @@ impl<'c> Alike<'c> {
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// These were answered: some may be sampled, or followed.
+    /// Counts requests that were answered: some may be sampled, or followed.
     #[inline(always)]
     fn pass(&mut self, group: &[Staged<'_, '_>], followed: u32) {
         if self.cx.room.tap().pass(group.len()) || followed != 0 {
@@ -400,7 +400,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// These were answered in a receive that is measured.
+    /// Counts requests that were answered in a receive that is measured.
     #[cold]
     #[inline(never)]
     fn time(&mut self, group: &[Staged<'_, '_>]) {
@@ -430,7 +430,7 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// Drops the answers of a line, and what they counted.
+    /// Takes back the answers of a line, and what they counted.
     #[cold]
     fn take_back(&mut self, line: Option<Line>) {
         let Some(Line { at, mark, tally }) = line else { return };
@@ -452,14 +452,14 @@ impl Turn<'_, '_, '_, '_> {
 }
 
 impl<'a, 'w> Staged<'a, 'w> {
-    /// Adds the next of the input; false if there is none.
+    /// Adds the next request of the input; false if there is none.
     #[inline(always)]
     fn next(
         guard: &Guard<'w>,
         lines: &mut PlainLines<'a>,
         group: &mut ArrayVec<Staged<'a, 'w>, GROUP>,
     ) -> bool {
-        // The most usual two apart, for how little they are.
+        // The most usual two are apart, since they do so little.
         if let Some((key, at)) = lines.next_get() {
             group.push(Staged::new(guard, key, at, Part::Whole, Ask::Get));
         } else if let Some((key, at, value)) = lines.next_set() {
@@ -485,7 +485,7 @@ impl<'a, 'w> Staged<'a, 'w> {
         }
     }
 
-    /// What is not usual. False: a line of keys has failed.
+    /// Answers a request that is not usual. False: a line of keys has failed.
     #[inline(never)]
     fn answer(&self, turn: &mut Turn<'_, '_, '_, '_>) -> bool {
         let Staged { key, hint, .. } = self;
@@ -513,7 +513,7 @@ impl<'a, 'w> Staged<'a, 'w> {
         debug_assert!(done.is_ok(), "nothing is added");
     }
 
-    /// A meta command, whose line is read again in full.
+    /// Carries out a meta command, whose line is read again in full.
     fn meta(&self, turn: &mut Turn<'_, '_, '_, '_>, value: &[u8]) {
         let (meta, _) = decode_start(&turn.reader.input[self.at..]).expect("it was read before");
         turn.meta(&self.key, &self.hint, &meta, value);

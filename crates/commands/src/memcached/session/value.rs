@@ -18,8 +18,7 @@ use crate::memcached::told::Before;
 use crate::memcached::verbs::{self, InSteps, WholeValue};
 
 impl Conversation {
-    /// Where to receive the next bytes of a large value, straight into its item and in order; none
-    /// when they belong in a buffer.
+    /// The space for the next bytes of a large value, straight in its item and in order; `None` when they belong in a buffer.
     pub(super) fn value_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         if self.value_missing() < UPLOAD_SPACE_MIN {
             return None;
@@ -46,14 +45,14 @@ impl Conversation {
         }
     }
 
-    /// So many bytes of [`Conversation::value_spaces`] were filled.
+    /// Notes that so many bytes of [`Conversation::value_spaces`] were filled.
     pub(super) fn value_filled(&mut self, bytes: usize) {
         if let State::Upload { upload, .. } = &mut self.state {
             upload.advance(bytes);
         }
     }
 
-    /// A store whose block is too large, broken, not all there, or there for an encoded key.
+    /// Takes a store whose block is too large, broken, not all there, or there for an encoded key.
     pub(super) fn block(
         &mut self,
         turn: &mut Turn<'_, '_, '_, '_>,
@@ -144,7 +143,7 @@ impl Conversation {
         None
     }
 
-    /// Memory ran out in the middle of a value.
+    /// Ends an upload for which memory ran out.
     pub(super) fn fail_upload(&mut self, cx: &mut Context<'_, '_>) {
         if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
             no_memory(cx, &cx.guard.key(upload.key()), &purpose);
@@ -166,7 +165,7 @@ impl Conversation {
                 return None;
             }
         }
-        // What was gathered is not asked again: there is memory for as much before, or none comes.
+        // A gathered value is not retried: there must be memory for it before, or none comes.
         let bytes = gathering.bytes();
         if !turn.cx.guard.finds_memory(bytes, 1) {
             if let Some(next) = self.asked.again(turn.cx, 0) {
@@ -187,10 +186,10 @@ impl Conversation {
         None
     }
 
-    /// Takes what stands behind a value that is all there, and the state that held the value.
+    /// Takes the end of the block behind a value that is all there, and the state that held the value.
     ///
     /// # Errors
-    /// What to do instead: wait for it, or go on after a block that did not have it.
+    /// The end is waited for, or it was wrong, and the next request follows.
     fn end_block(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
         let purpose = match &self.state {
             State::Upload { purpose, .. } => purpose,

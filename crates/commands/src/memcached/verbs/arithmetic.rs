@@ -7,29 +7,29 @@ use super::string;
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 
-/// A counter shorter than before keeps its length, filled with spaces, up to this many bytes; memcached does so whenever no other
-/// client's reply holds the item.
+/// A number that becomes shorter keeps its length, filled with spaces, up to this many bytes; memcached does so whenever no
+/// other client's reply holds the item.
 const PADDED_BYTES_MAX: usize = 64;
 
-/// A longer text is no number, whatever it says, as in memcached, where it is in pieces.
+/// Most bytes of a number. A longer text is none, whatever it says, as in memcached, where it is in pieces.
 const NUMBER_BYTES_MAX: u64 = 512 << 10;
 
-/// How a counter is to change.
+/// The order to change a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Arithmetic {
-    /// By how much.
+    /// The amount.
     pub delta: u64,
-    /// Down, stopping at 0; otherwise up, wrapping at 2^64.
+    /// Whether it goes down, stopping at 0; otherwise it goes up, wrapping at 2^64.
     pub decrement: bool,
-    /// Only if the item has this token.
+    /// The token that the item must have.
     pub expect_cas: Option<u64>,
-    /// The token to give instead of the next.
+    /// The token to give in place of the next one.
     pub cas: Option<u64>,
     /// The new expiry.
     pub expires_at: Option<Millis>,
 }
 
-/// What came of it.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug)]
 pub enum Changed {
     /// The counter's value and token now, its expiry before and now.
@@ -44,15 +44,15 @@ pub enum Changed {
     NoMemory,
 }
 
-/// Changes a counter as one step, however many write it: what was read is written over only while it
-/// is still there. Counts the hit.
+/// Changes a number as one step, however many clients write it: the old one is overwritten only while it is still there. Counts
+/// the hit.
 pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Arithmetic) -> Changed {
     loop {
         let Some(item) = string(&mut cx.guard, key) else { return Changed::Absent };
         if change.expect_cas.is_some_and(|cas| cas != item.cas()) {
             return Changed::OtherCas;
         }
-        // Before the expiry, which may be changed meanwhile and is kept.
+        // The version is read before the expiry, which may be changed meanwhile and is kept.
         let unchanged = Expect::Unchanged(item.seen());
         let (old, old_bytes) = match item.value() {
             Value::Whole(text) => (parse_c_u64(text), text.len()),

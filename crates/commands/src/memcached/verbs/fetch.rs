@@ -1,4 +1,4 @@
-//! get, gets, gat, gats: what a key has.
+//! get, gets, gat, gats: reads of a key's string.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ pub fn fetch<'r>(
 ) -> Option<Item<'r>> {
     tally.gets += 1;
     let (shared, counters, own) = (cx.shared, cx.counters, cx.room.prefixes());
-    // The guard is the item's.
+    // The item borrows the guard.
     let store: Option<Arc<Store>> = shared.prefixes.is_on().then(|| Arc::clone(cx.guard.store()));
     let why = match cx.guard.get_hinted(key, hint) {
-        // For a client that asks for a string it is not there.
+        // A client that asks for a string finds none here.
         Lookup::Hit(item) if item.is_collection() => Some(Counter::TypeMisses),
         Lookup::Hit(item) => {
             tally.get_hits += 1;
@@ -48,19 +48,19 @@ pub fn fetch<'r>(
     None
 }
 
-/// What became of a gat.
+/// The outcome of a gat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// The item was replied and touched.
     Done,
     /// There is no item.
     Absent,
-    /// There was no memory to reply it, or to touch it: what was put into the reply is to be taken back.
+    /// There was no memory to reply it, or to touch it: the caller takes back what was put into the reply.
     NoMemory,
 }
 
-/// gat, gats: `tell` writes the item into the reply; false if there is no memory to do so. The item then expires at the time that
-/// `at` makes of now. Counts as a touch, not as a get.
+/// gat, gats: `tell` writes the item into the reply, and returns false if there is no memory for that. The item then expires at
+/// the time that `at` makes of now. Counts as a touch, not as a get.
 pub fn fetch_and_touch(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,

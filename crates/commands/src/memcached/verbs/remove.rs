@@ -6,22 +6,22 @@ use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::memcached::time::expires_at;
 
-/// How an item is to be removed.
+/// The order to remove an item.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Removal {
-    /// Only if it has this token.
+    /// The token that it must have.
     pub expect_cas: Option<u64>,
-    /// The token to give to what stays of it instead of the next.
+    /// The token to give to what stays of it, in place of the next one.
     pub cas: Option<u64>,
-    /// The expiry of what stays of it; as it was if there is none.
+    /// The expiry of what stays of it. `None`: a stale item keeps its own, an emptied one never expires.
     pub expires_at: Option<Millis>,
-    /// It stays, without value, flags and expiry.
+    /// Whether it stays, without value, flags and expiry.
     pub empties: bool,
-    /// It stays, and is stale.
+    /// Whether it stays, and is stale.
     pub stales: bool,
 }
 
-/// What became of it.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
     /// It is removed.
@@ -41,8 +41,8 @@ pub fn delete(cx: &mut Context<'_, '_>, key: &Key<'_>) -> Removed {
     removed
 }
 
-/// Removes an item, or marks it stale, or empties it; counts the hit or miss, but nothing for
-/// another token.
+/// Removes an item, or marks it stale, or empties it. Counts the hit or miss, but nothing for another token, nor for an item
+/// that is marked stale.
 pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed {
     let expect = how.expect_cas.map_or(Expect::Present, Expect::Cas);
     let result = if how.empties {
@@ -53,7 +53,7 @@ pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed
         cx.guard.remove(key, expect)
     };
     match result {
-        // What is stale is still there.
+        // An item that is marked stale is still there.
         Ok(_) if how.stales => Removed::Done,
         Ok(class) => {
             cx.counters.add(Counter::DeleteHits, 1);
@@ -70,7 +70,7 @@ pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed
     }
 }
 
-/// Replaces the item by one without value and flags; its slab class.
+/// Replaces the item by one without value and flags. Returns the slab class of the old one.
 fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Result<u8, Refusal> {
     loop {
         let Lookup::Hit(item) = cx.guard.peek(key) else { return Err(Refusal::Absent) };
@@ -95,19 +95,19 @@ fn empty(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Result<u8, R
     }
 }
 
-/// Slab class of a key's item, for what is counted by class; 0, which is no class, if there is none.
+/// Slab class of a key's item, for counts by class; 0, which is no class, if there is none.
 pub fn class_there(cx: &mut Context<'_, '_>, key: &Key<'_>) -> u8 {
     cx.guard.peek(key).hit().map_or(0, |item| item.class())
 }
 
-/// What became of a touch.
+/// The outcome of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// The item has the expiry.
     Done,
     /// There is none.
     Absent,
-    /// It is there: an expiry that it had no room for makes an item longer.
+    /// The item stays as it was: it has no room for an expiry, and there is no memory for one that has.
     NoMemory,
 }
 

@@ -1,6 +1,6 @@
-//! What stores of every kind have in common: how large an item may be, how a store ends and is counted, how bytes are
-//! added to a value. Their conditions are `classic/store.rs`, `meta/set.rs` and `frames/store.rs`; the last two are carried out
-//! here ([`store`], [`finish`]), the first has a way of its own, which is the shortest.
+//! The common part of all stores: how large an item may be, how a store ends and is counted, how bytes are added to a value.
+//! Their conditions are in `classic/store.rs`, `meta/set.rs` and `frames/store.rs`. The last two are carried out here
+//! ([`store`], [`finish`]); the first has a way of its own, which is the shortest.
 
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_store::{Attributes, End, Expect, Guard, Hint, Item, Key, Refusal, Stored, Upload};
@@ -12,10 +12,10 @@ use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 
-/// What memcached adds to key and value: header, the key's NUL, the value's line end.
+/// Bytes that memcached adds to key and value: header, the key's NUL, the value's line end.
 const HEADER_BYTES: u64 = 48 + 1 + 2;
 
-/// Whether an item of this size may be stored: memcached's arithmetic, so that its limits hold.
+/// Returns whether an item of this size may be stored: memcached's arithmetic, so that its limits hold.
 #[inline]
 pub fn fits(settings: &Settings, key_bytes: usize, flags: u32, value_bytes: u64) -> bool {
     let cas = if settings.cas { 8 } else { 0 };
@@ -23,13 +23,13 @@ pub fn fits(settings: &Settings, key_bytes: usize, flags: u32, value_bytes: u64)
     HEADER_BYTES + cas + flags + key_bytes as u64 + value_bytes <= settings.item_bytes_max
 }
 
-/// Bytes of a value that [`fits`] whatever its key and flags are.
+/// Most bytes of a value that [`fits`] whatever its key and flags are.
 pub fn fitting_value_bytes(settings: &Settings) -> usize {
     let rest = HEADER_BYTES + 8 + 4 + KEY_BYTES_MAX as u64;
     settings.item_bytes_max.saturating_sub(rest).try_into().unwrap_or(usize::MAX)
 }
 
-/// How a store ended.
+/// The outcome of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It happened; the item's token and the bytes of its whole value.
@@ -45,14 +45,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// It happened, with a value of so many bytes.
+    /// The outcome of a store that happened, with a value of so many bytes.
     #[inline]
     pub fn of_stored(stored: Stored, value_bytes: u64) -> Outcome {
         Outcome::Stored { cas: stored.cas, value_bytes }
     }
 }
 
-/// A refusal in the words of the verb.
+/// The outcome of a store that was refused. `cas`: it was a compare-and-swap.
 pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     match refusal {
         Refusal::Absent if cas => Outcome::NotFound,
@@ -62,16 +62,16 @@ pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     }
 }
 
-/// How the store of a key ended.
+/// A store of a key that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Slab class of the item that was to be stored.
     pub class: u8,
-    /// Of a compare-and-swap: the class of the item that was there.
+    /// The class of the item that a compare-and-swap compared with.
     pub compared: Option<u8>,
-    /// Without memory the value that was to be overwritten goes, too, lest it be read as the new one.
+    /// Whether, without memory, the value that was to be overwritten is removed, lest it be read as the new one.
     pub overwrites: bool,
 }
 
@@ -104,33 +104,33 @@ pub fn account(cx: &mut Context<'_, '_>, tally: &mut Tally, key: &Key<'_>, ended
     }
 }
 
-/// What an ms, or a frame, asks to store beside its value: the condition, and what differs between the two.
+/// The order of an ms, or of a frame that stores: the condition, and what differs between the two.
 pub trait StorePlan {
-    /// What is stored beside the value.
+    /// The attributes that are stored beside the value.
     fn attributes(&self) -> &Attributes;
 
     /// The condition, where nothing is added.
     fn expect(&self) -> Expect;
 
-    /// It is a compare-and-swap.
+    /// Returns whether it is a compare-and-swap.
     fn compares(&self) -> bool;
 
-    /// Append or prepend.
+    /// Returns whether it is append or prepend.
     fn adds(&self) -> bool;
 
-    /// Without memory the value that is there goes, too.
+    /// Returns whether, without memory, the value that is there is removed.
     fn removes_old(&self) -> bool;
 
-    /// Append, prepend; none if it is to be done in steps, where it may be (`in_steps`).
+    /// Carries out append or prepend; `None` if it is to be done in steps, which `in_steps` allows.
     fn add(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], in_steps: bool) -> Option<Outcome>;
 
-    /// What comes of a store that was refused and has its whole value at hand.
+    /// The outcome of a store that was refused and has its whole value at hand.
     fn refused(&self, cx: &mut Context<'_, '_>, key: &Key<'_>, value: &[u8], refusal: Refusal) -> Outcome;
 
     /// Counts the command, beside what [`account`] counts.
     fn count(&self, tally: &mut Tally);
 
-    /// Replies.
+    /// Replies the outcome.
     fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, key: &[u8], outcome: Outcome);
 }
 
@@ -139,16 +139,16 @@ pub trait StorePlan {
 pub struct WholeValue<'a> {
     /// The key.
     pub key: &'a Key<'a>,
-    /// Where the prefetch stages saw the key.
+    /// The place where the prefetch stages saw the key.
     pub hint: &'a Hint<'a>,
     /// The value.
     pub value: &'a [u8],
 }
 
-/// A store with the whole value at hand.
+/// Carries out a store with the whole value at hand.
 ///
 /// # Errors
-/// Of append and prepend alone: it is to be done in steps.
+/// For append and prepend alone: it is to be done in steps.
 #[inline]
 pub fn store(
     cx: &mut Context<'_, '_>,
@@ -179,7 +179,7 @@ pub fn store(
     Ok(())
 }
 
-/// A store whose value has arrived through an upload.
+/// Ends a store whose value has arrived through an upload.
 pub fn finish(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
@@ -221,7 +221,7 @@ pub fn end(
 #[derive(Clone, Copy, Debug)]
 pub struct InSteps;
 
-/// A value of `old_bytes` with so many more is made in steps.
+/// Returns whether a value of `old_bytes` with so many more is to be made in steps.
 #[inline]
 pub fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
     let bytes = old_bytes + more;
@@ -230,8 +230,9 @@ pub fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
         && cx.room.may_go_on_later()
 }
 
-/// Adds to a value as one step. A result above the item limit is not stored. The token to give instead of the next; and
-/// only if the item has that token. Spends the work of copying the value. None if it is to be done in steps.
+/// Adds to a value as one step. A result above the item limit is not stored. `cas` is the token to give in place of the next
+/// one, `expect_cas` the token that the item must have. Spends the work of copying the value. `None` if it is to be done in
+/// steps.
 pub fn concat(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,
@@ -262,13 +263,12 @@ pub fn concat(
     }
 }
 
-/// The live string of a key, read without a trace. To verbs that change what is there a collection is as good as
-/// nothing.
+/// The live string of a key, read without a trace. For verbs that change what is there, a collection counts as nothing.
 pub fn string<'r>(guard: &'r mut Guard<'_>, key: &Key<'_>) -> Option<Item<'r>> {
     guard.peek(key).hit().filter(|item| !item.is_collection())
 }
 
-/// The key has a collection: what is made of a string on a condition leaves it alone.
+/// Returns whether the key has a collection: verbs that make a string if there is none leave it alone.
 pub fn has_collection(cx: &mut Context<'_, '_>, key: &Key<'_>) -> bool {
     cx.guard.peek(key).hit().is_some_and(|item| item.is_collection())
 }
@@ -281,7 +281,7 @@ pub fn class_compared(cx: &mut Context<'_, '_>, key: &Key<'_>) -> u8 {
     string(&mut cx.guard, key).map_or(NO_CLASS, |item| item.class())
 }
 
-/// A value above the limit: counted, and what it was to overwrite is gone (`overwrites`).
+/// Counts a value above the limit, and removes the one that it was to overwrite (`overwrites`).
 pub fn count_too_large(cx: &mut Context<'_, '_>, key: &Key<'_>, overwrites: bool) {
     cx.counters.add(Counter::StoreTooLarge, 1);
     if overwrites {
