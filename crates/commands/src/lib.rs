@@ -6,19 +6,19 @@
 //!                         └── Progress (consumed, what next)            Output ◄── replies written
 //! ```
 //!
-//! [`Session`] is one connection without its socket, [`Output`] the replies on their way out,
-//! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
-//! [`Shared`], and the [`Host`] around it. No I/O but a look into `/proc` and at the memory limit of the process's
-//! group, for INFO, metrics and findings (`core/system.rs`); no clock of its own.
+//! [`Session`] is one connection without its socket, [`Output`] the replies on their way out. [`Context`] is all that a call
+//! works with: a store guard, the worker's [`Counters`], what workers have [`Shared`], and the [`Host`] around it. There is no
+//! I/O but a look into `/proc` and at the memory limit of the process's group, for INFO, metrics and findings
+//! (`core/system.rs`), and no clock.
 //!
-//! Requests on items allocate nothing (`testkit/tests/allocations.rs` says which are counted). What keeps something
-//! for its client does (MULTI and its queue, WATCH, SUBSCRIBE, names), so do commands in steps, those of very many keys,
-//! what is sent to other clients (PUBLISH, MONITOR, keyspace events), and what people ask for: KEYS, SCAN, INFO, `stats` and
-//! all else of administration.
+//! Requests on items allocate nothing (`testkit/tests/allocations.rs` says which are counted). Requests that keep something for
+//! their client do (MULTI and its queue, WATCH, SUBSCRIBE, names), and so do commands in steps, those of very many keys,
+//! messages to other clients (PUBLISH, MONITOR, keyspace events), and what people ask for: KEYS, SCAN, INFO, `stats` and all
+//! else of administration.
 //!
-//! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text and
-//! the binary protocol are in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every
-//! protocol are made of is in `core`, which knows none of them. What scrapers read of all of it is in [`metrics`].
+//! The listener or the first byte tells `session` which protocol a connection speaks. The classic and meta text and the binary
+//! protocol are in [`memcached`], RESP is in [`redis`], and neither knows the other. The parts that conversations of every
+//! protocol are made of are in `core`, which knows no protocol. [`metrics`] has what scrapers read of all of it.
 #![forbid(unsafe_code)]
 
 mod core;

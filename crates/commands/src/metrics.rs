@@ -1,4 +1,4 @@
-//! What scrapers read: one gathering, in three families, and the same figures by their own names.
+//! Metrics for scrapers: one gathering, in three families; and the same figures by their own names.
 //!
 //! - `memcached_*`, as memcached_exporter names them, and `redis_*`, as redis_exporter does: boards that are made for
 //!   these work without one;
@@ -27,7 +27,7 @@ use crate::redis::figures::RedisFigure;
 use crate::shared::Shared;
 use series::Reading;
 
-/// Which classes are shown.
+/// The slab classes that are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Classes {
     /// memcached's, as `stats slabs` shows them.
@@ -39,7 +39,7 @@ pub enum Classes {
     None,
 }
 
-/// What a scraper wants.
+/// The families and classes that a scraper wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The family of memcached_exporter.
@@ -77,16 +77,16 @@ impl std::fmt::Debug for Scene<'_> {
     }
 }
 
-/// How a value is read.
+/// A function that reads a value.
 type Read = fn(&figures::Figures) -> u64;
 
-/// What a series is made from.
+/// The source of a series.
 enum Source {
     Figure(Figure),
     Counter(Counter),
-    /// Values of one label, and the figure of each.
+    /// A label, and a figure for each of its values.
     Figures(&'static str, &'static [(&'static str, Read)]),
-    /// Two labels' values, and the figure of each.
+    /// Two labels, and a figure for each pair of their values.
     Pairs([&'static str; 2], &'static [([&'static str; 2], Read)]),
     /// A series for each of the store's classes.
     Class(ClassFigure),
@@ -95,15 +95,15 @@ enum Source {
     Findings,
     /// A series for each use of memory.
     Ledger,
-    /// A part of something.
+    /// A part of a whole.
     Share(fn(&figures::Figures) -> f64),
-    /// How long ago the last access of evicted items was.
+    /// Times since the last access of evicted items.
     EvictedIdle,
-    /// How long each of memcached's commands took.
+    /// Times of each of memcached's commands.
     Commands,
-    /// A series for each part of what is there by time; none before something was looked at.
+    /// A series for each part of stored items by time; none before some were looked at.
     Ages(fn(&Ages) -> &[AgeShare]),
-    /// A series for each type of values of which it is known.
+    /// A series for each type of values whose figure is known.
     Types(fn(&OfType) -> Option<u64>),
     /// A series for each memory limit that is forecast; none before that is ready.
     Forecast(fn(&Point) -> f64),
@@ -299,10 +299,10 @@ const CLOSED: &[(&str, Read)] = &[
 const EXPIRED: &[(&str, Read)] =
     &[("reader", |f| f.sums.misses_expired()), ("upkeep", |f| f.totals.reclaimed)];
 
-/// What metrics are computed from.
+/// The inputs of metrics.
 struct Inputs<'a> {
     figures: &'a figures::Figures,
-    /// What was measured of memcached's commands.
+    /// Measured counts of memcached's commands.
     commands: &'a [RowSum],
     classes: &'a [ClassTotals],
     findings: &'a [Finding],
@@ -392,7 +392,7 @@ impl Metric {
             }
             Source::Commands => {
                 for (command, sum) in measured(&memcached::table::NAMES, commands) {
-                    // Doublings, two by two behind the first.
+                    // The steps double: behind the first, two of them are one part.
                     let [first, others @ .., beyond] = &sum.steps;
                     let others = others.chunks(2).map(|two| two.iter().sum::<u64>());
                     let bounds = (0..).map(|power| 4f64.powi(power) / 1e6);
@@ -436,7 +436,7 @@ impl Shared {
         Place { shared: &self.common, host: scene.host, store: scene.store, now }
     }
 
-    /// Writes what a scraper wants.
+    /// Writes the metrics that a scraper wants.
     pub fn expose(&self, scene: Scene<'_>, wanted: Wanted, page: &mut Exposition<'_>) {
         let place = self.place(scene);
         let mut common = figures::Figures::since_start(place);
@@ -504,13 +504,12 @@ impl Shared {
         }
     }
 
-    /// What a history keeps, as it is now.
+    /// The present figures of a history.
     pub fn reading(&self, scene: Scene<'_>) -> Reading {
         series::read(&figures::Figures::since_start(self.place(scene)))
     }
 
-    /// Looks at what other memory limits would bring, once a second, while traffic is sampled; at a time of the server's
-    /// own clock.
+    /// Makes the forecast for other memory limits, once a second, while traffic is sampled. `now` is of the server's own clock.
     pub fn look_ahead(&self, scene: Scene<'_>, now: Millis) {
         let place = self.place(scene);
         let figures = figures::Figures::since_start(place);
@@ -518,7 +517,7 @@ impl Shared {
         self.common.traffic.look_ahead(place.store, now, reads);
     }
 
-    /// What other memory limits would bring, as it was seen last; none if traffic is not sampled.
+    /// The last forecast for other memory limits; `None` if traffic is not sampled.
     pub fn outlook(&self) -> Option<std::sync::Arc<Outlook>> {
         self.common.traffic.told().outlook
     }
@@ -545,8 +544,8 @@ impl Shared {
         }
     }
 
-    /// Calls `visit` with each RESP command that was called or refused: its name, calls, how many of
-    /// them were measured, microseconds of all as far as they were measured, calls refused and failed.
+    /// Calls `visit` with each RESP command that was called or refused: its name, its calls, how many of them were measured,
+    /// microseconds of all of them by those that were measured, and calls refused and failed.
     pub fn each_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 5])) {
         for (row, sum) in redis::table::ROWS.in_use(&figures::all_row_sums(scene.host)) {
             let took_us = (sum.us_per_call() * sum.calls as f64).round() as u64;
@@ -554,8 +553,8 @@ impl Shared {
         }
     }
 
-    /// Calls `visit` with each of memcached's commands of which some were measured: its name, how many, what these took
-    /// in microseconds, and which time half of them, and 99 of 100, did not exceed: the next power of two.
+    /// Calls `visit` with each of memcached's commands that was measured: its name, its measured calls, their microseconds, and
+    /// the times that half of them, and 99 of 100, did not exceed, rounded up to a power of two.
     pub fn each_memcached_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 4])) {
         let sums = figures::all_memcached_sums(scene.host);
         for (name, sum) in measured(&memcached::table::NAMES, &sums) {
@@ -564,27 +563,27 @@ impl Shared {
         }
     }
 
-    /// What is found, what matters most first.
+    /// The findings of now, those that matter most first.
     pub fn findings(&self, scene: Scene<'_>) -> Vec<Finding> {
         findings::find(self.place(scene))
     }
 
-    /// Looks how many keys expire, a little at a time, while it is asked for. From one worker's upkeep.
+    /// Counts how many keys expire, a little at a time, while that is asked for. Called from one worker's upkeep.
     pub fn take_census(&self, guard: &mut larder_store::Guard<'_>) {
         self.redis.census.step(guard);
     }
 }
 
-/// What is known of a figure beside its value.
+/// The description of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Its name in a list of all figures.
     pub name: &'static str,
-    /// What becomes of it.
+    /// The way in which it changes.
     pub kind: Kind,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it says.
+    /// Its meaning.
     pub help: &'static str,
 }
 
@@ -593,15 +592,15 @@ pub struct About {
 pub struct Documented {
     /// Its name.
     pub name: &'static str,
-    /// What becomes of it.
+    /// The way in which it changes.
     pub kind: Kind,
     /// Its labels.
     pub labels: Vec<&'static str>,
-    /// What it says.
+    /// Its meaning.
     pub help: &'static str,
 }
 
-/// The rules of findings: name, severity, when it is found, what to do.
+/// The rules of findings: name, severity, condition, advice.
 pub fn rules() -> impl Iterator<Item = [&'static str; 4]> {
     RULES.iter().map(|rule| [rule.name, rule.severity.name(), rule.when, rule.advice])
 }

@@ -1,5 +1,4 @@
-//! One connection's conversation, without I/O: bytes in, replies out, in the protocol that its listener or its first
-//! byte says.
+//! One connection's conversation, without I/O: bytes in, replies out. Its protocol is told by its listener or its first byte.
 //!
 //! ```text
 //! New ──► first byte ┬─ `*`  ──► Redis       for good
@@ -8,11 +7,11 @@
 //! Login ─► first byte as above, but that Memcached begins when the client has logged in
 //! ```
 //!
-//! Login is in the place of New where text clients are asked for a password. What the settings do not have spoken is Closed.
+//! Login is in the place of New where text clients must log in. A protocol that the settings do not allow is Closed.
 //!
-//! A protocol is a module beside [`memcached`] and [`redis`]. Its conversation answers what a session asks ([`Converse`]), and it
-//! may have a part of [`Shared`]. Here it is a variant of [`Conversation`] with an arm in `ask!`, and it is known by a first byte
-//! ([`Begins`]) or a listener ([`Speaks`]).
+//! A protocol is a module beside [`memcached`] and [`redis`]. Its conversation implements [`Converse`], and it may have a part
+//! of [`Shared`]. Here it is a variant of [`Conversation`] with an arm in `ask!`, and it is known by a first byte ([`Begins`])
+//! or a listener ([`Speaks`]).
 
 use larder_store::{Guard, Millis, Spaces};
 
@@ -33,17 +32,17 @@ const BINARY_MAGIC: u8 = larder_protocol::binary::REQUEST_MAGIC;
 /// First byte of a RESP request.
 const RESP_ARRAY: u8 = b'*';
 
-/// What connections of a listener speak.
+/// The protocols of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
-    /// What a connection's first byte says.
+    /// The one that a connection's first byte tells.
     Any,
     /// RESP.
     Redis,
 }
 
 impl Speaks {
-    /// What a connection's conversation is, is known when it is made; otherwise its first byte says so.
+    /// Returns whether a connection's conversation is known when the connection is made; otherwise its first byte tells it.
     pub fn is_known_at_once(self, shared: &Shared) -> bool {
         let common = &shared.common;
         self == Speaks::Redis || common.settings.text_auth && common.access.asks()
@@ -66,8 +65,8 @@ pub struct Context<'c, 'w> {
 }
 
 impl<'c, 'w> Context<'c, 'w> {
-    /// A worker inside the store, which it entered at [`Shared::now`]; its counters; what all workers share; the server
-    /// around it; the other end of the connection; and what the worker keeps from one request to the next.
+    /// Makes the context of a worker inside the store, which it entered at [`Shared::now`]; its counters; what all workers
+    /// share; the server around it; the other end of the connection; and what the worker keeps from one request to the next.
     #[inline]
     pub fn new(
         guard: Guard<'w>,
@@ -89,7 +88,7 @@ impl<'c, 'w> Context<'c, 'w> {
     }
 }
 
-/// What a first byte says.
+/// The conversation that a first byte begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
     Redis,
@@ -97,7 +96,7 @@ enum Begins {
     Text,
     /// TLS, on a port without it.
     Tls,
-    /// What the settings do not have spoken.
+    /// A protocol that the settings do not allow.
     Refused,
 }
 
@@ -117,7 +116,7 @@ fn begins(first: u8, cx: &Context<'_, '_>) -> Begins {
 #[derive(Debug)]
 pub struct Session(Conversation);
 
-/// The conversation, in what is spoken.
+/// The conversation, by its protocol.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "what most connections speak is not allocated on its own")]
 enum Conversation {
@@ -131,11 +130,11 @@ enum Conversation {
     Binary(Box<memcached::Binary>),
     /// Nothing but a login, in memcached's text.
     Login(Box<memcached::Login>),
-    /// Nothing more.
+    /// Nothing more is said.
     Closed(Closed),
 }
 
-/// Asks a conversation, whatever is spoken: the one `match` with an arm for each. It is compiled for each of them, without a call
+/// Asks a conversation of any protocol: the one `match` with an arm for each. It is compiled for each of them, without a call
 /// through a table.
 macro_rules! ask {
     ($conversation:expr, $it:ident => $answer:expr) => {
@@ -157,8 +156,8 @@ impl Default for Session {
 }
 
 impl Session {
-    /// A conversation that has not begun: its first byte says what is spoken. Whether it is asked for a password is known
-    /// then; [`Session::of`] knows it from the start.
+    /// A conversation that has not begun: its first byte tells the protocol. Whether it must log in is known then;
+    /// [`Session::of`] knows it from the start.
     pub fn new() -> Session {
         Session::default()
     }
@@ -176,8 +175,8 @@ impl Session {
         }
     }
 
-    /// The client has proven by its certificate that it is this user, and has sent no request yet: a Redis client is logged in.
-    /// Other conversations know nothing of certificates.
+    /// Logs the client in as this user, which its certificate proves. The client has sent no request yet. Only RESP's
+    /// conversations know of certificates.
     pub fn log_in_by_certificate(&mut self, cx: &Context<'_, '_>, name: &str) {
         ask!(&mut self.0, it => it.log_in_by_certificate(&cx.common, name));
     }
@@ -192,12 +191,12 @@ impl Session {
             Conversation::Redis(conversation) => {
                 conversation.receive(&cx.shared.redis, &mut cx.common, input, out)
             }
-            // What few connections speak: the others' way is no step longer for it, and a protocol needs no arm here.
+            // Few connections speak these: the others' way is no step longer for them, and a protocol needs no arm here.
             _ => self.apart(cx, input, out),
         }
     }
 
-    /// [`Session::receive`] of what few connections speak, and before it is known what that is.
+    /// Does [`Session::receive`] for protocols that few connections speak, and before the protocol is known.
     #[inline(never)]
     fn apart(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         if matches!(self.0, Conversation::New(_) | Conversation::Login(_)) {
@@ -206,7 +205,7 @@ impl Session {
         ask!(&mut self.0, it => it.receive(cx.shared.as_ref(), &mut cx.common, input, out))
     }
 
-    /// The first byte says what is spoken.
+    /// Begins the conversation that the first byte tells.
     fn begin(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         if let Some(&first) = input.first() {
             self.begin_with(first, cx);
@@ -218,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Becomes what the first byte says, or a login if that comes first.
+    /// Becomes the conversation that the first byte tells, or a login if that comes first.
     fn begin_with(&mut self, first: u8, cx: &Context<'_, '_>) {
         if matches!(self.0, Conversation::New(_))
             && let Some(login) = memcached::Login::asked(&cx.common)
@@ -227,14 +226,14 @@ impl Session {
         }
         let begins = begins(first, cx);
         if let Conversation::Login(login) = &self.0 {
-            // A connection that is one too many is refused in these words, whatever it speaks.
+            // A connection that is one too many is refused in the words of a login, whatever it speaks.
             if login.is_turned_away() || !login.is_new() || begins == Begins::Text {
                 return;
             }
         }
         match begins {
             Begins::Redis => {
-                // What it counted as first counts no more.
+                // The client that it counted as is counted no more.
                 self.0 = Conversation::Closed(Closed);
                 *self = Session::of(Speaks::Redis, cx);
             }
@@ -259,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Takes a login; what comes behind that is a conversation like any other.
+    /// Takes a login. The bytes behind it go to a conversation like any other.
     fn log_in(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
         let Conversation::Login(login) = &mut self.0 else {
             return Progress { consumed: 0, next: Next::Close };
@@ -286,7 +285,7 @@ impl Session {
         ask!(&self.0, it => it.client_number())
     }
 
-    /// What may wait for a RESP client; none for others, which are read no further instead.
+    /// Most bytes that may wait for a RESP client; `None` for others, which are read no further instead.
     pub fn output_limit(&self, shared: &Shared) -> Option<OutputLimit> {
         ask!(&self.0, it => it.output_limit(shared.as_ref()))
     }
@@ -301,7 +300,7 @@ impl Session {
         ask!(&self.0, it => it.late_bytes())
     }
 
-    /// Bytes that a command in steps holds until its reply is taken, beside the replies, and what comes behind that.
+    /// Bytes that a command in steps holds beside its reply until that is taken, and those of messages that come behind it.
     pub fn held_bytes(&self) -> u64 {
         ask!(&self.0, it => it.held_bytes())
     }
@@ -311,9 +310,8 @@ impl Session {
         ask!(&mut self.0, it => it.deliver(delivery, out));
     }
 
-    /// Where to receive the next bytes of a large value, straight into its item and in order; none
-    /// when they belong in a buffer for [`Session::receive`]. Only to be asked when no rest of input
-    /// is kept: that comes first.
+    /// The space for the next bytes of a large value, straight in its item and in order; `None` when they belong in a buffer
+    /// for [`Session::receive`]. Only to be asked when no rest of input is kept: that comes first.
     pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
         ask!(&mut self.0, it => it.upload_spaces(&mut cx.common))
     }
@@ -323,55 +321,56 @@ impl Session {
         ask!(&self.0, it => it.upload_missing())
     }
 
-    /// Says that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with
-    /// nothing, or with what follows) once the space is gone.
+    /// Notes that `bytes` of [`Session::upload_spaces`] were filled. Call [`Session::receive`] (with nothing, or with what
+    /// follows) once the space is used up.
     pub fn upload_filled(&mut self, bytes: usize) {
         ask!(&mut self.0, it => it.upload_filled(bytes));
     }
 
-    /// It holds keys for which others wait.
+    /// Returns whether it holds keys for which others wait.
     pub fn holds(&self) -> bool {
         ask!(&self.0, it => it.holds())
     }
 
-    /// It is at work at what is one moment for others, and is to be called until it is not, also when its connection
-    /// has ended.
+    /// Returns whether it works at something that is one moment for others. Then it is to be called until that is done, even
+    /// after its connection has ended.
     pub fn must_end(&self) -> bool {
         ask!(&self.0, it => it.must_end())
     }
 
-    /// Between two requests: nothing is half done (the input that is kept aside).
+    /// Returns whether it is between two requests, with nothing half done. Input that is kept does not count.
     #[inline]
     pub fn is_idle(&self) -> bool {
         ask!(&self.0, it => it.is_idle())
     }
 
-    /// A part of a request has been taken, and more of it is to come.
+    /// Returns whether a part of a request has been taken, and more of it is to come.
     #[inline]
     pub fn awaits_rest(&self) -> bool {
         ask!(&self.0, it => it.awaits_rest())
     }
 
-    /// Bytes of memory that a part of a request holds which has been taken: 0 if none has, 1 if it is only known.
+    /// Bytes of memory held by a part of a request that has been taken: 0 if there is none, 1 if it holds no memory.
     #[inline]
     pub fn input_bytes(&self) -> u64 {
         ask!(&self.0, it => it.input_bytes())
     }
 
-    /// It must log in, and has not.
+    /// Returns whether it must log in, and has not.
     #[inline]
     pub fn is_unauthenticated(&self) -> bool {
         self.unauthenticated_since().is_some()
     }
 
-    /// Since when, on the server's own clock.
+    /// When it became unauthenticated, on the server's own clock; `None` if it has logged in, or need not.
     #[inline]
     pub fn unauthenticated_since(&self) -> Option<Millis> {
         ask!(&self.0, it => it.unauthenticated_since())
     }
 
-    /// Whether it is a client of memcached whose user is not among these, which are read after it was received last: it is
-    /// counted as closed for that, and to be closed. Redis clients are closed by the command that removes their users.
+    /// Returns whether it is a client of memcached's protocols whose user is not among these: then it is counted as closed for
+    /// that, and must be closed. `users` are read after its last receive. Redis clients are closed by the command that removes
+    /// their users.
     pub fn turn_out(&self, users: &UsersNow, shared: &Shared) -> bool {
         let is_gone = ask!(&self.0, it => it.has_lost_user(&users.0));
         if is_gone {
@@ -380,18 +379,18 @@ impl Session {
         is_gone
     }
 
-    /// Why the conversation has closed its connection. `None`: it has not; if the connection is closed, the client has closed it,
-    /// or the server.
+    /// The reason why the conversation has closed its connection. `None`: it has not; if the connection is closed, the client
+    /// has closed it, or the server.
     pub fn ending(&self) -> Option<Ending> {
         ask!(&self.0, it => it.ending())
     }
 
-    /// It is refused before it was asked anything.
+    /// Returns whether the client was refused before its first request.
     pub fn is_turned_away(&self) -> bool {
         ask!(&self.0, it => it.is_turned_away())
     }
 
-    /// memcached's name of what it waits for, for `stats conns`.
+    /// memcached's name of its state, for `stats conns`.
     pub fn state_name(&self) -> &'static str {
         ask!(&self.0, it => it.state_name())
     }

@@ -1,6 +1,6 @@
-//! Figures that a history keeps: each with what becomes of it from one look to the next.
+//! Figures that a history keeps, each with the way in which it changes.
 //!
-//! A history knows numbers alone; this table says which, in an order of its own, and what they mean.
+//! A history knows numbers alone. This table has which figures they are, in an order of its own, and what they mean.
 
 use crate::core::counters::Counter;
 use crate::core::figures::Figures;
@@ -12,19 +12,19 @@ use crate::redis::counters::RedisCounter;
 pub struct Series {
     /// Its name.
     pub name: &'static str,
-    /// For a counter a history shows how much it grew a second, for a gauge what it was on the mean.
+    /// A counter or a gauge: of a counter a history shows the growth a second, of a gauge the mean.
     pub kind: Kind,
-    /// What it is counted in; of a counter, a second.
+    /// Its unit; for a counter, a second.
     pub unit: Unit,
-    /// What it says.
+    /// Its meaning.
     pub help: &'static str,
     read: fn(&Figures) -> u64,
 }
 
-/// How many there are.
+/// Number of these figures.
 pub const SERIES_COUNT: usize = 38;
 
-/// What they are at one moment, in the order of [`SERIES`].
+/// Their values at one moment, in the order of [`SERIES`].
 pub type Reading = [u64; SERIES_COUNT];
 
 macro_rules! series {
@@ -127,7 +127,7 @@ series! {
 
 const _: () = assert!(SERIES.len() == SERIES_COUNT);
 
-/// What they are in these figures.
+/// Their values in these figures.
 pub(crate) fn read(figures: &Figures) -> Reading {
     std::array::from_fn(|at| (SERIES[at].read)(figures))
 }

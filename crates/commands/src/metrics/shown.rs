@@ -1,7 +1,8 @@
-//! What a page shows beside figures: commands that took long, clients, what was set while the server ran.
+//! Parts of a page beside figures: commands that took long or were large, clients, and parameters that were set while the
+//! server ran.
 //!
-//! Values are shown nowhere. Keys and what clients say of themselves are theirs: the caller decides to which clients it shows
-//! them.
+//! Values are shown nowhere. Keys, and what clients tell of themselves, are private: the caller decides to which clients it
+//! shows them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,28 +14,28 @@ use crate::redis::table::row;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Which clients may send commands: what is shown by HTTP needs their passwords, too.
+    /// The users: what is shown by HTTP needs their passwords, too.
     pub fn access(&self) -> &Access {
         &self.common.access
     }
 
-    /// RESP clients must log in.
+    /// Returns whether RESP clients must log in.
     pub fn asks_who(&self) -> bool {
         self.common.access.asks()
     }
 
-    /// The last commands that took long, so many at most, the last one first.
+    /// The last commands that took long, at most `most`, the last one first.
     pub fn slow_commands(&self, most: usize) -> Vec<Logged> {
         self.redis.commandlog.last_of(Kind::Slow, most)
     }
 
-    /// How long a command may take without being listed, microseconds; less than 0: none is listed.
+    /// Microseconds that a command may take without being listed; less than 0: none is listed.
     pub fn slow_from_us(&self) -> i64 {
         self.redis.commandlog.from(Kind::Slow)
     }
 
-    /// The last commands with large requests, and those with large replies, so many of each at most, the last one first;
-    /// and from how many bytes on each are listed.
+    /// The last commands with large requests, and those with large replies, at most `most` of each, the last one first; and the
+    /// bytes from which on each are listed.
     pub fn large_commands(&self, most: usize) -> [(&'static str, i64, Vec<Logged>); 2] {
         [Kind::LargeRequest, Kind::LargeReply].map(|kind| {
             let log = &self.redis.commandlog;
@@ -42,8 +43,8 @@ impl Shared {
         })
     }
 
-    /// Calls `visit` with RESP clients, one after another, those with the most commands first, so many at most and as
-    /// long as it says true; returns how many there are. Takes 16 bytes for each of these.
+    /// Calls `visit` with RESP clients, one after another, those with the most commands first, at most `most` and as long as it
+    /// returns true. Returns how many clients there are. Takes 16 bytes for each of these.
     pub fn each_resp_client(
         &self,
         scene: Scene<'_>,
@@ -75,7 +76,7 @@ impl Shared {
                 waiting_bytes: facts.output_bytes.load(Relaxed),
             }
         });
-        // One at a time: each says of itself what it likes, up to some KiB.
+        // One at a time: the names that a client gives itself may have some KiB.
         let _ = clients.all(|client| visit(&client));
         count
     }
