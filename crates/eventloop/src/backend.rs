@@ -19,7 +19,7 @@ pub trait Stream {
     /// `WouldBlock` when nothing has come; anything else ends the connection.
     fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// As [`Stream::recv`], into several places in order, each filled before the next.
+    /// Receives into several slices in order, filling each before the next, and returns the number of bytes.
     ///
     /// # Errors
     /// As [`Stream::recv`].
@@ -31,7 +31,7 @@ pub trait Stream {
     /// `WouldBlock` when nothing fits; anything else ends the connection.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// As [`Stream::send`], from several places in order.
+    /// Sends what fits now from several slices in order, and returns the number of bytes.
     ///
     /// # Errors
     /// As [`Stream::send`].
@@ -51,15 +51,15 @@ pub trait Stream {
         None
     }
 
-    /// Records that the stream has opened since the last call. Opening is work that the bytes given to the loop do not show. A
-    /// stream without records always returns 0.
+    /// Returns how many records the stream has opened since the last call. Opening is work that the bytes given to the loop do
+    /// not show. A stream without records always returns 0.
     #[inline]
     fn take_records(&mut self) -> u32 {
         0
     }
 
-    /// The user that the peer has proven to be, where the stream's handshake says so. Returned once: the loop asks behind the
-    /// receive that ends the handshake, and before the handler is given what came with it. Such a receive has opened records
+    /// Returns, once, the user that the peer has proven to be in the stream's handshake. The loop asks after the receive that
+    /// ends the handshake, and before it gives the handler the bytes that came with it. Such a receive has opened records
     /// ([`Stream::take_records`]).
     fn take_peer_name(&mut self) -> Option<Box<str>> {
         None
@@ -68,7 +68,7 @@ pub trait Stream {
     /// Sends what fits now of [`Between::unsent`].
     ///
     /// # Errors
-    /// Whatever ends the connection. That nothing fits is no error.
+    /// Any error ends the connection. That nothing fits is no error.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -144,7 +144,7 @@ pub trait Backend {
     /// When the system refuses, which it does not in correct use.
     fn modify(&mut self, stream: &Self::Stream, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Waits for events, `timeout` at most; returns how many there are and takes the time.
+    /// Waits for events, `timeout` at most, and reads the clock. Returns how many events there are.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
@@ -156,7 +156,7 @@ pub trait Backend {
     /// The time at the end of the last wait.
     fn now(&self) -> Millis;
 
-    /// The same, in nanoseconds.
+    /// The time at the end of the last wait, in nanoseconds.
     fn now_ns(&self) -> u64;
 
     /// The time now, in nanoseconds. The clock is exact, and a call costs some 30 ns.

@@ -174,7 +174,7 @@ impl<T> Connections<T> {
         Some(value)
     }
 
-    /// Id of the connection in entry `index`, if there is one.
+    /// The connection in entry `index` and its id, if there is one.
     pub fn at(&self, index: usize) -> Option<(Id, &T)> {
         match &self.entries[index] {
             (generation, Entry::Used(value)) => {

@@ -118,7 +118,7 @@ pub struct Turns {
     pub wait: Duration,
 }
 
-/// [`Turns`] of a thread of process `pid`.
+/// Reads the [`Turns`] of a thread of process `pid`.
 ///
 /// # Errors
 /// When the thread cannot be read, or the kernel keeps no scheduler statistics.
@@ -126,7 +126,7 @@ pub fn thread_turns(pid: u32, tid: u32) -> io::Result<Turns> {
     turns(&std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))?)
 }
 
-/// [`Turns`] of the calling thread.
+/// Reads the [`Turns`] of the calling thread.
 ///
 /// # Errors
 /// As [`thread_turns`].
@@ -174,7 +174,8 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
         tids.sort_unstable();
         io::Result::Ok(tids)
     };
-    // Where the thread at which the system's list stands ends, the list omits one behind it. So two lists are compared.
+    // When the thread that a listing has reached ends, the kernel omits one behind it. So the list is read until two in a row
+    // agree.
     let (mut before, mut tids) = (list()?, list()?);
     while tids != before {
         (before, tids) = (tids, list()?);

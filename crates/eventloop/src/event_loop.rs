@@ -70,7 +70,7 @@ pub struct WakeUp {
     pub now: Millis,
 }
 
-/// Connections, a receive buffer, and the wait for both.
+/// The connections of one worker, the receive buffer that they share, and the wait for events.
 #[derive(Debug)]
 pub struct EventLoop<B: Backend, C> {
     backend: B,
@@ -445,7 +445,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         {
             return self.close(handler, id, Closed::Handler);
         }
-        // Replies that only the peer's part of the handshake lets out do not wait for room.
+        // Replies that can go out only after the peer's part of the handshake do not wait for room.
         let opens = between.is_some_and(|between| between.opening && between.unsent == 0);
         let write = (connection.unsent > 0 || connection.blocked) && !opens;
         let max = if self.short { 0 } else { self.limits.reply_bytes_max };
@@ -457,8 +457,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             (false, false) if connection.awaits && !handler.must_end(&connection.state) => Interest::End,
             (false, false) => Interest::None,
         };
-        // A connection that stopped for lack of room continues while less than the limit waits, so that all requests are read of
-        // a client that writes all of them before it reads.
+        // A connection that stopped for lack of room continues while less than the limit waits. So a client that writes all of
+        // its requests before it reads a reply has all of them read.
         let room = (connection.unsent < max || connection.unsent == 0) && !connection.blocked;
         let goes_on = || room || handler.holds_up_others(&connection.state);
         if connection.again && connection.closing.is_none() && !connection.queued && goes_on() {

@@ -99,7 +99,7 @@ impl Net {
         }
     }
 
-    /// An end of a connection was dropped.
+    /// Removes a connection of which both ends were dropped.
     fn forget(&mut self, id: u64) {
         if self.wires.get(&id).is_some_and(|wire| wire.server_closed && wire.left) {
             self.wires.remove(&id);
@@ -219,7 +219,7 @@ impl Sim {
 }
 
 impl<S> Sim<S> {
-    /// As [`Sim::new`], for streams over the network's.
+    /// The backend of a loop that is alone at its network, for streams over the network's.
     pub fn over(seed: u64, weather: Weather) -> Sim<S> {
         Network::new(seed, weather, Time::default()).watcher(None)
     }

@@ -21,7 +21,7 @@ use rustix::net::{
 /// Slices one [`Socket::send_vectored`] takes at most (IOV_MAX of Linux); more would be refused.
 pub const SEND_SLICES_MAX: usize = 1024;
 
-/// Where a socket listens or connects.
+/// The address that a socket listens on or connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// IPv4 or IPv6 address and port.
@@ -223,7 +223,7 @@ impl Socket {
         Ok(sockopt::socket_error(&self.fd)??)
     }
 
-    /// Sends small segments at once (TCP only; nothing to do elsewhere).
+    /// Sets whether small segments are sent at once. Only TCP has this option, and only TCP needs it.
     ///
     /// # Errors
     /// `Unsupported`-like errors on a socket that is not TCP.

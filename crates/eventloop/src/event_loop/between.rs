@@ -8,7 +8,7 @@ use crate::connections::Id;
 use crate::handler::Handler;
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// A receive has ended and left the loop nothing to do. The stream may still have something.
+    /// Arranges a connection whose receive left the loop nothing to do: a stream with a buffer may hold more.
     #[inline]
     pub(super) fn look_below<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         if self.connections.find(id).is_some_and(|connection| connection.stream.between().is_some()) {
@@ -65,7 +65,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         connection.queued && (connection.dear || between.is_some())
     }
 
-    /// The turn of a connection has come that was queued because it, or its stream, has bytes or is to receive some.
+    /// Receives from a queued connection whose turn has come, if it is read, and its stream or the system may have bytes for it.
     #[inline(never)]
     pub(super) fn receive_rest<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };

@@ -34,7 +34,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// While the loop is drained: ends a connection that has had all its replies, at once or when they are out. True if it has
+    /// Ends a connection of a drained loop for which no more replies are made, at once or when the last is sent. True if it has
     /// ended.
     #[cold]
     pub(super) fn had_all<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) -> bool {
@@ -98,7 +98,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// No more is received; the connection ends when its replies are out.
+    /// Receives no more from a connection, and ends it when its replies are out.
     pub(super) fn finish<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, why: Closed) {
         self.send_and_arrange(handler, id, Some(why));
     }
@@ -129,7 +129,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             } else if connection.is_half_open() && is_due(connection.received_at, request_ms) {
                 Some(Closed::Unfinished)
             } else {
-                // What was put off has sent something that is not received yet.
+                // A connection that is put off has sent something that is not received yet.
                 let is_idle = !connection.is_under_way() && connection.put_off.is_none();
                 (is_idle && is_due(connection.received_at, idle_ms)).then_some(Closed::Idle)
             };

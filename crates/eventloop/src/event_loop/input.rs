@@ -37,7 +37,7 @@ const DEFERRED_BYTES_MAX: u64 = 128 << 10;
 const DEAR_NS: u64 = 100_000;
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// One receive, and what follows from it.
+    /// Receives once from a connection, and has the handler process what came.
     pub(super) fn receive<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
@@ -168,7 +168,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.arrange(handler, id);
     }
 
-    /// The time of a connection that was put off has come.
+    /// Receives from a connection that was put off, now that its time has come.
     #[cold]
     pub(super) fn receive_put_off<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
@@ -189,8 +189,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.arrange(handler, id);
     }
 
-    /// Of the connections in the queue from an index on, those that were put off come last, and of them those first that have
-    /// waited for longest: one that sends without a pause is not before others each time.
+    /// Orders the queue from an index on: connections that were put off come last, and first among them those that have waited
+    /// for longest. So one that sends without a pause is not before others each time.
     #[cold]
     pub(super) fn order_put_off(&mut self, from: usize) {
         let EventLoop { queue, connections, .. } = self;
@@ -202,7 +202,7 @@ impl<B: Backend, C> EventLoop<B, C> {
     pub(super) fn process<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, fresh: usize) {
         let Some(connection) = self.connections.find(id) else { return };
         if connection.again {
-            // It was not idle.
+            // A connection that goes on was not idle.
             connection.received_at = self.backend.now();
         }
         (connection.again, connection.awaits) = (false, false);

@@ -67,7 +67,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.openings.count
     }
 
-    /// Takes the step of a turn, unless a rest is under way. `events` and `queued` count what the turn had of all connections.
+    /// Takes the next handshake step of one connection, unless others wait and a rest is under way. `events` and `queued` count
+    /// what the turn had of all connections.
     #[cold]
     pub(super) fn open_next<H: Handler<Connection = C>>(
         &mut self,

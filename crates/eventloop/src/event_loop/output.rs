@@ -1,5 +1,5 @@
-//! How replies go out: what a connection's handler offers goes by one send, or by several where it lies in very many slices. And
-//! the account of connections that wait for room.
+//! How replies go out: one send takes what a connection's handler offers, or several where it lies in very many slices. The loop
+//! counts the connections that wait for room.
 
 use std::io::{self, IoSlice};
 
@@ -12,8 +12,8 @@ use crate::handler::{Closed, Handler, Outgoing};
 /// Slices of one vectored send: 64 pieces of 16 KiB are a MiB, more than sockets take at once.
 const SEND_SLICES: usize = 64;
 
-/// Most bytes of a connection's replies sent at a time, which is up to three times in a turn: some 300 µs. A peer that reads as
-/// fast as the loop sends leaves room for ever.
+/// Most bytes of a connection's replies sent at a time, which costs some 300 µs; a turn sends up to three times. A peer that
+/// reads as fast as the loop sends leaves room for ever.
 const SEND_BYTES_MAX: usize = 1 << 20;
 
 /// What a send did.
@@ -76,7 +76,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.arrange(handler, id);
     }
 
-    /// Room has come: sends, then as [`EventLoop::send_and_arrange`].
+    /// Sends now that there is room, then closes the connection or decides what it waits for.
     pub(super) fn flush<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return Ok(()) };
@@ -92,7 +92,7 @@ impl<B: Backend, C> EventLoop<B, C> {
     }
 }
 
-/// One send of a connection's replies.
+/// Sends a connection's replies, by one send if they are not in very many slices, and notes what was sent.
 #[inline(always)]
 pub(super) fn send<S: Stream, H: Handler>(
     handler: &mut H,
@@ -144,8 +144,8 @@ fn send_slices<S: Stream, H: Handler>(
     }
 }
 
-/// Sends slices of so many bytes at most, or the beginning of the first where that one has more; how many bytes it offered, and
-/// how many were taken.
+/// Sends the first slices, `most` bytes of them at most, or the beginning of a first slice that is longer. Returns how many bytes
+/// it offered, and how many were taken.
 fn send_some<S: Stream>(stream: &mut S, slices: &[IoSlice<'_>], most: usize) -> io::Result<(usize, usize)> {
     let (mut whole, mut offered) = (0, 0);
     for slice in slices {
@@ -162,8 +162,8 @@ fn send_some<S: Stream>(stream: &mut S, slices: &[IoSlice<'_>], most: usize) -> 
     }
 }
 
-/// As [`send_replies`], for a stream that buffers `before` bytes. These go first. Bytes that the stream buffers afterwards count
-/// as unsent.
+/// Sends replies through a stream that buffers `before` bytes, which go first. Bytes that the stream buffers afterwards count as
+/// unsent.
 #[inline(never)]
 fn send_through<S: Stream, H: Handler>(
     handler: &mut H,
@@ -188,7 +188,7 @@ fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Keeps the account of connections that wait for room.
+/// Notes what a send did, and counts the connections that wait for room.
 #[inline]
 pub(super) fn note_sent<S, C>(
     connection: &mut Connection<S, C>,
