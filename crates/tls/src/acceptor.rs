@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::stream::Tls;
 use crate::transport::Transport;
 
-/// Counters of all connections that some acceptors made.
+/// Counters of the connections of all acceptors that share them.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Handshakes that failed.
@@ -46,7 +46,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Reads the files of the options, within the limit of `files` for one load. `counters` count what happens to its
+    /// Reads the files of the options, within the limit of `files` for one load. `counters` count what happens to the acceptor's
     /// connections.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Acceptor {
     }
 }
 
-/// Makes tickets that are valid for `lifetime_s` seconds at most. Their key is replaced after half of that, and the key before it
+/// Makes tickets that are valid for `lifetime_s` seconds at most. Their key is replaced after half of that, and the previous key
 /// still opens tickets.
 fn tickets(lifetime_s: u32) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     /// Owns the key that [`TicketRotator`] is to rotate.

@@ -85,7 +85,7 @@ impl Connector {
         self.0.name.to_str().into_owned()
     }
 
-    /// The options that were loaded: with them and the name another program connects alike.
+    /// The options that were loaded. With them and the name, another program connects the same way.
     pub fn options(&self) -> &ClientOptions {
         &self.0.options
     }
@@ -266,7 +266,7 @@ impl<S: Stream> ClientStream<S> {
         Ok(true)
     }
 
-    /// Receives plaintext; 0 is its end. More may be here already: [`ClientStream::has_more`].
+    /// Receives plaintext; 0 is its end. More may have been received already: [`ClientStream::has_more`].
     ///
     /// # Errors
     /// `WouldBlock` if there is none yet. `InvalidData` if the bytes are not TLS, or the server is not trusted. `UnexpectedEof`
@@ -341,7 +341,7 @@ impl<S: Stream> ClientStream<S> {
         Ok(())
     }
 
-    /// [`ClientStream::recv`] has bytes to deliver that have been received, so that the stream below does not become readable.
+    /// [`ClientStream::recv`] has received bytes to deliver, for which the stream below does not become readable.
     pub fn has_more(&self) -> bool {
         self.plain > 0 || !self.records.is_empty() || self.failed.is_some()
     }

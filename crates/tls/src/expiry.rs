@@ -51,7 +51,7 @@ fn seconds(year: u64, rest: &[u8]) -> Option<u64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    // Days since 1970 of a year that begins in March, so that the leap day is the last.
+    // Counts the days in years that begin in March, so that the leap day is the last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)

@@ -125,7 +125,7 @@ pub(crate) fn key(
         })?,
         KeyFormat::Der => return of_der(&bytes),
     };
-    // Its form is what its bytes say: OpenSSL, too, takes one whose label says another.
+    // The key's bytes decide its form, not its label: OpenSSL, too, takes a key with another label.
     of_der(key.secret_der())
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn provider(options: &Options) -> Result<CryptoProvider, LoadError> {
     Ok(provider)
 }
 
-/// The versions that the options leave.
+/// The versions that the options allow.
 pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersion> {
     let all = [(Version::Tls13, &version::TLS13), (Version::Tls12, &version::TLS12)];
     let spoken =
@@ -160,8 +160,8 @@ pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersi
     all.into_iter().filter(spoken).map(|(_, version)| version).collect()
 }
 
-/// What verifies clients' certificates; `None` if the server asks for none. The authorities are read in any case, as memcached
-/// does, so that a bad file is reported when it is named.
+/// Makes the verifier of clients' certificates; `None` if the server asks for none. The authorities are read in any case, as
+/// memcached does, so that a bad file is reported when it is named.
 pub(crate) fn verifier(
     files: &mut Files,
     options: &Options,

@@ -18,7 +18,7 @@ pub enum ClientAuth {
     Required,
 }
 
-/// Which user a client is that has shown a certificate.
+/// How a client's certificate decides which user the client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientUser {
     /// Nothing follows from the certificate.

@@ -207,7 +207,7 @@ impl Session {
         opened
     }
 
-    /// A whole record lies behind those that rustls keeps.
+    /// A whole record lies behind the kept ones.
     pub fn has_whole(&self, records: &[u8]) -> bool {
         self.next_record(records).is_some_and(|next| next.whole)
     }
@@ -249,8 +249,8 @@ impl Session {
         self.seals == 0
     }
 
-    /// What rustls looks at next, behind the records that it keeps: a whole record, or the beginning of one, whose header it may
-    /// refuse.
+    /// The part of the records that rustls is given next, behind the kept ones: a whole record, or the beginning of one, whose
+    /// header rustls may refuse.
     fn next_record(&self, records: &[u8]) -> Option<NextRecord> {
         let fresh = records.get(self.kept..)?;
         match record_bytes(fresh) {
@@ -276,7 +276,7 @@ impl Session {
     /// length.
     ///
     /// # Errors
-    /// The connection can send no more.
+    /// When the connection can send no more.
     pub fn seal(&mut self, plain: &[u8], into: &mut [u8]) -> io::Result<usize> {
         match self.connection.process_tls_records(&mut []).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {

@@ -250,7 +250,7 @@ impl<S: Stream> Tls<S> {
         scratch.incoming[..kept].copy_from_slice(&self.records);
         let mut len = kept;
         if !self.whole {
-            // No more than this is kept of a peer before its handshake is finished.
+            // Before its handshake is finished, a connection keeps no more than this.
             let most = if self.session.is_handshaking() { RECORD_BYTES_MAX } else { INCOMING_BYTES };
             let room = destination.left().clamp(RECORD_BYTES_MAX, most);
             match self.inner.recv(&mut scratch.incoming[kept..kept + room])? {

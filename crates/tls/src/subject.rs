@@ -17,8 +17,8 @@ const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 
-/// As [`common_name`], unless the certificate has expired at this time, in seconds since 1970. A session that is resumed is not
-/// verified again, and each time its client is given a new ticket: without this its name would be good for ever.
+/// The common name of a certificate's subject, unless the certificate has expired at this time, in seconds since 1970. A resumed
+/// session is not verified again, and its client gets a new ticket each time: without this check its name would never expire.
 pub(crate) fn common_name_at(certificate: &[u8], now_s: u64) -> Option<Box<str>> {
     let is_valid = not_after(certificate).is_none_or(|end_s| now_s <= end_s);
     if is_valid { common_name(certificate) } else { None }
