@@ -15,9 +15,8 @@
 //! Numbers are big-endian. A request begins with 0x80, a reply with 0x81. A reply repeats the request's opcode and opaque.
 //! The data type, and the vbucket of a request, are ignored.
 //!
-//! [`decode`] checks a header before it takes anything behind it. It skips as many bytes as the header announces, whatever is
-//! wrong with the frame. A frame whose lengths contradict each other ends the connection, since it is not known where the next
-//! frame begins.
+//! [`decode`] checks a header before it takes anything behind it. A frame of an unknown opcode is skipped: as many bytes as its
+//! header announces. A frame whose lengths contradict each other, are above a limit or do not fit its opcode ends the connection.
 
 mod opcode;
 #[cfg(test)]
@@ -35,7 +34,7 @@ pub const REQUEST_MAGIC: u8 = 0x80;
 pub const REPLY_MAGIC: u8 = 0x81;
 /// Most bytes of a body. memcached closes the connection above that, too.
 pub const BODY_BYTES_MAX: u32 = 1 << 30;
-/// The exptime by which incr and decr ask not to make a number where there is none.
+/// The exptime with which incr and decr make no item where there is none.
 const NO_INITIAL: u32 = u32::MAX;
 
 /// The status of a reply.
@@ -50,7 +49,7 @@ pub enum Status {
     Exists = 2,
     /// The value is above the limit.
     TooLarge = 3,
-    /// The parts of the frame do not fit its opcode.
+    /// The parts of the frame do not fit its opcode, or are too long.
     Invalid = 4,
     /// The condition of a store does not hold.
     NotStored = 5,

@@ -206,7 +206,7 @@ fn decode_line(input: &[u8]) -> Decoded<'_> {
     Decoded::Request(request, feed + 1)
 }
 
-/// A line of keys to which [`LINE_BYTES_MAX`] does not apply: get and gets, with few spaces in front.
+/// True for a line of keys to which [`LINE_BYTES_MAX`] does not apply: get and gets, with few spaces in front.
 fn may_be_long(input: &[u8]) -> bool {
     let spaces = input.iter().take_while(|&&b| b == b' ').count();
     let text = &input[spaces..];
@@ -292,8 +292,8 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
 }
 
-/// Some words behind the key are ignored, whatever they are: deletes once had a time. memcached ignores any number of them. More
-/// than a few are an error here, which libmemcached's test of a server expects (it sends four).
+/// Reads a delete. Some words behind the key are ignored, whatever they are: deletes once had a time. memcached ignores any
+/// number of them. More than a few are an error here, which libmemcached's test of a server expects (it sends four).
 fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
     const WORDS_MAX: usize = 3;
     let noreply = ends_in_noreply(text);

@@ -9,8 +9,8 @@
 //!
 //! - [`Head`] answers a [`Request`] of memcached's text, meta or classic, as a client library sends them. Each request has one
 //!   reply, also in classic text, where a hit is answered in two parts. The head gives the length of the value behind it, and
-//!   what follows the value, so that a value may be longer than any buffer. A quiet request has a reply only if it was not
-//!   carried out.
+//!   what follows the value, so that a value may be longer than any buffer. A quiet request has no reply to the expected outcome:
+//!   a miss of a get, success of everything else.
 //! - [`Event`] is one step of a reply in any [`Protocol`], RESP too, with its whole value: a value, a miss, the end of a `get` of
 //!   many keys. The caller knows which reply it expects, as a load generator does. [`answer()`] is the whole reply to a usual
 //!   request of one key.

@@ -180,8 +180,8 @@ impl<'a> Flags<'a> {
         Ok(flags)
     }
 
-    /// The fault of flags of which one is unknown or repeated: the first one, unless there are too many tokens. `me` ignores all
-    /// flags but `b`.
+    /// Finds the fault of flags of which one is unknown or repeated: the first one's, unless there are too many tokens. `me`
+    /// ignores all flags but `b`.
     #[cold]
     fn parse_odd(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
         if Tokens::new(text).count() > flags_max(verb) {
@@ -207,7 +207,7 @@ impl<'a> Flags<'a> {
         Ok(Flags { text: &[], letters: letters & bit(b'b') })
     }
 
-    /// Numbers of flags that only other commands use must be numbers, too.
+    /// Checks the flags that only other commands use: their numbers must be numbers, too.
     #[cold]
     fn check_unread(&self, verb: Verb) -> Result<(), Fault> {
         for Flag { letter, token } in self.iter().filter(|flag| unread(verb) & bit(flag.letter) != 0) {

@@ -58,7 +58,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// As `strtoul`: blanks, a sign, digits, then the end or a blank. (negative, magnitude)
+/// Reads a number as `strtoul`: blanks, a sign, digits, then the end or a blank. Returns (negative, magnitude).
 fn parse_c(text: &[u8]) -> Option<(bool, u64)> {
     let text = &text[text.iter().position(|&b| !is_blank(b))?..];
     let (negative, digits) = match text[0] {
@@ -83,7 +83,7 @@ pub fn parse_c_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// As [`parse_c_u64`], for a text in several pieces.
+/// Reads a number as [`parse_c_u64`] does, from a text in several pieces.
 pub fn parse_c_u64_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let (mut n, mut has_sign, mut has_digits) = (0u64, false, false);
     for &byte in pieces.into_iter().flatten() {

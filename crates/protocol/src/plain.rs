@@ -147,7 +147,7 @@ impl<'a> PlainLines<'a> {
         self.lines_left
     }
 
-    /// The line that was found not to be plain counts as unread.
+    /// Counts the line that was found not to be plain as unread.
     pub fn give_back(&mut self) {
         self.lines_left += 1;
     }
@@ -172,7 +172,8 @@ impl<'a> PlainLines<'a> {
         Some((&text[4..end], start))
     }
 
-    /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes, which is returned, too.
+    /// The next key, where its line begins, and the value, if that line is `set <key> 0 0 <bytes>` with a short key and a value
+    /// of up to 99 bytes. `None` decides nothing: ask [`PlainLines::next`].
     #[inline(always)]
     pub fn next_set(&mut self) -> Option<(&'a [u8], usize, &'a [u8])> {
         let (text, key_bytes) = self.short::<SHORT_SET>(b"set ")?;

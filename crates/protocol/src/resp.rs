@@ -225,7 +225,7 @@ pub fn header_bytes(input: &[u8]) -> Option<usize> {
     line_end(input).map(|at| at + 2)
 }
 
-/// Index of a carriage return that is followed by a line feed, or by any byte.
+/// Index of the first carriage return, if a byte follows it. Any byte does for the line feed.
 #[inline]
 fn line_end(input: &[u8]) -> Option<usize> {
     memchr(b'\r', input).filter(|&at| at + 1 < input.len())
@@ -269,7 +269,7 @@ fn decode_inline(input: &[u8]) -> Decoded<'_> {
             false => Decoded::Incomplete(Partial::default()),
         };
     };
-    // Also if all of it has arrived at once.
+    // A line that is too long is refused also if all of it has arrived at once.
     if feed > LINE_BYTES_MAX {
         return Decoded::Fault(Fault::LongInline);
     }

@@ -26,7 +26,7 @@ pub fn token_end(text: &[u8]) -> usize {
 /// Bytes that [`token_end_within`] looks at.
 pub const WINDOW: usize = 32;
 
-/// As [`token_end`], for a text of at least [`WINDOW`] bytes; [`WINDOW`] if there is none in it.
+/// Index of the first byte that is a space or a control byte, or [`WINDOW`] if there is none.
 #[inline(always)]
 pub fn token_end_within(text: &[u8; WINDOW]) -> usize {
     const HALF: usize = WINDOW / 2;

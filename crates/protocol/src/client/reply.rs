@@ -1,4 +1,4 @@
-//! Bytes as replies.
+//! Reads replies of memcached's text out of bytes.
 
 use super::line::{Malformed, VALUE_BYTES_MAX, counter, line, number};
 use super::{Dialect, Kind};

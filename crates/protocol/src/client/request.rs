@@ -1,4 +1,4 @@
-//! Requests as bytes.
+//! Writes requests of memcached's text as bytes.
 
 use super::Dialect;
 use crate::{base64, number};
@@ -194,7 +194,7 @@ pub enum Kind {
     FlushAll,
 }
 
-/// A request. Where there is a key, it must be as [`is_key`] says, or go as base64.
+/// A request. Its key must be as [`is_key`] says, or go as base64; some requests have none.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// What is asked for.
@@ -207,7 +207,7 @@ pub struct Request<'a> {
     pub cas: Option<u64>,
     /// A number that the reply repeats (meta).
     pub opaque: Option<u32>,
-    /// Success has no reply (meta).
+    /// The expected outcome has no reply (meta): a miss of a get, success of everything else.
     pub quiet: bool,
 }
 

@@ -110,8 +110,8 @@ const HEADER_BYTES_MIN: usize = 4;
 
 /// Where the first argument begins behind its header `$<bytes>\r\n`, and its length. `head` is what `encoded` begins with.
 ///
-/// Nearly all lengths have one or two digits, which are read without a loop. A key of `MGET` is read here where its user's rules
-/// are asked, and again where the command runs.
+/// Nearly all lengths have one or two digits, which are read without a loop. The keys of an `MGET` are read twice: for the rules
+/// of its user, and where the command runs.
 #[inline(always)]
 fn header(head: &[u8; HEADER_BYTES_MIN], encoded: &[u8]) -> (usize, usize) {
     let &[_, first, second, third] = head;
@@ -125,8 +125,8 @@ fn header(head: &[u8; HEADER_BYTES_MIN], encoded: &[u8]) -> (usize, usize) {
     if third == b'\r' { (5, bytes) } else { long_header(encoded, bytes) }
 }
 
-/// The same of a length of at least three digits, the first two of which are `bytes`. A header without an end has an argument
-/// that is nowhere.
+/// Reads a header whose length has at least three digits, the first two of which are `bytes`. If the header has no end, the
+/// argument begins behind all input.
 #[inline(never)]
 fn long_header(encoded: &[u8], mut bytes: usize) -> (usize, usize) {
     for (at, byte) in encoded.iter().enumerate().skip(3) {

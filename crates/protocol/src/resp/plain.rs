@@ -25,13 +25,13 @@ impl<'a> PlainRequests<'a> {
     }
 
     /// The next request, and its length for [`PlainRequests::take`]; `None` at the end, and where anything else begins. It stays
-    /// unread: a copy of all this, to be set back to, costs each request that is read.
+    /// unread, so that no caller keeps a copy of the reader to go back to, which would cost each request.
     #[inline(always)]
     pub fn peek(&self) -> Option<(Plain<'a>, usize)> {
         if self.left == 0 { None } else { decode_plain(&self.input[self.at..]) }
     }
 
-    /// The next request, which is of so many bytes, has been read.
+    /// Takes the request that [`PlainRequests::peek`] has returned, which is of so many bytes.
     #[inline(always)]
     pub fn take(&mut self, bytes: usize) {
         self.left -= 1;

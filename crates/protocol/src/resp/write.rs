@@ -25,7 +25,7 @@ const HEADS: &[[u8; 8]; TABLE_VALUES] = &{
     heads
 };
 
-/// Writes `$<bytes>\r\n` and returns its length. Overwrites up to eight bytes of `into`.
+/// Writes `$<bytes>\r\n` and returns its length. The first eight bytes of `into` are overwritten, even if it is shorter.
 ///
 /// # Panics
 /// When `into` is shorter than [`HEAD_BYTES_MAX`].
@@ -166,7 +166,7 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     parse_near(text).filter(|(n, is_zero)| *n != 0.0 || *is_zero).map(|(n, _)| n)
 }
 
-/// As [`parse_double`], but a number that is too small for the type is 0.
+/// Reads a floating-point number as [`parse_double`] does, but one that is too small for the type is 0.
 pub fn parse_double_or_zero(text: &[u8]) -> Option<f64> {
     parse_near(text).map(|(n, _)| n)
 }
