@@ -1,28 +1,28 @@
-//! What scripts are told of what went wrong, and their callers: the text with the place in the script.
+//! Errors of scripts: what a script and its caller are told, with the place in the script.
 
 use mlua::prelude::{Lua, LuaError, LuaResult, LuaTable, LuaValue};
 
-/// Where chunks of scripts come from, as Lua names it.
+/// Source name of scripts' chunks, as Lua has it.
 pub(crate) const CHUNK: &str = "@user_script";
-/// The same of libraries of functions.
+/// Source name of libraries' chunks.
 pub(crate) const LIBRARY_CHUNK: &str = "@user_function";
-/// So far up the calls the script's own are looked for.
+/// How many levels of calls are searched for one of the script's own.
 const LEVELS_MAX: usize = 200;
 
-/// What Lua says when a state may not grow.
+/// Lua's message when a state may not grow.
 pub(crate) const NO_MEMORY: &str = "not enough memory";
 
-/// No memory, as an error that is told.
+/// Makes the error for a lack of memory.
 pub(crate) fn no_memory() -> LuaError {
     LuaError::MemoryError(NO_MEMORY.to_owned())
 }
 
-/// An error with this text.
+/// Makes an error with this text.
 pub(crate) fn error(text: impl Into<String>) -> LuaError {
     LuaError::RuntimeError(text.into())
 }
 
-/// The text of an error of ours, or Lua's.
+/// The text of an error, ours or Lua's.
 pub(crate) fn text_of(error: &LuaError) -> String {
     match error {
         LuaError::RuntimeError(text) | LuaError::MemoryError(text) => text.clone(),
@@ -32,17 +32,17 @@ pub(crate) fn text_of(error: &LuaError) -> String {
     }
 }
 
-/// The field of an error that says that it is a command's, which was counted when that failed. Scripts see it.
+/// The field of an error's table that is true for a command's error, which was counted when the command failed. Scripts see it.
 pub(crate) const COUNTED: &str = "ignore_error_stats_update";
 
-/// An error as `redis.pcall` has it: a table with its text.
+/// Makes an error as `redis.pcall` returns it: a table with its text.
 pub(crate) fn table_of(lua: &Lua, text: &[u8]) -> LuaResult<LuaTable> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set("err", lua.create_string(text)?)?;
     Ok(table)
 }
 
-/// The line of the script that is at work, or has called what is, and where that script comes from.
+/// The current line of the innermost call of the script's own, and the source name of its chunk.
 fn line(lua: &Lua) -> Option<(usize, &'static str)> {
     for level in 1..LEVELS_MAX {
         let found = lua.inspect_stack(level, |debug| {
@@ -57,10 +57,10 @@ fn line(lua: &Lua) -> Option<(usize, &'static str)> {
     None
 }
 
-/// The line of a script's function so many calls above the function that asks, less than 0 if it is a library's; 0 if there is
-/// none, or what was called there has no lines. Calls of the sandbox between two of the script's are one.
+/// The current line of the function that is `level` calls above the one that asks, negative if it is a library's; 0 if there is
+/// none, or it has no lines. Calls of the sandbox between two of the script's are one.
 pub(crate) fn line_at(lua: &Lua, level: f64) -> i64 {
-    // What asks, and the function of the sandbox that it does that for.
+    // Levels that are not counted: the function that asks, and the sandbox's that it asks for.
     const OWN: usize = 2;
     let (mut up, mut is_own) = (0.0, false);
     for at in OWN..LEVELS_MAX {
@@ -81,7 +81,7 @@ pub(crate) fn line_at(lua: &Lua, level: f64) -> i64 {
     0
 }
 
-/// What `xpcall` makes of an error that ends a script: a table with its text, and its line if that is known.
+/// Makes a table of an error that ends a script, for `xpcall`: its text, and its line and chunk if they are known.
 pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
     let table = match raised {
         LuaValue::Table(table) => table,
@@ -92,7 +92,7 @@ pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
         LuaValue::Boolean(b) => table_of(lua, format!("ERR {b}").as_bytes())?,
         other => table_of(lua, format!("ERR {}", other.type_name()).as_bytes())?,
     };
-    // A table of its own: what the script raised it may have sealed, or given a metatable.
+    // A new table, since the script may have sealed the one that it raised, or given it a metatable.
     let told = lua.create_table_with_capacity(0, 4)?;
     match table.raw_get::<LuaValue>("err")? {
         LuaValue::String(text) => told.raw_set("err", text)?,
@@ -108,26 +108,26 @@ pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
     Ok(told)
 }
 
-/// Where in the script it was, if that is known.
+/// The place in the script, as errors tell it, if it is known.
 fn on(told: &LuaTable) -> LuaResult<Option<String>> {
     let Some(line) = told.raw_get::<Option<usize>>("line")? else { return Ok(None) };
     let chunk = told.raw_get::<Option<String>>("chunk")?.unwrap_or_default();
     Ok(Some(format!(", on {chunk}:{line}.")))
 }
 
-/// The name of a script that was ended, and where in it that was, if that is known.
+/// The name of a script that was ended, and the place in it, if that is known.
 pub(crate) fn place(told: Option<&LuaTable>, name: &str) -> String {
     let on = told.and_then(|told| on(told).ok()).flatten();
     format!("{name}{}", on.unwrap_or_default())
 }
 
-/// The reply of a script that has failed, without its minus sign, and whether it is that of a command.
+/// The reply of a script that has failed, without its minus sign, and whether the error is a command's, which was counted.
 pub(crate) fn reply(told: &LuaTable, name: &str) -> LuaResult<(Vec<u8>, bool)> {
     let LuaValue::String(text) = told.raw_get::<LuaValue>("err")? else {
         return Ok((format!("ERR Error running script {name}, execution failure").into_bytes(), false));
     };
     let mut reply = text.as_bytes().to_vec();
-    // A library has no name yet.
+    // A library that is being loaded has no name yet.
     if let (Some(on), false) = (on(told)?, name.is_empty()) {
         reply.extend_from_slice(format!(" script: {name}{on}").as_bytes());
     }

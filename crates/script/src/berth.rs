@@ -1,7 +1,7 @@
 //! A place on one thread for what may not leave it: a Lua state, with a stack of its own.
 //!
-//! What is passed around is the place's number, which may go anywhere, and which several may have. Asked for on another thread
-//! there is nothing; what was left on a thread goes with that thread.
+//! A [`Berth`] is the number of its place, and may go to any thread. On another thread than the one that put something there it
+//! finds nothing. A thread that ends drops what was left on it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,41 +15,41 @@ thread_local! {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Where something lies; it is dropped with this on the same thread, else with its thread.
+/// A place on a thread. What lies there is dropped with the berth, if that is dropped on the same thread, else with the thread.
 pub struct Berth<T> {
     number: u64,
     kind: PhantomData<fn() -> T>,
 }
 
 impl<T> Default for Berth<T> {
-    /// A place where nothing lies.
+    /// An empty place.
     fn default() -> Berth<T> {
         Berth { number: NEXT.fetch_add(1, Relaxed), kind: PhantomData }
     }
 }
 
 impl<T: 'static> Berth<T> {
-    /// Puts something there.
+    /// A place with something in it.
     pub fn new(what: Box<T>) -> Berth<T> {
         let berth = Berth::default();
         berth.put(what);
         berth
     }
 
-    /// What lies there, which lies there no more; none on another thread than it was put there by, nor when that ends.
+    /// Takes what lies there. `None` on another thread than the one that put it there, and while that thread ends.
     pub fn take(&self) -> Option<Box<T>> {
         let left = PLACES.try_with(|places| take(&mut places.borrow_mut(), self.number));
         left.ok().flatten()?.downcast().ok()
     }
 
-    /// Puts something there, and gives back what lay there.
+    /// Puts something there, and returns what lay there.
     pub fn replace(&self, what: Box<T>) -> Option<Box<T>> {
         let before = self.take();
         self.put(what);
         before
     }
 
-    /// Puts something there, where nothing lies.
+    /// Puts something into an empty place.
     pub fn put(&self, what: Box<T>) {
         PLACES.with_borrow_mut(|places| {
             debug_assert!(places.iter().all(|(number, _)| *number != self.number), "it was taken");
@@ -65,7 +65,7 @@ fn take(places: &mut Vec<(u64, Box<dyn Any>)>, number: u64) -> Option<Box<dyn An
 
 impl<T> Drop for Berth<T> {
     fn drop(&mut self) {
-        // Dropped outside: what lies there may have a place for others. None when the thread ends.
+        // Dropped outside of the borrow, since what lies there may own a berth itself. There are no places while the thread ends.
         let left = PLACES.try_with(|places| take(&mut places.borrow_mut(), self.number));
         drop(left);
     }

@@ -5,7 +5,7 @@ use mlua::prelude::{Lua, LuaError, LuaMultiValue, LuaResult, LuaString, LuaValue
 use crate::answer::error;
 use crate::sandbox::{Library, Making};
 
-/// A value as a number, where Lua takes it for one.
+/// Converts a value to a number, if Lua would.
 pub(crate) fn number(lua: &Lua, value: Option<&LuaValue>) -> Option<f64> {
     match value? {
         LuaValue::Integer(n) => Some(*n as f64),
@@ -15,7 +15,7 @@ pub(crate) fn number(lua: &Lua, value: Option<&LuaValue>) -> Option<f64> {
     }
 }
 
-/// A value as a string, where Lua takes it for one; else what an error says of it.
+/// Converts an argument to a string, if Lua would; else the error says what it is.
 pub(crate) fn text(lua: &Lua, args: &LuaMultiValue, at: usize) -> LuaResult<LuaString> {
     let text = match args.get(at) {
         Some(LuaValue::String(text)) => return Ok(text.clone()),
@@ -34,13 +34,13 @@ pub(crate) fn name_of(value: &LuaValue) -> &'static str {
     }
 }
 
-/// An argument is not what is expected.
+/// The error for an argument of another type than expected.
 pub(crate) fn wrong(args: &LuaMultiValue, at: usize, expected: &str) -> LuaError {
     let name = args.get(at).map_or("no value", name_of);
     error(format!("bad argument #{} ({expected} expected, got {name})", at + 1))
 }
 
-/// The lower 32 bits of the nearest whole number; of one that is further from 0 than 2^51, what LuaBitOp's addition leaves.
+/// The lower 32 bits of the nearest whole number. Beyond 2^51 from 0 they are what LuaBitOp's addition leaves.
 fn bits_of(n: f64) -> u32 {
     const SHIFTS_TO_WHOLE: f64 = 6_755_399_441_055_744.0;
     (n + SHIFTS_TO_WHOLE).to_bits() as u32
@@ -54,12 +54,12 @@ fn made(bits: u32) -> LuaResult<LuaValue> {
     Ok(LuaValue::Number(f64::from(bits as i32)))
 }
 
-/// Of one number.
+/// Applies a function to one number.
 fn unary(lua: &Lua, args: &LuaMultiValue, of: fn(u32) -> u32) -> LuaResult<LuaValue> {
     made(of(bits(lua, args, 0)?))
 }
 
-/// Of all numbers, one after another.
+/// Combines all numbers, one after another.
 fn folded(lua: &Lua, args: &LuaMultiValue, of: fn(u32, u32) -> u32) -> LuaResult<LuaValue> {
     let mut all = bits(lua, args, 0)?;
     for at in 1..args.len() {
@@ -68,12 +68,12 @@ fn folded(lua: &Lua, args: &LuaMultiValue, of: fn(u32, u32) -> u32) -> LuaResult
     made(all)
 }
 
-/// Of a number and how far.
+/// Shifts or rotates a number by another, of which the lower five bits count.
 fn shifted(lua: &Lua, args: &LuaMultiValue, of: fn(u32, u32) -> u32) -> LuaResult<LuaValue> {
     made(of(bits(lua, args, 0)?, bits(lua, args, 1)? & 31))
 }
 
-/// Hexadecimal digits: as many of the lower ones as are asked for, in capitals if that is negative.
+/// Writes the lower hexadecimal digits, as many as the second number says; a negative one means capitals.
 fn hex(making: &mut Making<'_>, args: &LuaMultiValue) -> LuaResult<LuaValue> {
     let n = bits(making.lua, args, 0)?;
     let digits = if args.len() > 1 { bits(making.lua, args, 1)? as i32 } else { 8 };
@@ -82,7 +82,7 @@ fn hex(making: &mut Making<'_>, args: &LuaMultiValue) -> LuaResult<LuaValue> {
     making.budget.string(making.lua, &text.as_bytes()[8 - count..])
 }
 
-/// All of it.
+/// The functions of `bit`.
 pub(crate) const FUNCTIONS: Library<LuaValue> = &[
     ("tobit", |making, args| unary(making.lua, &args, |n| n)),
     ("bnot", |making, args| unary(making.lua, &args, |n| !n)),

@@ -1,8 +1,9 @@
-//! When a state is collected: so that what earlier runs have left, and what a run has dropped, is not what a script fails by.
+//! Decides when a state is collected, so that no script fails for lack of memory that earlier runs, or the run itself, no longer
+//! use.
 //!
 //! Lua 5.1 raises `not enough memory` where an allocation would pass the limit, however much of the state is out of use: it does
 //! not collect first. Lua's own collector begins a cycle at twice what was in use after the last one, which may be above the
-//! limit. So a state is collected, as a whole, where it takes as much as is `due`:
+//! limit. So the whole state is collected when it takes `due` bytes:
 //!
 //! ```text
 //! 0            in use             due                  limit
@@ -10,76 +11,76 @@
 //!                └── half of what is free, 1/16 of the limit or more
 //! ```
 //!
-//! That is looked at every some hundred instructions, before a run begins, and before a reply becomes values. Behind each of
-//! these looks half of what is not in use is free. What has a known weight (the words of a run, a reply, what functions in Rust
-//! make) is besides tried again behind a collection where it found no room: it fails by what is in use alone.
+//! This is checked every 200 instructions, before a run begins, and before a reply becomes values. After each check half of what
+//! is not in use is free. Where values of a known size find no room (the words of a run, a reply, results of functions in Rust),
+//! the state is collected, and they are made once more. So they fail by what is in use alone.
 //!
 //! A run that holds keys from its beginning would hold them for the collection, too. EXEC therefore has the state collected
 //! before it takes its keys, once half of the way to `due` is taken ([`Collector::is_half_taken`]).
 //!
-//! The collection is the sandbox's, in Lua's small steps with looks between them, on the script's stack: the run may be left
-//! meanwhile, as at any other work. A script is compiled on no such stack: where there is no room for its code the state is
-//! collected by a run of a script without a statement, and the script is compiled once more.
+//! `sandbox.lua` collects, in Lua's small steps with looks between them, on the script's stack: the run may be left meanwhile, as
+//! at any other work. A short script is compiled on no such stack: where there is no room for its code, the run of a script
+//! without a statement collects the state, and the script is compiled once more.
 //!
-//! What libraries keep in their variables is in use at all times. Where it is nearly all of the state, runs fail by it, and go on
-//! failing until the library is deleted or replaced: the state is never made anew for that.
+//! What libraries keep in their variables is in use at all times. Where it is nearly all of the state, runs lack memory until the
+//! library is deleted or replaced: the state is never made anew for that.
 
 use std::cell::Cell;
 
-/// At least one part in so many of the limit is taken between two collections: a state that is nearly full is not collected
-/// with each look.
+/// At least this part of the limit is taken between two collections, so that a state that is nearly full is not collected at each
+/// check.
 const STEPS: usize = 16;
 
 /// When a state is collected next.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     due: Cell<usize>,
-    /// What is due where no run has anything in use, as was last found when one began.
+    /// `due` as of the last collection at a run's beginning, when no run had anything in use.
     rest: Cell<usize>,
-    /// Half of the way from what was in use then to that.
+    /// Half of the way from what was in use then to `rest`.
     half: Cell<usize>,
     /// A run has begun, and may have something in use.
     works: Cell<bool>,
 }
 
 impl Collector {
-    /// A run begins, or could. True if the state, which takes `used` bytes, is to be collected first.
+    /// Prepares for a run. True if the state, which takes `used` bytes, is to be collected first.
     pub fn begin(&self, used: usize) -> bool {
         // The run before was ended while it collected.
         let due = if self.due.get() == usize::MAX { 0 } else { self.due.get() };
-        // What that had in use is out of use now.
+        // What that run had in use is out of use now.
         self.due.set(due.min(self.rest.get()));
         let is_due = self.is_due(used);
         self.works.set(!is_due);
         is_due
     }
 
-    /// A state that takes `used` bytes is to be collected.
+    /// True if a state that takes `used` bytes is to be collected.
     pub fn is_due(&self, used: usize) -> bool {
         used >= self.due.get()
     }
 
-    /// Between two runs: a state that takes `used` bytes has taken half of what it may take before it is due, or more.
+    /// Between two runs: true if a state that takes `used` bytes has taken half of what it may before it is due, or more.
     pub fn is_half_taken(&self, used: usize) -> bool {
         used >= self.half.get()
     }
 
-    /// It is collected before the next run, whatever it takes.
+    /// Has the state collected before the next run, however little it takes.
     pub fn want(&self) {
         self.due.set(0);
     }
 
-    /// That is so, and it was not begun yet.
+    /// A collection was asked for by [`Collector::want`], and has not begun.
     pub fn is_wanted(&self) -> bool {
         self.due.get() == 0
     }
 
-    /// A collection begins: it is not due meanwhile.
+    /// Notes that a collection begins: none is due meanwhile.
     pub fn collecting(&self) {
         self.due.set(usize::MAX);
     }
 
-    /// What was out of use has gone: `used` bytes of `limit` are in use.
+    /// Notes that a collection has ended: `used` bytes of `limit` are in use.
     pub fn collected(&self, used: usize, limit: usize) {
         let free = limit.saturating_sub(used);
         let more = (free / 2).max(limit / STEPS);
@@ -210,7 +211,7 @@ mod tests {
         assert!(!collector.is_half_taken(1599) && collector.is_half_taken(1600));
         collector.collecting();
         assert!(!collector.is_due(1 << 40));
-        // It was ended before it came to its end.
+        // The collection was ended before its end.
         assert!(collector.begin(1));
         collector.collected(400, 1600);
         // A run that has more in use; it is out of use when the next one begins.
@@ -239,7 +240,7 @@ mod tests {
                 assert_eq!(run(&mut engine, &counts, &mut host), format!("{count}{last:06}"));
             }
         }
-        // These never do, and are in the way of no other.
+        // These never find room, and take none from others.
         let (mut many, mut some) = (Host::of(50_000, 0), Host::of(25_000, 0));
         for _ in 0..5 {
             assert_eq!(run(&mut engine, &counts, &mut many), "no memory");

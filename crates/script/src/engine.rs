@@ -1,8 +1,7 @@
-//! The Lua state of one worker: made at its first script, and collected where much of what it may take is taken.
+//! The Lua state of one worker. It is made at the worker's first script, and collected when it has taken much of its bound.
 //!
-//! What a state may take is bounded ([`Engine::new`]), and what it takes is told to its account: each time that it is
-//! looked at, after a tenth of a millisecond and with every command, so that between two looks it may have grown by what
-//! is made of it in that time, up to its bound.
+//! The memory of a state is bounded ([`Engine::new`]) and charged to an account at each look: every 0.1 ms, and with every
+//! command. Between two looks a state may grow by what a script makes in that time, up to its bound.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,23 +26,23 @@ use crate::{sandbox, variables};
 
 /// Instructions between two looks at the clock: one may take a millisecond, where it joins long strings.
 const INSTRUCTIONS: u32 = 200;
-/// Time between two looks at a script. What takes long beside instructions looks at the clock itself.
+/// Time between two looks at a script. Functions that take long look at the clock themselves.
 const LOOK: Duration = Duration::from_micros(100);
-/// So often it may be too deep in calls to be looked at.
+/// How often in a row a script may be too deep in calls to be looked at.
 const MISSED_MAX: u32 = 10;
-/// What is no word of a command.
+/// The error for a value that is no word of a command.
 const NO_WORD: &str = "ERR Lua redis lib command arguments must be strings or integers";
-/// What a script is told that is too deep in calls.
+/// The error of a script that is too deep in calls for too long.
 const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, for too long";
-/// What a state takes is told in steps of so many bytes.
+/// What a state takes is charged in steps of this many bytes.
 const TOLD_BYTES: i64 = 64 << 10;
-/// What is kept of the room for the words of a command.
+/// Room for the words of a command that is kept from one command to the next.
 const WORDS_BYTES: usize = 64 << 10;
-/// A text of no more bytes is compiled in one step, of some milliseconds at most.
+/// Most bytes of a text that is compiled in one step, which takes some milliseconds at most.
 pub(crate) const WHOLE_BYTES_MAX: usize = 8 << 10;
-/// What compiled code begins with, which nothing loads.
+/// First byte of compiled code, which is never loaded.
 const BYTECODE: u8 = 27;
-/// Where the state has what collects it.
+/// Name in the registry of the function that collects the state.
 pub(crate) const COLLECT: &str = "collect";
 /// Values that Rust may hold without the state growing for it.
 const REFERENCES: usize = 1024;
@@ -54,67 +53,66 @@ const PCALL: i64 = 2;
 const MAY: i64 = 3;
 const RESP: i64 = 4;
 const LOG: i64 = 5;
-/// The reply that waits for room.
+/// Asks for the reply that waits for room.
 const TAKE: i64 = 6;
-/// `KEYS` and `ARGV`, which waited for room.
+/// Asks for `KEYS` and `ARGV`, which waited for room.
 const WORDS: i64 = 7;
-/// Added to a kind: the values are their count and a table of them.
+/// Added to a kind whose values come as their count and a table of them.
 const MANY: i64 = 10;
 
-/// True and an answer; false and an error to be raised, or nothing if the script ends, or true if the reply is there and waits for
-/// the state to be collected.
+/// True and an answer; or false and an error to raise, or nil: the script ends, or true: the state is collected, and then the
+/// reply is taken.
 type Answer = (bool, LuaValue);
 
 /// What the functions of a state share.
 pub(crate) struct Shared {
     pub running: Arc<Running>,
     pub random: RefCell<Random>,
-    /// For `os.clock`.
+    /// When `os.clock` was 0.
     pub start: Instant,
     /// A function that does nothing and makes nothing.
     idle: LuaFunction,
-    /// A script of no statement.
+    /// A script without a statement.
     nothing: LuaFunction,
-    /// Lua's, which scripts do not reach.
+    /// Lua's own `next`, which scripts do not reach.
     next: LuaFunction,
-    /// What a script is told whose calls are too deep for what it calls.
+    /// The error of a script whose calls are too deep for one more.
     pub overflow: LuaString,
     account: Box<dyn Account>,
     told_bytes: Cell<i64>,
-    /// When it is collected.
+    /// When the state is collected.
     pub collector: Collector,
-    /// Bytes of a reply that waits for that.
+    /// Bytes of a reply that waits for a collection.
     parked_bytes: Cell<usize>,
-    /// What runs of [`Kind::Text`] and [`Kind::LibraryText`] compile.
+    /// The text that runs of [`Kind::Text`] and [`Kind::LibraryText`] compile.
     text: RefCell<Vec<u8>>,
-    /// Looks in a row that there was no room for.
+    /// Looks in a row for which calls were too deep.
     missed: Cell<u32>,
-    /// When the script was looked at, or went on, later by what was done for it since, and what it had worked by then and was
-    /// not told of.
+    /// When the script was last looked at, or went on, plus the time that its requests took since. `worked` is the work before
+    /// that which its caller was not told of.
     looked: Cell<Instant>,
     worked: Cell<Duration>,
     pace: Pace,
-    /// The reply of the script that was at work last, and what room for it takes: what is always kept, and what is held
-    /// until the reply is out of use.
+    /// The reply of the script that ran last, and its memory: `written_bytes` are always kept, and `held_bytes` are charged to
+    /// connections until the reply is out of use.
     written: RefCell<Written>,
     written_bytes: Cell<usize>,
     held_bytes: Cell<usize>,
-    /// How it is written, and whether the script is at that.
+    /// How that reply is written, and whether writing has begun.
     how: Cell<How>,
     replies: Cell<bool>,
-    /// The thread's own time when the script was looked at, where that is told: a thread that the system kept from its core
-    /// has not worked meanwhile.
+    /// The thread's CPU time at the last look, if the script is measured by it: a thread that waits for a core does not work.
     own: Cell<Option<Duration>>,
 }
 
-/// What tells how long a script has worked.
+/// The clock that measures the work of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// The machine's clocks.
     #[default]
     Machine,
-    /// So much has passed with each look at the clock, of which there is one every so many instructions, and one behind each
-    /// function in Rust: where time is simulated the same scripts always take as long.
+    /// Each look at the clock counts as this much time. There is one every so many instructions, and one behind each function in
+    /// Rust. So the same scripts always take the same time, as simulations need it.
     Look(Duration),
 }
 
@@ -130,13 +128,13 @@ struct How {
     is_full: bool,
 }
 
-/// What so many bytes of a state take of the system's allocator, at most. Lua asks for many small objects, and each has a head
+/// Most memory of the system's allocator that so many bytes of a state take. Lua asks for many small objects, and each has a head
 /// and is rounded up: a table of one element is 80 bytes that take 112. Only texts of a few letters take more, up to 48 for 26.
 fn with_heads(bytes: usize) -> usize {
     bytes + bytes / 2
 }
 
-/// The processor's time of this thread. The system is asked, some 0.2 µs.
+/// The CPU time of this thread. Costs a system call, some 0.2 µs.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -158,21 +156,21 @@ impl Shared {
         }
     }
 
-    /// What may be made in the state.
+    /// Bytes that may still be made in the state.
     pub fn budget(&self, lua: &Lua) -> Budget {
         Budget(self.running.limit().saturating_sub(lua.used_memory()))
     }
 
-    /// Runs what makes values within a budget: the state's own bound is not asked, so that nothing fails halfway.
+    /// Runs `make`, which makes values within a budget, with the state's own bound off, so that nothing fails halfway.
     ///
-    /// Where no bound is, mlua catches nothing that Lua raises, which then jumps to the next frame that catches: over ours, and
-    /// from the worker's stack to the script's, behind which no stack is as it was. What is made may have Lua collect, which
-    /// calls what ends values of Rust. So one call is tried first where errors are caught: what has room for it has it then.
-    /// The bound is off by then, for what tells of an error is made where nothing catches another. What calls Lua again from
-    /// within asks again.
+    /// Where there is no bound, mlua does not catch what Lua raises. An error jumps to the next frame that catches: over frames
+    /// of Rust, and from the worker's stack to the script's, and no stack is valid after that. `make` may also have Lua collect,
+    /// which calls finalizers of Rust's values. So a call is tried first where errors are caught: if there is room for it, there
+    /// is room for what `make` calls. The bound is off by then, since the value that tells of an error is made where nothing
+    /// catches another. A `make` that calls Lua from within has to ask again.
     ///
     /// # Errors
-    /// Calls are so deep that there is room for no other.
+    /// If calls are so deep that there is no room for another.
     pub fn made<R>(&self, lua: &Lua, make: impl FnOnce(Budget) -> R) -> LuaResult<R> {
         let budget = self.budget(lua);
         let limit = lua.set_memory_limit(0).unwrap_or(0);
@@ -181,10 +179,10 @@ impl Shared {
         made
     }
 
-    /// A piece of the text that is compiled, from one of its bytes up to another, counted from 1.
+    /// The bytes `from` to `to` of the text that is compiled, counted from 1.
     ///
     /// # Errors
-    /// Calls are so deep that there is room for no other.
+    /// If calls are so deep that there is no room for another.
     pub fn piece(&self, lua: &Lua, from: usize, to: usize) -> LuaResult<LuaString> {
         let text = self.text.borrow();
         let to = to.min(text.len());
@@ -192,24 +190,24 @@ impl Shared {
         self.made(lua, |_| lua.create_string(piece)).and_then(|piece| piece)
     }
 
-    /// What was out of use in the state has gone.
+    /// Notes that the state was collected.
     pub fn collected(&self, lua: &Lua) {
         self.collector.collected(lua.used_memory(), self.running.limit());
     }
 
-    /// Looks at what the state takes, collects it where that is due, and looks at the clock: true if the script may go on.
+    /// Collects the state if that is due, and looks at the clock: true if the script may go on.
     pub fn looks(&self, lua: &Lua) -> bool {
         (!self.collector.is_due(lua.used_memory()) || self.collect(lua)) && self.look(lua)
     }
 
-    /// Collects the state, in steps that are looked at: true if the script may go on.
+    /// Collects the state in steps, with looks between them: true if the script may go on.
     fn collect(&self, lua: &Lua) -> bool {
         let done = self.made(lua, |_| {
             let collect = lua.named_registry_value::<LuaFunction>(COLLECT);
             collect.and_then(|collect| collect.call::<()>(()))
         });
         if done.and_then(|done| done).is_err() {
-            // So deep in calls that there is no room for it: it is tried again when the state has grown by as much again.
+            // Calls are so deep that there is no room to collect. It is due again as if the state had been collected.
             self.collected(lua);
         }
         !self.running.stops()
@@ -223,10 +221,10 @@ impl Shared {
         self.worked.get() + self.since_looked() < LOOK || self.tick(lua)
     }
 
-    /// Writes the reply of a script that has come to this table, on the script's stack.
+    /// Writes the reply of a script that has come to this value. A table is written on the script's stack.
     pub fn write(&self, lua: &Lua, value: &LuaValue) {
         self.replies.set(true);
-        // Nothing is made but names of fields; and calls are as deep as where a script begins.
+        // Only names of fields are made, and calls are no deeper than where a script begins.
         let _ = lua.set_memory_limit(0);
         let mut written = self.written.take();
         let look = |bytes| {
@@ -246,7 +244,7 @@ impl Shared {
         self.written.replace(written);
     }
 
-    /// What the last script replied is out of use.
+    /// Drops the reply of the last script.
     fn forget_reply(&self) {
         let mut written = self.written.borrow_mut();
         written.clear();
@@ -254,7 +252,7 @@ impl Shared {
         self.hold(0);
     }
 
-    /// The reply that is written holds so many bytes; false if connections hold as much as they may.
+    /// Charges connections with `bytes` in all for the reply that is written; false if they hold as much as they may.
     fn hold(&self, bytes: usize) -> bool {
         let more = bytes as i64 - self.held_bytes.get() as i64;
         let may = more == 0 || self.account.hold(more);
@@ -264,7 +262,7 @@ impl Shared {
         may
     }
 
-    /// What has passed since then, by a clock.
+    /// Time since the last look by the machine's clock, if that measures the script.
     fn since_looked(&self) -> Duration {
         match self.pace {
             Pace::Machine => self.looked.get().elapsed(),
@@ -272,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// What the script has worked since it was looked at; from now on it works again.
+    /// Returns how long the script has worked since the last look, and counts anew.
     fn took_ns(&self) -> u64 {
         let took = self.worked.take() + self.since_looked();
         self.looked.set(Instant::now());
@@ -284,14 +282,14 @@ impl Shared {
         u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The script has worked for a while: true if it may go on, which it may be told in a later turn.
+    /// Leaves the script's stack, since the script has worked for a while. True if it may go on, which may be in a later turn.
     fn tick(&self, lua: &Lua) -> bool {
         let told = self.made(lua, |_| {
             let tick = lua.named_registry_value::<LuaFunction>(TICK);
             tick.and_then(|tick| tick.call::<bool>(()))
         });
         let told = told.and_then(|told| told);
-        // So deep in calls that there is room for no other, it cannot be looked at: not for long.
+        // A script so deep in calls that there is no room for another cannot be looked at. It may not be so for long.
         let missed = if told.is_ok() { 0 } else { self.missed.get() + 1 };
         if missed > 0 {
             self.took_ns();
@@ -317,7 +315,7 @@ impl Drop for Shared {
 pub struct Compiled(LuaFunction);
 
 impl Compiled {
-    /// Functions of this library may keep something from one call to the next, in variables of the library.
+    /// True if functions of this library may keep something from one call to the next, in variables of the library.
     pub fn keeps(&self) -> bool {
         variables::keeps(&self.0.dump(true))
     }
@@ -334,13 +332,13 @@ pub enum Kind {
     Library = 3,
     /// A text of a script, which is compiled ([`Engine::set_text`]).
     Text = 4,
-    /// The same of a library.
+    /// A text of a library, which is compiled.
     LibraryText = 5,
 }
 
-/// A text that is not compiled in one step, but by a run ([`Engine::set_text`]).
+/// True if a text is compiled by a run ([`Engine::set_text`]), not in one step.
 pub fn is_long_text(source: &[u8]) -> bool {
-    // What is no text fails in one step.
+    // Compiled code is refused in one step.
     source.len() > WHOLE_BYTES_MAX && source.first() != Some(&BYTECODE)
 }
 
@@ -349,11 +347,11 @@ pub fn is_long_text(source: &[u8]) -> bool {
 pub struct Registered {
     /// Its name: letters, digits and underscores.
     pub name: String,
-    /// What it says it does.
+    /// Its description.
     pub description: Option<Vec<u8>>,
-    /// What it says it is like.
+    /// Its flags, such as `no-writes`.
     pub flags: Vec<String>,
-    /// It has variables of the code around it.
+    /// It uses variables of the code around it.
     pub has_upvalues: bool,
 }
 
@@ -368,10 +366,10 @@ impl Functions {
     }
 }
 
-/// What a script has come to, for [`Engine::write`].
+/// The result of a script, for [`Engine::write`].
 #[derive(Debug)]
 pub struct Outcome {
-    /// Nothing where it was a table: its reply is written.
+    /// Nil if it was a table, whose reply is written already.
     value: LuaValue,
     is_written: bool,
 }
@@ -381,62 +379,62 @@ pub struct Outcome {
 pub enum End {
     /// With a value.
     Value(Outcome),
-    /// With a table whose reply would have more bytes than it may.
+    /// With a table for whose reply there is no room: it would be too long, or connections hold as much as they may.
     TooLarge,
     /// With an error.
     Failed {
         /// The reply without its minus sign.
         text: Vec<u8>,
-        /// It is that of a command, which its caller knows.
+        /// The error is a command's, which was counted.
         is_counted: bool,
     },
     /// It was ended.
     Stopped {
         /// Why.
         stop: Stop,
-        /// Its name and where in it that was, as errors tell it: `NAME, on CHUNK:LINE.` Empty of one that is begun anew, or told `BUSY`.
+        /// Its name and the place in it, as errors tell them: `NAME, on CHUNK:LINE.` Empty if it is begun anew, or told `BUSY`.
         place: String,
     },
     /// The state may not grow any more.
     NoMemory,
 }
 
-/// What a script is given.
+/// What a run is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// `KEYS`
     pub keys: Args<'a>,
     /// `ARGV`
     pub args: Args<'a>,
-    /// What it is.
+    /// What is run.
     pub kind: Kind,
     /// Its client speaks RESP3.
     pub resp3: bool,
-    /// A reply that is a table may have so many bytes.
+    /// Most bytes of a reply that is a table.
     pub reply_bytes_max: usize,
-    /// What it works is told by its thread's own time from its beginning on, and not only once it was left: then a thread
-    /// that the system keeps from its core has not worked meanwhile. The system is asked for it, some 0.2 µs.
+    /// The thread's CPU time measures its work from its beginning on, and not only after it was left: time in which the thread
+    /// waits for a core does not count. Costs a system call, some 0.2 µs.
     pub is_timed: bool,
 }
 
 /// A reply for which there was no room.
 struct Parked {
     bytes: Vec<u8>,
-    /// An error is raised.
+    /// An error is raised, and is no value.
     raises: bool,
 }
 
 /// A Lua state with all that scripts see, and the stack that they run on.
 pub struct Engine {
-    /// Ended before the state goes.
+    /// The stack that scripts run on. It ends before the state is dropped.
     strand: Strand,
     lua: Lua,
     shared: Rc<Shared>,
-    /// The script at work ends.
+    /// Why the script at work ends.
     stop: Option<Stop>,
-    /// What it is told next.
+    /// What the script's stack is resumed with next.
     next: Option<Resume>,
-    /// What it works next is measured by the thread's own time: it is to be so, or it has been left.
+    /// The thread's CPU time measures the script: [`Given::is_timed`] says so, or it has been left.
     is_timed: bool,
     /// Room for the words of a command.
     words: Vec<u8>,
@@ -459,11 +457,11 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// A state that may ask for so many bytes, told to `account` with what the allocator adds, whose scripts' time goes by at
-    /// this pace.
+    /// A state that may ask for `limit_bytes`. `account` is charged with what it takes and what the allocator adds. `pace`
+    /// measures the work of its scripts.
     ///
     /// # Errors
-    /// There is no memory for its stack. Lua has no errors in a state that has just been made.
+    /// If there is no memory for the script's stack. Lua has no errors in a state that has just been made.
     pub fn new(
         limit_bytes: usize,
         running: Arc<Running>,
@@ -506,7 +504,7 @@ impl Engine {
                 true => Ok(LuaVmState::Continue),
                 false => Err(answer::error("script ended")),
             })?;
-            // What holds values for Rust grows now, and not while a script is at its bound.
+            // The table of values that Rust holds grows now, and not while a script is at its bound.
             let held: Vec<LuaTable> =
                 (0..REFERENCES).map(|_| lua.create_table()).collect::<LuaResult<_>>()?;
             drop(held);
@@ -519,8 +517,8 @@ impl Engine {
         made().map_err(|error| text_of(&error))
     }
 
-    /// Compiles a script, or a library. Where there is no room for it, there may be some behind a collection, which
-    /// [`Engine::wants_room`] then tells: that is no step of this, for it takes the longer the more the state has.
+    /// Compiles a script, or a library, in one step. If there is no room for it, a collection may make some, as
+    /// [`Engine::wants_room`] then says. This step does not collect, which takes the longer the more the state has.
     ///
     /// # Errors
     /// What Lua says of it.
@@ -538,21 +536,21 @@ impl Engine {
         compiled.map(Compiled).map_err(|error| text_of(&error))
     }
 
-    /// Sets the text that runs of [`Kind::Text`] or [`Kind::LibraryText`] compile, of `nothing` ([`Engine::nothing`]), until it
-    /// is forgotten. They look between two pieces of it, so that they can be left and gone on with as others can. It has to be
-    /// a long one ([`is_long_text`]).
+    /// Sets the text that a run of [`Kind::Text`] or [`Kind::LibraryText`] compiles, until it is forgotten. The script of that
+    /// run is [`Engine::nothing`]. It looks between two pieces of the text, so that it can be left, as others can. The text has
+    /// to be long ([`is_long_text`]).
     pub fn set_text(&self, source: &[u8]) {
         debug_assert!(is_long_text(source));
         self.shared.text.replace(crate::tail::untailed(source).into_owned());
     }
 
-    /// No run compiles that text any more.
+    /// Drops the text that runs compile.
     pub fn forget_text(&self) {
         drop(self.shared.text.take());
         self.shared.charge(&self.lua);
     }
 
-    /// What a run has compiled that came to a value.
+    /// The code that a run of [`Kind::Text`] or [`Kind::LibraryText`] has compiled.
     pub fn compiled(&self, outcome: Outcome) -> Option<Compiled> {
         match outcome.value {
             LuaValue::Function(function) => Some(Compiled(function)),
@@ -560,39 +558,39 @@ impl Engine {
         }
     }
 
-    /// The next run collects the state before it does anything.
+    /// Has the next run collect the state before it does anything.
     pub fn make_room(&mut self) {
         self.shared.collector.want();
     }
 
-    /// No room was found, and none was looked for since by collecting the state.
+    /// No room was found, and the state was not collected since.
     pub fn wants_room(&self) -> bool {
         self.shared.collector.is_wanted()
     }
 
-    /// Between two runs: the next one collects the state before it does anything.
+    /// Between two runs: true if the next one collects the state before it does anything.
     pub fn is_due(&self) -> bool {
         self.shared.collector.begin(self.lua.used_memory())
     }
 
-    /// Between two runs: that is so, or the state has taken half of what it may take before it is.
+    /// Between two runs: true if that is so, or the state has taken half of what it may before it is.
     pub fn is_half_due(&self) -> bool {
         self.is_due() || self.shared.collector.is_half_taken(self.lua.used_memory())
     }
 
-    /// What the state has asked for.
+    /// Bytes that the state has asked for.
     pub fn used_bytes(&self) -> usize {
         self.lua.used_memory()
     }
 
-    /// A script of no statement: a run of it collects the state, where that is due, and does nothing else.
+    /// A script without a statement: its run collects the state if that is due, and does nothing else.
     pub fn nothing(&self) -> Compiled {
         Compiled(self.shared.nothing.clone())
     }
 
-    /// Begins a script of this engine: nothing of it runs before [`Engine::go_on`]. False if what it is given is more than a
-    /// state can hold. Where there is no room for it now, or little for the script's own, the run collects the state first, and
-    /// then asks [`Caller::given`].
+    /// Begins a run of a script of this engine. Nothing of it runs before [`Engine::go_on`]. False if a state cannot hold the
+    /// words that it is given. If there is no room for them now, or the state is due to be collected, the run collects it first,
+    /// and then asks [`Caller::given`].
     pub fn begin(&mut self, script: &Compiled, given: Given<'_>) -> bool {
         if least_bytes(given.keys) + least_bytes(given.args) > self.shared.running.limit() {
             return false;
@@ -602,7 +600,7 @@ impl Engine {
         let words = if is_due { None } else { self.tables(given.keys, given.args, budget).ok() };
         self.park(None);
         self.shared.running.begin(given.kind == Kind::Function);
-        // What the one before had worked is not of this one, nor that it could not be looked at.
+        // The work of the run before, and the looks that it missed, are not this one's.
         self.shared.worked.set(Duration::ZERO);
         self.shared.missed.set(0);
         self.shared.forget_reply();
@@ -616,23 +614,23 @@ impl Engine {
         true
     }
 
-    /// A reply waits, or none does.
+    /// Sets the reply that waits for a collection, if one does.
     fn park(&mut self, parked: Option<Parked>) {
         self.shared.parked_bytes.set(parked.as_ref().map_or(0, |parked| parked.bytes.len()));
         self.parked = parked;
     }
 
-    /// Goes on with the script that was begun, which asks `caller` for what it calls; how it has ended, or nothing if its
-    /// caller pauses. `name`: what errors call it.
+    /// Goes on with the script that was begun, which asks `caller` for what it calls. Returns how it has ended; `None` if its
+    /// caller pauses. `name` is the script's name in errors.
     pub fn go_on(&mut self, name: &str, caller: &mut dyn Caller) -> Option<End> {
         let (shared, lua) = (Rc::clone(&self.shared), self.lua.clone());
         let mut told = self.next.take().unwrap_or(Resume::GoOn);
         shared.running.pause(false);
         shared.looked.set(Instant::now());
-        // What it had worked when it was left is of it, too.
+        // What it had worked when it was left counts, too.
         let is_timed = self.is_timed && shared.pace == Pace::Machine;
         shared.own.set(is_timed.then(|| own_time().saturating_sub(shared.worked.get())));
-        // Short scripts do not pay for it.
+        // A short script ends before this costs anything.
         self.is_timed = true;
         let done = loop {
             told = match self.strand.resume(told) {
@@ -698,7 +696,7 @@ impl Engine {
             }
             (None, _) if shared.running.stops() => failed(TOO_DEEP.to_vec()),
             (None, Ok((true, _))) if shared.how.get().is_full => End::TooLarge,
-            // What was compiled is not to run: a client was told that it ends.
+            // A client was told that the script ends: what was compiled is not to run.
             (None, Ok((true, LuaValue::Function(_)))) if was_told => {
                 End::Stopped { stop: Stop::Killed, place: answer::place(None, name) }
             }
@@ -711,7 +709,7 @@ impl Engine {
                 failed([b"ERR ", &*text.as_bytes()].concat())
             }
             (None, Err(LuaError::RuntimeError(text))) => failed(format!("ERR {text}").into_bytes()),
-            // It might be begun anew: not where a client was told that it ends.
+            // A script that lacks memory might be begun anew, but not if a client was told that it ends.
             (None, _) if was_told => End::Stopped { stop: Stop::Killed, place: answer::place(None, name) },
             (None, _) => End::NoMemory,
         };
@@ -722,8 +720,8 @@ impl Engine {
         Some(end)
     }
 
-    /// Ends the script that was begun and has not come to its end, as where it is killed; what it has come to is not told. What
-    /// libraries have in their variables stays. False if the state is of no more use: the script has not ended.
+    /// Ends the script that was begun and has not ended, as a kill does, and drops its result. What libraries have in their
+    /// variables stays. False if the script does not end: the state is of no more use then.
     pub fn abandon(&mut self) -> bool {
         self.shared.running.stop();
         // What has not run yet has nothing to end.
@@ -737,7 +735,7 @@ impl Engine {
         has_ended
     }
 
-    /// Whether the script may go on.
+    /// Asks whether the script may go on.
     fn looked(&self, caller: &mut dyn Caller, took_ns: u64) -> Result<Tick, Stop> {
         if let Some(stop) = self.stop {
             return Err(stop);
@@ -746,16 +744,16 @@ impl Engine {
         caller.tick(took_ns)
     }
 
-    /// `KEYS` and `ARGV`.
+    /// Makes `KEYS` and `ARGV`.
     fn tables(&self, keys: Args<'_>, args: Args<'_>, budget: Budget) -> LuaResult<(LuaTable, LuaTable)> {
         let mut left = budget;
         Ok((left.words(&self.lua, keys)?, left.words(&self.lua, args)?))
     }
 
-    /// Writes what the script that ended last has come to; false if there is no room for all of it.
+    /// Writes the result of the script that ended last; false if there is no room for all of it.
     pub fn write(&self, outcome: Outcome, sink: &mut dyn Sink) -> bool {
         let done = match outcome.value {
-            // As long as it may be, and none of it is looked at.
+            // A string may be long, but none of it is looked at.
             LuaValue::String(text) => sink.put_bulk(&text.as_bytes()),
             value => {
                 if !outcome.is_written {
@@ -763,7 +761,7 @@ impl Engine {
                 }
                 let written = self.shared.written.borrow();
                 written.failed.iter().for_each(|(text, is_counted)| sink.failed(text, *is_counted));
-                // It counts with the output from here on, though both are there while it is copied.
+                // From here on it counts as output, though both are there while it is copied.
                 self.shared.hold(0);
                 !self.shared.how.get().is_full && sink.put(&written.bytes)
             }
@@ -773,7 +771,7 @@ impl Engine {
         done
     }
 
-    /// The functions that a library has registered, if it has come to that, and there is room for all of them.
+    /// The functions that a library has registered. `None` if this is no library's outcome, or there is no room for all of them.
     pub fn registered(&self, outcome: &Outcome) -> Option<(Vec<Registered>, Functions)> {
         let LuaValue::Table(all) = &outcome.value else { return None };
         let functions = self.lua.create_table().ok()?;
@@ -842,7 +840,7 @@ impl Engine {
             }
             _ => Ok((true, LuaValue::Nil)),
         };
-        // Nothing is refused within the budget, but where Rust holds as many values as may be.
+        // Within the budget nothing fails, unless Rust holds as many values as it may.
         answer.unwrap_or_else(|_| {
             self.shared.running.stop();
             (false, LuaValue::Nil)
@@ -854,8 +852,8 @@ impl Engine {
         self.shared.running.stop();
     }
 
-    /// The words of a command; an error's text if they are none, or more bytes together than a state may take: each of them
-    /// may be the same long text.
+    /// Encodes the words of a command and returns their number; an error's text if a value is no word, or they have more bytes
+    /// together than a state may take: each may be the same long text.
     fn words(&mut self, values: &LuaMultiValue) -> Result<usize, &'static str> {
         if values.is_empty() {
             return Err("ERR Please specify at least one argument for this redis lib call");
@@ -867,7 +865,7 @@ impl Engine {
         Ok(values.len())
     }
 
-    /// The same of values in a table, behind their count: one is held at a time.
+    /// Encodes the words of a command that come as their count and a table. Rust holds one of them at a time.
     fn many_words(&mut self, values: &LuaMultiValue) -> Result<usize, &'static str> {
         let (Some(LuaValue::Integer(count)), Some(LuaValue::Table(all))) = (values.front(), values.get(1))
         else {
@@ -889,7 +887,7 @@ impl Engine {
         match value {
             LuaValue::String(text) => push(&mut self.words, &text.as_bytes()),
             LuaValue::Integer(n) => push(&mut self.words, n.to_string().as_bytes()),
-            // Replies have one NaN; of words the sign is told.
+            // Replies have one NaN; words tell its sign.
             LuaValue::Number(n) if n.is_nan() && n.is_sign_negative() => {
                 push(&mut self.words, b"-nan");
             }
@@ -937,7 +935,7 @@ impl Engine {
         }
     }
 
-    /// The reply that waits: the state was collected.
+    /// Makes the value of the reply that waited, now that the state was collected.
     fn take(&mut self, lua: &Lua, budget: Budget) -> LuaResult<Answer> {
         let Some(Parked { bytes, raises }) = self.parked.take() else { return Ok((true, LuaValue::Nil)) };
         self.park(None);
@@ -956,20 +954,20 @@ impl Engine {
     }
 }
 
-/// The value of a reply; one that is an error is raised, or is a value.
+/// Makes the value of a reply. An error is raised if `raises`, else it is a value.
 fn value_of(lua: &Lua, reply: &[u8], budget: Budget, raises: bool) -> LuaResult<Answer> {
     let failed = reply.first() == Some(&b'-');
     let value = Reader::new(reply, budget).value(lua, 0)?;
     Ok((!(failed && raises), value))
 }
 
-/// What was wrong, as an error that is raised, or is a value.
+/// Makes an error of this text, which is raised if `raises`, else is a value.
 fn told(lua: &Lua, text: &str, raises: bool) -> LuaResult<Answer> {
     let text = if text.starts_with("ERR ") { text.to_owned() } else { format!("ERR {text}") };
     Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?)))
 }
 
-/// The script has something to log.
+/// Logs a line for the script.
 fn log(caller: &mut dyn Caller, values: &LuaMultiValue) {
     let level = match values.front() {
         Some(LuaValue::Integer(0)) => Level::Debug,
@@ -991,12 +989,12 @@ fn push(words: &mut Vec<u8>, word: &[u8]) {
     words.extend_from_slice(b"\r\n");
 }
 
-/// What a script is known by.
+/// SHA1 of a script, by which clients name it, as hexadecimal digits.
 pub fn sha1_hex(source: &[u8]) -> String {
     hex(&Sha1::digest(source))
 }
 
-/// Bytes as digits.
+/// Bytes as hexadecimal digits.
 pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().fold(String::with_capacity(40), |mut text, byte| {
         text.push(char::from(b"0123456789abcdef"[usize::from(byte >> 4)]));
@@ -1050,7 +1048,7 @@ mod tests {
         }
     }
 
-    /// What replies hold, of so much that they may.
+    /// Counts what replies hold, and has a limit for it.
     #[derive(Clone, Default)]
     struct Counted(Rc<Cell<i64>>, i64);
 
@@ -1188,7 +1186,7 @@ mod tests {
             "while true do collectgarbage() end",
             "local s = string.rep('x', 100000) while true do s:gsub('x', 'y') end",
             "while true do cjson.decode('[' .. string.rep('1,', 9999) .. '1]') end",
-            // Its reply is what it is at.
+            // This script is writing its reply.
             "local t = {} for i = 1, 14 do t = {t, t, t} end return t",
         ] {
             let compiled = engine.compile(script.as_bytes(), Kind::Script).expect("it compiles");
@@ -1208,7 +1206,7 @@ mod tests {
     #[test]
     fn what_was_compiled_is_of_no_use_where_a_client_was_told_that_it_ends() {
         let running = Arc::new(Running::default());
-        // It is looked at never, as where the rest of it takes less than a tenth of a millisecond.
+        // The script is never looked at, as where the rest of it takes less than a tenth of a millisecond.
         let pace = Pace::Look(Duration::ZERO);
         let mut engine =
             Engine::new(8 << 20, Arc::clone(&running), Box::new(Counted::default()), pace).expect("a state");

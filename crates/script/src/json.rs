@@ -10,10 +10,10 @@ use crate::answer::{error, no_memory};
 use crate::bits::{name_of, wrong};
 use crate::sandbox::{Library, Making};
 
-/// Tables may lie in one another so deep, as in Redis without a script's setting; each takes a part of the stack.
+/// Deepest nesting of tables, as in Redis without a script's setting; each takes a part of the stack.
 const DEPTH_MAX: usize = 1000;
-/// Up to here objects are passed within a call of Lua's, which is faster. Of these there may be 200 in one another, and the
-/// script may have made most of them.
+/// Up to this depth objects are passed within a call of Lua's, which is faster. There may be 200 such calls within one another,
+/// and the script may have made most of them.
 const CALLS_MAX: usize = 16;
 /// Digits of a number.
 const PRECISION: usize = 14;
@@ -42,7 +42,7 @@ enum Invalid {
 }
 
 impl Settings {
-    /// Those behind the value, in the order of `sandbox.lua`; without them, as in a new state.
+    /// The settings behind the value, in the order of `sandbox.lua`. Without them they are those of a new state.
     fn of(args: &LuaMultiValue) -> Settings {
         let whole = |at: usize, usual: usize| match args.get(at) {
             Some(LuaValue::Integer(n)) => usize::try_from(*n).unwrap_or(usual),
@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// All of it.
+/// The functions of `cjson` that are written in Rust.
 pub(crate) const FUNCTIONS: Library<LuaValue> = &[
     ("encode", |making, args| {
         let settings = Settings::of(&args);
@@ -83,12 +83,12 @@ struct Writer<'m, 'l> {
     making: &'m mut Making<'l>,
 }
 
-/// As C's `%.14g` has it.
+/// Writes a number as C's `%.14g`.
 pub(crate) fn format_number(n: f64) -> String {
     format_digits(n, PRECISION)
 }
 
-/// The same with so many digits, one at least.
+/// Writes a number as C's `%g` with so many digits, one at least.
 fn format_digits(n: f64, precision: usize) -> String {
     if precision == PRECISION && n == n.trunc() && n.abs() < 1e14 {
         return if n == 0.0 && n.is_sign_negative() { "-0".to_owned() } else { format!("{}", n as i64) };
@@ -156,7 +156,7 @@ impl Writer<'_, '_> {
         self.put(b"\"")
     }
 
-    /// Some of a string.
+    /// Writes a part of a string.
     fn part(&mut self, text: &[u8]) -> LuaResult<()> {
         let mut plain = 0;
         for (at, &byte) in text.iter().enumerate() {
@@ -213,7 +213,7 @@ impl Writer<'_, '_> {
         self.put(b"}")
     }
 
-    /// The key of a member, of which it may be the first.
+    /// Writes the key of a member.
     fn key(&mut self, key: &LuaValue, is_first: bool) -> LuaResult<()> {
         if !is_first {
             self.put(b",")?;
@@ -233,7 +233,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// How long an array is; 0 if it is none.
+/// Length of a table that is an array; 0 if it is none.
 fn array_length(making: &mut Making<'_>, table: &LuaTable, settings: &Settings) -> LuaResult<usize> {
     let (mut last, mut count, mut other) = (0usize, 0usize, false);
     let looked = table.for_each(|key: LuaValue, _: LuaValue| {
@@ -329,7 +329,7 @@ struct Parser<'t> {
     /// Where the last token began.
     start: usize,
     depth_max: usize,
-    /// Numbers are JSON's.
+    /// Numbers have to be JSON's.
     strict: bool,
 }
 
@@ -361,7 +361,7 @@ impl Parser<'_> {
         Ok(sign)
     }
 
-    /// One more byte of what may be long.
+    /// Counts one more byte of what may be long.
     fn passed(&self, making: &mut Making<'_>) -> LuaResult<()> {
         if self.at.is_multiple_of(PART_BYTES) { making.bytes(PART_BYTES) } else { Ok(()) }
     }
@@ -520,7 +520,7 @@ impl Parser<'_> {
     }
 }
 
-/// A number that `strtod` reads is one of JSON's: neither infinite nor hexadecimal, and it begins with no 0 that means nothing.
+/// True if a number that `strtod` reads is one of JSON's: not infinite, not hexadecimal, without a leading zero.
 fn is_plain(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     match digits {

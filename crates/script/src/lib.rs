@@ -1,7 +1,7 @@
 //! Scripts: Lua 5.1 in a box, with Redis's words for it.
 //!
 //! ```text
-//! source ─► Engine::compile ─► Engine::run ─► redis.call ─► Caller::call ─► a reply, as Lua values
+//! source ─► Engine::compile ─► Engine::begin, go_on ─► redis.call ─► Caller::call ─► a reply, as Lua values
 //!                                   │
 //!                                   └─► End::Value ─► Engine::write ─► Sink: the reply of the script
 //! ```
@@ -11,11 +11,11 @@
 //! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
 //! - `sandbox.lua`: what scripts see, none of which they can change; `sandbox`: what of it is Rust
 //! - `reply`: replies into Lua values and back, `nesting`: tables in one another; `answer`: what a failed script is told
-//! - `variables`: whether a library keeps something from one call to the next
+//! - `variables`: whether a library keeps something from one call to the next; `tail`: returned calls, which keep their line
 //! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have
 //!
-//! Lua calls Rust, and Rust calls nothing of a script's from there: a script's depth is Lua's own, which has a bound. Errors that
-//! a script may catch are Lua values; what ends a script cannot be caught.
+//! Lua calls Rust, and from there Rust calls nothing of a script's. So only Lua's own depth counts, which has a bound. Errors
+//! that a script may catch are Lua values; what ends a script cannot be caught.
 #![forbid(unsafe_code)]
 
 mod answer;

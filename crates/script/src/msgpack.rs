@@ -1,7 +1,7 @@
 //! `cmsgpack`: values into MessagePack and back, as lua-cmsgpack has it.
 //!
-//! A table whose keys are 1 to their number is an array, an empty one, too; any other a map. A number without a
-//! fraction is an integer, any other a float if that is the same, else a double. What is no value is nil.
+//! A table whose keys are 1 to their number is an array, an empty one, too; any other a map. A number without a fraction is an
+//! integer, any other a float if that is the same, else a double. Everything else is nil.
 
 use mlua::prelude::{LuaMultiValue, LuaResult, LuaTable, LuaValue};
 
@@ -11,7 +11,7 @@ use crate::sandbox::{Library, Making};
 
 /// Tables deeper than this are packed as nil.
 const PACKED_DEPTH_MAX: usize = 16;
-/// What is deeper is not unpacked; each level takes a part of the stack.
+/// Deepest nesting that is unpacked; each level takes a part of the stack.
 const UNPACKED_DEPTH_MAX: usize = 256;
 
 /// Functions with one result.
@@ -54,7 +54,7 @@ struct Packer<'m, 'l> {
     making: &'m mut Making<'l>,
 }
 
-/// The number of an array's elements; none if the table is none.
+/// Number of elements of a table that is an array.
 fn array_length(making: &mut Making<'_>, table: &LuaTable) -> Option<usize> {
     let (mut last, mut count) = (0usize, 0usize);
     let looked = table.for_each(|key: LuaValue, _: LuaValue| match key {
@@ -78,7 +78,7 @@ impl Packer<'_, '_> {
         Ok(())
     }
 
-    /// A length, in the shortest of its forms: up to `short` in the byte itself, else behind the byte of its width.
+    /// Writes a length in its shortest form: below `short` in the byte itself, else behind the byte of its width.
     fn length(&mut self, n: usize, fix: u8, short: usize, wide: [Option<u8>; 3]) -> LuaResult<()> {
         if n < short {
             return self.put(&[fix | n as u8]);
@@ -156,8 +156,8 @@ impl Packer<'_, '_> {
     }
 }
 
-/// Values of some text from a place on, and where the next begins in front of them (-1: there is none), unless all are asked
-/// for: without limit from the first.
+/// Unpacks up to `limit` values from `offset` on. In front of them is where the next one begins, -1 if there is none. If both are
+/// 0 all values are unpacked, and nothing is in front.
 fn unpack(
     making: &mut Making<'_>,
     args: &LuaMultiValue,
@@ -242,7 +242,7 @@ impl<'t> Unpacker<'t> {
             0xCA => number(f64::from(f32::from_bits(self.unsigned(4)? as u32))),
             0xCB => number(f64::from_bits(self.unsigned(8)?)),
             0xCC..=0xCE => number(self.unsigned(1 << (kind - 0xCC))? as f64),
-            // Redis's library reads either for a signed one.
+            // Redis's library reads this one, too, as signed.
             0xCF => number(self.signed(8)?),
             0xD0..=0xD3 => number(self.signed(1 << (kind - 0xD0))?),
             0xD9..=0xDB => {

@@ -1,15 +1,15 @@
-//! The way into tables that lie in one another, as a reply is written of them: what is left to do at each, without calls that
-//! lie in one another. So it may be as deep as Redis's, 7,995 tables, on a stack that has room for some hundred.
+//! The path into nested tables while a reply is written of them: what is left to do at each. There is no recursion, so a reply
+//! may be as deep as Redis's, 7,995 tables, on a stack that has room for some hundred.
 //!
-//! Rust has places for some thousand values of Lua: of tables deeper than some a table of Lua's holds the way.
+//! Rust can hold some thousand values of Lua, so a table of Lua's holds the deeper part of the path.
 
 use mlua::prelude::{Lua, LuaFunction, LuaResult, LuaTable, LuaValue};
 
-/// So many tables are held here, deeper ones in Lua.
+/// Most tables that are held here; deeper ones are held in Lua.
 const HELD_MAX: usize = 64;
 
-/// Places between a table and what is in it, as Redis takes them of its stack: an element of an array; a value behind its key
-/// in a map, an element of a set; the key of a map, of which it has two then.
+/// Places of Redis's stack from a table to what is in it: an element of an array; a value of a map, or an element of a set; a key
+/// of a map, of which Redis has two then.
 const ELEMENT: usize = 1;
 const MEMBER: usize = 3;
 const KEY: usize = 4;
@@ -19,7 +19,8 @@ const KEY: usize = 4;
 enum Rest {
     /// The elements from the `next` on up to `count`.
     Elements { next: usize, count: usize },
-    /// What is behind the key that was last, and before that its value, if that is due. `words`: 2 where values are told, too.
+    /// The pairs behind the last key, and before them the value of that key, if it is due. `words` is 2 where values are written,
+    /// too.
     Pairs { words: usize, value_is_due: bool },
 }
 
@@ -39,12 +40,12 @@ impl Level {
         Level { table, key: LuaValue::Nil, place, rest: Rest::Elements { next: 1, count } }
     }
 
-    /// The keys of a table, with their values if that is `words` 2.
+    /// The keys of a table, with their values if `words` is 2.
     pub fn pairs(table: LuaTable, words: usize, place: usize) -> Level {
         Level { table, key: LuaValue::Nil, place, rest: Rest::Pairs { words, value_is_due: false } }
     }
 
-    /// What is written next of it, and its place; nothing if that was all. `next`: Lua's.
+    /// The value that is written next, and its place; `None` if that was all. `next` is Lua's.
     pub fn following(&mut self, next: &LuaFunction) -> Option<(LuaValue, usize)> {
         match self.rest {
             Rest::Elements { next, count } if next <= count => {
@@ -71,20 +72,20 @@ impl Level {
     }
 }
 
-/// The tables that those lie in which are being written, outermost first.
+/// The tables around the one that is being written, outermost first.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     held: Vec<Level>,
     deeper: Vec<(usize, Rest)>,
-    /// Of each deeper one the table and its key.
+    /// The table and the last key of each deeper level.
     tables: Option<LuaTable>,
 }
 
 impl Way {
-    /// What lies in this table comes first.
+    /// Keeps a table while what lies in it is written.
     ///
     /// # Errors
-    /// Rust holds as many values as may be.
+    /// If Rust holds as many values as it may.
     pub fn push(&mut self, lua: &Lua, level: Level) -> LuaResult<()> {
         if self.held.len() < HELD_MAX {
             self.held.push(level);
@@ -104,7 +105,7 @@ impl Way {
         Ok(())
     }
 
-    /// The table that is gone on with; nothing if all is written.
+    /// Takes the table that is gone on with; `None` if all is written.
     pub fn pop(&mut self) -> Option<Level> {
         let Some((place, rest)) = self.deeper.pop() else { return self.held.pop() };
         let (tables, at) = (self.tables.as_ref()?, 2 * self.deeper.len());

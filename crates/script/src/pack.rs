@@ -17,7 +17,7 @@ use crate::bits::{number, text, wrong};
 use crate::reply::up_to_zero;
 use crate::sandbox::{Library, Making};
 
-/// What is packed and unpacked.
+/// The options that are packed and unpacked.
 const OPTIONS: &[u8] = b"xbBhHlLTiIfdsc";
 /// Bytes of the longest integer.
 const INTEGER_BYTES_MAX: usize = 32;
@@ -55,7 +55,7 @@ impl Format<'_> {
         text.parse::<i32>().map(|n| n as usize).map_err(|_| error("integral size overflow"))
     }
 
-    /// The next field, where so many bytes are in front of it.
+    /// The next field, in front of which there are `at` bytes.
     fn next(&mut self, making: &mut Making<'_>, at: usize) -> LuaResult<Option<Field>> {
         while let Some((&option, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -93,7 +93,7 @@ impl Format<'_> {
                 }
                 bytes
             }
-            // Of a letter that means nothing it is found out where it is to be packed.
+            // A letter that means nothing is refused when it is packed.
             other if other.is_ascii_alphanumeric() => 0,
             other => return Err(invalid(other)),
         };
@@ -101,7 +101,7 @@ impl Format<'_> {
         let padding = if bytes == 0 || option == b'c' {
             0
         } else {
-            // Of a width that is no power of two as C has it.
+            // A width that is no power of two is aligned as in C.
             aligned.wrapping_sub(at & aligned.wrapping_sub(1)) & aligned.wrapping_sub(1)
         };
         Ok(Field { option, bytes, padding })
@@ -112,7 +112,7 @@ fn invalid(option: u8) -> LuaError {
     error(format!("bad argument #1 (invalid format option '{}')", char::from(option)))
 }
 
-/// A number as C makes an unsigned one of it.
+/// Converts a number to an unsigned one as C does.
 fn unsigned_of(n: f64) -> u64 {
     const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
     match n {
@@ -125,7 +125,7 @@ fn unsigned_of(n: f64) -> u64 {
 
 fn pack(making: &mut Making<'_>, mut args: LuaMultiValue) -> LuaResult<LuaValue> {
     let format = text(making.lua, &args, 0)?.as_bytes().to_vec();
-    // What is missing behind the last is called nil.
+    // An argument that is missing behind the last is called nil.
     args.push_back(LuaValue::Nil);
     let mut format = Format { rest: up_to_zero(&format), big: false, alignment: 1 };
     let (mut out, mut nth) = (Vec::new(), 0);
@@ -212,7 +212,7 @@ fn unpack(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<(LuaTable, 
         None | Some(LuaValue::Nil) => 1,
         value => unsigned_of(number(making.lua, value).ok_or_else(|| wrong(&args, 2, "number"))?),
     };
-    // As C has it, what is negative is far behind the end.
+    // As in C, a negative position is far behind the end.
     let Some(before) = position.checked_sub(1) else {
         return Err(error("bad argument #3 (offset must be 1 or greater)"));
     };
@@ -262,16 +262,16 @@ fn unpack(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<(LuaTable, 
     Ok((table, count))
 }
 
-/// A number of these bytes.
+/// Reads a number from these bytes.
 fn read(option: u8, raw: &[u8], big: bool) -> f64 {
-    // From the last byte that counts to the first.
+    // Byte `n`, the most significant first.
     let byte = |n: usize| u64::from(if big { raw[n] } else { raw[raw.len() - 1 - n] });
     let n = (0..raw.len()).fold(0, |all: u64, n| all << 8 | byte(n));
     match option {
         b'f' => f64::from(f32::from_bits(n as u32)),
         b'd' => f64::from_bits(n),
         option if option.is_ascii_lowercase() => {
-            // Of one that is longer than C's longest, C's processor takes the shift's lower six bits.
+            // If the integer is longer than C's longest, the processor takes the lower six bits of the shift, as in C.
             let mask = u64::MAX.wrapping_shl((8 * raw.len() as u32).wrapping_sub(1));
             (if n & mask == 0 { n } else { n | mask }) as i64 as f64
         }

@@ -30,7 +30,7 @@ pub(crate) enum Capture {
     Open,
 }
 
-/// What was captured is asked for, and its bracket is not closed.
+/// The error for a capture that is asked for and whose bracket is not closed.
 pub(crate) fn unfinished() -> LuaError {
     error("unfinished capture")
 }
@@ -50,7 +50,7 @@ enum Open {
     Closed(Capture),
 }
 
-/// The looks at the clock of one call, however many searches that is.
+/// Counts the steps of one call, however many searches that is, and looks at the clock.
 pub(crate) struct Looks<'l> {
     steps: usize,
     go_on: &'l dyn Fn() -> bool,
@@ -79,10 +79,10 @@ struct Matcher<'m, 'l> {
     looks: &'m mut Looks<'l>,
 }
 
-/// Where what matched ends; none if nothing did.
+/// Where the match ends; `None` if nothing matches.
 type Matched = LuaResult<Option<usize>>;
 
-/// A byte is of a class; an upper-case letter means the others.
+/// True if a byte is of a class; an upper-case letter means all other bytes.
 fn is_class(byte: u8, class: u8) -> bool {
     let is = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -127,7 +127,7 @@ impl Matcher<'_, '_> {
         }
     }
 
-    /// A byte is of the set from `p`, its bracket, to `last`, the other one.
+    /// True if a byte is of the set whose brackets are at `p` and `last`.
     fn is_of_set(&mut self, byte: u8, p: usize, last: usize) -> LuaResult<bool> {
         let pattern = self.pattern;
         let negated = pattern[p + 1] == b'^';
@@ -153,7 +153,7 @@ impl Matcher<'_, '_> {
         Ok(negated)
     }
 
-    /// The byte at `s` is of the single class from `p` to `end`.
+    /// True if the byte at `s` is of the single class from `p` to `end`.
     fn is_single(&mut self, s: usize, p: usize, end: usize) -> LuaResult<bool> {
         let Some(&byte) = self.text.get(s) else { return Ok(false) };
         match self.pattern[p] {
@@ -221,7 +221,7 @@ impl Matcher<'_, '_> {
         }
     }
 
-    /// As many of a class as there are, from `s` on, and then fewer down to `least`.
+    /// Matches as many bytes of a class as there are from `s` on, then fewer, down to `least`.
     fn most(&mut self, least: usize, s: usize, p: usize, end: usize, depth: usize) -> Matched {
         let mut at = s;
         while self.is_single(at, p, end)? {
@@ -239,7 +239,7 @@ impl Matcher<'_, '_> {
         }
     }
 
-    /// As few of a class as will do.
+    /// Matches as few bytes of a class as will do.
     fn least(&mut self, mut s: usize, p: usize, end: usize, depth: usize) -> Matched {
         loop {
             if let Some(found) = self.matches(s, end + 1, depth + 1)? {
@@ -301,7 +301,7 @@ impl Matcher<'_, '_> {
         Ok(None)
     }
 
-    /// What was captured, once more.
+    /// Matches what was captured, once more.
     fn again(&mut self, s: usize, digit: u8) -> Matched {
         let captured = usize::from(digit).checked_sub(usize::from(b'1')).and_then(|at| self.captures.get(at));
         let Some(Open::Closed(Capture::Text(start, end))) = captured else {
@@ -338,8 +338,8 @@ pub(crate) fn search(
     Ok(None)
 }
 
-/// Up to `most` matches, from the first on, replaced by `by`, in which `%1` is what was captured; the text and how many
-/// they were. The text has at most so many bytes.
+/// Replaces up to `most` matches, from the first on, by `by`, in which `%1` is what was captured. Returns the text and the number
+/// of matches. Up to the last match the text has at most `bytes_max` bytes; the rest behind that is not counted.
 pub(crate) fn replace(
     text: &[u8],
     pattern: &[u8],
@@ -374,7 +374,7 @@ pub(crate) fn replace(
     Ok((made, count))
 }
 
-/// Adds what takes the place of a match; what is more than so many bytes then is an error.
+/// Adds what replaces a match. Fails if there are more than `bytes_max` bytes then.
 fn put(made: &mut Vec<u8>, text: &[u8], found: &Found, by: &[u8], bytes_max: usize) -> LuaResult<()> {
     let mut bytes = by.iter();
     while let Some(&byte) = bytes.next() {

@@ -12,7 +12,7 @@
 //! | `%1 …` | `{map = {…}}` | `%…`, in RESP2 `*…` |
 //! | `~1 …` | `{set = {… = true}}` | `~…`, in RESP2 `*…` |
 //! | `,1.5` | `{double = 1.5}` | `,…`, in RESP2 `$…` |
-//! | `#t` | boolean | `#t` if the script has RESP3; else `true` is `:1` |
+//! | `#t` | boolean | `#t` if script and client have RESP3; else `true` is `:1` |
 //! | `(…`, `=…` | `{big_number = …}`, `{verbatim_string = {format = …, string = …}}` | the same, in RESP2 `$…` |
 
 use larder_protocol::resp::{
@@ -23,17 +23,17 @@ use mlua::prelude::{Lua, LuaFunction, LuaResult, LuaTable, LuaValue};
 use crate::answer::{COUNTED, error, no_memory, table_of};
 use crate::nesting::{Level, Way};
 
-/// Replies of commands may lie in one another so deep.
+/// Deepest nesting of a command's reply.
 const DEPTH_MAX: usize = 128;
 /// Places that values of a script's reply have at most, as in Redis: the outermost has the first, and each table takes some for
 /// what lies in it.
 const PLACES_MAX: usize = 7995;
-/// What a string takes in a state besides its bytes, a table, and an element of one.
+/// Bytes of a state that a string takes besides its own, that a table takes, and that an element of one takes.
 const STRING_BYTES: usize = 64;
 const TABLE_BYTES: usize = 96;
 const SLOT_BYTES: usize = 48;
 
-/// What may be made in a state by what asks for memory beside its limit.
+/// Bytes that may still be made in a state while its limit is off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(pub usize);
 
@@ -43,24 +43,24 @@ impl Budget {
         Ok(())
     }
 
-    /// A string.
+    /// Makes a string.
     pub fn string(&mut self, lua: &Lua, bytes: &[u8]) -> LuaResult<LuaValue> {
         self.take(bytes.len() + STRING_BYTES)?;
         Ok(LuaValue::String(lua.create_string(bytes)?))
     }
 
-    /// A table of so many elements, of which each is counted, and that many have room.
+    /// Makes a table with room for so many elements and fields, and counts all of them.
     pub fn table(&mut self, lua: &Lua, elements: usize, fields: usize) -> LuaResult<LuaTable> {
         self.take(TABLE_BYTES + (elements + fields).saturating_mul(SLOT_BYTES))?;
         lua.create_table_with_capacity(elements, fields)
     }
 
-    /// A table of words.
+    /// Makes a table of words.
     pub fn words(&mut self, lua: &Lua, words: Args<'_>) -> LuaResult<LuaTable> {
         let table = self.table(lua, words.len(), 0)?;
         for (n, word) in words.enumerate() {
             self.take(word.len() + STRING_BYTES)?;
-            // A text is put into the table without a reference of Rust's to it.
+            // A text in UTF-8 is put into the table without a reference that Rust holds.
             match std::str::from_utf8(word) {
                 Ok(text) => table.raw_set(n + 1, text)?,
                 Err(_) => table.raw_set(n + 1, lua.create_string(word)?)?,
@@ -69,13 +69,13 @@ impl Budget {
         Ok(table)
     }
 
-    /// One more element of a table that grows.
+    /// Counts one more element of a table that grows.
     pub fn element(&mut self) -> LuaResult<()> {
         self.take(SLOT_BYTES)
     }
 }
 
-/// What so many words take in a state, without their bytes.
+/// Bytes of a state that these words take at least.
 pub(crate) fn least_bytes(words: Args<'_>) -> usize {
     words.len() * (SLOT_BYTES + STRING_BYTES)
 }
@@ -91,7 +91,7 @@ impl<'r> Reader<'r> {
         Reader { bytes, budget }
     }
 
-    /// The next one, and those in it.
+    /// Reads the next reply, with those in it.
     pub fn value(&mut self, lua: &Lua, depth: usize) -> LuaResult<LuaValue> {
         let (kind, line) = self.line()?;
         let count = || parse_integer(line).and_then(|n| usize::try_from(n).ok());
@@ -201,7 +201,7 @@ impl<'r> Reader<'r> {
         Ok((line[0], &line[1..end - 1]))
     }
 
-    /// So many bytes, and the end of a line.
+    /// Takes so many bytes, and drops the end of the line.
     fn bytes(&mut self, count: usize) -> LuaResult<&'r [u8]> {
         let (text, rest) =
             self.bytes.split_at_checked(count).ok_or_else(|| error("a reply that cannot be read"))?;
@@ -215,23 +215,23 @@ fn lined(text: &[u8]) -> Vec<u8> {
     text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
 }
 
-/// What C has of a text.
+/// A text up to its first zero, where C ends it.
 pub(crate) fn up_to_zero(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
-/// Steps of writing between two looks: of an element or so many bytes, of which a table is some.
+/// Steps of writing between two looks. An element is one step, and so are [`STEP_BYTES`]; a table is [`TABLE_STEPS`].
 const STEPS: usize = 128;
 const STEP_BYTES: usize = 1024;
 const TABLE_STEPS: usize = 16;
-/// So many errors in one reply are counted.
+/// Most errors of one reply that are counted.
 const ERRORS_MAX: usize = 1024;
-/// And so much is kept of their texts, which are counted by their first words.
+/// Most bytes of an error's text that are kept: errors are counted by their first words.
 const ERROR_BYTES_MAX: usize = 128;
-/// What is kept of the room for replies.
+/// Room for replies that is kept from one reply to the next.
 pub(crate) const KEPT_BYTES: usize = 16 << 10;
 
-/// The reply of a script, and the errors in it: whether one is that of a command, which was counted.
+/// The reply of a script, and the errors in it, each with whether it is a command's, which was counted.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: Vec<u8>,
@@ -239,36 +239,37 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// It is empty, for the next one.
+    /// Empties it for the next reply.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
         self.failed = Vec::new();
     }
 
-    /// What it takes beside what is held.
+    /// Memory that it takes beside what connections hold for it.
     pub fn taken_bytes(&self) -> usize {
         self.bytes.capacity().min(KEPT_BYTES)
             + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
     }
 }
 
-/// Writes the reply of a script, on the script's stack, so that it is looked at, and may be left, as while it runs: a few
-/// tables that lie in one another may be a reply without end.
+/// Writes the reply of a script on the script's stack, so that the script is looked at, and may be left, as while it runs: a few
+/// nested tables may be a reply without end.
 pub(crate) struct Writer<'w> {
     pub written: &'w mut Written,
-    /// It has so many bytes at most.
+    /// Most bytes of the reply.
     pub bytes_max: usize,
     /// The client speaks RESP3.
     pub resp3: bool,
     /// The script has asked for RESP3.
     pub script_resp3: bool,
-    /// Looks at the clock; given what was taken. False if the script ends.
+    /// Looks at the clock, and is given [`Written::taken_bytes`]. False if the script ends.
     pub look: &'w dyn Fn(usize) -> bool,
-    /// Holds so many bytes for it in all, beside [`KEPT_BYTES`]; false if it may not.
+    /// Charges connections with so many bytes in all for the reply, beside [`KEPT_BYTES`]; false if they hold as much as they
+    /// may.
     pub hold: &'w dyn Fn(usize) -> bool,
     pub steps: usize,
-    /// Lua's.
+    /// Lua's `next`.
     pub next: &'w LuaFunction,
 }
 
@@ -282,7 +283,7 @@ pub(crate) enum Unwritten {
 }
 
 type Wrote = Result<(), Unwritten>;
-/// With a table of which more is to be written, if it was one.
+/// With the table of which more is to be written, if the value was one.
 type Entered = Result<Option<Level>, Unwritten>;
 
 impl Writer<'_> {
@@ -332,7 +333,7 @@ impl Writer<'_> {
         self.put(&line[..end + 2])
     }
 
-    /// A line; what would end it becomes spaces.
+    /// Writes a line; bytes that would end it become spaces.
     fn line(&mut self, kind: &[u8], text: &[u8]) -> Wrote {
         self.put(kind)?;
         self.put(&lined(text))?;
@@ -343,7 +344,7 @@ impl Writer<'_> {
         self.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" })
     }
 
-    /// A value and all that lies in it.
+    /// Writes a value and all that lies in it.
     pub fn whole(&mut self, lua: &Lua, value: &LuaValue) -> Wrote {
         let mut way = Way::default();
         let Some(mut level) = self.value(value, 1)? else { return Ok(()) };
@@ -360,7 +361,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A value in this place, or the beginning of it, if it is a table.
+    /// Writes a value in this place, or the beginning of it, if it is a table.
     fn value(&mut self, value: &LuaValue, place: usize) -> Entered {
         self.step(1)?;
         if place > PLACES_MAX {
@@ -372,13 +373,13 @@ impl Writer<'_> {
         }
     }
 
-    /// A value that is no table.
+    /// Writes a value that is no table.
     fn single(&mut self, value: &LuaValue) -> Wrote {
         match value {
             LuaValue::String(text) => self.bulk(&text.as_bytes()),
             LuaValue::Integer(n) => self.integer(*n),
             LuaValue::Number(n) => {
-                // What is no 64-bit number is the least of them, as C has it on x86.
+                // A number beyond 64 bits becomes the least of them, as in C on x86.
                 let fits = n.abs() < 9_223_372_036_854_775_808.0;
                 self.integer(if fits { *n as i64 } else { i64::MIN })
             }
@@ -413,7 +414,7 @@ impl Writer<'_> {
         Ok((count > 0).then(|| Level::elements(table.clone(), count, place)))
     }
 
-    /// Writes a table that is one value by what it says of itself; false if it is none.
+    /// Writes a table that stands for one value by the name of its field, such as `err` or `ok`; false if it is none.
     fn said(&mut self, table: &LuaTable) -> Result<bool, Unwritten> {
         let field = |name: &str| table.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
         if let LuaValue::String(text) = field("err") {
@@ -466,9 +467,9 @@ impl Writer<'_> {
         self.put(b"\r\n")
     }
 
-    /// The number of a table's keys; they come next, with their values if `words` is 2.
+    /// Writes the number of a table's keys. The keys come next, with their values if `words` is 2.
     fn pairs(&mut self, table: LuaTable, kind: u8, words: usize, place: usize) -> Entered {
-        // It may have any number of places, all of them empty: to pass them is one step of Lua's.
+        // The table may have any number of empty places, which Lua passes in one step.
         self.look()?;
         let (mut count, mut counted) = (0usize, Ok(()));
         let passed = table.for_each(|_: LuaValue, _: LuaValue| {

@@ -15,42 +15,43 @@ use larder_protocol::resp::Args;
 
 /// The server around a script.
 pub trait Caller {
-    /// `KEYS` and `ARGV`, as [`crate::Engine::begin`] was given them: asked for once more where there was no room for them.
+    /// `KEYS` and `ARGV`, as [`crate::Engine::begin`] was given them. Asked for once more if there was no room for them.
     fn given(&self) -> (Args<'_>, Args<'_>) {
         (Args::EMPTY, Args::EMPTY)
     }
 
-    /// Carries a command out; its reply, in RESP3 if the script has asked for that.
+    /// Carries out a command and returns its reply, in RESP3 if the script has asked for that.
     ///
     /// # Errors
-    /// The script is to end.
+    /// If the script is to end.
     fn call(&mut self, words: Args<'_>, resp3: bool) -> Result<&[u8], Stop>;
 
-    /// The script's user may say this command; none if there is none of that name.
+    /// Whether the script's user may give this command; `None` if there is no command of that name.
     fn may_call(&mut self, words: Args<'_>) -> Option<bool>;
 
-    /// The script has something to log.
+    /// Logs a line of the script's.
     fn log(&mut self, level: Level, text: &[u8]);
 
-    /// The script has worked for so long since it was looked at last: a tenth of a millisecond, or more.
+    /// Called when the script has worked for `took_ns`, 0.1 ms or more, since it was last looked at.
     ///
     /// # Errors
-    /// It is to end.
+    /// If the script is to end.
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop>;
 
-    /// The script has come to its end, and asks for nothing more: what is left is to write its reply, which takes long. Told
-    /// each time that it is looked at meanwhile.
+    /// Called at each look while the script's reply is written, which takes long: the script has ended, and asks for nothing
+    /// more.
     fn replies(&mut self) {}
 
-    /// What was done for the script since this was last asked, as far as it took so long that it is not the script's work.
+    /// Time that the script's requests took since this was last asked, as far as they took so long that it is not the script's
+    /// work.
     fn beside(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// What it asked for was done, which may have taken long: it hears of it now, or later.
+    /// Called when a request of the script was carried out, which may have taken long: the script goes on now, or later.
     ///
     /// # Errors
-    /// It is to end.
+    /// If the script is to end.
     fn answered(&mut self) -> Result<Tick, Stop> {
         Ok(Tick::GoOn)
     }
@@ -86,7 +87,7 @@ pub trait Sink {
     /// Takes a bulk string; false if there is no room for it.
     fn put_bulk(&mut self, text: &[u8]) -> bool;
 
-    /// An error is among it: one that a command gave it and that is counted already, or one that it has made itself.
+    /// Called for each error in the reply: a command's, which is counted already, or one that the script has made.
     fn failed(&mut self, text: &[u8], is_counted: bool);
 }
 
@@ -103,7 +104,7 @@ pub enum Stop {
     Busy,
 }
 
-/// What came of telling a script to end.
+/// The outcome of telling a script to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {
     /// None is at work.
@@ -133,25 +134,25 @@ pub struct Shown {
 /// What others see of the scripts of one worker.
 #[derive(Debug, Default)]
 pub struct Running {
-    /// It is a function of a library.
+    /// The script at work, or the last one, is a function of a library.
     is_function: AtomicBool,
-    /// It is shown, once it has worked for a while.
+    /// What is shown of the function at work, once it has worked for a while.
     shown: Mutex<Option<Shown>>,
     state: AtomicU8,
-    /// The last one that began has changed something.
+    /// The script at work, or the last one, has changed something.
     written: AtomicBool,
-    /// It was told so, and what catches errors lets it end.
+    /// The script ends: what catches errors does not catch this.
     stops: AtomicBool,
-    /// It goes on later.
+    /// The script at work goes on later.
     paused: AtomicBool,
-    /// Bytes of the worker's state.
+    /// Bytes that the worker's state takes.
     used_bytes: AtomicU64,
-    /// What the state may take.
+    /// Bytes that the state may take.
     limit_bytes: AtomicU64,
 }
 
 impl Running {
-    /// A script, or a function, begins.
+    /// Notes that a script, or a function, begins.
     pub(crate) fn begin(&self, is_function: bool) {
         self.is_function.store(is_function, Relaxed);
         self.stops.store(false, Relaxed);
@@ -160,7 +161,7 @@ impl Running {
         self.state.store(WORKS, Relaxed);
     }
 
-    /// It has ended; true if it was told to.
+    /// Notes that the script has ended; true if it was told to.
     pub(crate) fn end(&self) -> bool {
         // A client that was told that the script ends was told the truth, whatever the script was about to do.
         let was_told = self.state.swap(IDLE, AcqRel) == ENDED;
@@ -179,7 +180,7 @@ impl Running {
         *self.lock_shown() = Some(shown);
     }
 
-    /// What is shown of it.
+    /// What is shown of the function at work.
     pub fn shown(&self) -> Option<Shown> {
         self.lock_shown().clone()
     }
@@ -189,12 +190,12 @@ impl Running {
         self.is_function.load(Relaxed)
     }
 
-    /// It goes on later, or now.
+    /// Notes whether the script goes on later.
     pub(crate) fn pause(&self, paused: bool) {
         self.paused.store(paused, Relaxed);
     }
 
-    /// It goes on later.
+    /// The script at work goes on later.
     pub fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }
@@ -209,10 +210,10 @@ impl Running {
         self.written.load(Relaxed)
     }
 
-    /// The script is about to change something.
+    /// Notes that the script is about to change something.
     ///
     /// # Errors
-    /// It was told to end before it did.
+    /// If it was told to end before.
     pub fn write(&self) -> Result<(), Stop> {
         // Acquire pairs with `kill`: a client that was told that the script ends was told the truth.
         match self.state.compare_exchange(WORKS, WROTE, AcqRel, Acquire) {
@@ -233,25 +234,25 @@ impl Running {
         }
     }
 
-    /// What ends a script has ended it: it cannot be caught.
+    /// The script ends, which it cannot catch.
     pub(crate) fn stops(&self) -> bool {
         self.stops.load(Relaxed)
     }
 
-    /// The script ends.
+    /// Ends the script at work.
     pub(crate) fn stop(&self) {
         self.stops.store(true, Relaxed);
     }
 
-    /// The script may go on.
+    /// Asks whether the script may go on.
     ///
     /// # Errors
-    /// It was told to end.
+    /// If it was told to end.
     pub(crate) fn look(&self) -> Result<(), Stop> {
         if self.state.load(Relaxed) == ENDED { Err(Stop::Killed) } else { Ok(()) }
     }
 
-    /// Bytes of the worker's state.
+    /// Bytes that the worker's state takes.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }
@@ -271,11 +272,11 @@ impl Running {
 
 /// An account of the memory that a state takes.
 pub trait Account {
-    /// The state takes so many bytes more, or fewer.
+    /// Charges so many bytes more, or fewer, for the state.
     fn aside(&self, more: i64);
 
-    /// The reply that is written takes so many bytes more, as what connections hold does, or fewer. False if they hold as
-    /// much as they may: nothing is taken then.
+    /// Charges so many bytes more, or fewer, for the reply that is written, as what connections hold. False if they hold as much
+    /// as they may: nothing is charged then.
     fn hold(&self, more: i64) -> bool;
 }
 

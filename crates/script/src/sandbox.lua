@@ -1,7 +1,7 @@
--- What scripts see. Everything they can name is in a table that nobody can write: they see an empty one in front of it,
--- whose metatable reads what is behind. `raw`: the libraries as Lua has them, which no script reaches. `rust`: functions
--- that answer `true` and their result, or `false` and why not; they are never called with more arguments than they have
--- places for, and never raise anything.
+-- What scripts see. All that they can name is in a table that no script can write: they see an empty one in front of it, whose
+-- metatable reads what is behind. `raw`: the libraries as Lua has them, which no script reaches. `rust`: functions in Rust; those
+-- that make values return `true` and their result, or `false` and why not. None is called with more arguments than it has places
+-- for, and none but `piece` raises an error.
 local raw, rust, constants = ...
 local shown = {}
 
@@ -15,17 +15,17 @@ local byte, sub, rep = raw.string.byte, raw.string.sub, raw.string.rep
 local concat, insert, remove, sort = raw.table.concat, raw.table.insert, raw.table.remove, raw.table.sort
 local resume = raw.coroutine.resume
 
--- Values of one call that Rust holds at once, with room for its own.
+-- Values of one call that Rust holds at once; it has room for its own besides.
 local ARGUMENTS_MAX = 7500
--- Places that a function of C has for what it is given and what comes of it.
+-- Places that a function of C has for its arguments and results.
 local PLACES_MAX = 8000
 local INTEGER_MAX = 2147483647
--- Functions of a library.
+-- Most functions of a library.
 local FUNCTIONS_MAX = 1000
 local READONLY = 'Attempt to modify a readonly table'
--- Chunks have no name of a script's choice: what is not held by anybody else might be collected while it is compiled.
+-- Chunks have no name that a script chooses: a name that nothing else holds might be collected while the chunk is compiled.
 local CHUNK, LIBRARY_CHUNK = '@user_script', '@user_function'
--- What ends a script, as an error.
+-- The error that ends a script.
 local STOP = {}
 local NO_MEMORY = 'not enough memory'
 
@@ -40,24 +40,24 @@ local function seal(content, front)
   return setmetatable(front, { __index = content, __newindex = refuse, __metatable = false })
 end
 
--- Behind what may have been long work: the script ends here if it is to.
+-- Called behind what may have been long work: the script ends here if it is to.
 local function looks()
   if not rust.look() then error(STOP, 0) end
 end
 
--- Whatever was raised: while a script ends, nothing that it caught is its own any more.
+-- True if the script ends, whatever was raised: what it catches then is not its own.
 local function stops(err) return err == STOP or rust.stops() end
 
 -- Errors ------------------------------------------------------------------------------------------------------------
 
--- What `pcall` caught: of an error that is a table its text, as Redis has it.
+-- Results of `pcall`: an error that is a table becomes its text, as in Redis.
 local function caught(ok, ...)
   if ok then return true, ... end
   local err = ...
   if stops(err) then error(err, 0) end
   if type(err) == 'table' then
     local text = rawget(err, 'err')
-    -- What is no text comes behind it.
+    -- A table without a text is returned, with what it has in place of the text.
     if type(text) ~= 'string' and type(text) ~= 'number' then return false, err, text end
     err = text
   elseif type(err) == 'userdata' and err ~= constants.null then
@@ -71,7 +71,7 @@ local function ended(ok, ...)
   return ok, ...
 end
 
--- What a function of Lua's has come to: its errors say where it was called, and not where here.
+-- Results of a function of Lua's. Its errors say where the script called it, and not where the sandbox did.
 local function told(name, ok, ...)
   if ok then return ... end
   local err = ...
@@ -83,8 +83,8 @@ local function told(name, ok, ...)
   error(err, err == STOP and 0 or 3)
 end
 
--- An error about the nth argument of the function that is so many calls up from who says so (1: it says so itself). Of a method's
--- arguments what is before its colon does not count.
+-- Raises an error about the nth argument of the function that is so many calls up from the one that calls this (1: that one
+-- itself). What is before the colon of a method's call is not counted.
 local function wrong(up, n, name, what)
   if rust.is_method(up + 1) then
     n = n - 1
@@ -93,7 +93,7 @@ local function wrong(up, n, name, what)
   error('bad argument #' .. n .. " to '" .. name .. "' (" .. what .. ')', up + 2)
 end
 
--- What the nth of these arguments is, where something else is expected.
+-- Says what the nth of these arguments is, where something else is expected.
 local function expected(what, n, ...)
   local got = select('#', ...) < n and 'no value' or type((select(n, ...)))
   return what .. ' expected, got ' .. got
@@ -118,7 +118,7 @@ end
 
 -- Tables ------------------------------------------------------------------------------------------------------------
 
--- What is read-only says where only to what a script does itself: Redis's functions, which are C's, do not.
+-- Only what a script does itself says where it wrote to something read-only: Redis's functions, which are C's, do not.
 function base.rawset(...)
   local t, k, v = ...
   if behind[t] then error(READONLY, 0) end
@@ -138,12 +138,12 @@ function base.setmetatable(...)
   return told('setmetatable', pcall(setmetatable, ...))
 end
 
--- It is called with a table, or that is an error of its caller's.
+-- Checks that the first argument is a table; if not, that is an error of the caller's caller.
 local function is_table(name, ...)
   if type((...)) ~= 'table' then wrong(2, 1, name, expected('table', 1, ...)) end
 end
 
--- The same of a function in the nth place.
+-- Checks that the nth argument is a function.
 local function is_function(n, name, ...)
   if type((select(n, ...))) ~= 'function' then wrong(2, n, name, expected('function', n, ...)) end
 end
@@ -164,7 +164,7 @@ local function number_of(n, name, ...)
   return number
 end
 
--- The string there, as which a number passes.
+-- The string in the nth place; a number passes as one.
 local function word(n, name, ...)
   local value = select(n, ...)
   if type(value) == 'string' then return value end
@@ -175,7 +175,7 @@ end
 function base.next(...)
   is_table('next', ...)
   local t, k = ...
-  -- It may have passed many places that are empty.
+  -- It may have passed many empty places.
   looks()
   local ok, key, value = pcall(next, behind[t] or t, k)
   if not ok then error(key, 0) end
@@ -204,7 +204,7 @@ function base.unpack(...)
   local t, i, j = ...
   i, j = place(i, 1, 2, 'unpack'), place(j, #t, 3, 'unpack')
   if i > j then return end
-  -- Lua takes them for numbers of 32 bits, whatever they are, and has so many places for what it is given and what comes of it.
+  -- Lua takes the numbers for 32 bits, whatever they are, and has so many places for arguments and results.
   local count = select('#', ...)
   if not (i >= -INTEGER_MAX and j <= INTEGER_MAX and j - i + 1 + count <= PLACES_MAX) then
     error('too many results to unpack', 2)
@@ -216,7 +216,7 @@ end
 
 -- Chunks ------------------------------------------------------------------------------------------------------------
 
--- Bytes of a chunk that a script compiles, and of one that is compiled in one step.
+-- Most bytes of a chunk that a script compiles, and of one that is compiled in one step.
 local CHUNK_BYTES_MAX, WHOLE_BYTES_MAX = 512 * 1024, constants.whole_bytes_max
 -- Bytes that are compiled between two looks: a name takes up to 40 us where functions lie in one another 190 deep, each with
 -- 200 variables.
@@ -225,7 +225,7 @@ local PIECE_BYTES = 256
 -- may be one for 4 bytes. That is some 0.1 ms here, and 0.4 at the end of the longest text.
 local NEAR_BYTES, FAR_PIECE_BYTES = 128 * 1024, 64
 
--- Compiles a text that `piece` gives, from one byte up to another; an empty one ends it.
+-- Compiles a text that `piece` gives, from one byte up to another; an empty piece ends it.
 local function in_pieces(piece, name)
   local from = 1
   local made, err = load(function()
@@ -236,7 +236,7 @@ local function in_pieces(piece, name)
     return given
   end, name)
   if made or stops(err) or err == NO_MEMORY then return made, err end
-  -- What Lua says of a text begins with where. All else is that calls are too deep for one that gives a piece.
+  -- Lua's own errors of a text begin with the place. All others say that calls are too deep for one that gives a piece.
   if type(err) ~= 'string' or not raw.string.find(err, '^user_') then err = 'chunk has too many syntax levels' end
   return nil, err
 end
@@ -280,8 +280,8 @@ end
 
 -- Steps of Lua's collector, of some microseconds each, between two looks.
 local COLLECTED = 16
--- What was put here last has gone when the collector has looked at all values since: it is in no other table. Spares are
--- put here, for there may be no room for a new one before something was collected, and behind that neither.
+-- A value that only this table has, so that it goes when the collector has looked at all values since it was put here. Spare
+-- values are kept, since there may be no room for a new one before something was collected, nor behind that.
 local marks, spares = setmetatable({ false }, { __mode = 'v' }), { {}, {} }
 marks[1] = nil
 
@@ -294,14 +294,14 @@ local function spare()
   for n = 1, 2 do spares[n] = spares[n] or rust.spare() end
 end
 
--- Called where `mark` was called, it has places enough to leave none of what that had in its own.
+-- Called where `mark` was called, it has places enough to overwrite all of that call's own.
 local function clear(_, _, _, _, _, _, _, _) end
 
--- So many steps, or as many as there are until all values were looked at; true if they were.
+-- Takes so many steps, or as many as it takes to look at all values; true if all were looked at.
 local function collects(steps)
   local n = 0
   while n < steps and #marks > 0 do
-    -- A step is what is due where memory may have been taken, as behind a joining of texts, which takes none here.
+    -- Lua takes a step where memory may have been taken, as when texts are joined; these take none.
     collectgarbage('restart')
     local _ = READONLY .. ''
     n = n + 1
@@ -310,35 +310,35 @@ local function collects(steps)
   return #marks == 0
 end
 
--- Lua does all of it in one step, and so it does with one of its own steps where it owes many.
+-- Collects the state in small steps. Lua's own `collect` is one step, and so is one of its own steps where it owes many.
 local function collect()
   rust.collecting()
-  -- What was under way, and all from the beginning.
+  -- First what was under way, then all from the beginning.
   for n = 1, 2 do
     mark(n)
     clear()
     collects(raw.math.huge)
   end
-  -- It owes none since what was under way ended, and is at giving back what has gone.
+  -- It owes none since what was under way ended, and gives back what has gone.
   repeat looks() until collectgarbage('step', 0)
   spare()
   rust.collected()
   return 0
 end
 
--- So many bytes are about to be made in one step: what is out of use is in nobody's way.
+-- Collects if so many bytes, which are about to be made in one step, find room only without what is out of use.
 local function room(bytes)
   if rust.wants_room(bytes) then collect() end
 end
 
--- What failed with this error is tried once more.
+-- True if what failed with this error is to be tried once more.
 local function lacked(err)
   if err ~= NO_MEMORY then return false end
   collect()
   return true
 end
 
--- What it may be told to do. What a script sets of the collector's pace it has no part in: it is told Lua's own.
+-- The options. A script does not set the collector's pace: it is told Lua's own.
 local COLLECTS = { collect = 0, count = 0, step = 0, stop = 0, restart = 0, setpause = 200, setstepmul = 200 }
 
 function base.collectgarbage(...)
@@ -353,14 +353,14 @@ function base.collectgarbage(...)
     mark(1)
     clear()
   end
-  -- Each is one step, and one for each KiB that it is asked for.
+  -- One step, and one for each KiB that is asked for.
   local done = collects(1 + arg)
   if done then spare() end
   return done
 end
 
--- Says where it was raised: calls from here to there that are the sandbox's count as what they are to a script, one call
--- of a function that has no lines.
+-- Raises an error with the place. Calls of the sandbox in between count as they do for a script: as one call of a function that
+-- has no lines.
 function base.error(...)
   local message, level = ...
   local up = level == nil and 1 or raw.tonumber(level)
@@ -387,12 +387,12 @@ local function chosen(library, names)
   return content
 end
 
--- What is wrong with an argument, and of which function.
+-- An error about an argument, with the name of the function.
 local function called(text, name)
   return (raw.string.gsub(text, '^bad argument #(%d+) %(', "bad argument #%1 to '" .. name .. "' ("))
 end
 
--- A function of Rust with one result, and one with several, which come in a table.
+-- Wraps a function of Rust with one result, or one with several, which come in a table.
 local function one(f, name)
   return function(...)
     if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
@@ -423,7 +423,7 @@ end
 
 local text = chosen(raw.string, { 'byte', 'char', 'len' })
 
--- Work on more bytes, or elements, is looked at.
+-- Work on more bytes, or elements, than this is looked at.
 local LONG = 4096
 
 for _, name in ipairs({ 'lower', 'reverse', 'upper' }) do
@@ -448,7 +448,7 @@ end
 function text.rep(...)
   local s, n = word(1, 'rep', ...), number_of(2, 'rep', ...)
   if s == '' then return s end
-  -- Its pieces, their whole, and the room in which they are joined.
+  -- Room for the pieces, the whole, and the buffer in which they are joined.
   if #s * n > LONG then room(3 * #s * n) end
   local made = rep(s, n)
   if #made > LONG then looks() end
@@ -499,7 +499,7 @@ function text.gmatch(...)
 end
 text.gfind = text.gmatch
 
--- What takes the place of a match.
+-- The replacement of a match.
 local function replaced(by, kind, whole, captures, count)
   local value
   if kind == 'function' then value = by(unpack(captures, 1, count)) else value = by[captures[1]] end
@@ -550,7 +550,7 @@ end
 
 local tables = chosen(raw.table, { 'getn', 'setn' })
 
--- Lua's own call one function of C after another, between which nobody looks.
+-- Lua's own call one function of C after another, without a look between them.
 function tables.foreach(...)
   is_table('foreach', ...)
   is_function(2, 'foreach', ...)
@@ -585,7 +585,7 @@ function tables.maxn(...)
   return raw.table.maxn((...))
 end
 
--- What moves many elements does so here, where the script can be looked at.
+-- Many elements are moved here, where the script can be looked at.
 function tables.insert(...)
   local t, at, value = ...
   if behind[t] then error(READONLY, 0) end
@@ -622,9 +622,9 @@ function tables.remove(...)
   return value
 end
 
--- Lua's own sort takes the square of their number for some orders of elements, within one step: more than these are sorted
--- here, where the script can be looked at. The comparisons are those of Lua's: elements that are alike come to lie as there,
--- and what is no order is found out by the same element.
+-- For some orders of elements Lua's own sort takes the square of their number, within one step. So more than these are sorted
+-- here, where the script can be looked at. The comparisons are Lua's: equal elements end in the same order, and the same element
+-- shows that a function is no order.
 local SORTED_MAX = 512
 local NO_ORDER = 'invalid order function for sorting'
 
@@ -632,7 +632,7 @@ local function is_less(a, b) return a < b end
 
 local function order(t, low, high, less)
   while low < high do
-    -- The first, the last and the one in the middle are put in order. All others are compared with the middle one.
+    -- Puts the first, the last and the middle one in order. All others are compared with the middle one.
     local first, last = rawget(t, low), rawget(t, high)
     if less(last, first) then
       rawset(t, low, last)
@@ -679,7 +679,7 @@ local function order(t, low, high, less)
     last = rawget(t, high - 1)
     rawset(t, high - 1, rawget(t, i))
     rawset(t, i, last)
-    -- The shorter part in a call, so that calls are no deeper than the digits of the length in base two.
+    -- The shorter part is sorted in a call, so that calls are no deeper than the binary digits of the length.
     if i - low < high - i then
       order(t, low, i - 1, less)
       low = i + 1
@@ -711,7 +711,7 @@ end
 local math = {}
 for name, value in pairs(raw.math) do math[name] = value end
 
--- Without what is behind its point.
+-- A number without its fraction.
 local function whole(number) return number - number % 1 end
 
 function math.random(...)
@@ -734,13 +734,13 @@ function threads.resume(...)
   return ended(resume(...))
 end
 
--- How an instance of cjson works, as a script has set it: for the time of a run, or for one of the script's own.
+-- Settings of an instance of cjson. The usual instance has them for a run; those that a script makes have their own.
 local function settings()
   return { usual = true, converts = false, ratio = 2, safe = 10, encode_depth = 1000, decode_depth = 1000, precision = 14,
     keeps = true, invalid = 0, reads_invalid = true }
 end
 
--- A number, or what it was.
+-- A whole number, or what it was if none is given.
 local function whole_of(given, was, n, name, low, high)
   if given == nil then return was end
   local number = raw.tonumber(given)
@@ -854,13 +854,13 @@ local host
 local function failed(message) return { err = 'ERR ' .. message } end
 
 local CALL, PCALL, MAY, RESP, LOG, TAKE, WORDS = 1, 2, 3, 4, 5, 6, 7
--- Beside one of these: its arguments are counted, and in a table, for Rust has no places for so many.
+-- Added to one of these where the arguments come as their count and a table, since Rust has no places for so many.
 local MANY = 10
 
--- Who hears what a library logs while it is loaded: it may do that, and register functions, and ask nothing else.
+-- What answers a library while it is loaded, which may log and register functions, and ask for nothing else.
 local loads
 
--- What the server has answered.
+-- Results of what the server has answered.
 local function answered(ok, result)
   if ok then return result end
   if result == nil then error(STOP, 0) end
@@ -872,7 +872,7 @@ local function answered(ok, result)
   error(result, 0)
 end
 
--- Nothing asks the server but a script at work, and that with no more arguments than Rust has places for.
+-- Checks that a script is at work, which alone asks the server, and that Rust has places for its arguments.
 local function check(name, count)
   if not host then error(failed('redis.' .. name .. ' can only be called inside a script invocation'), 0) end
   if count > ARGUMENTS_MAX then error(failed('too many arguments'), 0) end
@@ -885,7 +885,7 @@ end
 
 local redis = {}
 
--- As `ask`, without its call: this is what scripts do most.
+-- As `ask`, in one call less: this is what scripts do most.
 local function asks(what)
   return function(...)
     local count = select('#', ...)
@@ -937,7 +937,7 @@ local function reply(field, make)
 end
 
 redis.status_reply = reply('ok', function(value) return value end)
--- A text without what begins and ends lines around it.
+-- A text without line ends at its beginning and its end.
 local function trimmed(text)
   local from, to = 1, #text
   local is_end = function(at) return byte(text, at) == 10 or byte(text, at) == 13 end
@@ -946,7 +946,7 @@ local function trimmed(text)
   return sub(text, from, to)
 end
 
--- A code, and the text behind it.
+-- An error's code, and the text behind it.
 redis.error_reply = reply('err', function(value)
   local found, zero = rust.find(value, '\0', 1, true)
   if not found then error(zero, 0) end
@@ -991,20 +991,20 @@ local function flags_of(given)
   local flags, has = {}, {}
   for _, flag in ipairs(given) do
     if not FLAGS[flag] then refused('unknown flag given') end
-    -- Said twice it is one.
+    -- A flag that is given twice counts once.
     if not has[flag] then flags[#flags + 1] = flag end
     has[flag] = true
   end
   return flags
 end
 
--- A text, as which a number passes; nothing else is one.
+-- A text; a number passes as one, and nothing else does.
 local function text_of(value)
   if type(value) == 'number' then return tostring(value) end
   return type(value) == 'string' and value
 end
 
--- What is said by names.
+-- Reads the named arguments of a registration.
 local function named(given)
   local made = { flags = {} }
   for key, value in next, given do
@@ -1032,7 +1032,7 @@ local function named(given)
 end
 
 local function register_function(...)
-  -- Kept from when it was there.
+  -- A library may have kept this function from when it was loaded.
   if not registered then refused('redis.register_function can only be called on FUNCTION LOAD command') end
   local count, name, callback, made = select('#', ...), ...
   if count == 1 then
@@ -1083,7 +1083,7 @@ local nothing_else = { __index = function(_, name)
 end }
 setmetatable(base, nothing_else)
 
--- What a library sees while it is loaded: no more than it takes to register functions and to log.
+-- What a library sees while it is loaded: what it takes to register functions and to log.
 local library = { register_function = register_function }
 for _, name in ipairs({
   'log', 'LOG_DEBUG', 'LOG_VERBOSE', 'LOG_NOTICE', 'LOG_WARNING', 'REDIS_VERSION', 'REDIS_VERSION_NUM',
@@ -1093,12 +1093,12 @@ end
 library = seal(setmetatable(library, nothing_else))
 local loading = setmetatable({ redis = library, server = library }, nothing_else)
 
--- Behind the globals: all of it, or that while a library is loaded.
+-- What is behind the globals: all of it, or `loading` while a library is loaded.
 local globals = { __index = base, __newindex = refuse, __metatable = false }
 behind[shown] = base
 setmetatable(shown, globals)
 
--- A string's methods are what scripts see of the library, and its metatable is no way to change them.
+-- A string's methods are the functions of `text`, and its metatable is no way to change them.
 local strings = getmetatable('')
 strings.__index = text
 strings.__metatable = seal({ __index = base.string })
@@ -1111,7 +1111,7 @@ local function unload()
   globals.__index, loads = base, nil
 end
 
--- Compiles the text that Rust has: the code, or what is wrong.
+-- Compiles the text that Rust has. Returns the code, or what is wrong.
 local function compiled(name)
   if byte(rust.piece(1, 1), 1) == 27 then return false, 'attempt to load chunk with wrong mode' end
   local made, err = in_pieces(rust.piece, name)
@@ -1119,12 +1119,12 @@ local function compiled(name)
   return false, err
 end
 
--- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, a
--- library, which registers functions, or a text that is compiled; and who answers what it asks. Without keys it begins by
--- collecting what others have left, and then asks what it is given.
+-- Runs a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, a library, which
+-- registers functions, or compiles a text. `server` answers what it asks. Without keys the run first collects what others have
+-- left, and then asks for them.
 local function run(script, server, keys, argv, kind)
   local ok, result
-  -- What the last one has left, if it was ended before it could put it back itself.
+  -- The last run leaves this, if it was ended before it could put it back itself.
   if loads then unload() end
   host, registered = nil, nil
   if not json_settings.usual then

@@ -16,7 +16,7 @@ use crate::{bits, json, msgpack, pack, pattern};
 
 const SOURCE: &str = include_str!("sandbox.lua");
 
-/// Redis's version, whose scripts are spoken: clients look at it for what they may call.
+/// The version of Redis that scripts find: they look at it for what they may call.
 const VERSION: &str = "8.0.0";
 const VERSION_NUMBER: u32 = 0x0008_0000;
 
@@ -26,10 +26,10 @@ pub(crate) const STEPS: u32 = 1024;
 const STEP_BYTES: usize = 64;
 /// Bytes of a text whose digest is made between two looks.
 const DIGESTED_BYTES: usize = 64 << 10;
-/// What no client sees: the script has ended.
+/// The error that ends a script, which no client sees.
 const ENDED: &str = "script ended";
 
-/// What a function of Rust is given and makes.
+/// What a function in Rust works with: the state, its budget, and its steps.
 pub(crate) struct Making<'l> {
     pub lua: &'l Lua,
     pub budget: Budget,
@@ -38,10 +38,10 @@ pub(crate) struct Making<'l> {
 }
 
 impl Making<'_> {
-    /// One step of its work, some tens of nanoseconds.
+    /// Counts one step of work, some tens of nanoseconds.
     ///
     /// # Errors
-    /// The script ends.
+    /// If the script ends.
     pub fn step(&mut self) -> LuaResult<()> {
         self.steps(1)
     }
@@ -51,18 +51,18 @@ impl Making<'_> {
         if self.steps < STEPS { Ok(()) } else { self.look() }
     }
 
-    /// The work at so many bytes, one after another.
+    /// Counts the work on so many bytes, one after another.
     ///
     /// # Errors
-    /// The script ends.
+    /// If the script ends.
     pub fn bytes(&mut self, bytes: usize) -> LuaResult<()> {
         self.steps(u32::try_from(bytes / STEP_BYTES).unwrap_or(u32::MAX))
     }
 
-    /// The work at a table, which may have any number of places, all of them empty: that is one step of Lua's.
+    /// Looks at the clock before work on a table, which may have any number of empty places: Lua passes them in one step.
     ///
     /// # Errors
-    /// The script ends.
+    /// If the script ends.
     pub fn look(&mut self) -> LuaResult<()> {
         self.steps = 0;
         if self.shared.look(self.lua) { Ok(()) } else { Err(error(ENDED)) }
@@ -80,7 +80,7 @@ fn answer(lua: &Lua, made: LuaResult<impl IntoLuaMulti>) -> LuaResult<LuaMultiVa
     }
 }
 
-/// A function that makes values.
+/// Makes a function of Lua's from one in Rust that makes values.
 fn function<A, R>(
     lua: &Lua,
     shared: &Rc<Shared>,
@@ -98,7 +98,7 @@ where
         });
         let Ok(made) = made else { return (false, &shared.overflow).into_lua_multi(lua) };
         let made = made?;
-        // It may have been long work.
+        // Making them may have taken long.
         if shared.look(lua) { Ok(made) } else { answer(lua, Err::<(), _>(error(ENDED))) }
     })
 }
@@ -118,7 +118,7 @@ fn library<R: IntoLuaMulti + 'static>(
     Ok(table)
 }
 
-/// A library of functions with one result, and of such with several.
+/// A library of functions with one result, and one of functions with several.
 fn libraries<R: IntoLuaMulti + 'static, S: IntoLuaMulti + 'static>(
     lua: &Lua,
     shared: &Rc<Shared>,
@@ -131,7 +131,7 @@ fn libraries<R: IntoLuaMulti + 'static, S: IntoLuaMulti + 'static>(
     Ok(table)
 }
 
-/// Where a search begins: from the first byte on, or so many from the last.
+/// Where a search begins: `init` counts from the first byte, or back from the last if it is negative.
 fn from(init: &LuaValue, length: usize) -> usize {
     let init = match init {
         LuaValue::Integer(n) => *n as f64,
@@ -143,7 +143,7 @@ fn from(init: &LuaValue, length: usize) -> usize {
     (at.max(1.0) as usize - 1).min(length)
 }
 
-/// What a match has captured, and how many.
+/// What a match has captured, and how many captures there are.
 fn captures(
     making: &mut Making<'_>,
     text: &[u8],
@@ -195,7 +195,7 @@ fn find(
     Ok((Some(found.start + 1), Some(found.end), captured, count))
 }
 
-/// The next match from a place on: where it begins, where it is over, and what it captured.
+/// The next match from `init` on: where it begins, where it ends, and what it captured.
 fn scan(
     shared: &Shared,
     making: &mut Making<'_>,
@@ -210,7 +210,7 @@ fn scan(
     Ok((Some(found.start + 1), Some(found.end + 1), captured, count))
 }
 
-/// `string.gsub` by a string.
+/// `string.gsub` whose replacement is a string.
 fn gsub(
     shared: &Shared,
     making: &mut Making<'_>,
@@ -224,7 +224,7 @@ fn gsub(
     Ok((making.budget.string(making.lua, &made)?, count))
 }
 
-/// What `sandbox.lua` is given of Rust.
+/// The functions in Rust that `sandbox.lua` is given.
 fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     let rust = lua.create_table()?;
     let own = Rc::clone(shared);
@@ -244,7 +244,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
             making.budget.string(making.lua, hex(&digest.finalize()).as_bytes())
         })?,
     )?;
-    // The function that is so many calls up was called by its name behind a colon.
+    // True if the function that is so many calls up was called as a method, by its name behind a colon.
     rust.raw_set(
         "is_method",
         lua.create_function(|lua, level: usize| {
@@ -256,7 +256,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     rust.raw_set("stops", lua.create_function(move |_, ()| Ok(own.running.stops()))?)?;
     let own = Rc::clone(shared);
     rust.raw_set("look", lua.create_function(move |lua, ()| Ok(own.looks(lua)))?)?;
-    // Behind a collection there may be room for so many bytes where there is none now.
+    // True if there is no room for so many bytes, and there may be some behind a collection.
     let own = Rc::clone(shared);
     rust.raw_set(
         "wants_room",
@@ -264,13 +264,13 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
             Ok(bytes > own.budget(lua).0 as f64 && bytes < own.running.limit() as f64)
         })?,
     )?;
-    // Where there is no room for a call this raises an error: `load` catches it.
+    // Raises an error if there is no room for a call: `load` catches it.
     let own = Rc::clone(shared);
     rust.raw_set(
         "piece",
         lua.create_function(move |lua, (from, to): (usize, usize)| own.piece(lua, from, to))?,
     )?;
-    // A table, for which there is room at all times: a state that libraries fill is collected, too.
+    // A table, which is made without a bound, so that a state that libraries fill is collected, too.
     let own = Rc::clone(shared);
     rust.raw_set(
         "spare",
@@ -311,7 +311,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     rust.raw_set(
         "explain",
         lua.create_function(move |lua, raised: LuaValue| {
-            // Where there is no room for another call its text is all that is told.
+            // If there is no room for another call, what was raised is all that is told.
             let explained = own.made(lua, |_| explain(lua, raised.clone()));
             explained.map_or(Ok(raised), |told| told.map(LuaValue::Table))
         })?,
@@ -323,7 +323,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     Ok(rust)
 }
 
-/// Makes what scripts see, and gives what runs them.
+/// Makes what scripts see, and returns the function that runs them.
 pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
     let raw = lua.globals();
     let constants = lua.create_table()?;
@@ -337,7 +337,7 @@ pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
     lua.set_named_registry_value(COLLECT, collect)?;
     // What scripts see is what new chunks and threads have as their globals.
     lua.set_globals(shown)?;
-    // Held, so that the names of all chunks are.
+    // Kept in the registry, so that the names of all chunks stay in use.
     lua.set_named_registry_value("chunk", CHUNK)?;
     lua.set_named_registry_value("chunk of a library", LIBRARY_CHUNK)?;
     Ok(run)

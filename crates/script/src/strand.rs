@@ -1,13 +1,13 @@
-//! The stack that scripts of one state run on: what they ask, and looks at them, leave it for the stack of their worker,
-//! which comes back with an answer, at once or in a later turn.
+//! The stack that scripts of one state run on. To ask something, or to be looked at, a script leaves it for the stack of its
+//! worker, which comes back with an answer, at once or in a later turn.
 //!
 //! ```text
 //! worker's stack      resume(Resume) ──┐                     ┌──► Said
 //! script's stack                       └─► Lua … redis.call ─┘
 //! ```
 //!
-//! It has one life: it waits for a script, runs it, and waits for the next. A script that was left halfway, and does not go
-//! on, is ended where it is. The stack is over when it is told so.
+//! One stack runs all scripts: it waits for a script, runs it, and waits for the next. A script that was left halfway, and does
+//! not go on, is ended where it is. The stack ends when it is told to.
 
 use std::rc::Rc;
 
@@ -16,29 +16,29 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use mlua::prelude::{Lua, LuaError, LuaFunction, LuaMultiValue, LuaResult, LuaTable, LuaValue};
 
-/// Bytes of the stack, of which those are memory that were used. Lua's depth has a bound, 200 calls of C, and so have
-/// libraries in Rust: 256 tables in one another take 130 KiB, and 1.5 MiB where nothing is optimised. Of JSON there may be 1,000,
-/// which take four times as much: for all of it a quarter was enough where there were 256.
+/// Bytes of the stack, of which only those take memory that were used. Lua's depth has a bound, 200 calls of C, and so have
+/// libraries in Rust: 256 nested tables take 130 KiB, and 1.5 MiB without optimisation. JSON may have 1,000, which take four
+/// times as much. A quarter of this stack was enough for 256.
 const STACK_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 4 << 20 };
-/// Where the state has what its hook calls.
+/// Name in the registry of the function that the hook calls.
 pub(crate) const TICK: &str = "tick";
-/// So often it is told to end; what has not ended then is left as it is.
+/// How often a script, or the stack, is told to end. One that has not ended then is left as it is.
 const ENDS_MAX: usize = 10_000;
 
 /// What a script's stack is resumed with.
 #[derive(Debug)]
 pub(crate) enum Resume {
-    /// Run this. Without words it collects the state first, and then asks for them.
+    /// Runs a script. Without words the run collects the state first, and then asks for them.
     Run { script: LuaFunction, words: Option<(LuaTable, LuaTable)>, kind: u32 },
     /// The answer to what the script asked: true and a value; false and an error to be raised.
     Answer(bool, LuaValue),
-    /// Go on.
+    /// Goes on.
     GoOn,
-    /// The script ends; if none is at work, the stack does.
+    /// Ends the script, or the stack if no script is at work.
     End,
 }
 
-/// What it says.
+/// What the stack says when it is left.
 #[derive(Debug)]
 pub(crate) enum Said {
     /// It waits for a script.
@@ -58,12 +58,12 @@ impl Strand {
     /// The stack of a state, in which `run` runs a script.
     ///
     /// # Errors
-    /// There is no memory for it, or Lua's.
+    /// If there is no memory for it, or Lua's.
     pub fn new(lua: &Lua, run: &LuaFunction, shared: &Rc<Shared>) -> LuaResult<Strand> {
         let stack = DefaultStack::new(STACK_BYTES).map_err(LuaError::external)?;
         let (lua, run, shared) = (lua.clone(), run.clone(), Rc::clone(shared));
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Resume, Said>, _: Resume| {
-            // What it says last it has said.
+            // The outcome of each script was said before.
             let _ = live(&lua, &run, &shared, yielder);
         });
         let mut strand = Strand(Some(coroutine));
@@ -73,7 +73,7 @@ impl Strand {
         }
     }
 
-    /// Tells it something, and hears what it says; nothing if it is over.
+    /// Resumes the stack, and returns what it says; `None` if it has ended.
     pub fn resume(&mut self, told: Resume) -> Option<Said> {
         match self.0.as_mut()?.resume(told) {
             CoroutineResult::Yield(said) => Some(said),
@@ -84,7 +84,7 @@ impl Strand {
         }
     }
 
-    /// Ends the script at work, whose state raises an error that nothing catches: the stack waits for the next one then. False if
+    /// Ends the script at work: its state raises an error that nothing catches. The stack waits for the next one then. False if
     /// it does not, and is of no more use.
     pub fn leave(&mut self) -> bool {
         for _ in 0..ENDS_MAX {
@@ -97,7 +97,7 @@ impl Strand {
         false
     }
 
-    /// Ends it, with what is at work on it, whose state raises an error that nothing catches.
+    /// Ends the stack, with the script at work on it, whose state raises an error that nothing catches.
     pub fn end(&mut self) {
         for _ in 0..ENDS_MAX {
             if self.resume(Resume::End).is_none() {
@@ -109,7 +109,7 @@ impl Strand {
     }
 }
 
-/// What happens on the stack.
+/// Runs scripts on the stack, one after another, until it is told to end.
 fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Resume, Said>) -> LuaResult<()> {
     lua.scope(|scope| {
         let ask = scope.create_function(|_, values: LuaMultiValue| {
@@ -124,7 +124,7 @@ fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Resume,
         while let Resume::Run { script, words, kind } = told {
             let (keys, args) = words.unzip();
             let mut done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
-            // Of a table the reply is written here, where it can be looked at, and left.
+            // The reply of a table is written here, where the script can be looked at, and left.
             if let Ok((true, value @ LuaValue::Table(_))) = &mut done
                 && kind != Kind::Library as u32
             {

@@ -1,5 +1,6 @@
-//! A returned call keeps its place: as Lua has it `return f(x)` is a tail call, whose caller is forgotten, and with it the line that
-//! an error is told with. Redis's functions are C's, which Lua calls with their caller still there; those of the sandbox are Lua's.
+//! Makes returned calls keep their place. For Lua `return f(x)` is a tail call: it forgets the caller, and with it the line that
+//! an error is told with. Redis's functions are C's, which Lua calls with their caller still there; those of the sandbox are
+//! Lua's.
 //!
 //! ```text
 //! outside of functions   return f(x)                      ─►   return (f(x))
@@ -7,16 +8,17 @@
 //!                        return redis.log(1, 'x')         ─►          redis.log(1, 'x') return
 //! ```
 //!
-//! Outside of the script's functions any single call is given brackets: of what it returns the first value is the reply, and brackets
-//! leave that. So it is in a function that is written where it is registered, as one of a library. Within others those of one result are given brackets ([`ONE`]), and those of none become statements ([`NONE`]). A call with
-//! more results stays as it is, and so do calls of what the script seems to have a variable of its own for.
+//! Outside of functions each single call gets brackets: its first value is the reply, and brackets leave that. The same holds for
+//! a function that is written where it is registered, as one of a library. In other functions, calls of functions with one result
+//! get brackets ([`ONE`]), and calls of functions without a result become statements ([`NONE`]). A call with more results stays
+//! as it is, and so does a call by a name that the script seems to have a variable for.
 //!
-//! Lines stay as they are. Only what ends its block is changed, and is a call whatever is in its brackets, so that what Lua says of
-//! a broken script is what it says of the script as it was given.
+//! Lines stay as they are. Only the last statement of a block is changed, and only if it returns a call, whatever is in its
+//! brackets. So what Lua says of a broken script is what it says of the script as it was given.
 
 use std::borrow::Cow;
 
-/// Functions of one result whose errors say where they were called; without a table: those of the globals.
+/// Functions with one result whose errors say where they were called, by table; those without a table are globals.
 const ONE: &[(&[u8], &[&[u8]])] = &[
     (b"", &[b"collectgarbage", b"rawget", b"rawset", b"setmetatable"]),
     (b"redis", &[b"call", b"pcall", b"sha1hex", b"acl_check_cmd"]),
@@ -47,7 +49,7 @@ const ONE: &[(&[u8], &[&[u8]])] = &[
         ],
     ),
 ];
-/// The same of functions without a result.
+/// Functions without a result whose errors say where they were called, by table.
 const NONE: &[(&[u8], &[&[u8]])] = &[
     (b"redis", &[b"log", b"register_function", b"set_repl", b"setresp"]),
     (b"server", &[b"log", b"register_function", b"set_repl", b"setresp"]),
@@ -80,7 +82,7 @@ const KEYWORDS: &[&[u8]] = &[
     b"until",
     b"while",
 ];
-/// Blocks and brackets in one another. Lua compiles none that are deeper (`LUAI_MAXCCALLS`).
+/// Most blocks and brackets in one another. Lua compiles none that are deeper (`LUAI_MAXCCALLS`).
 const LEVELS_MAX: usize = 200;
 
 /// Words, signs and strings of a script, one after another.
@@ -91,7 +93,7 @@ struct Tokens<'s> {
 }
 
 impl<'s> Tokens<'s> {
-    /// Where the closing bracket of a long string or comment ends, whose opening one begins here; none if none does.
+    /// If a long string or comment begins here, where its closing bracket ends.
     fn long_end(&self, at: usize) -> Option<usize> {
         let rest = self.source.get(at..)?.strip_prefix(b"[")?;
         let level = rest.iter().take_while(|byte| **byte == b'=').count();
@@ -155,18 +157,18 @@ impl<'s> Iterator for Tokens<'s> {
     }
 }
 
-/// A name of the script's: neither a number nor a word of Lua's.
+/// True if a token is a name of the script's: neither a number nor a word of Lua's.
 fn is_name(token: &[u8]) -> bool {
     token.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
         && !KEYWORDS.contains(&token)
 }
 
-/// A string, quoted or in long brackets.
+/// True if a token is a string, quoted or in long brackets.
 fn is_string(token: &[u8]) -> bool {
     matches!(token, [b'"' | b'\'', ..]) || matches!(token, [b'[', _, ..])
 }
 
-/// What a returned expression has come to, as far as it may be one call: `name`, `(…)`, and behind it any of `.name`, `:name`, `[…]`,
+/// What a returned expression is so far, if it may be one call: `name` or `(…)`, and behind it any of `.name`, `:name`, `[…]`,
 /// and arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -188,7 +190,7 @@ struct Returned<'s> {
     start: usize,
     end: usize,
     part: Part,
-    /// Names and points that it begins with, and how many parts it has: `redis . call` and its arguments are four.
+    /// The table and the name that it begins with, and its number of parts: `redis`, `.`, `call` and the arguments are four.
     table: &'s [u8],
     name: &'s [u8],
     parts: u32,
@@ -199,7 +201,8 @@ impl<'s> Returned<'s> {
         Returned { at, start: 0, end: 0, part: Part::Begins, table: b"", name: b"", parts: 0 }
     }
 
-    /// Takes one token more, which begins at `at`; none: this is not a call. What a bracket opens comes at its end, by [`Returned::closed`].
+    /// Takes one more token, which begins at `at`; `None`: this is not a call. A bracket counts when it is closed, by
+    /// [`Returned::closed`].
     fn take(mut self, token: &'s [u8], at: usize) -> Option<Returned<'s>> {
         let end = at + token.len();
         match (self.part, token) {
@@ -227,22 +230,22 @@ impl<'s> Returned<'s> {
         self.parts += 1;
     }
 
-    /// A bracket that it has opened is closed, and ends there.
+    /// Takes the bracket that closes one it has opened, and ends at `end`.
     fn closed(mut self, close: &[u8], end: usize) -> Returned<'s> {
         let is_call = self.part != Part::Begins && close != b"]";
         self.is(if is_call { Part::Call } else { Part::Value }, end);
         self
     }
 
-    /// It is a call of one of these functions, by their names.
+    /// True if it is a call of one of these functions, by their names.
     fn calls(&self, functions: &[(&[u8], &[&[u8]])]) -> bool {
-        // A colon would give the function its table: none of these takes it.
+        // A colon counts as a point. It would give the function its table, which none of these takes.
         let parts = if self.table.is_empty() { 2 } else { 4 };
         let names = functions.iter().find(|(table, _)| *table == self.table).map(|(_, names)| *names);
         self.parts == parts && names.is_some_and(|names| names.contains(&self.name))
     }
 
-    /// What has to be the sandbox's for it to be one of these functions.
+    /// The name that has to be the sandbox's, and not the script's, for it to be one of these functions.
     fn root(&self) -> &'s [u8] {
         if self.table.is_empty() { self.name } else { self.table }
     }
@@ -251,17 +254,17 @@ impl<'s> Returned<'s> {
 /// What is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opened {
-    /// A bracket, which this closes; and in it functions are registered.
+    /// A bracket: what closes it, and whether functions are registered in it.
     Bracket(&'static [u8], bool),
     /// A block that `end` closes.
     Block,
-    /// One that `until` closes.
+    /// A block that `until` closes.
     Repeat,
-    /// A function; the first value that it returns is a reply.
+    /// A function: whether the first value that it returns is a reply.
     Function(bool),
 }
 
-/// A change: so many bytes from there on go, and these come.
+/// A change: from here on so many bytes are replaced by these.
 struct Change(usize, usize, &'static [u8]);
 
 /// A script that is looked through.
@@ -272,7 +275,7 @@ struct Scan<'s> {
     /// The last tokens, the last one last.
     before: [&'s [u8]; 3],
     changes: Vec<Change>,
-    /// Which of the names that matter are the script's own: looked for once, where the first of them is met.
+    /// The names that matter for which the script has variables. They are looked for once, where the first of them is met.
     own: Option<Vec<&'s [u8]>>,
 }
 
@@ -284,7 +287,7 @@ impl<'s> Scan<'s> {
             let at = tokens.at;
             let Some(token) = tokens.next() else { break };
             if self.take(token, at).is_none() {
-                // It is broken, or as deep as nothing is that Lua compiles.
+                // The script is broken, or deeper than Lua compiles.
                 return;
             }
             self.before.rotate_left(1);
@@ -295,7 +298,7 @@ impl<'s> Scan<'s> {
         }
     }
 
-    /// Takes one token more; none if nothing can come of it.
+    /// Takes one more token; `None` if nothing can come of it.
     fn take(&mut self, token: &'s [u8], at: usize) -> Option<()> {
         if ENDS.contains(&token) {
             self.ended();
@@ -342,19 +345,19 @@ impl<'s> Scan<'s> {
         (self.levels.len() <= LEVELS_MAX).then_some(())
     }
 
-    /// The innermost bracket is one of those in which functions are registered.
+    /// True if the innermost bracket is one in which functions are registered.
     fn is_registering(&self) -> bool {
         matches!(self.levels.last(), Some((Opened::Bracket(_, true), _)))
     }
 
-    /// The bracket that comes is of a call that registers a function.
+    /// True if the bracket that comes is of a call that registers a function.
     fn registers(&mut self) -> bool {
         let [table, point, name] = self.before;
         let is_call = point == b"." && name == b"register_function" && matches!(table, b"redis" | b"server");
         is_call && !self.is_own(table)
     }
 
-    /// The first value that is returned here is a reply.
+    /// True if the first value that is returned here is a reply.
     fn replies(&self) -> bool {
         let function = self.levels.iter().rev().find_map(|(opened, _)| match opened {
             Opened::Function(replies) => Some(*replies),
@@ -363,7 +366,7 @@ impl<'s> Scan<'s> {
         function.unwrap_or(true)
     }
 
-    /// The innermost block is over, or is at its end: what it returns is known.
+    /// Decides whether what the innermost block returns is changed: the block is at its end.
     fn ended(&mut self) {
         let Some(returned) = self.levels.last_mut().and_then(|(_, returned)| returned.take()) else { return };
         if returned.part != Part::Call {
@@ -384,16 +387,15 @@ impl<'s> Scan<'s> {
     }
 }
 
-/// A name that [`ONE`] or [`NONE`] begins with.
+/// True for a name that [`ONE`] or [`NONE`] begins with.
 fn is_root(name: &[u8]) -> bool {
     ONE.iter()
         .chain(NONE)
         .any(|(table, names)| if table.is_empty() { names.contains(&name) } else { *table == name })
 }
 
-/// Which of these names the script seems to have variables of its own for. A script that passes the table on is taken for one,
-/// too, and loses no more than the line of an error. All of them are looked for at once: a text of half a MiB takes some
-/// milliseconds.
+/// The names in [`ONE`] and [`NONE`] for which the script seems to have variables. A script that passes the table on counts, too,
+/// and loses no more than the line of an error. One pass finds all of them: a text of half a MiB takes some milliseconds.
 fn own(source: &[u8]) -> Vec<&[u8]> {
     let tokens = Tokens { source, at: 0 };
     let (mut before, mut tokens, mut own) = (&b""[..], tokens.peekable(), Vec::new());
@@ -411,7 +413,7 @@ fn own(source: &[u8]) -> Vec<&[u8]> {
     own
 }
 
-/// The script, whose returned calls are no tail calls.
+/// Returns the script, changed so that its returned calls are no tail calls.
 pub(crate) fn untailed(source: &[u8]) -> Cow<'_, [u8]> {
     let (levels, changes) = (vec![(Opened::Block, None)], Vec::new());
     let mut scan = Scan { source, levels, before: [b""; 3], changes, own: None };
@@ -419,7 +421,7 @@ pub(crate) fn untailed(source: &[u8]) -> Cow<'_, [u8]> {
     if scan.changes.is_empty() {
         return Cow::Borrowed(source);
     }
-    // What is in another's brackets was known before that was.
+    // Changes within another's brackets were made before that one.
     scan.changes.sort_by_key(|change| change.0);
     let (mut text, mut copied) = (Vec::with_capacity(source.len() + 8 * scan.changes.len()), 0);
     for Change(at, gone, put) in scan.changes {

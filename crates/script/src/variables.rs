@@ -1,5 +1,5 @@
 //! Whether functions of a library may keep something from one call to the next: in a variable of the library's that they assign
-//! to, or in a table that such a variable holds. It is read from what Lua has compiled, of which each word is one instruction:
+//! to, or in a table that such a variable holds. It is read from the compiled code, each word of which is one instruction:
 //!
 //! ```text
 //! bit 31         23         14     6        0
@@ -9,7 +9,7 @@
 //! The library's own code, outside of functions, is followed from its first word to its last, with what each register holds.
 //! Where that depends on anything (a branch, a call of a function of its own), its functions may keep something.
 
-/// How the bytes begin: the signature, version 5.1, its format, the order of bytes, and the sizes of what follows.
+/// The first bytes: the signature, version 5.1, its format, the order of bytes, and the sizes of what follows.
 const HEADER: [u8; 12] = [
     0x1b,
     b'L',
@@ -76,14 +76,14 @@ impl Word {
 
 /// A function, or the library's own code, as it was compiled.
 struct Proto {
-    /// How many variables of the code around it it has.
+    /// Number of variables that it uses of the code around it.
     upvalues: usize,
     code: Vec<Word>,
     /// The functions within it.
     inner: Vec<Proto>,
 }
 
-/// Whether functions of the library that was compiled to this may keep something. True, too, where that is not known.
+/// Whether functions of the library that was compiled to this may keep something; true also where that is not known.
 pub(crate) fn keeps(bytecode: &[u8]) -> bool {
     let main = bytecode.strip_prefix(&HEADER).and_then(|bytes| Reader(bytes).proto());
     main.is_none_or(|main| Registers::default().keep(&main))
@@ -108,15 +108,15 @@ impl<'b> Reader<'b> {
         usize::try_from(i32::from_ne_bytes(bytes.try_into().ok()?)).ok()
     }
 
-    /// Reads over a text.
+    /// Skips a text.
     fn text(&mut self) -> Option<()> {
         let bytes = self.take(size_of::<usize>())?;
         self.take(usize::from_ne_bytes(bytes.try_into().ok()?)).map(|_| ())
     }
 
-    /// Lua compiles none that are more than 200 deep in one another.
+    /// Reads a function. Lua compiles none that are more than 200 deep in one another.
     fn proto(&mut self) -> Option<Proto> {
-        // Where it comes from, and its lines.
+        // The name of its source, and its lines.
         self.text()?;
         self.take(2 * size_of::<i32>())?;
         let upvalues = usize::from(self.byte()?);
@@ -183,7 +183,7 @@ impl Registers {
         self.follow(main).is_none()
     }
 
-    /// Follows the code to its end; none where it leaves such a thing, or that is not known.
+    /// Follows the code to its end; `None` if it leaves its functions something that they can change, or may.
     fn follow(&mut self, main: &Proto) -> Option<()> {
         let mut words = main.code.iter().copied();
         while let Some(word) = words.next() {
@@ -201,7 +201,7 @@ impl Registers {
                 NEWTABLE => self.put(a, Held::Table)?,
                 SETTABLE | RETURN => {}
                 SETLIST => skip_count(word, &mut words),
-                // The server calls nothing of the library's while that is loaded, and gives it nothing.
+                // While a library is loaded the server calls nothing of it, and gives it nothing.
                 CALL if self.held[a] == Held::Server => {
                     (a..(a + word.c()).saturating_sub(1)).try_for_each(|at| self.put(at, Held::Plain))?;
                 }
@@ -227,7 +227,7 @@ impl Registers {
         Some(())
     }
 
-    /// A register holds something else now; none if functions have it, and can change what it holds.
+    /// Notes what a register holds now; `None` if functions have the register, and can change what it holds.
     fn put(&mut self, at: usize, held: Held) -> Option<()> {
         *self.held.get_mut(at)? = held;
         (held != Held::Table || !self.is_captured[at]).then_some(())
