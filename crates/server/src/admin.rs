@@ -10,7 +10,8 @@
 //! - `access`: which requests are answered; `route`: what is where
 //! - `reserve`: what connections and answers take of the memory
 //! - `page`: what a browser shows it with
-//! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
+//! - `observer`: looks at figures once a second, for `history` and `latency`, which keep `points`; samples of traffic are counted
+//!   ten times a second, while there are any
 //! - `machine`: looks at the machine, and at what workers have of its processors, every five seconds
 //! - `metrics`, `api`, `traffic`, `span_map`: what is told
 
@@ -60,14 +61,14 @@ use client::{Client, Gone, Stream as _, Verdict};
 use http::{Answer, Hosts, Status};
 use route::Routes;
 
-/// Connections.
+/// Most connections.
 pub const CLIENTS_MAX: usize = 16;
 
-/// Memory counted for the thread: its stack, heads, what an answer is gathered from, the history, and that of times.
+/// Memory counted for the thread: its stack, heads, what an answer is gathered from, and the histories of figures and times.
 pub const THREAD_BYTES: u64 = 960 << 10;
 const _: () = assert!(history::HISTORY_BYTES <= 256 << 10 && latency::LATENCY_BYTES <= 192 << 10);
 
-/// Answers that wait to be sent together hold so much; beyond it requests are refused.
+/// Most bytes that connections hold, nearly all of them answers that wait to be sent; beyond that, requests are refused.
 const ANSWERS_BYTES_MAX: u64 = 2 << 20;
 
 /// After an answer the thread rests so many times as long as it took …
@@ -83,7 +84,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// The stack where handshakes are done, as a worker has it.
 const TLS_STACK_BYTES: usize = 512 << 10;
 
-/// What is counted for the thread of a server with these certificates: TLS has buffers of the thread's.
+/// Memory counted for the thread, with these certificates: TLS has buffers that are the thread's.
 pub fn thread_bytes(certificates: &Certificates) -> u64 {
     let for_tls = (SCRATCH_BYTES + TLS_STACK_BYTES - STACK_BYTES) as u64;
     THREAD_BYTES + if certificates.http_speaks_tls() { for_tls } else { 0 }
@@ -121,7 +122,7 @@ impl Admin {
         Ok(Admin { thread, stop, waker })
     }
 
-    /// Ends it.
+    /// Ends the thread, and waits for it.
     pub fn end(self) {
         self.stop.store(true, SeqCst);
         self.waker.wake();
@@ -156,7 +157,7 @@ impl<B: HttpBackend> HttpServer<B> {
         HttpServer::of(Routes::new(hub), backend, address)
     }
 
-    /// The same, with what its answers are made from.
+    /// The HTTP server that answers from these routes, without connections.
     fn of(routes: Routes, backend: B, address: IpAddr) -> HttpServer<B> {
         let hub = Arc::clone(&routes.hub);
         HttpServer {
@@ -195,7 +196,7 @@ impl<B: HttpBackend> HttpServer<B> {
             }
         }
         if arrives {
-            // Behind the events of the clients that may have to make way: a place may have another client then.
+            // Behind the events of clients: one of them may have to make way, and its seat then has another client.
             self.accept();
         }
         self.look_round();
@@ -214,14 +215,14 @@ impl<B: HttpBackend> HttpServer<B> {
         self.hub.clock.elapsed().as_millis() as Millis
     }
 
-    /// When there is something to do, whatever happens.
+    /// When there is something to do even if no event comes.
     fn due(&self, now: Millis) -> Option<Millis> {
         let seats = self.seats.iter().flatten();
         let due = seats.map(|seat| if seat.client.has_more(now) { 0 } else { seat.client.due() });
         due.chain(self.deaf_until).chain([self.routes.observer.due(), self.routes.samples_due()]).min()
     }
 
-    /// Figures are looked at, samples counted; clients that have more to be answered, and those whose time is over.
+    /// Looks at figures, counts samples, and goes on with clients that have more to be answered or whose time is over.
     fn look_round(&mut self) {
         let now = self.now();
         if now >= self.routes.observer.due() {
@@ -235,7 +236,7 @@ impl<B: HttpBackend> HttpServer<B> {
             self.deaf_until = None;
             self.listen(true);
         }
-        // Of those whose passwords wait to be looked at, the one that waits for longest is the next.
+        // Of the clients whose passwords wait to be checked, the one that has waited for longest is next.
         let mut order: [usize; CLIENTS_MAX] = std::array::from_fn(|index| index);
         order.sort_by_key(|&index| self.seats[index].as_ref().map(|seat| seat.client.since()));
         for index in order {
@@ -283,8 +284,9 @@ impl<B: HttpBackend> HttpServer<B> {
         Ok(())
     }
 
-    /// A place for one from this address: a free one, or that of a connection of the network that has most: of those that wait
-    /// for a request the one that waits for longest, or, of another network, the one that has taken an answer for longest.
+    /// A seat for a connection from this address: a free one, or that of a connection of the network that has most. Of these the
+    /// one makes way that has waited for a request for longest, or, if all are being answered and the network is another, the one
+    /// that has been answered for longest.
     fn free_seat(&mut self, from: IpAddr) -> Option<usize> {
         if let Some(free) = self.seats.iter().position(Option::is_none) {
             return Some(free);
@@ -306,7 +308,7 @@ impl<B: HttpBackend> HttpServer<B> {
         Some(index)
     }
 
-    /// A connection's turn.
+    /// Gives a connection its turn.
     fn serve(&mut self, index: usize, event: Option<Event>) {
         let now = self.now();
         // All of it is connections': no answer is being gathered.
@@ -338,7 +340,7 @@ impl<B: HttpBackend> HttpServer<B> {
             took = clock.elapsed().saturating_sub(begun);
             verdict
         });
-        // Keys that are agreed on take as long as an answer, and anybody can ask for that.
+        // A key agreement takes as long as an answer, and any client can ask for it.
         took = handshake.map_or(took, |begun| clock.elapsed().saturating_sub(begun));
         self.after_turn(index, went);
         // A simulated clock stands still while an answer is made.
@@ -347,7 +349,7 @@ impl<B: HttpBackend> HttpServer<B> {
         }
     }
 
-    /// A connection had its turn: it is waited for, and counted with what it holds.
+    /// Counts what a connection holds after its turn, and watches it for what it waits for.
     fn after_turn(&mut self, index: usize, went: Result<(), Gone>) {
         let Some(seat) = &mut self.seats[index] else { return };
         if went.is_err() {
@@ -386,12 +388,12 @@ fn readers(hub: &Hub, address: IpAddr) -> Readers {
     Readers::of(&hub.config.http_users, beyond, clients_have_tls && !hub.config.http_tls)
 }
 
-/// What is warned of at the start of a listener at this address, which other machines reach.
+/// The warning at the start of a listener at this address, which other machines reach; `None` if there is none.
 pub fn warning(hub: &Hub, address: IpAddr) -> Option<&'static str> {
     readers(hub, address).warning(hub.shared.access(), hub.config.http_tls)
 }
 
-/// Where the page is, as people write it, by TLS or not.
+/// Address of the page as users write it, by TLS or not.
 pub fn shown(address: SocketAddr, speaks_tls: bool) -> String {
     let scheme = if speaks_tls { "https" } else { "http" };
     let ip = match address.ip() {

@@ -1,5 +1,5 @@
-//! Which requests are answered: those that name a host of this server's, that no other site's page has a browser send, and,
-//! but for a few places that are open, those with the password of a user (HTTP's Basic scheme).
+//! Decides which requests are answered: those that name a host of this server's, that no other site's page has a browser send,
+//! and, but for a few places that are open, those with the password of a user (HTTP's Basic scheme).
 //!
 //! ```text
 //!             other host ──► 421        another site's page ──► 403
@@ -10,10 +10,11 @@
 //!             a wrong one ──► Wrong: 401 after PAUSE_MS
 //! ```
 //!
-//! Users are those of `--http-auth-file`, which are shown all; without that file they are the clients' own, as they are at that
-//! moment, which are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
-//! as clients have to say one, and where others reach the listener in any case. There the clients' own users are none if clients
-//! have a port that speaks TLS and the listener speaks none: their passwords would cross the network in the clear here.
+//! Users are those of `--http-auth-file`, which are shown all. Without that file they are the users of the clients, as they are
+//! at that moment, which are shown what their rules let them ask for ([`Rights`]). A listener that this machine alone reaches
+//! then asks for a password as long as clients have to say one; a listener that others reach always does. There the users of the
+//! clients do not count if clients have a port that speaks TLS and the listener speaks none: their passwords would cross the
+//! network in the clear.
 //!
 //! So a network has two guesses a second, however many connections it has and whether or not it waits for the answer.
 //! Nothing waits here: the connection is told when its time comes, and others have their turn meanwhile. Time comes as an
@@ -32,8 +33,8 @@ use super::http::{Hosts, Request, Status};
 /// After a wrong password no other of the same network is looked at for so long.
 pub const PAUSE_MS: Millis = 500;
 
-/// Networks that are known to have given a wrong password within [`PAUSE_MS`]. The first of them is forgotten for one more:
-/// clients of more networks than that guess as fast as these let them, and keep no other waiting.
+/// Most networks that are known to have given a wrong password within [`PAUSE_MS`]. One more has the first of them forgotten:
+/// clients of more networks guess as fast as these let them, and keep no other waiting.
 const NETWORKS_MAX: usize = 4096;
 
 /// The longest user and password together, in base64: what is longer is wrong.
@@ -52,8 +53,9 @@ pub enum Readers {
 }
 
 impl Readers {
-    /// These of a listener's own, or the clients', if there are none. `beyond`: other machines reach it; `lacks_tls`: clients
-    /// have a port that speaks TLS, which says that others read the network, and the listener speaks none.
+    /// The listener's own users, or, if there are none, those of the clients. `beyond`: other machines reach it; `lacks_tls`:
+    /// clients have a port that speaks TLS, which says that others read the network, and the listener speaks none. With both, the
+    /// users of the clients do not count.
     pub fn of(own: &[(String, Digest)], beyond: bool, lacks_tls: bool) -> Readers {
         if own.is_empty() && !(beyond && lacks_tls) {
             Readers::Clients { beyond }
@@ -62,7 +64,7 @@ impl Readers {
         }
     }
 
-    /// What is warned of at the start of a listener that other machines reach; `clients`: the users of the clients.
+    /// The warning at the start of a listener that other machines reach, if there is one; `clients`: the users of the clients.
     pub fn warning(&self, clients: &Users, speaks_tls: bool) -> Option<&'static str> {
         match self {
             Readers::Own(users) if users.has_passwords() => (!speaks_tls).then_some(WARNING_OWN),
@@ -88,7 +90,7 @@ pub enum Admission {
     Granted(Rights),
     /// It is refused at once.
     Refused(Status),
-    /// Its password is wrong, which it is told at this time.
+    /// Its password is wrong: it is refused at this time.
     Wrong(Millis),
     /// It is to be asked about again at this time.
     Later(Millis),
@@ -138,7 +140,7 @@ impl Access {
             Readers::Clients { beyond: false } => (clients, clients.unasked()),
         };
         let has_passwords = users.has_passwords();
-        // One that would add nothing is not looked at. A browser asks without one first.
+        // A password that would add nothing is not looked at. A browser asks without one first.
         let authorization = request.authorization.filter(|_| has_passwords && unasked != Rights::Keys);
         let Some(authorization) = authorization else {
             return match unasked {
@@ -154,7 +156,7 @@ impl Access {
         match reader_of(users, authorization) {
             // What is shown without a password is shown to a user, too.
             Some(rights) => match rights.max(unasked) {
-                // A browser keeps what is answered by anything else, and asks for no other user.
+                // A browser keeps a password that is answered by anything else, and asks for no other user.
                 Rights::None => Admission::Refused(Status::Unauthorized),
                 rights => Admission::Granted(rights),
             },
@@ -175,7 +177,7 @@ fn reader_of(users: &Users, authorization: &[u8]) -> Option<Rights> {
     users.reader(&secret[..colon], &secret[colon + 1..])
 }
 
-/// The network that one client may have all addresses of: the address itself, and of IPv6 the 64 bits of the network.
+/// The network of which one client may have all addresses: an address of IPv4 itself, the first 64 bits of one of IPv6.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -197,7 +199,7 @@ impl Failures {
         self.networks.iter().find(|(known, _)| *known == network).map(|(_, until)| *until)
     }
 
-    /// Notes a wrong password of a network that has no pause: until when it has one now.
+    /// Notes a wrong password of a network that has no pause, and returns until when it has one now.
     fn note(&mut self, network: IpAddr, now: Millis) -> Millis {
         let until = now + PAUSE_MS;
         if self.networks.len() == NETWORKS_MAX {

@@ -23,21 +23,21 @@ const CONNECTIONS: usize = 256;
 const CONNECTIONS_MAX: usize = 4096;
 /// Connections that are visited at a time.
 const CONNECTIONS_AT_ONCE: usize = 64;
-/// Bytes of an answer of many rows, …
+/// Most bytes of an answer of many rows.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// … of what it may take while it is made whatever connections hold: an observer is to see what holds so much, …
+/// Bytes that it may take while it is made, whatever connections hold: an observer is to see what holds so much.
 const SPARE_BYTES: u64 = 1 << 20;
-/// … of what is behind them, …
+/// Bytes behind its rows.
 const TAIL_BYTES: usize = 128;
-/// … of a connection's row, whose addresses may be paths, …
+/// Most bytes of a connection's row, whose addresses may be paths.
 const CONNECTION_BYTES_MAX: usize = 2 << 10;
-/// … and what is noted of each client while they are put in order.
+/// Bytes that are noted of each client while clients are put in order.
 const CLIENT_BYTES: usize = 16;
-/// Commands that took long, of one answer.
+/// Most commands of one answer that took long.
 const SLOW_MAX: usize = 128;
-/// Commands with large requests, and with large replies, of one answer.
+/// Most commands of one answer with large requests, and with large replies.
 const LARGE_MAX: usize = 64;
-/// Cells of a map.
+/// Most cells of a map.
 const CELLS_MAX: u64 = 16_384;
 
 pub(super) fn answer(value: &Value) -> Answer {
@@ -69,7 +69,7 @@ pub fn figures(routes: &Routes) -> Answer {
     answer(&json!({ "figures": figures, "series": series }))
 }
 
-/// What figures were. Written as it comes: as values it would take several times the memory of its text.
+/// The history of figures. It is written as text at once: as values it would take several times the memory.
 pub fn history(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let (level, since) = asked(query)?;
     let names = query.words("series");
@@ -142,7 +142,7 @@ pub fn classes(routes: &Routes) -> Answer {
     answer(&json!({ "classes": classes }))
 }
 
-/// RESP commands that were called, and what memcached's took that were measured.
+/// RESP commands that were called, and the measured times of memcached's.
 pub fn commands(routes: &Routes) -> Answer {
     let mut commands = Map::new();
     routes.hub.shared.each_command(
@@ -192,9 +192,9 @@ pub fn findings(routes: &Routes) -> Answer {
     answer(&json!({ "findings": findings }))
 }
 
-/// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`], and charged as what connections hold before it
-/// grows; what it holds when it is made is charged to its connection. One is made at a time, so that what they may take beyond
-/// what connections may hold is [`SPARE_BYTES`] together.
+/// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`]. It is charged as connections' memory before it
+/// grows; once it is made its connection is charged for it. One is made at a time, so that all take [`SPARE_BYTES`] together
+/// beyond what connections may hold.
 pub(super) struct Rows<'r> {
     reserve: &'r Reserve,
     charged: u64,
@@ -206,13 +206,13 @@ impl<'r> Rows<'r> {
     /// An answer that begins with `head`; `beside`: bytes that are taken beside its text while it is made.
     ///
     /// # Errors
-    /// Connections hold as much as they may, and it is to begin with more than it may take all the same.
+    /// If connections hold as much as they may, and it needs more than [`SPARE_BYTES`] to begin with.
     pub fn new(reserve: &'r Reserve, head: &str, beside: usize) -> Result<Rows<'r>, Status> {
         let mut rows = Rows { reserve, charged: 0, text: head.to_owned(), rows: 0 };
         if rows.take(beside) { Ok(rows) } else { Err(Status::Unavailable) }
     }
 
-    /// Charges so much more; false if connections hold as much as they may, and it has had what it may take all the same.
+    /// Charges so many bytes more; false if connections hold as much as they may, and it would have more than [`SPARE_BYTES`].
     fn take(&mut self, bytes: usize) -> bool {
         let charged = self.charged + bytes as u64;
         let has_room = self.reserve.has_room(bytes as u64) || charged <= SPARE_BYTES;
@@ -223,7 +223,7 @@ impl<'r> Rows<'r> {
         has_room
     }
 
-    /// There is room for so many bytes more.
+    /// Makes room for so many bytes more; false if there is none.
     fn has_room(&mut self, bytes: usize) -> bool {
         let bytes = self.text.len() + bytes + TAIL_BYTES;
         if bytes > ANSWER_BYTES_MAX {
@@ -232,7 +232,7 @@ impl<'r> Rows<'r> {
         let capacity = self.text.capacity();
         if capacity < bytes {
             let wanted = (2 * bytes).min(ANSWER_BYTES_MAX);
-            // With the copy that is sent, behind the head of the answer.
+            // Twice, for the copy that is sent behind the head of the answer.
             if !self.take(2 * (wanted - capacity)) {
                 return false;
             }
@@ -255,7 +255,7 @@ impl<'r> Rows<'r> {
         has_room
     }
 
-    /// With what is behind the rows.
+    /// Ends the answer with what is behind the rows.
     pub fn end(mut self, tail: &str) -> Answer {
         debug_assert!(tail.len() < TAIL_BYTES);
         self.text.push_str(tail);

@@ -9,9 +9,9 @@ use larder_tls::Transport;
 
 use super::client::Stream;
 
-/// What can say that nothing more is sent.
+/// A stream whose end can be told to its peer.
 pub trait End {
-    /// Says it.
+    /// Tells the peer that nothing more is sent.
     fn end(&self);
 }
 
@@ -32,7 +32,7 @@ impl End for SimStream {
 #[derive(Debug)]
 pub struct Channel<S> {
     transport: Transport<S>,
-    /// Nothing more is sent behind what waits for room.
+    /// The stream ends behind what waits for room.
     ends: bool,
 }
 
@@ -42,7 +42,7 @@ impl<S> Channel<S> {
         Channel { transport, ends: false }
     }
 
-    /// What is below.
+    /// The transport below.
     pub fn transport(&self) -> &Transport<S> {
         &self.transport
     }
@@ -80,8 +80,8 @@ impl<S: Below + End> Stream for Channel<S> {
     fn end(&mut self) {
         self.transport.finish();
         self.ends = true;
-        // TLS says it, too, and what of that does not fit goes when there is room: the end comes behind it. A connection that
-        // has failed is seen to have by what follows.
+        // TLS tells the end, too. What of that does not fit goes when there is room, and the stream ends behind it. What follows
+        // shows whether the connection has failed.
         let _ = self.flush();
     }
 
@@ -213,7 +213,7 @@ mod tests {
             self.client.go_on(now, &mut answer).map(|()| true)
         }
 
-        /// All that the far end hears until nothing more comes.
+        /// Returns all that the far end receives until nothing more comes.
         fn hears(&mut self) -> String {
             let (mut all, mut bytes, mut idle) = (Vec::new(), [0; 4096], 0);
             for _ in 0..2_000_000 {

@@ -28,22 +28,22 @@ pub const ANSWER_MS: Millis = 20_000;
 /// A client that is closed has so long to notice it.
 pub const LEAVE_MS: Millis = 1_000;
 
-/// A connection, as far as it is used.
+/// A connection's stream, as far as it is used.
 pub trait Stream: Read + Write {
-    /// Nothing more is sent.
+    /// Ends the stream: nothing more is sent.
     fn end(&mut self);
 
-    /// A read brings something, or the end, of which the system says nothing.
+    /// True if a read brings something, or the end, of which the system says nothing.
     fn has_received(&self) -> bool {
         false
     }
 
-    /// Bytes that were written, or that it has to say itself, wait for room.
+    /// True if bytes wait for room: written ones, or the stream's own.
     fn has_unsent(&self) -> bool {
         false
     }
 
-    /// It and its client have to agree before it carries bytes.
+    /// True while its handshake is not finished: it carries no bytes yet.
     fn is_opening(&self) -> bool {
         false
     }
@@ -67,7 +67,7 @@ pub enum Verdict {
     Later(Millis),
 }
 
-/// What says what becomes of a request.
+/// Decides what becomes of a request.
 pub type Judge<'a> = dyn FnMut(&Request<'_>) -> Verdict + 'a;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,12 +92,12 @@ pub struct Client<S> {
     since: Millis,
 }
 
-/// It is to be closed.
+/// The connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
 impl<S: Stream> Client<S> {
-    /// One that was just taken in.
+    /// A connection that was just taken in.
     pub fn new(stream: S, now: Millis) -> Client<S> {
         Client {
             stream,
@@ -120,7 +120,7 @@ impl<S: Stream> Client<S> {
         }
     }
 
-    /// When it has had all the time that it has.
+    /// When its time is over.
     pub fn due(&self) -> Millis {
         self.since
             + match self.state {
@@ -132,12 +132,12 @@ impl<S: Stream> Client<S> {
             }
     }
 
-    /// It is being answered: others give up their place before it.
+    /// It is being answered: others give up their seats before it.
     pub fn is_answered(&self) -> bool {
         self.state == State::Answered
     }
 
-    /// Since when it is as it is.
+    /// Since when it is in its state.
     pub fn since(&self) -> Millis {
         self.since
     }
@@ -147,10 +147,10 @@ impl<S: Stream> Client<S> {
         self.head.capacity() + self.answer.capacity() + self.stream.memory()
     }
 
-    /// Its time is over: a head that came in part is told so.
+    /// Ends a connection whose time is over. A client that has sent a part of a head is told so.
     ///
     /// # Errors
-    /// It is to be closed.
+    /// If it is to be closed.
     pub fn expire(&mut self, now: Millis) -> Result<(), Gone> {
         if self.state != State::Asking || self.head.is_empty() {
             return Err(Gone);
@@ -158,10 +158,10 @@ impl<S: Stream> Client<S> {
         self.refuse(Status::RequestTimeout, now)
     }
 
-    /// Goes on as far as the stream lets it; `judge` says what becomes of a request.
+    /// Goes on as far as the stream lets it; `judge` decides what becomes of a request.
     ///
     /// # Errors
-    /// It is to be closed.
+    /// If it is to be closed.
     pub fn go_on(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
         if self.stream.has_unsent() {
             self.stream.flush().or_else(|error| waits(&error))?;
@@ -202,16 +202,16 @@ impl<S: Stream> Client<S> {
         self.answer_next(now, judge)
     }
 
-    /// A request is here that is to be answered.
+    /// True if a request is here that is to be answered.
     fn has_request(&self) -> bool {
         !self.head.is_empty() && parse(&self.head) != Parsed::Partial
     }
 
-    /// It goes on at once, although the system says nothing: there is a request behind one that was answered, or bytes have
-    /// come that were not read, or its time to wait is over.
+    /// True if it goes on at once, although the system says nothing: there is a request behind one that was answered, or bytes
+    /// have come that were not read, or its time to wait is over.
     pub fn has_more(&self, now: Millis) -> bool {
         match self.state {
-            // What it says itself goes out first. A client that does not take it in its time to wait is closed unanswered.
+            // The stream's own bytes go out first. A client that does not take them in its time to wait is closed unanswered.
             _ if self.stream.has_unsent() => false,
             State::Asking => self.has_request() || self.stream.has_received(),
             State::Waiting(until) => now >= until,
@@ -293,7 +293,7 @@ impl<S: Stream> Client<S> {
     }
 }
 
-/// The stream is not ready, or the connection has failed.
+/// `Ok` if the stream is not ready; else the connection has failed.
 fn waits(error: &io::Error) -> Result<(), Gone> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),

@@ -1,4 +1,4 @@
-//! What figures were, for a day, in memory that is taken at start and never grows.
+//! The history of figures for a day, in memory that is taken at start and never grows.
 //!
 //! A point ([`Points`]) of a counter is how much it grew a second, one of a gauge its mean over the point's time. A point ends when
 //! its time is over at the latest look: a late look makes a longer point, whose rates are right all the same. Beside
@@ -14,12 +14,12 @@ use larder_eventloop::Millis;
 use super::points::{LEVELS, Level, Points};
 use crate::stalls::Cause;
 
-/// Marks of stalls that are kept, of which there may be one a second, and as many of all others: minutes of a busy machine
-/// leave what happened in a day.
+/// Most marks of stalls that are kept, and most of all others. There may be a stall each second: minutes of a busy machine are to
+/// leave what else happened in a day.
 const ALIKE_MAX: usize = 64;
 const MARKS: usize = 2 * ALIKE_MAX;
 
-/// A look is due so often.
+/// Interval of looks.
 pub const LOOK_MS: Millis = 1000;
 
 /// Bytes of the history, all of which are there from the start.
@@ -30,12 +30,12 @@ pub const HISTORY_BYTES: usize = Points::<Values>::BYTES + MARKS * size_of::<Mar
 pub enum What {
     /// All items, or those of a database, were flushed.
     Flushed,
-    /// The memory limit is another.
+    /// The memory limit has changed.
     Limit {
         /// In bytes.
         bytes: u64,
     },
-    /// A worker was held up: the longest of the time since the look before.
+    /// A worker was held up: the longest stall since the look before.
     Stalled {
         /// How long.
         us: u64,
@@ -44,7 +44,7 @@ pub enum What {
     },
     /// A rule has found something.
     Found(&'static str),
-    /// It finds it no more.
+    /// It finds nothing any more.
     Over(&'static str),
 }
 
@@ -60,13 +60,13 @@ pub struct Mark {
 /// Values of a point, in the order of [`SERIES`].
 type Values = [f32; SERIES_COUNT];
 
-/// What figures were, by points of one level.
+/// The history of figures at one level.
 #[derive(Debug)]
 struct Ring {
     points: Points<Values>,
-    /// What was read when the point that is not over began, …
+    /// What was read when the present point began.
     at_start: Reading,
-    /// … and of gauges, their values by the milliseconds that they had them.
+    /// Values times the milliseconds for which figures had them, summed over the present point; for gauges.
     sums: [f64; SERIES_COUNT],
 }
 
@@ -84,7 +84,7 @@ impl Ring {
         let Some(took) = self.points.over(now) else { return };
         let values = std::array::from_fn(|at| {
             let of_all = match SERIES[at].kind {
-                // The server counts for itself: nothing is taken back.
+                // The server counts for itself: its counters never fall.
                 Kind::Counter => reading[at].saturating_sub(self.at_start[at]) as f64 * 1000.0,
                 Kind::Gauge | Kind::Histogram => self.sums[at],
             };
@@ -95,7 +95,7 @@ impl Ring {
     }
 }
 
-/// What figures were.
+/// The history of figures.
 #[derive(Debug)]
 pub struct History {
     rings: [Ring; LEVELS.len()],
@@ -140,7 +140,7 @@ impl History {
         self.marks.push_back(Mark { at, what });
     }
 
-    /// Points of a level that ended after `since`, the oldest first: when each ended, and what `series` was.
+    /// Points of a level that ended after `since`, the oldest first: when each ended, and its value of a series.
     pub fn points(
         &self,
         level: usize,
@@ -156,7 +156,7 @@ impl History {
     }
 }
 
-/// Which findings there are, for marks: one is over when it was not found for a while, so that it does not come and go.
+/// The present findings, for marks. One is over when it was not found for a while, so that it does not come and go.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Rules, and when they last found something.
@@ -167,7 +167,7 @@ pub struct Found {
 const OVER_MS: Millis = 60_000;
 
 impl Found {
-    /// What has begun and what is over, given the rules that find something now.
+    /// Returns what has begun and what is over; `rules` find something now.
     pub fn look(&mut self, now: Millis, rules: impl Iterator<Item = &'static str>) -> Vec<What> {
         let mut changes = Vec::new();
         for name in rules {

@@ -5,18 +5,17 @@
 //!                                   answer ──► head + body
 //! ```
 //!
-//! Which hosts a request may name says [`Hosts`]: a page from elsewhere that has its own name lead here (DNS rebinding)
-//! sends that name. There is no CORS header, so that no other site's script reads an answer, and nothing here can be
-//! changed by a request. What a browser says another site's page has asked for is not even answered; a link that leads
-//! here is ([`Request::cross_site`]).
+//! [`Hosts`] says which hosts a request may name: a page from elsewhere that has its own name lead here (DNS rebinding) sends
+//! that name. There is no CORS header, so that no other site's script reads an answer, and no request changes anything here. What
+//! a browser says another site's page has asked for is refused; a link that leads here is answered ([`Request::cross_site`]).
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// Bytes of a head.
+/// Most bytes of a head.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
-/// Lines of a head.
+/// Most lines of a head.
 pub const HEAD_LINES_MAX: usize = 64;
 
 /// How a request is answered.
@@ -34,24 +33,24 @@ pub enum Status {
     CrossSite,
     /// There is nothing there.
     NotFound,
-    /// Only GET and HEAD are.
+    /// Its method is neither GET nor HEAD.
     MethodNotAllowed,
     /// The rest of the head was too long in coming.
     RequestTimeout,
-    /// Requests have no body.
+    /// It has a body.
     ContentTooLarge,
     /// It asks for another host.
     Misdirected,
     /// The head is too long.
     HeadTooLong,
-    /// Others are being answered.
+    /// Other answers take the memory that it needs.
     Unavailable,
-    /// Another version of HTTP.
+    /// It is of another version of HTTP.
     VersionNotSupported,
 }
 
 impl Status {
-    /// Number and words.
+    /// The number and the words.
     pub fn line(self) -> &'static str {
         match self {
             Status::Ok => "200 OK",
@@ -84,8 +83,9 @@ pub struct Request<'a> {
     /// The value of `Authorization`.
     pub authorization: Option<&'a [u8]>,
     /// A browser says that a page of another origin asks for it (`Sec-Fetch-Site`, `Origin`), and not in order to show it in a
-    /// window of its own. No page can say otherwise. Browsers say the first on `localhost` and loopback addresses, and by TLS,
-    /// this listener's or a proxy's; to other plain addresses the second alone, of what a script may read and of WebSockets.
+    /// window of its own. No page can say otherwise. Browsers send the first header to `localhost` and loopback addresses, and by
+    /// TLS, this listener's or a proxy's. To other plain addresses they send the second alone, for what a script may read and for
+    /// WebSockets.
     pub cross_site: bool,
     /// The connection stays.
     pub stays: bool,
@@ -100,11 +100,11 @@ pub enum Parsed<'a> {
     Partial,
     /// A head.
     Whole(Request<'a>),
-    /// What is answered, and the connection ends.
+    /// A head that is answered by this status, after which the connection ends.
     Refused(Status),
 }
 
-/// Looks at a connection's input.
+/// Reads the head at the front of a connection's input.
 pub fn parse(input: &[u8]) -> Parsed<'_> {
     let mut lines = [httparse::EMPTY_HEADER; HEAD_LINES_MAX];
     let mut head = httparse::Request::new(&mut lines);
@@ -138,7 +138,7 @@ fn of_target<'a>(method: &str, target: &'a str) -> Result<(&'a str, &'a str, boo
         "HEAD" => true,
         _ => return Err(Status::MethodNotAllowed),
     };
-    // Not as to a proxy: the host that it names there would be another than the one that was checked.
+    // A request as to a proxy is refused: the host that it names there may be another than the one that was checked.
     if !target.starts_with('/') {
         return Err(Status::BadRequest);
     }
@@ -172,7 +172,7 @@ impl<'a> Fields<'a> {
         for line in lines {
             let is = |name: &str| line.name.eq_ignore_ascii_case(name);
             if is("host") {
-                // Two would be two answers to which host it asks.
+                // With two it would not be known which host it asks.
                 let host = std::str::from_utf8(line.value).map_err(|_| Status::BadRequest)?;
                 if fields.host.replace(host).is_some() {
                     return Err(Status::BadRequest);
@@ -235,7 +235,7 @@ impl<'a> Fields<'a> {
 /// Hosts that a request may name; by default this machine's alone, `localhost` and its addresses.
 #[derive(Debug, Default)]
 pub struct Hosts {
-    /// Addresses of other networks may be named, too. Safe wherever such an address leads here: a page from elsewhere
+    /// Other addresses than loopback ones may be named, too. This is safe wherever such an address leads: a page from elsewhere
     /// that has its own name lead here sends the name.
     pub addresses: bool,
     /// Names besides `localhost`.
@@ -243,7 +243,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Whether a `Host` means this server, with any port: others may be led here, and that leads nowhere else.
+    /// Whether a `Host` means this server. Any port does, since others may be led here, and the port leads nowhere else.
     pub fn admit(&self, host: &str) -> bool {
         let Some(name) = name_of(host) else { return false };
         match name.parse::<IpAddr>() {
@@ -333,7 +333,7 @@ impl Answer {
         Answer { status: Status::Ok, content_type, body: body.into() }
     }
 
-    /// The status in words.
+    /// An answer of the status in words.
     pub fn refusal(status: Status) -> Answer {
         let more = match status {
             Status::Forbidden => FORBIDDEN,
@@ -371,13 +371,13 @@ impl Answer {
     }
 }
 
-/// What helps where a password is needed.
+/// Advice where a password is needed.
 const UNAUTHORIZED: &str = "\
 This needs the password of a user: of --http-auth-file, or without that option of one of the clients' users that may call INFO
 and CLIENT LIST: `default` is the one of --requirepass.
 ";
 
-/// What helps where it is needed and no user has one.
+/// Advice where a password is needed and no user has one.
 const FORBIDDEN: &str = "\
 Only /metrics and /healthz are shown here. The rest needs the password of a user: of --http-auth-file, or without that option
 of one of the clients' users (--requirepass-file, --auth-file, --aclfile) that may call INFO and CLIENT LIST. Where other
@@ -391,7 +391,7 @@ X-Content-Type-Options: nosniff\r\n\
 Cross-Origin-Resource-Policy: same-origin\r\n\
 Referrer-Policy: no-referrer\r\n";
 
-/// What is no page runs nothing, should a browser take it for one.
+/// The policy of all that is no page: should a browser take it for one, nothing runs.
 const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The page runs its own scripts, has its own looks and asks this server. No text becomes markup or a script: there is

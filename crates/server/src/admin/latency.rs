@@ -1,11 +1,11 @@
-//! What times of requests were, for a day: of each stage a column of a picture, in memory that is taken at start.
+//! The history of request times for a day: each stage has a column of a picture, in memory that is taken at start.
 //!
 //! ```text
 //! point   │ when it ended │ receives that were timed │ queue: 32 rows, median, 99th │ service … │ reply … │
 //! ```
 //!
-//! A row is a doubling, the first up to 64 ns; what it has of the column is told as a byte, the square root of its part of all: a few slow ones are to
-//! be seen beside many that are not. Points are as long as those of the history, and end with them.
+//! Each row is a doubling, the first up to 64 ns. Its byte is the square root of its part of the column, so that a few slow
+//! requests are seen beside many that are not. Points are as long as those of the history, and end with them.
 
 use std::fmt::Write;
 
@@ -46,14 +46,14 @@ struct Point {
 
 const NOTHING: Point = Point { receives: 0, stages: [EMPTY; STAGES.len()] };
 
-/// Bytes of it, all of which are there from the start.
+/// Bytes of the history, all of which are there from the start.
 pub const LATENCY_BYTES: usize = Points::<Point>::BYTES + LEVELS.len() * size_of::<Counts>();
 
-/// What times were, by points of one level.
+/// The history of times at one level.
 #[derive(Debug)]
 struct Ring {
     points: Points<Point>,
-    /// What was counted when the point began that is not over.
+    /// What was counted when the present point began.
     at_start: Box<Counts>,
 }
 
@@ -94,13 +94,13 @@ fn column(counts: &[u64; STEPS]) -> Column {
     Column { rows: sums.map(byte), median: quantile(counts, all, 0.5), p99: quantile(counts, all, 0.99) }
 }
 
-/// What times were.
+/// The history of times.
 #[derive(Debug)]
 pub struct Latency {
     rings: [Ring; LEVELS.len()],
 }
 
-/// What all workers have timed, of all protocols.
+/// Times of all workers and protocols, counted.
 fn counts(hub: &Hub) -> Counts {
     let mut counts = [[0; STEPS]; STAGES.len()];
     (0..PROTOCOLS.len()).for_each(|protocol| hub.add_times(&mut counts, protocol));
@@ -121,7 +121,7 @@ impl Latency {
     }
 }
 
-/// What times were. Written as it comes, as the history is.
+/// The history of times. It is written as text at once, as that of figures is.
 pub fn told(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let (level, since) = asked(query)?;
     let points = || routes.latency.rings[level].points.after(since);

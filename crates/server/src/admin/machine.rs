@@ -1,7 +1,7 @@
-//! What the machine does for the server: what a look at its clock takes, whether it gives huge pages, how much of the time
-//! workers run and how much they wait for a processor. Looked at every five seconds, told of the last minute.
+//! What the machine does for the server: how long it takes to read its clock, whether it gives huge pages, how long workers run
+//! and how long they wait for a processor. It is looked at every five seconds, and shown for the last minute.
 //!
-//! It is the system that counts the workers' time (`/proc/self/task/…/schedstat`): they do nothing for it.
+//! The system counts the workers' time (`/proc/self/task/…/schedstat`): workers do nothing for it.
 
 use std::collections::VecDeque;
 use std::fs::read_to_string;
@@ -15,34 +15,34 @@ use larder_eventloop::Millis;
 
 use crate::hub::Hub;
 
-/// Between two looks.
+/// Interval of looks.
 const LOOK_MS: Millis = 5_000;
 /// Looks that are kept: a minute, and the one at its beginning.
 const LOOKS: usize = 13;
 
-/// A clock is looked at so many times in a row …
+/// Times in a row that a clock is read …
 const READS: u64 = 32;
-/// … so often; what the fastest took is told: others had the processor meanwhile.
+/// … and tries of that. The fastest counts: others had the processor during the slower ones.
 const TRIES: u64 = 8;
 
-/// What a thread has had of processors, nanoseconds.
+/// How long a thread ran, and could have run, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
     /// It ran.
     pub ran: u64,
-    /// It could have run.
+    /// It could have run, and did not.
     pub waited: u64,
 }
 
 impl ThreadTime {
-    /// That of a worker; none where the system does not say.
+    /// The time of a worker; `None` where the system does not say.
     pub fn of_worker(hub: &Hub, worker: usize) -> Option<ThreadTime> {
         match hub.handles[worker].thread.load(Relaxed) {
-            // It has not begun.
+            // The thread has not begun.
             0 => None,
             thread => {
                 let text = read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-                // One that has begun has run: a system that does not count says that nothing has.
+                // A thread that has begun has run. A system that does not count says 0.
                 ThreadTime::parse(&text).filter(|time| time.ran > 0)
             }
         }
@@ -62,8 +62,8 @@ fn stolen(text: &str) -> Option<[u64; 2]> {
     Some([*ticks.get(7)?, ticks.iter().sum()])
 }
 
-/// How often the system has dropped a connection since it was started, as a listener's queue was full: a line of names, and one
-/// of numbers.
+/// How often the system has dropped a connection since it was started because a listener's queue was full. The text is a line of
+/// names, and one of numbers.
 fn overflows(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, numbers) = (lines.next()?, lines.next()?);
@@ -82,7 +82,7 @@ fn no_huge_pages(switch: &str, status: &str) -> Option<&'static str> {
         .then_some("huge pages are switched off in /sys/kernel/mm/transparent_hugepage/enabled")
 }
 
-/// What a look at the clock takes.
+/// How long it takes to read the clock.
 fn clock_ns() -> u64 {
     let once = |_| {
         let begun = Instant::now();
@@ -98,11 +98,11 @@ fn clock_ns() -> u64 {
 #[derive(Debug)]
 struct Look {
     at: Millis,
-    /// None of them if the system does not say.
+    /// Empty if the system does not say.
     workers: Vec<ThreadTime>,
-    /// The same.
+    /// [`stolen`], if the system says so.
     stolen: Option<[u64; 2]>,
-    /// The same.
+    /// [`overflows`], if the system says so.
     overflows: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Looks, if it is time, and says to all what was seen.
+    /// Looks, if it is time, and puts what was seen where all can read it.
     pub fn look(&mut self, now: Millis, hub: &Hub) {
         let is_early = self.looks.back().is_some_and(|last| now < last.at + LOOK_MS);
         if is_early || !hub.clock.is_of_machine() {
@@ -149,7 +149,7 @@ impl Observed {
     }
 
     fn add(&mut self, look: Look) {
-        // Workers that have begun since the looks before are none of theirs.
+        // Workers that have begun since the looks before are missing there.
         if self.looks.back().is_some_and(|last| last.workers.len() != look.workers.len()) {
             self.looks.clear();
         }

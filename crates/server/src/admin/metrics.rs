@@ -20,7 +20,7 @@ struct Metric {
     tell: fn(&Seen<'_>, &mut Family<'_>),
 }
 
-/// What is told.
+/// What metrics are read from.
 struct Seen<'a> {
     routes: &'a Routes,
     process: larder_commands::Process,
@@ -63,7 +63,7 @@ const fn counter(name: &'static str, help: &'static str, tell: fn(&Seen<'_>, &mu
     Metric { name, kind: Kind::Counter, labels: &[], help, tell }
 }
 
-/// Workers that are told apart: beyond, they are one, `all`.
+/// Most workers that are told apart; more are told as one, `all`.
 const WORKERS_MAX: usize = 64;
 
 const METRICS: &[Metric] = &[
@@ -234,7 +234,7 @@ const METRICS: &[Metric] = &[
 /// Two to these powers of nanoseconds are the first bound of times and the last: 64 ns and 8.6 s.
 const TIMES_LOG: std::ops::RangeInclusive<u32> = 6..=33;
 
-/// Values of workers, or their sum where there are too many; none where one is not known.
+/// Puts the values of workers, or their sum where there are too many; nothing where one is not known.
 fn put_workers(family: &mut Family<'_>, values: Vec<u64>, sample: fn(u64) -> Sample) {
     if values.len() > WORKERS_MAX {
         return family.put(&[("worker", "all")], sample(values.iter().sum()));
@@ -244,14 +244,14 @@ fn put_workers(family: &mut Family<'_>, values: Vec<u64>, sample: fn(u64) -> Sam
     }
 }
 
-/// Microseconds of workers' times; none if the system does not say.
+/// Microseconds of workers' times; empty if the system does not say.
 fn worker_us(seen: &Seen<'_>, of: fn(ThreadTime) -> u64) -> Vec<u64> {
     let hub = &seen.routes.hub;
     let times = (0..hub.handles.len()).map(|worker| ThreadTime::of_worker(hub, worker));
     times.map(|time| Some(of(time?) / 1000)).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Times of a stage. A step's are told as if they all were in its middle: from 8 ns to 32 s a sixteenth off at most.
+/// Puts the times of a stage. Those of a step are told as if all were in its middle: from 8 ns to 32 s a sixteenth off at most.
 fn put_times(family: &mut Family<'_>, labels: &[(&str, &str)], counts: &[u64; STEPS]) {
     let mut step = 0;
     let parts = TIMES_LOG.map(|log| {
@@ -277,7 +277,7 @@ fn started(seen: &Seen<'_>, family: &mut Family<'_>) {
     family.put(&[], Sample::Whole(hub.clock.system_ms().saturating_sub(ran_ms) / 1000));
 }
 
-/// Tells them.
+/// Writes these metrics.
 pub fn expose(routes: &Routes, page: &mut Exposition<'_>) {
     let status = if routes.hub.clock.is_of_machine() { Status::read() } else { Status::default() };
     let seen = Seen { routes, process: routes.hub.process(), status };

@@ -9,10 +9,10 @@ use crate::stalls::{Stall, Stalls};
 /// Findings are looked at with one look in so many: they ask the system for more than figures do.
 const FINDINGS_EVERY: u64 = 5;
 
-/// It looks, and remembers.
+/// Looks at figures, stalls and findings, and keeps their history.
 #[derive(Debug)]
 pub struct Observer {
-    /// What figures were.
+    /// The history of figures.
     pub history: History,
     found: Found,
     looks: u64,
@@ -35,7 +35,7 @@ impl Follow {
         Follow { series, last: reading[series] }
     }
 
-    /// What it is, if that is another than before.
+    /// The figure, if it has changed.
     fn look(&mut self, reading: &Reading) -> Option<u64> {
         let before = std::mem::replace(&mut self.last, reading[self.series]);
         (self.last != before).then_some(self.last)

@@ -102,7 +102,7 @@ impl World {
         self.server.turn().expect("a turn");
     }
 
-    /// Until nothing is due now.
+    /// Takes turns until nothing is due now.
     fn run_until_idle(&mut self) {
         for _ in 0..10_000 {
             if !self.server.backend.is_busy() {

@@ -9,11 +9,11 @@ use super::http::{CSS, HTML, JAVASCRIPT};
 /// A file.
 #[derive(Debug)]
 pub struct Asset {
-    /// Where it is.
+    /// Its path.
     pub path: &'static str,
-    /// What it is.
+    /// Its content type.
     pub content_type: &'static str,
-    /// All of it.
+    /// Its text.
     pub text: &'static str,
 }
 
@@ -21,7 +21,7 @@ const fn asset(path: &'static str, content_type: &'static str, text: &'static st
     Asset { path, content_type, text }
 }
 
-/// All of them, the page itself first.
+/// All files, the page itself first.
 pub const ASSETS: &[Asset] = &[
     asset("/", HTML, include_str!("../../../../dashboard/index.html")),
     asset("/style.css", CSS, include_str!("../../../../dashboard/style.css")),

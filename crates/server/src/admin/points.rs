@@ -28,24 +28,24 @@ pub const LEVELS: [Level; 3] = [
     Level { seconds: 120, points: 720 },
 ];
 
-/// A look may be early by so much: points are not to wait for the next one for it.
+/// How early a look may be and end a point, which would otherwise wait for the next look.
 const EARLY_MS: Millis = 250;
 
-/// Points of one level, the last ones.
+/// The last points of one level.
 #[derive(Debug)]
 pub struct Points<P> {
     level: Level,
     /// When each ended, since the start.
     ends: Box<[Millis]>,
     points: Box<[P]>,
-    /// Points that there ever were: the next one's place is the remainder.
+    /// Points that were ever made: the next one's place is the remainder.
     made: usize,
-    /// When the one began that is not over.
+    /// When the present point began.
     since: Millis,
 }
 
 impl<P: Copy> Points<P> {
-    /// Bytes of those of all levels, all of which are there from the start.
+    /// Bytes of the points of all levels, all of which are there from the start.
     pub const BYTES: usize = {
         let (mut points, mut level) = (0, 0);
         while level < LEVELS.len() {
@@ -67,7 +67,7 @@ impl<P: Copy> Points<P> {
         (took + EARLY_MS >= self.level.seconds * 1000).then_some(took)
     }
 
-    /// The present point is this one, and the next begins.
+    /// Ends the present point, which has this value, and begins the next.
     pub fn push(&mut self, now: Millis, point: P) {
         let place = self.made % self.level.points;
         (self.ends[place], self.points[place]) = (now, point);
@@ -84,7 +84,7 @@ impl<P: Copy> Points<P> {
             .filter(move |(end, _)| since.is_none_or(|since| *end > since))
     }
 
-    /// What it takes.
+    /// Bytes that it takes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.ends) + size_of_val(&*self.points)
@@ -94,7 +94,7 @@ impl<P: Copy> Points<P> {
 /// Which level is asked for, and the end of the last point that is known: `step=` and `since=`.
 ///
 /// # Errors
-/// There is no such level, or a number is none.
+/// If there is no such level, or a number cannot be read.
 pub fn asked(query: &Query) -> Result<(usize, Option<Millis>), Status> {
     let seconds = query.number("step", LEVELS[0].seconds)?;
     let level = LEVELS.iter().position(|level| level.seconds == seconds).ok_or(Status::BadRequest)?;

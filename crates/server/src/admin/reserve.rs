@@ -1,4 +1,4 @@
-//! What the thread holds for its connections, and for the answer that it gathers, as it counts against the memory limit.
+//! Memory that the thread holds for its connections and for the answer that it gathers, as counted against the memory limit.
 //!
 //! ```text
 //! used      ▁▇▁▁▇▁▁▇▁▁▁▁▁▁▁▁▁▁▁▁▁▁     an answer is gathered, or waits until it is sent
@@ -58,7 +58,7 @@ impl Reserve {
         missing == 0 || self.store.held_bytes().saturating_add(missing) <= self.store.held_bytes_max()
     }
 
-    /// Something that used `before` bytes uses `bytes` from here on.
+    /// Notes that something that used `before` bytes uses `bytes` from here on.
     pub fn change(&self, before: u64, bytes: u64) {
         debug_assert!(before <= self.used.get(), "{before} of {}", self.used.get());
         let used = self.used.get() - before + bytes;
@@ -69,7 +69,7 @@ impl Reserve {
         }
     }
 
-    /// At the end of a round: what is counted falls to the most that was used in it.
+    /// At the end of a round, lowers what is counted to the most that was used in it.
     pub fn lower(&self, now: Millis) {
         if now >= self.round_ends.get() {
             self.round_ends.set(now + ROUND_MS);
@@ -77,7 +77,7 @@ impl Reserve {
         }
     }
 
-    /// At once: what is counted falls to what is used.
+    /// Lowers what is counted to what is used, at once.
     pub fn give_back(&self) {
         self.most.set(self.used.get());
         self.count(self.used.get());

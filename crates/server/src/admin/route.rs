@@ -1,4 +1,4 @@
-//! What is where: a path, and what is told there; the page's files (`page`) are beside them.
+//! The places of the listener: a path, and what is told there. The page's files (`page`) are beside them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub struct Routes {
     samples_due: Millis,
 }
 
-/// Between two looks whether there are samples of traffic, where there were some, …
+/// Interval at which samples of traffic are counted, where there were some, …
 const SAMPLES_MS: Millis = 100;
 /// … where there were more than are counted at a time, …
 const SAMPLES_MORE_MS: Millis = 10;
@@ -47,14 +47,14 @@ const SAMPLES_IDLE_MS: Millis = 1000;
 
 /// A place.
 pub struct Route {
-    /// Where it is.
+    /// Its path.
     pub path: &'static str,
     /// What is told there.
     pub help: &'static str,
     tell: fn(&mut Routes, &Query) -> Result<Answer, Status>,
 }
 
-/// All of them.
+/// All places.
 pub const ROUTES: &[Route] = &[
     Route { path: "/api/v1", help: "these places", tell: |_, _| Ok(Answer::ok(TEXT, index())) },
     Route {
@@ -159,7 +159,7 @@ fn index() -> String {
     std::iter::once(concat!("larder ", env!("CARGO_PKG_VERSION"), "\n").to_owned()).chain(lines).collect()
 }
 
-/// What is behind the `?`.
+/// A query: what is behind the `?`.
 #[derive(Debug)]
 pub struct Query(Vec<(String, String)>);
 
@@ -180,7 +180,7 @@ impl Query {
         values.flat_map(|(_, value)| value.split(',')).filter(|word| !word.is_empty()).collect()
     }
 
-    /// What a scraper wants.
+    /// What a scraper asks for.
     fn wanted(&self) -> Result<Wanted, Status> {
         let mut wanted = Wanted::default();
         let families = self.words("family");
@@ -246,14 +246,14 @@ impl Routes {
         self.samples_due
     }
 
-    /// Counts some.
+    /// Counts some samples of traffic.
     pub fn count_samples(&mut self, now: Millis) {
         let pause_ms = match self.hub.shared.count_samples(&self.hub.store, now) {
             0 => SAMPLES_IDLE_MS,
             SAMPLES_MANY.. => SAMPLES_MORE_MS,
             _ => SAMPLES_MS,
         };
-        // With nothing to do one wakes up once, for both.
+        // With nothing to do the thread wakes up once, for both.
         self.samples_due = (now + pause_ms).min(self.observer.due().max(now + SAMPLES_MS));
     }
 
@@ -285,12 +285,12 @@ impl Routes {
         answer.unwrap_or_else(Answer::refusal)
     }
 
-    /// The server as it is found.
+    /// What figures are read from.
     pub(super) fn scene(&self) -> Scene<'_> {
         scene(&self.hub)
     }
 
-    /// Keys are not shown to the client that asks: by an option, or clients may not list them, or this one may not.
+    /// True if keys are not shown to the client that asks: by an option, or clients may not list them, or this one may not.
     pub(super) fn hides_keys(&self) -> bool {
         let config = &self.hub.config;
         config.http_hide_keys || !config.dump || self.reader != Rights::Keys

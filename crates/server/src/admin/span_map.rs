@@ -40,7 +40,7 @@ pub struct Counted {
 }
 
 impl SpanMap {
-    /// That of a store now.
+    /// The picture of a store now.
     pub fn of(store: &Store, now: Millis, cells_max: u64) -> SpanMap {
         let spans = store.spans_ever().max(store.spans_allowed()).max(1);
         let mut drawing = Drawing::new(spans.div_ceil(cells_max).next_power_of_two());

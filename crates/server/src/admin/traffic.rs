@@ -1,4 +1,4 @@
-//! What is told as JSON of what is asked for and what is there: keys, prefixes, ages, and what other memory limits would bring.
+//! JSON about what is asked for and what is there: keys, prefixes, ages, and what other memory limits would bring.
 
 use larder_commands::{AgeShare, HotKey, OfType, PrefixShare, Shares};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::hub::Hub;
 const ROWS: usize = 50;
 const ROWS_MAX: usize = 500;
 
-/// What was asked for most in the last seconds, with its name in the answer; of each its row, where keys are hidden or not.
+/// An answer of what was asked for most in the last seconds, by this name. `row` makes a row, with keys hidden or not.
 fn shares<R>(
     routes: &Routes,
     query: &Query,
