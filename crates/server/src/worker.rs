@@ -95,11 +95,11 @@ pub struct Worker<B: Backend> {
     arrivals: Arc<Mailbox<Arrival<B::Stream>>>,
     /// When upkeep is due, if it is.
     tick_at: Option<Millis>,
-    /// When what ended connections were at is gone on with, if something is left of it.
+    /// When unfinished work of ended connections goes on, if there is any.
     finish_at: Option<Millis>,
     /// Something has happened since upkeep was last looked at.
     busy: bool,
-    /// It has been told to stop, and waits so long for its connections.
+    /// Until when it waits for its connections, if it has been told to stop.
     stops_at: Option<Millis>,
     timing: Timing,
     /// Turns are timed.
@@ -159,9 +159,10 @@ impl<B: Backend> Worker<B> {
         Ok(())
     }
 
-    /// As [`Worker::turn`], where addresses may ask for so much in a second: each turn is timed, and counts what was asked for.
+    /// Takes a turn as [`Worker::turn`] does, where addresses may ask for so much in a second: it is timed, and counts what was
+    /// asked for.
     fn paced_turn(&mut self) -> io::Result<bool> {
-        // Upkeep has no others timed.
+        // Upkeep need not have turns timed then.
         self.times = true;
         let wait = self.before_wait();
         let mut timed = Timed::new(&mut self.service, &mut self.timing);
@@ -180,7 +181,7 @@ impl<B: Backend> Worker<B> {
         self.after(turn)
     }
 
-    /// Notes whether the turn that is over was a stall; how long the next one may wait.
+    /// Notes whether the turn that is over was a stall, and returns how long the next one may wait.
     #[inline]
     fn before_wait(&mut self) -> Option<Duration> {
         let worked_ns = self.events.worked_ns();
@@ -220,7 +221,7 @@ impl<B: Backend> Worker<B> {
         Ok(goes_on)
     }
 
-    /// What else there is to do after a turn of the loop; false when it has come to its end.
+    /// Does what else there is to do after a turn of the loop; false when it has come to its end.
     #[inline]
     fn after(&mut self, turn: WakeUp) -> io::Result<bool> {
         if turn.woken {
@@ -254,7 +255,7 @@ impl<B: Backend> Worker<B> {
                 }
             }
             Some(_) if ends => {
-                // Other workers may still have clients that would see the half of it.
+                // Clients of other workers might see half of it otherwise.
                 let goes_on = !self.service.unfinished.is_empty();
                 if !goes_on {
                     tracing::debug!(worker = self.index, "worker stopped");
@@ -276,7 +277,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Upkeep, if it is due, and when it is due next. True: turns are to be timed.
+    /// Does upkeep if it is due, and sets when it is due next. True if turns are to be timed.
     #[inline]
     fn tick(&mut self, now: Millis, events: bool) -> bool {
         if self.service.overflow.any() {
@@ -313,7 +314,7 @@ impl<B: Backend> Worker<B> {
         false
     }
 
-    /// Upkeep was due at `at`. Where no turn was long the worker waited, and was woken late.
+    /// Notes a stall if upkeep, which was due at `at`, comes late. Where no turn was long, the worker waited and was woken late.
     fn note_late(&mut self, at: Millis, now: Millis) {
         // The first round is due before the worker has begun.
         let late = now.saturating_sub(at.max(self.stalled_until));
@@ -322,7 +323,7 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Something held the worker up for so long, until `ended`.
+    /// Notes that something held the worker up for so long, until `ended`.
     #[cold]
     fn note_stall(&mut self, took_us: u64, ended: Millis) {
         let hub = &self.hub;
@@ -349,7 +350,7 @@ impl<B: Backend> Worker<B> {
             self.service.enter(&mut self.events, stream, peer, listener);
         }
         for Shed { index, since, input } in handle.mailbox.take() {
-            // Unless it has moved since, or is another.
+            // Unless the connection has moved since, or is another.
             let table = &self.hub.table;
             if input && table.half_open_since(self.index, index) == Some(since) {
                 self.service.shed_one(&mut self.events, index, Closed::Crowded);

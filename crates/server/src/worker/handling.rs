@@ -17,13 +17,13 @@ use crate::table::ConnectionFacts;
 /// Replies of a connection that may be deferred for a common send: what a socket surely takes at once.
 const DEFERRED_REPLIES_MAX: u64 = 32 << 10;
 
-/// What it takes to write replies up to [`SEND_AT_BYTES`] and to send them.
+/// Time to write replies up to [`SEND_AT_BYTES`] and to send them.
 const FLUSH_NS: u64 = 100_000;
 
-/// What it takes to open a record of TLS, beside its bytes. A KeyUpdate's is ten times that, of which few come in a turn.
+/// Time to open a record of TLS, beside its bytes. A KeyUpdate takes ten times that, and few come in a turn.
 const RECORD_NS: u64 = 500;
 
-/// Changes of the memory that input takes are told from this many bytes on, and when it takes none any more.
+/// The store is told of a change of input's memory from this many bytes on, and when input takes none any more.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
 
 /// A connection as its session sees it.

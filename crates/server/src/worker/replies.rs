@@ -55,7 +55,7 @@ impl Replies {
         }
     }
 
-    /// There are none.
+    /// True if there are none.
     #[inline]
     pub fn is_none(&self) -> bool {
         matches!(self, Replies::None)
@@ -85,7 +85,7 @@ impl TurnReplies {
         TurnReplies { out: Output::charged(limit_bytes, store, free), parts: 0 }
     }
 
-    /// Connections fill so many bytes from now on.
+    /// Sets how many bytes connections fill from now on.
     #[inline]
     pub fn set_limit(&mut self, limit_bytes: u64) {
         self.out.set_limit(limit_bytes);
@@ -96,7 +96,7 @@ impl TurnReplies {
         self.out.shrink(bytes);
     }
 
-    /// No connection has a part.
+    /// True if no connection has a part.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts == 0
@@ -122,7 +122,7 @@ impl TurnReplies {
         &mut self.out
     }
 
-    /// As [`TurnReplies::open`], for one that has replies, or where another has spliced values in.
+    /// The output of a connection that has replies, or where another has spliced values in.
     #[inline(never)]
     fn open_again<'o>(&'o mut self, replies: &'o mut Replies) -> &'o mut Output {
         match replies {
@@ -131,7 +131,7 @@ impl TurnReplies {
         }
     }
 
-    /// A connection has written.
+    /// Ends a connection's write: its part grows, or goes if it is empty.
     #[inline]
     fn close(&mut self, replies: &mut Replies) {
         let Replies::Part(part) = replies else { return };
@@ -145,7 +145,7 @@ impl TurnReplies {
         }
     }
 
-    /// Nothing was written behind it.
+    /// True if nothing was written behind a part.
     fn is_last(&self, part: &Part) -> bool {
         part.to == self.out.end() && part.spliced != self.out.is_plain()
     }
@@ -180,7 +180,7 @@ impl TurnReplies {
         }
     }
 
-    /// As [`TurnReplies::offer`], of replies that are not a part without values.
+    /// Offers replies that are not a part without spliced values.
     #[inline(never)]
     fn offer_rest<'o>(&'o mut self, replies: &'o mut Replies) -> Outgoing<'o> {
         if let Replies::Part(part) = &*replies
@@ -206,8 +206,8 @@ impl TurnReplies {
         }
     }
 
-    /// A stream took so many bytes of what was offered; the others move into an output of the connection's own. How
-    /// many these are.
+    /// Notes that a stream took so many bytes of what was offered. The others move into an output of the connection's own;
+    /// returns how many these are.
     #[inline]
     pub fn sent(&mut self, replies: &mut Replies, bytes: u64) -> u64 {
         let Replies::Part(Part { from, to, spliced: false }) = *replies else {
@@ -222,7 +222,7 @@ impl TurnReplies {
         unsent
     }
 
-    /// What lies there, in an output of its own.
+    /// Moves what lies there into an output of its own.
     #[cold]
     fn rest_of(&mut self, from: usize, to: usize) -> Replies {
         if self.parts == 1 && to == self.out.end() {
@@ -231,7 +231,7 @@ impl TurnReplies {
         Replies::Rest(Box::new(self.out.beside(self.out.between(from, to))))
     }
 
-    /// As [`TurnReplies::sent`], of replies that are not a part without values.
+    /// Notes what was sent of replies that are not a part without spliced values.
     #[inline(never)]
     fn rest_sent(&mut self, replies: &mut Replies, bytes: u64) -> u64 {
         let unsent = match replies {
@@ -259,7 +259,7 @@ impl TurnReplies {
         unsent
     }
 
-    /// A connection's replies are not to be sent any more.
+    /// Drops a connection's replies.
     pub fn forget(&mut self, replies: Replies) {
         let Replies::Part(part) = replies else { return };
         if part.spliced {
@@ -268,7 +268,7 @@ impl TurnReplies {
         self.end_part(part);
     }
 
-    /// What was a part is none any more; of values that were spliced in none are left.
+    /// Ends a part, of whose spliced values none are left.
     #[inline]
     fn end_part(&mut self, _part: Part) {
         self.parts -= 1;

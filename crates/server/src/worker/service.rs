@@ -29,8 +29,8 @@ const OUTPUT_KEPT_BYTES: usize = 64 << 10;
 /// this: what it holds is memory that others need.
 pub(super) const STALL_MS: Millis = 60_000;
 
-/// As [`SEND_AT_BYTES`] when connections hold all the memory they may, or nearly: what a reader that
-/// stops just then adds.
+/// In place of [`SEND_AT_BYTES`] when connections hold all the memory they may, or nearly: what a reader that stops just then
+/// adds.
 const SEND_AT_BYTES_SHORT: u64 = 8 << 10;
 
 /// A worker fills one part in this many of what connections may still hold before it looks again.
@@ -40,13 +40,13 @@ const ROOM_SHARE: u64 = 4;
 /// longer than any round trip that progress is made in.
 const SHED_AFTER_MS: Millis = 250;
 
-/// Replies of fewer bytes are not worth a connection, unless those of many connections are all short:
-/// what all that are passed over hold is at most one part in [`SHED_REST_SHARE`] of what all may.
+/// Replies of fewer bytes are no reason to close a connection, unless those of many connections are all short: all that are
+/// passed over hold at most one part in [`SHED_REST_SHARE`] of what all may.
 const SHED_BYTES_MIN: u64 = 16 << 10;
 const SHED_REST_SHARE: u64 = 4;
 
-/// Nor are replies that one turn leaves behind, as long as all that have stood hold no more than that part: a client that reads,
-/// and was kept from it on a busy machine, has no more of them.
+/// Replies that one turn leaves behind are no reason either, as long as all that have stood hold no more than that part: a client
+/// that reads, and was kept from it on a busy machine, has no more of them.
 const SHED_BYTES_SMALL: u64 = SEND_AT_BYTES;
 
 /// Connections closed at a time while others hold more than they may …
@@ -54,7 +54,7 @@ const SHED_MAX: usize = 16;
 /// … until what is held is one part in this many below it.
 const SHED_ROOM_SHARE: u64 = 8;
 
-/// So long after a value was refused for want of memory a connection is closed for it.
+/// How long after a value was refused for want of memory a connection may be closed for it.
 const SHED_WITHIN_MS: Millis = 1000;
 
 /// Connections that have ended, and wait for what others hold, are looked at this often, …
@@ -80,7 +80,7 @@ const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 pub(super) const CLOCK_MS: Millis = 1000;
 
-/// So often, each time: a thread that is interrupted in one reading hardly is so in the next.
+/// Readings of the wall clock each time: a thread that is interrupted in one is hardly interrupted in the next.
 const WALL_READS: usize = 3;
 
 /// A handshake whose client has said nothing for this long may make room for others.
@@ -127,11 +127,11 @@ pub struct Service {
     pub(crate) overflow: Overflow,
     /// Until then a connection may be closed for a value that was refused.
     pub(super) shed_until: Millis,
-    /// Connections that the system does not watch.
+    /// When a line last said that a connection cannot be watched.
     pub(super) unwatched: Rarely,
-    /// Connections that are not read, since their addresses have asked for more than they may.
+    /// When a line last said that requests wait, since their addresses have asked for more than they may.
     pub(crate) put_off: Rarely,
-    /// Those that have to go for the memory of their requests.
+    /// Connections that have to go for the memory of their requests.
     pub(crate) crowd: Crowd,
     /// How far connections were looked at for users that were removed.
     pub(crate) removed: Round,
@@ -140,7 +140,7 @@ pub struct Service {
 }
 
 impl Drop for Service {
-    /// What connections kept that were not waited for goes with them.
+    /// Takes back the input of connections that were not waited for.
     fn drop(&mut self) {
         self.hub.store.note_input(-(self.kept as i64));
     }
@@ -212,12 +212,12 @@ impl Service {
         self.hub.shared.tend_samples(&self.room, &self.hub.store, self.now);
     }
 
-    /// Before a long sleep: the store's chunks in its hands go back.
+    /// Gives back, before a long sleep, the store's chunks that the worker has.
     pub(super) fn rest(&mut self) {
         self.store.rest();
     }
 
-    /// A round of upkeep, `beside_requests` or at leisure; true when there is more to do.
+    /// Does a round of upkeep, `beside_requests` or at leisure; true when there is more to do.
     pub(super) fn upkeep(&mut self, beside_requests: bool) -> bool {
         self.turn_replies.shrink(OUTPUT_KEPT_BYTES);
         let begun_us = self.hub.clock_us();
@@ -259,7 +259,7 @@ impl Service {
         more
     }
 
-    /// Does what connections have left that waited for something, and have ended.
+    /// Serves what ended connections have left that waited for something.
     #[inline]
     pub(super) fn serve_left(&mut self) {
         if self.hub.shared.has_left() {
@@ -268,7 +268,7 @@ impl Service {
         }
     }
 
-    /// Goes on with what connections were at that have ended, one slice of it: the reply is dropped. In so many
+    /// Goes on with the work of connections that have ended, for one slice, and drops the replies. Returns in how many
     /// milliseconds there is more to do, if there is.
     pub(super) fn finish_some(&mut self) -> Option<Millis> {
         self.room.work().begin_slice();
@@ -318,12 +318,12 @@ impl Service {
         }
     }
 
-    /// After each turn: tells the store what connections hold, has items give way to it, and lets
-    /// connections take less while they hold all they may.
+    /// After each turn: lets connections take less while they hold all they may, closes those that have to go for their requests,
+    /// and has items give way.
     #[inline]
     pub(super) fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
-        // Of the turn that is over, a connection may have made it so already.
+        // A connection may have made it so already in the turn that is over.
         self.set_short(short);
         events.set_short(self, short);
         let wanted = self.hub.shared.common.take_input_wanted();
@@ -350,7 +350,7 @@ impl Service {
         (left / (ROOM_SHARE * self.hub.handles.len() as u64)).clamp(SEND_AT_BYTES_SHORT, most)
     }
 
-    /// Items give way to what connections were given.
+    /// Has items give way to what connections were given.
     #[inline(always)]
     pub(crate) fn give_way(&mut self) {
         if self.hub.store.is_over_limit() {

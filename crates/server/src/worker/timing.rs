@@ -24,7 +24,7 @@ use crate::hub::Handle;
 
 /// Turns that are timed in a row.
 pub(super) const TURNS: u32 = 12;
-/// Connections of a turn whose replies are timed.
+/// Most connections of a turn whose replies are timed.
 const REPLIES_MAX: usize = 256;
 
 /// The parts of a request's time.
@@ -35,7 +35,7 @@ const REPLY: usize = 2;
 
 /// Protocols whose requests are told apart.
 pub const PROTOCOLS: [&str; 2] = ["memcached", "redis"];
-/// That of a connection, by its number among these. One that has not said anything yet is memcached's.
+/// The protocol of a connection, as an index of [`PROTOCOLS`]. A connection that has sent nothing yet is memcached's.
 fn protocol(connection: &Connection) -> usize {
     usize::from(connection.session.redis_client().is_some())
 }
@@ -86,7 +86,7 @@ impl Default for Stages {
     }
 }
 
-/// One more; no other thread writes it.
+/// Counts one more; no other thread writes it.
 fn count(at: &AtomicU64) {
     at.store(at.load(Relaxed).wrapping_add(1), Relaxed);
 }
@@ -107,13 +107,13 @@ impl Stages {
         count(&self.turns[step_of(took)]);
     }
 
-    /// With one receive so much was asked for.
+    /// Notes how many requests one receive brought.
     fn received(&self, requests: u64) {
         let part = (u64::BITS - (requests.max(1) - 1).leading_zeros()) as usize;
         count(&self.receives[part.min(MANY - 1)]);
     }
 
-    /// Adds those of a protocol.
+    /// Adds the times of a protocol.
     pub fn add_to(&self, counts: &mut Counts, protocol: usize) {
         counts.iter_mut().zip(&self.stages[protocol]).for_each(|(sums, stage)| add(sums, stage));
     }
@@ -133,7 +133,7 @@ fn add<const N: usize>(sums: &mut [u64; N], counts: &[AtomicU64; N]) {
     sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.wrapping_add(count.load(Relaxed)));
 }
 
-/// In the middle of the step up to which such a part of all is, nanoseconds; `all` is not 0.
+/// The time up to which such a part of all is, in the middle of its step, nanoseconds; `all` is not 0.
 pub fn quantile(counts: &[u64; STEPS], all: u64, part: f64) -> f32 {
     let wanted = ((all as f64 * part).ceil() as u64).max(1);
     let mut sum = 0;
@@ -183,14 +183,14 @@ impl<'t> Timed<'t> {
         self.handle().stages.took(protocol, stage, to.saturating_duration_since(from));
     }
 
-    /// The turn is over.
+    /// Notes that the turn is over.
     pub fn ended(&self) {
         self.handle().stages.turned(self.timing.woke.elapsed());
     }
 
-    /// With one receive so much was asked for.
+    /// Notes how many requests one receive brought.
     fn asked_for(&self, requests: u64) {
-        // A part of a request was none, and what is no request on keys is not counted as one.
+        // A receive may bring a part of a request, or one that is on no keys, which is not counted.
         if requests > 0 {
             let Handle { counters, stages, .. } = self.handle();
             stages.received(requests);

@@ -98,7 +98,7 @@ impl World {
         peer
     }
 
-    /// One that has sent SADD of so many members.
+    /// A client that has sent SADD of so many members.
     fn adds(&mut self, key: &str, members: usize) -> Peer {
         let members: Vec<String> = (0..members).map(|n| format!("m{n}")).collect();
         let words: Vec<&str> = ["SADD", key].into_iter().chain(members.iter().map(String::as_str)).collect();
