@@ -1,10 +1,10 @@
 //! The first thread: takes connections in, hands each to the worker that has the fewest, and handles
 //! signals.
 //!
-//! It waits in one place only, for connections and signals alike. Where it cannot take a connection in it pauses:
-//! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
-//! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
-//! A connection whose address has as many as it may ([`Addresses`]) is refused, and others are taken in.
+//! It waits in one place only, for connections and signals alike. It pauses when it cannot take a connection in: until one ends,
+//! if the server has as many as it may; for [`PAUSE_MS`], if the system refuses one, or no worker has room for it. The listeners
+//! are not watched meanwhile, so that clients that wait there cost nothing. A connection whose address has as many as it may
+//! ([`Addresses`]) is refused, and others are taken in.
 //!
 //! Listeners that speak TLS rest by themselves while as many handshakes are under way as may be: clients wait in the
 //! system's backlog, and workers close handshakes that stand still ([`Certificates::want_room`]). Nothing of a handshake
@@ -31,14 +31,14 @@ use crate::mailbox::{Arrival, Mailbox};
 /// Connections taken from one listener before others have their turn.
 const ACCEPTS_PER_EVENT: usize = 64;
 
-/// The pause after a connection that could not be taken in, whatever happens meanwhile: the next may fail
-/// alike. As long as others may be kept waiting.
+/// The pause after a connection that could not be taken in, since the next may fail, too. Nothing ends it early. It is as long as
+/// others may be kept waiting.
 const PAUSE_MS: Millis = 10;
 
 /// While TLS listeners rest, workers are asked this often for the room of handshakes that stand still.
 const REST_LOOK_MS: Millis = 100;
 
-/// What the acceptor waits for, and has come.
+/// An event that the acceptor waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Connections wait at the listener of this index.
@@ -53,25 +53,25 @@ pub enum Heard {
 
 /// The system as the acceptor sees it: listeners, what wakes it, and a wait for all of them.
 pub trait Entrance {
-    /// A connection as the system has it.
+    /// A connection as the system accepts it.
     type Incoming: Stream;
 
-    /// The same, as workers take it over.
+    /// A connection as workers take it over.
     type Stream: Stream;
 
-    /// Waits for something to come, `timeout` at most; how many things have.
+    /// Waits for events, `timeout` at most; returns how many there are.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize>;
 
-    /// Thing `index` of the last wait.
+    /// Event `index` of the last wait.
     fn heard(&self, index: usize) -> Heard;
 
     /// The time.
     fn now(&self) -> Millis;
 
-    /// Sets whether connections that wait at a listener are told.
+    /// Sets whether a wait reports connections at a listener.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
@@ -84,7 +84,7 @@ pub trait Entrance {
     /// many open files).
     fn accept(&mut self, listener: usize) -> io::Result<(Self::Incoming, Address)>;
 
-    /// Makes of a connection of a listener what workers take over.
+    /// Makes a connection of a listener into what workers take over.
     ///
     /// # Errors
     /// When the system has no random numbers for TLS.
@@ -94,11 +94,11 @@ pub trait Entrance {
 /// The mailboxes that connections go to, one for each worker.
 pub type Arrivals<S> = Box<[Arc<Mailbox<Arrival<S>>>]>;
 
-/// Why no connections are taken in.
+/// A time in which no connections are taken in.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     since: Millis,
-    /// Until then; none is until there are fewer connections than there may be.
+    /// When it ends; `None`: when there are fewer connections than there may be.
     until: Option<Millis>,
 }
 
@@ -128,7 +128,7 @@ pub struct Acceptor<E: Entrance> {
     entrance: E,
     arrivals: Arrivals<E::Stream>,
     pause: Option<Pause>,
-    /// Listeners that speak TLS rest; when workers are asked for room again.
+    /// When workers are next asked for room, while listeners that speak TLS rest.
     rest: Option<Millis>,
     failures: Rarely,
     refusals: Rarely,
@@ -172,7 +172,7 @@ impl<E: Entrance> Acceptor<E> {
                     Err(Full::ForNow) => self.begin_pause(Some(self.entrance.now() + PAUSE_MS))?,
                     Err(Full::Handshakes) => self.begin_rest()?,
                 },
-                // Of the same wait as what it pauses for.
+                // The same wait has reported what it pauses for.
                 Heard::Connections(_) => {}
             }
         }
@@ -195,7 +195,7 @@ impl<E: Entrance> Acceptor<E> {
         self.hub.listeners[listener].tls.is_some()
     }
 
-    /// Connections are taken in there now.
+    /// True if connections are taken in at a listener now.
     fn is_watched(&self, listener: usize) -> bool {
         self.pause.is_none() && (self.rest.is_none() || !self.speaks_tls(listener))
     }
@@ -266,7 +266,7 @@ impl<E: Entrance> Acceptor<E> {
             }
             let begins = self.speaks_tls(listener) && !full;
             if begins && !self.hub.certificates.begin(self.hub.handshakes_max()) {
-                // Whether one more waits is known when the next wait tells it.
+                // The next wait tells whether one more waits.
                 return if nth == 0 { Err(Full::Handshakes) } else { Ok(()) };
             }
             let result = match self.entrance.accept(listener) {
@@ -305,7 +305,7 @@ impl<E: Entrance> Acceptor<E> {
         }
     }
 
-    /// Refuses a connection. Below TLS, where it is spoken: what would be said by it costs a handshake.
+    /// Refuses a connection. One that speaks TLS is told nothing, since that would cost a handshake.
     fn refuse(&mut self, mut incoming: E::Incoming, peer: &Address, listener: usize, why: Refused) {
         let refused = match why {
             Refused::Server => &self.hub.tally.rejected,
@@ -315,7 +315,7 @@ impl<E: Entrance> Acceptor<E> {
         if !self.speaks_tls(listener) {
             let _ = incoming.send(self.hub.listeners[listener].speaks.refusal());
         }
-        // Bytes that are not taken would have the close reset the connection, and the refusal be lost.
+        // With bytes left unread, the close would reset the connection, and the refusal be lost.
         let _ = incoming.recv(&mut [0; 4096]);
         let now = self.entrance.now();
         match why {
@@ -415,7 +415,7 @@ impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_
             WAKER => Heard::Woken,
             SIGNAL => Heard::Signal,
             RELOAD => {
-                // All that came meanwhile are one.
+                // All signals that came meanwhile are one.
                 while matches!((&self.signals.reload).read(&mut [0; 64]), Ok(1..)) {}
                 Heard::Reload
             }
@@ -434,7 +434,7 @@ impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_
 
     fn accept(&mut self, listener: usize) -> io::Result<(Socket, Address)> {
         let socket = self.bound[listener].listener.accept()?;
-        // One that has gone since has no other end.
+        // A connection that has gone since has no peer.
         let peer = socket.peer_address().map_err(|_| io::ErrorKind::ConnectionAborted)?;
         Ok((socket, peer))
     }
@@ -476,7 +476,7 @@ mod tests {
         error: Option<io::ErrorKind>,
         /// No stream can be made for a worker.
         begin_error: bool,
-        /// Where the connection comes from that is accepted as this one, from 1 on.
+        /// The address of the nth connection that is accepted, from 1 on.
         from: fn(u64) -> Address,
         heard: Vec<Heard>,
         accepts: u64,
@@ -668,7 +668,7 @@ mod tests {
         }
         assert_eq!(acceptor.entrance.accepts, 40);
         assert_eq!(acceptor.hub.certificates.opening(), 10);
-        // Of both reasons each goes by itself.
+        // Each of the two reasons ends by itself.
         acceptor.hub.ended(0, &(acceptor.entrance.from)(1));
         for _ in 0..10 {
             assert!(acceptor.turn().expect("a turn"));

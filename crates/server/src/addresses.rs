@@ -26,7 +26,7 @@ const ROOM_KEPT: usize = 64;
 /// A table is made smaller when it has entries for one part in this many of its room.
 const SHRINK_SHARE: usize = 8;
 
-/// Some of the addresses.
+/// One of the tables.
 #[derive(Debug, Default)]
 struct Shard {
     counts: HashMap<Origin, u32>,
@@ -55,7 +55,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// No connections, of which an address may have so many; 0: any number.
+    /// No connections yet. An address may have `max` of them; 0: any number.
     pub fn new(max: u32) -> Addresses {
         Addresses {
             max: (max > 0).then_some(max),
@@ -78,7 +78,7 @@ impl Addresses {
         true
     }
 
-    /// A connection that was counted is no more.
+    /// Takes away a connection that was counted and has ended.
     pub fn leave(&self, peer: &Address, store: &Store) {
         let (Some(_), Some(origin)) = (self.max, origin(peer)) else { return };
         let shard = &mut *self.shard(origin);
@@ -103,7 +103,7 @@ impl Addresses {
     }
 }
 
-/// Where a connection is from, if it is counted.
+/// The origin of a connection, if it is counted.
 pub(crate) fn origin(peer: &Address) -> Option<Origin> {
     match peer {
         Address::Tcp(address) => Some(Origin::of_ip(address.ip())),

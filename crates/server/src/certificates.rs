@@ -15,32 +15,32 @@ use crate::listen::Bound;
 use crate::listener::Listener;
 use crate::tls::{self, TlsOptions};
 
-/// Options of listeners, and what makes connections by them.
+/// Options of listeners, and the acceptors that were loaded by them.
 #[derive(Debug, Default)]
 pub struct Certificates {
     now: RwLock<Now>,
-    /// The place of what the HTTP listener's connections are made by, if they speak TLS.
+    /// Index of the HTTP listener's acceptor, if it speaks TLS.
     http: Option<usize>,
-    /// How often the files were read again. Held from the look at what is in force to its replacement: of two changes at
-    /// once each is carried out as a whole.
+    /// How often the files were read again. Locked from the look at what is in force to its replacement, so that of two changes
+    /// at once each is carried out as a whole.
     changes: Mutex<u64>,
     counters: Arc<Counters>,
-    /// When they were loaded, seconds of the server's time.
+    /// When the files were loaded, seconds of the server's time.
     loaded_at_s: AtomicU64,
-    /// When it is looked at next whether one expires, seconds of the wall clock.
+    /// When expiry is looked at next, seconds of the wall clock.
     look_at_s: AtomicU64,
     /// Connections in handshakes.
     opening: AtomicUsize,
-    /// Handshakes that stand still are to make room for so many.
+    /// How many handshakes that stand still are to be closed.
     wanted: AtomicUsize,
-    /// Connections wait for room.
+    /// Connections wait for the room of handshakes.
     waits: AtomicBool,
 }
 
 /// Seconds of a day.
 const DAY_S: u64 = 86_400;
 
-/// So long before a certificate expires it is told.
+/// How long before a certificate expires the log warns of it.
 const EXPIRY_WARNING_S: u64 = 14 * DAY_S;
 
 /// Handshakes that are closed at a time when there is no room for others. More are when these are not enough.
@@ -49,7 +49,7 @@ const WANTED: usize = 8;
 /// What is in force.
 #[derive(Clone, Debug, Default)]
 struct Now {
-    /// As they were set.
+    /// Options as they were set.
     options: TlsOptions,
     /// The files of listeners as they were read, and behind them those of the HTTP listener.
     loaded: Vec<Loaded>,
@@ -68,7 +68,7 @@ impl Now {
     }
 }
 
-/// A listener's options, and what makes connections by them.
+/// A listener's options, and the acceptor that was loaded by them.
 #[derive(Clone, Debug)]
 struct Loaded {
     speaks: Speaks,
@@ -100,7 +100,8 @@ impl Certificates {
             Listener { tls, ..Listener::new(at.address.clone(), at.speaks) }
         };
         let listeners = bound.iter().map(listener).collect();
-        // Never one of a listener's: workers speak TLS if there are others. It follows the files, as the cache's do.
+        // It is shared with no listener: the number of the others says whether workers speak TLS. It follows the files, as the
+        // cache's do.
         let http = http.map(|own| {
             wanted.push((Speaks::Any, own));
             wanted.len() - 1
@@ -115,22 +116,22 @@ impl Certificates {
         self.read().options.clone()
     }
 
-    /// Some listener of the workers speaks TLS.
+    /// True if a listener of the workers speaks TLS.
     pub fn any(&self) -> bool {
         self.read().loaded.len() > usize::from(self.http_speaks_tls())
     }
 
-    /// Files were read, for whichever listener.
+    /// True if files were read, for whichever listener.
     pub fn any_files(&self) -> bool {
         !self.read().loaded.is_empty()
     }
 
-    /// The HTTP listener speaks TLS.
+    /// True if the HTTP listener speaks TLS.
     pub fn http_speaks_tls(&self) -> bool {
         self.http.is_some()
     }
 
-    /// A connection of the HTTP listener.
+    /// Makes a connection of the HTTP listener.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -138,7 +139,7 @@ impl Certificates {
         self.transport(self.http, stream)
     }
 
-    /// Memory of each worker for it.
+    /// Memory of each worker for TLS.
     pub fn worker_bytes(&self) -> u64 {
         if self.any() { SCRATCH_BYTES as u64 } else { 0 }
     }
@@ -178,8 +179,8 @@ impl Certificates {
         Ok(Before { now, changes: *changes })
     }
 
-    /// Takes a [`Certificates::set`] back. What was in force is so again whatever has become of its files, but if files
-    /// were read again since, so are these.
+    /// Takes a [`Certificates::set`] back. What was in force is so again, whatever has become of its files. If files were read
+    /// again since, these are, too.
     pub fn take_back(&self, before: Before, now_s: u64) {
         let changes = self.changes();
         self.now.write().unwrap_or_else(PoisonError::into_inner).clone_from(&before.now);
@@ -201,7 +202,7 @@ impl Certificates {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds since they were loaded.
+    /// Seconds since the files were loaded.
     pub fn age_s(&self, now_s: u64) -> u64 {
         now_s.saturating_sub(self.loaded_at_s.load(Relaxed))
     }
@@ -230,7 +231,7 @@ impl Certificates {
         &self.counters
     }
 
-    /// A connection of a listener with these options; a plain one where there are none.
+    /// Makes a connection of a listener with these options; a plain one where there are none.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -247,7 +248,7 @@ impl Certificates {
         self.opening.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// A connection's handshake is over, however it ended. True if others wait for its room.
+    /// Notes that a connection's handshake is over, however it ended. True if others wait for its room.
     pub fn end(&self) -> bool {
         self.opening.fetch_sub(1, SeqCst);
         // Pairs with the acceptor, which first says that connections wait and then counts again.
@@ -259,24 +260,24 @@ impl Certificates {
         self.opening.load(SeqCst)
     }
 
-    /// Connections wait for the room of handshakes.
+    /// Notes that connections wait for the room of handshakes: some that stand still are to be closed.
     pub fn want_room(&self) {
         self.waits.store(true, SeqCst);
         self.wanted.store(WANTED, SeqCst);
     }
 
-    /// They wait no more.
+    /// Notes that no connections wait for it any more.
     pub fn have_room(&self) {
         self.waits.store(false, SeqCst);
         self.wanted.store(0, SeqCst);
     }
 
-    /// Takes it on to close a handshake that stands still, if one is to be.
+    /// Takes on to close a handshake that stands still; false if none is to be closed.
     pub fn take_wanted(&self) -> bool {
         self.wanted.fetch_update(SeqCst, SeqCst, |wanted| wanted.checked_sub(1)).is_ok()
     }
 
-    /// There was none to close, which other workers may have.
+    /// Leaves that to other workers, since this one has none to close.
     pub fn leave_wanted(&self) {
         self.wanted.fetch_add(1, SeqCst);
     }
@@ -286,13 +287,13 @@ impl Certificates {
     }
 }
 
-/// The days that are left to a certificate, begun ones too, if it is to be told; none are if it has expired.
+/// The days that are left to a certificate, begun ones too, if the log is to warn of it; 0 if it has expired.
 fn expiry(not_after_s: u64, wall_s: u64) -> Option<u64> {
     let left_s = not_after_s.saturating_sub(wall_s);
     (not_after_s > 0 && left_s <= EXPIRY_WARNING_S).then_some(left_s.div_ceil(DAY_S))
 }
 
-/// Reads the files of all of them, within one bound.
+/// Reads the files of all listeners, within one bound.
 fn load(wanted: Vec<(Speaks, Options)>, counters: &Arc<Counters>) -> Result<Vec<Loaded>, LoadError> {
     let mut files = Files::default();
     let load = |(speaks, options): (Speaks, Options)| {

@@ -18,8 +18,8 @@ use larder_store::Millis;
 
 use crate::stalls::Usage;
 
-/// Where time is simulated, scripts work for so long from one look at them to the next, so that one that goes on in later
-/// turns is soon run.
+/// Simulated time that a script works from one look at the clock to the next. It is so long that scripts of a simulation soon go
+/// on in later turns.
 const SIMULATED_LOOK: Duration = Duration::from_micros(20);
 
 /// The time of a server.
@@ -70,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// What tells how long a script has worked: a simulation's time stands still while a worker takes its turn.
+    /// The clock that measures scripts. A simulation's time stands still while a worker takes its turn.
     pub fn script_pace(&self) -> Pace {
         match self {
             Clock::Machine { .. } => Pace::Machine,
@@ -96,7 +96,7 @@ impl Clock {
         self.system_ns() / 1_000_000
     }
 
-    /// The same, in nanoseconds.
+    /// The system's time, nanoseconds since the Unix epoch.
     pub fn system_ns(&self) -> u64 {
         match self {
             Clock::Machine { .. } => {
@@ -107,7 +107,7 @@ impl Clock {
     }
 }
 
-/// What the system's time is ahead of the loops' clock, as a worker knows it: never too much, so that nothing expires early
+/// How much the system's time is ahead of the loops' clock, as a worker knows it: never too much, so that nothing expires early
 /// and no time is told that is still to come.
 ///
 /// ```text
@@ -115,15 +115,15 @@ impl Clock {
 ///                   │  system    │        system − after ≤ base ≤ system − before
 /// ```
 ///
-/// It stays while it may be right, and otherwise becomes the least that it may be. So it grows to what is right with each
-/// reading, and what is told of it goes back only where the system's clock was set back.
+/// The base stays while it may be right, and otherwise becomes the least that it may be. So it grows to what is right with each
+/// reading, and the time that is told goes back only where the system's clock was set back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WallBase {
     ns: u64,
 }
 
 impl WallBase {
-    /// The system's time was read between two looks at the loops' clock.
+    /// Learns from a reading of the system's time between two looks at the loops' clock.
     pub fn learn(&mut self, before_ns: u64, system_ns: u64, after_ns: u64) {
         let (least, most) = (system_ns.saturating_sub(after_ns), system_ns.saturating_sub(before_ns));
         if self.ns < least || self.ns > most {

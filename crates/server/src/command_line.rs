@@ -63,7 +63,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
     if matches.get_flag("options-markdown") {
         return Ok(Request::Print(markdown()));
     }
-    // Of no effect where nothing speaks TLS, as in memcached.
+    // These options have no effect where nothing speaks TLS, as in memcached.
     if config.tls || config.redis_tls_port.is_some() || config.http_tls {
         config.tls_options.join()?;
     }

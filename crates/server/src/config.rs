@@ -63,7 +63,7 @@ pub struct Config {
     pub debug: DebugCommand,
     /// Users of `--auth-file` and `-Y`, and their passwords.
     pub users: Vec<(String, Digest)>,
-    /// The files that those are of, and the password, if it is of one.
+    /// The files of these users, and of the password, if it is in one.
     pub users_files: UsersFiles,
     /// `-S`: the port of memcached's clients is one of the binary protocol, where they log in.
     pub sasl: bool,
@@ -311,7 +311,7 @@ impl Default for Reported {
     }
 }
 
-/// Where monitors look, and exporters are: memcached_exporter's port.
+/// memcached_exporter's port: where monitors look.
 const HTTP_PORT: u16 = 9150;
 
 /// Largest item when `-I` is not given.
@@ -331,12 +331,12 @@ const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
 const SLAB_STEP_BYTES: u32 = 8;
 
 impl Config {
-    /// Clients have to log in; text clients unless [`Config::text_auth`] is off.
+    /// True if clients have to log in; text clients unless [`Config::text_auth`] is off.
     pub fn asks(&self) -> bool {
         self.ruled.asks().unwrap_or_else(|| self.password.is_some() || !self.users.is_empty())
     }
 
-    /// `--requirepass` says nothing: the default user is as its line in `--aclfile` says.
+    /// True if `--requirepass` has no effect: the default user is as its line in `--aclfile` says.
     pub fn passes_over_password(&self) -> bool {
         self.password.is_some() && self.rules_file.is_some() && self.ruled.asks().is_some()
     }
@@ -347,7 +347,7 @@ impl Config {
         FiledUsers { password, users: self.users.clone() }
     }
 
-    /// Other machines reach this address, and no password is asked for there.
+    /// True if other machines reach this address, and no password is asked for there.
     pub fn is_open(&self, address: &Address, speaks: Speaks) -> bool {
         let closed = match speaks {
             Speaks::Redis => self.asks() || self.protected,
@@ -361,8 +361,8 @@ impl Config {
         self.protocol.unwrap_or(if self.sasl { Protocol::Binary } else { Protocol::Auto })
     }
 
-    /// The TCP port for memcached's clients. Few of them can log in: where clients have to, there is one only if
-    /// it was asked for, by itself or by users for it.
+    /// The TCP port for memcached's clients. Few of them can log in. Where clients have to, there is one only if it was asked
+    /// for, by `-p`, `-S` or `-Y`.
     pub fn text_port(&self) -> Option<u16> {
         let closed = !self.port_given && self.text_users.is_none() && !self.sasl && self.asks();
         self.port.filter(|_| !closed)
@@ -385,8 +385,8 @@ impl Config {
         self.reply_bytes_max.unwrap_or((self.memory_bytes / 16).max(REPLY_BYTES_MAX_LEAST))
     }
 
-    /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
-    /// arrives: 1/8 of the memory, at least the largest item, so that every append that may be made can be.
+    /// Most bytes that an append or prepend, or a RESP request, longer than a receive buffer may hold while it arrives: 1/8 of
+    /// the memory, at least the largest item, so that every append that is allowed can be made.
     pub fn append_bytes_max(&self) -> u64 {
         (self.memory_bytes / 8).max(self.item_bytes_max())
     }
@@ -406,7 +406,7 @@ impl Config {
         listed.iter().copied().chain(last.is_none().then_some(*slab_chunk_bytes_max)).collect()
     }
 
-    /// memcached's rules for a list of slab sizes.
+    /// Checks a list of slab sizes by memcached's rules.
     fn check_slab_sizes(&self) -> Result<(), String> {
         let sizes = &self.reported.slab_sizes;
         let range = self.chunk_bytes_min..=self.reported.slab_chunk_bytes_max;
@@ -427,7 +427,7 @@ impl Config {
         Ok(())
     }
 
-    /// Reads the users that have rules, which depends on what else is known of users; nothing keeps their text behind that.
+    /// Reads the users that have rules, which depends on what else is known of users. Their text is not kept after that.
     ///
     /// # Errors
     /// One line that names the option.
@@ -437,7 +437,7 @@ impl Config {
             Some(path) => (format!("--aclfile {path}"), path.as_str()),
             None => ("--acl-user".into(), "--acl-user"),
         };
-        // Of users whose line is in a file the file alone has the passwords, as when ACL LOAD reads it again.
+        // If lines of users are in a file, that alone has their passwords, as when ACL LOAD reads it again.
         let in_file = self.rules_file.is_some();
         let users: &[(String, Digest)] = if in_file { &[] } else { &self.users };
         let known = (self.password.as_ref().filter(|_| !in_file), users);

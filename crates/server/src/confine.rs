@@ -62,7 +62,7 @@ impl Seccomp {
         }
     }
 
-    /// What comes of a call that is on no list.
+    /// The action for a call that is on no list.
     fn unlisted(self) -> SeccompAction {
         match self {
             Seccomp::Off => SeccompAction::Allow,
@@ -164,8 +164,8 @@ impl Confinement {
         Ok(Confinement { filters: Some(filters) })
     }
 
-    /// Limits the calling thread, and threads that it starts, to the calls of its role. Ends the process if the kernel
-    /// refuses, which took such filters when the process began.
+    /// Limits the calling thread, and threads that it starts, to the calls of its role. Ends the process if the kernel refuses,
+    /// although it took such filters when the process began.
     pub fn enter(&self, role: Role) {
         let Some(filters) = &self.filters else { return };
         if let Err(error) = seccompiler::apply_filter(&filters[role as usize]) {
@@ -183,15 +183,15 @@ fn first(mode: Seccomp) -> Result<Vec<BpfProgram>, BackendError> {
         Seccomp::Off => Ok(Vec::new()),
         Seccomp::Log => Ok(vec![of(&fatal, SeccompAction::Log)?]),
         Seccomp::On => {
-            // Its flags lie in memory, where no filter sees them. The C library starts threads by clone(2) where this is
-            // missing, and there a filter sees that it is a thread and no process.
+            // The flags of clone3(2) lie in memory, where no filter sees them. The C library starts threads by clone(2) where
+            // this is missing, and there a filter sees that it is a thread and no process.
             let clone3 = of(&[Call::any(libc::SYS_clone3)], SeccompAction::Errno(libc::ENOSYS as u32))?;
             Ok(vec![of(&fatal, SeccompAction::KillProcess)?, clone3])
         }
     }
 }
 
-/// Calls as the crate has them. Without rules of its own a call matches whatever its arguments are.
+/// Turns calls into the crate's rules. Without rules of its own a call matches whatever its arguments are.
 fn rules(calls: &[Call]) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for call in calls {

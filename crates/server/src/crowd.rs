@@ -1,4 +1,4 @@
-//! Requests that are on their way in: which connection goes when they hold more memory than they may.
+//! Decides which connections are closed when requests on their way in hold more memory than they may.
 //!
 //! ```text
 //! received bytes that are kept   ─┐  Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that
@@ -6,11 +6,11 @@
 //! values that are uploaded       ─┘  those of unauthenticated clients ≤ 1/4 of that
 //! ```
 //!
-//! Kept bytes are there already: beyond the share the connection is closed that has waited longest for the rest of its request,
+//! Kept bytes are there already: beyond the share, the connection that has waited longest for the rest of its request is closed
 //! at once, and its memory is back before the next is received. A request that is gathered or uploaded waits a little instead,
-//! and is refused then; for it only those are closed that have stood for [`STANDS_MS`]. Short requests stay while they hold
-//! little together: then long ones hold what is missing, and those of them that stand go. One request may be larger than the
-//! share while the others hold no more than half of it, and does not count then.
+//! and is refused then; for it only connections are closed whose requests have stood still for [`STANDS_MS`]. Short requests stay
+//! while they hold little together: then long ones hold what is missing, and those that stand still go. One request may be larger
+//! than the share while the others hold no more than half of it; it does not count then.
 
 use std::sync::Arc;
 
@@ -24,36 +24,36 @@ use crate::worker::{Connection, Service};
 /// A request that has not gone on for so long has to make room for one that does: longer than any round trip.
 const STANDS_MS: Millis = 250;
 
-/// Connections that one look chooses.
+/// Most connections that one look chooses.
 const CHOSEN_MAX: usize = 16;
 
-/// A look makes room for one part in this many of the share, so that not every receive needs one; as much above the share
-/// short requests stay.
+/// A look makes room for one part in this many of the share, so that not every receive needs a look. Short requests stay up to as
+/// much above the share.
 const ROOM_SHARE: u64 = 16;
 
-/// Connections that were chosen of another worker's go when it wakes. With this part of the share above it before they have, a
-/// worker's own go.
+/// Connections that were chosen of another worker's are closed when it wakes. If input is above the share by one part in this
+/// many before that, a worker closes its own.
 const ABOVE_SHARE: u64 = 8;
 
-/// A request that holds less is not worth a connection: a user types, or a packet is late. What all that are
-/// passed over hold is at most one part in [`REST_SHARE`] of the share.
+/// A request that holds less is no reason to close a connection: a user types, or a packet is late. All that are passed over hold
+/// at most one part in [`REST_SHARE`] of the share together.
 const BYTES_MIN: u64 = 1 << 10;
-/// Nor is one that holds less than this while all such hold no more than that part, and all together no more than
-/// [`ROOM_SHARE`] above the share: longer ones hold what is missing, and go when they have stood for [`STANDS_MS`].
+/// A request that holds less than this stays, too, while all such hold no more than that part, and all requests no more than one
+/// part in [`ROOM_SHARE`] above the share: longer ones hold what is missing, and go when they have stood still for [`STANDS_MS`].
 const BYTES_SMALL: u64 = 64 << 10;
 const REST_SHARE: u64 = 4;
 
-/// What a worker knows of those that have to go.
+/// What a worker knows of connections that have to go.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// Its own that were chosen, last first.
+    /// Its own connections that were chosen, the last first.
     going: Vec<usize>,
     /// Up to so many bytes of all input there is no connection to choose.
     calm_to: u64,
 }
 
 impl Service {
-    /// Requests on their way in hold more than they may, and a connection has to go.
+    /// True if requests on their way in hold more than they may, and a connection has to go.
     pub(crate) fn is_crowded(&mut self) -> bool {
         let store = &self.hub().store;
         let (all, max) = (store.input_bytes(), store.input_bytes_max());
@@ -67,7 +67,7 @@ impl Service {
         unauthenticated || all > self.crowd.calm_to
     }
 
-    /// The next of this worker's connections that is to go, not the one at `except`.
+    /// Takes the next of this worker's connections that is to go, not the one at `except`.
     pub(crate) fn next_crowded_out(&mut self, except: usize) -> Option<usize> {
         if self.crowd.going.is_empty() && self.is_crowded() {
             self.choose(0, Some(except));
@@ -75,7 +75,7 @@ impl Service {
         self.crowd.going.pop()
     }
 
-    /// Behind a turn: closes those that are to go. `wanted`: a request waits for room.
+    /// Closes, after a turn, connections that are to go. `wanted`: a request waits for room.
     pub(crate) fn thin_out<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>, wanted: bool) {
         if self.is_crowded() {
             self.choose(0, None);
@@ -89,8 +89,8 @@ impl Service {
         }
     }
 
-    /// Chooses the connections that have waited longest for the rest of their requests, and for `stands_ms` at least; where short
-    /// requests stay, among those that stand.
+    /// Chooses the connections that have waited longest for the rest of their requests, and for `stands_ms` at least. Where short
+    /// requests stay, it chooses long ones that have stood still for [`STANDS_MS`].
     fn choose(&mut self, stands_ms: Millis, except: Option<usize>) {
         let hub = Arc::clone(self.hub());
         let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());
@@ -142,12 +142,12 @@ impl Service {
             }
         }
         if small_stay && at_once && over > 0 {
-            // Long requests hold it, which go on.
+            // Long requests that go on hold the rest.
             self.crowd.calm_to = max + room;
         }
     }
 
-    /// A connection has gone for this: a line a second.
+    /// Logs that a connection was closed for this: one line a second.
     pub(crate) fn note_crowded_out(&mut self, peer: &dyn std::fmt::Display) {
         let now = self.now();
         let due = self.hub().crowded_out.lock().expect("no holder panics").due(now);

@@ -12,22 +12,21 @@ use larder_eventloop::{Backend, Closed, EventLoop, Id};
 use crate::pending_closes::PendingClose;
 use crate::worker::{Connection, Service};
 
-/// Part of what all connections may hold that one listener may.
+/// One listener may hold one part in this many of what all connections may hold.
 const LISTENER_SHARE: u64 = 4;
 /// While memory is short a subscriber for which more waits is closed.
 const SHORT_BYTES: u64 = 4 << 10;
 /// What waits for a listener is sent when it is so much, before more is added.
 const PUSH_AT_BYTES: u64 = 256 << 10;
-/// Work of delivering that is done in one turn. With all 16 MiB that may wait in one, others of the worker waited
-/// for 11 ms and more.
+/// Most work of delivering in one turn. With all 16 MiB that may wait in one, others of the worker waited for 11 ms and more.
 const DELIVERING_NS_MAX: u64 = 2_000_000;
 /// Connections that are closed in one turn because others want it: some 20 µs each.
 const CLOSED_MAX: usize = 32;
-/// What a delivery takes beside its bytes, and each listener for a send.
+/// Work of a delivery beside its bytes, and of the send to each listener.
 const DELIVERY_NS: u64 = 150;
 const SEND_NS: u64 = 3000;
 
-/// What it takes to write and send so many bytes.
+/// Work of writing and sending so many bytes.
 fn bytes_ns(bytes: usize) -> u64 {
     bytes as u64 / 2
 }
@@ -54,10 +53,10 @@ impl Service {
         if deliveries.is_empty() {
             return more;
         }
-        // Charged for as many copies as these are to be: items give way to them first.
+        // All copies are charged before they are made: items give way to them first.
         hub.store.hold(copies as i64);
         self.give_way();
-        // Beside what `client-output-buffer-limit` says.
+        // This limit holds beside that of `client-output-buffer-limit`.
         let bytes_max = hub.store.held_bytes_max() / LISTENER_SHARE;
         let mut told: Vec<Id> = Vec::new();
         // What was charged for copies that are written.
@@ -118,7 +117,7 @@ impl Service {
         more
     }
 
-    /// Has the connections looked at in the next turn that wait, and were given something.
+    /// Has the connections that wait, and were given something, processed in the next turn.
     fn wake_waiting<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         for (index, client) in self.hub().handles[self.index()].awake.take() {
             if let Some(id) = events.id_at(index)

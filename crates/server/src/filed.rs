@@ -1,7 +1,7 @@
 //! Files of users that are read again when an administrator says so (SIGHUP): `--requirepass-file`, `--auth-file`, `-Y`.
 //!
-//! All of them are read before anything is changed. A file that is missing, is none, or has a line that is wrong leaves the
-//! users as they are. `--aclfile` is not among them: ACL LOAD reads it, and closes more connections than a signal should.
+//! All of them are read before anything is changed. If one is missing, is no file, or has a wrong line, the users stay as they
+//! are. `--aclfile` is not among them: ACL LOAD reads it, and closes more connections than a signal should.
 
 use larder_commands::FiledUsers;
 
@@ -17,7 +17,7 @@ pub struct UsersFiles {
 }
 
 impl UsersFiles {
-    /// There is one.
+    /// True if there is such a file.
     pub fn any(&self) -> bool {
         self.password.is_some() || !self.users.is_empty()
     }

@@ -34,15 +34,15 @@ use crate::table::Table;
 use crate::tls;
 use crate::worker::timing::{Counts, PROTOCOLS, STAGES, STEPS, Stages, quantile};
 
-/// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
-/// stood since then: others need the memory.
+/// Asks a worker to close a connection if its replies, or its request that has come in part, have stood still since then: others
+/// need the memory.
 #[derive(Debug)]
 pub struct Shed {
     /// Its place in the worker's loop.
     pub index: usize,
     /// On the loops' clock.
     pub since: Millis,
-    /// It is about its request.
+    /// Its request stands still, and not its replies.
     pub input: bool,
 }
 
@@ -53,15 +53,15 @@ pub struct Handle {
     pub waker: Arc<Waker>,
     /// What other workers ask of it.
     pub mailbox: Mailbox<Shed>,
-    /// It is to come to its end.
+    /// The worker is to end.
     pub stop: AtomicBool,
     /// Users were removed, and some of its clients may be such users.
     pub users_removed: AtomicBool,
-    /// What other connections have for its own.
+    /// Deliveries that wait for its clients.
     pub outbox: Outbox,
-    /// Those of its own that others want closed.
+    /// Its clients that others want closed.
     pub pending_closes: PendingCloses,
-    /// Those of its own that wait, and are to be looked at.
+    /// Its clients that wait, and are to be looked at.
     pub awake: Awake,
     /// Its counters.
     pub counters: Counters,
@@ -73,7 +73,7 @@ pub struct Handle {
     pub thread: AtomicU32,
 }
 
-/// What the connections of a server came to.
+/// Counts of a server's connections.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Taken over since start.
@@ -88,7 +88,7 @@ pub struct Tally {
     pub pauses: AtomicU64,
     /// Time for which it paused, microseconds.
     pub paused_us: AtomicU64,
-    /// It pauses now.
+    /// Accepting pauses now.
     pub paused: AtomicBool,
     /// Closed because a client began a TLS handshake where none is spoken.
     pub tls_on_plain_ports: AtomicU64,
@@ -109,13 +109,13 @@ pub struct Hub {
     pub table: Table,
     /// Counts of connections.
     pub tally: Tally,
-    /// How many each address has.
+    /// Connections of each address.
     pub addresses: Addresses,
-    /// What each has asked for.
+    /// Requests of each address.
     pub rates: Rates,
     /// Where the server listens.
     pub listeners: Vec<Listener>,
-    /// TLS of these.
+    /// TLS of the listeners.
     pub certificates: Certificates,
     /// What its threads may ask of the system.
     pub confinement: Confinement,
@@ -220,7 +220,7 @@ impl Hub {
             Address::Tcp(address) => Some((listener.speaks == Speaks::Any, address.port())),
             Address::Unix(_) => None,
         };
-        // One of Redis's own before one that is both's.
+        // A port for Redis's clients alone comes before one for both.
         self.listeners.iter().filter_map(port).min().map_or(0, |(_, port)| port)
     }
 
@@ -240,7 +240,7 @@ impl Hub {
         self.handles.iter().for_each(|handle| handle.stages.add_to(counts, protocol));
     }
 
-    /// Has each worker come to its end. Apart from the mailboxes, which may be full.
+    /// Tells each worker to end. Not by the mailboxes, which may be full.
     pub fn stop_workers(&self) {
         // Before the flags: a worker that sees its own sees the time, too.
         self.stopped_at.store(self.clock.elapsed_ns() / 1_000_000, SeqCst);
@@ -250,26 +250,26 @@ impl Hub {
         }
     }
 
-    /// Connections that may be in TLS handshakes: as many as may have to authenticate themselves.
+    /// Connections that may be in TLS handshakes: as many as may be unauthenticated.
     pub fn handshakes_max(&self) -> usize {
         (self.connections_max() / UNAUTHENTICATED_SHARE).max(1)
     }
 
-    /// A connection's TLS handshake is over, however it ended.
+    /// Notes that a connection's TLS handshake is over, however it ended.
     pub fn handshake_ended(&self) {
         if self.certificates.end() {
             self.waker.wake();
         }
     }
 
-    /// A handshake that was counted (`begins`) does not begin.
+    /// Notes that a handshake that was counted (`begins`) does not begin.
     pub(crate) fn handshake_not_begun(&self, begins: bool) {
         if begins {
             self.handshake_ended();
         }
     }
 
-    /// A connection of `worker` from `peer` has ended.
+    /// Notes that a connection of `worker` from `peer` has ended.
     pub fn ended(&self, worker: usize, peer: &Address) {
         self.addresses.leave(peer, &self.store);
         self.handles[worker].connections.fetch_sub(1, SeqCst);
@@ -317,7 +317,7 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-/// What RESP's sessions need to know of it besides.
+/// What RESP's sessions need to know besides.
 fn redis_settings(config: &Config) -> RedisSettings {
     RedisSettings {
         detected: config.protocol() == Protocol::Auto,
@@ -335,7 +335,7 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// Part of what all connections may hold that deliveries for one worker may.
+/// Deliveries for one worker may hold one part in this many of what all connections may hold.
 const POST_SHARE: u64 = 4;
 
 /// Places of `Host::connections` from here on are connections; below are listeners.
@@ -365,7 +365,7 @@ impl Hub {
         }
     }
 
-    /// Reads the files of users again, if there are any: all that they have changed in is carried out, or nothing.
+    /// Reads the files of users again, if there are any: all their changes are carried out, or none.
     fn refresh_users(&self) -> Option<Result<Followed, String>> {
         let files = &self.config.users_files;
         if !files.any() {
@@ -395,7 +395,7 @@ impl UsersFile for RulesFile {
     fn read(&self) -> std::io::Result<Zeroizing<Vec<u8>>> {
         let mut text = Zeroizing::new(Vec::new());
         let file = crate::values::open_file(&self.path)?;
-        // No shorter copy is left behind while it grows.
+        // Reserved at once, so that no shorter copy is left behind while it grows.
         text.reserve_exact(file.metadata()?.len().min(USERS_FILE_BYTES_MAX) as usize + 1);
         let read = file.take(USERS_FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
         if read as u64 > USERS_FILE_BYTES_MAX {
@@ -511,7 +511,7 @@ impl Host for Hub {
 
     fn users_removed(&self) {
         for handle in &self.handles {
-            // One that has not looked since the last time was woken then: EXEC may remove thousands one by one.
+            // A worker that has not looked since the last time was woken then: EXEC may remove thousands of users one by one.
             if !handle.users_removed.swap(true, SeqCst) {
                 handle.waker.wake();
             }
@@ -582,7 +582,7 @@ impl Host for Hub {
         let start = from.saturating_sub(FIRST_CONNECTION);
         let next = self.table.visit(start, max - visited, &mut |place, facts| {
             visit(&Connection {
-                // Unlike a descriptor, free of what the system hands out; unique all the same.
+                // Unlike a descriptor, it does not depend on the system; it is unique all the same.
                 id: self.number(place),
                 address: shown(&facts.peer),
                 listen_address: Some(shown(&self.listeners[facts.listener].address)),

@@ -155,7 +155,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The command line names what there is not.
+    /// The command line names something that does not exist.
     fn usage(reason: String) -> Failure {
         Failure { code: sysexits::USAGE, reason }
     }
@@ -166,14 +166,14 @@ impl Failure {
     }
 }
 
-/// What the system refuses, where nothing else is said.
+/// A refusal of the system, where no other code is chosen.
 impl From<String> for Failure {
     fn from(reason: String) -> Failure {
         Failure { code: sysexits::SYSTEM, reason }
     }
 }
 
-/// One line to the process that started us: from the background, through the process in the foreground.
+/// Writes one line to the process that started us: from the background, through the process in the foreground.
 fn complain(reason: &str) {
     if process::is_detached() {
         let _ = writeln!(std::io::stdout(), "larder: {reason}");
@@ -208,7 +208,7 @@ pub fn serve(config: Config) -> Result<(), Failure> {
             process::stay_dumpable()?;
         }
     }
-    // It starts a thread, which is of the user that the server is by then.
+    // It starts a thread, which has to be of the user that the server runs as.
     let log = Log::start(config.verbosity);
     if let Some(warning) = no_http {
         tracing::warn!("{warning}");
@@ -309,7 +309,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
         admin.end();
     }
     stop(hub, bound);
-    // Nothing is sent on it: it is closed when the last of them has ended.
+    // Nothing is sent on the channel: it is closed when the last worker has ended.
     if ended.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!(
             "a worker is still running 35 s after the order to stop, in a script or in what clients have begun: the process ends without it"
@@ -324,7 +324,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
 
 /// Ends the server: no more connections, then each worker.
 fn stop(hub: &Hub, bound: Vec<Bound>) {
-    // While it is listened on: another server that starts takes a socket over only where no server answers.
+    // Removed while it is listened on: another server that starts takes a socket over only where no server answers.
     if let Some(path) = &hub.config.unix_socket {
         let _ = std::fs::remove_file(path);
     }
@@ -402,7 +402,7 @@ fn greeting(hub: &Hub, told_at: Option<SocketAddr>) -> String {
     )
 }
 
-/// Signals turned into bytes of pipes. The second one that stops ends the process at once.
+/// Signals turned into bytes of pipes. The second signal to stop ends the process at once.
 #[derive(Debug)]
 struct Signals {
     /// The server is to stop.
@@ -422,7 +422,7 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&stopping))?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        // A terminal that goes away sends it, too, and must not take the server along.
+        // A terminal that goes away sends SIGHUP, too, and must not take the server along.
         let (reload, write) = UnixStream::pair()?;
         reload.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGHUP, write)?;

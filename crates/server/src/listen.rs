@@ -139,12 +139,12 @@ fn unreadable(text: &str) -> String {
     format!("{text} is not an address, a host name, or one of them with a port")
 }
 
-/// What the command line has a listener from: what its user has to change where it cannot be opened.
+/// The option that a listener is from: what a user has to change if it cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// `-p`.
     Port,
-    /// An address of `-l` with a port of its own, or a name that has none.
+    /// An address of `-l` with a port of its own, or a name without an address.
     Address,
     /// `-s`.
     UnixSocket,
@@ -157,7 +157,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// Behind the address in an error: what it is for, where the address does not say it.
+    /// Text behind the address in an error: what it is for, where the address does not say it.
     fn purpose(self) -> &'static str {
         match self {
             Origin::Port | Origin::Address | Origin::UnixSocket => "",
@@ -167,7 +167,7 @@ impl Origin {
         }
     }
 
-    /// What helps where the address is another server's.
+    /// Advice where the address is another server's.
     fn advice(self) -> &'static str {
         match self {
             Origin::Port => "choose another port with -p",
@@ -196,13 +196,13 @@ impl ListenError {
         ListenError { address: format!("{address}{}", origin.purpose()), reason }
     }
 
-    /// Two parts of `-l` are one address, and say different things of TLS.
+    /// The error of two parts of `-l` that are one address, and differ in TLS.
     fn two_kinds(host: &str, address: SocketAddr) -> ListenError {
         let reason = format!("-l {host} and another -l are {address}, and differ in TLS");
         ListenError { address: address.to_string(), reason }
     }
 
-    /// The same of a path: a folder that is missing is named.
+    /// The error of a path; it names a folder that is missing.
     fn of_path(path: &Path, error: &io::Error) -> ListenError {
         let refused = ListenError::new(path.display(), Origin::UnixSocket, error);
         ListenError { reason: process::missing_folder(path).unwrap_or(refused.reason), ..refused }
@@ -263,9 +263,9 @@ pub struct Http {
     pub address: SocketAddr,
 }
 
-/// Listens for monitors, if it is asked for; on this machine alone unless `--http-host` says otherwise, whatever `-l` says. A
-/// port that was not asked for and that is taken is done without, since another server may run beside this one: what to warn of
-/// then is returned, as the log has not begun.
+/// Listens for monitors, unless that is off; on this machine alone unless `--http-host` says otherwise, whatever `-l` says. If
+/// the port was not asked for and is taken, the server does without it, since another server may run beside this one. What to
+/// warn of is returned then, as the log has not begun.
 ///
 /// # Errors
 /// What the system says of a port or a host that was asked for.
@@ -299,7 +299,7 @@ pub fn open_http(config: &Config) -> Result<(Option<Http>, Option<String>), List
     }
 }
 
-/// The TLS of a listener at an address of which `-l` says this.
+/// TLS options of a listener, by what `-l` says of its address.
 fn options_at(config: &Config, tls: Option<AddressTls>) -> Option<Options> {
     let options = || config.tls_options.cache.clone();
     match tls {
@@ -314,8 +314,8 @@ fn options_at(config: &Config, tls: Option<AddressTls>) -> Option<Options> {
 /// An address to listen at, what it is from, and what `-l` says of TLS there.
 type TcpAddress = (SocketAddr, Origin, Option<AddressTls>);
 
-/// Where to listen on the port of an option. An address of `-l` that has a port of its own keeps it for `-p`; Redis clients
-/// are served on theirs.
+/// Addresses at which to listen on the port of an option. An address of `-l` that has a port of its own has that in place of
+/// `-p`, and not in place of the ports for Redis clients.
 fn tcp_addresses(config: &Config, port: Option<u16>, origin: Origin) -> Result<Vec<TcpAddress>, ListenError> {
     if config.listen.is_empty() {
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -361,8 +361,8 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
         }
         let _ = std::fs::remove_file(path);
     }
-    // It listens under another name first: a client that sees the path can connect. The mode holds from the
-    // first moment too: no window in which others could.
+    // It listens under another name first: a client that sees the path can connect. The mode, too, holds from the first moment,
+    // so that at no time others can connect.
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".lck");
     let _ = std::fs::remove_file(&unfinished);

@@ -10,11 +10,11 @@ use larder_eventloop::socket::Address;
 pub struct Listener {
     /// Its address, with the real port.
     pub address: Address,
-    /// The same, as RESP's clients are told.
+    /// The address, as RESP's clients are told.
     pub told: Arc<str>,
     /// What its connections speak.
     pub speaks: Speaks,
-    /// By TLS: the place of its options among the server's.
+    /// With TLS: the index of its options among the server's.
     pub tls: Option<usize>,
 }
 

@@ -25,7 +25,7 @@ pub struct Log {
     lines: Arc<AtomicU64>,
     handle: Option<reload::Handle<LevelFilter, Registry>>,
     dropped: Option<ErrorCounter>,
-    /// What its thread is limited to, and what wakes that.
+    /// What its thread is limited to; `queue` wakes the thread.
     confinement: Arc<OnceLock<Confinement>>,
     queue: Option<NonBlocking>,
     _writer: Option<Arc<Writer>>,
@@ -37,7 +37,7 @@ struct Writer {
     given: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
     dropped: ErrorCounter,
-    /// Where stderr is not read, its own end prints to stdout, which may be closed: a panic. It is left running.
+    /// The thread is left running: where stderr is not read, its end would print to stdout, which may be closed, and panic.
     _thread: ManuallyDrop<WorkerGuard>,
 }
 
@@ -90,7 +90,7 @@ impl Write for Counted {
     }
 }
 
-/// Lines that wait for the reader of stderr, at most.
+/// Most lines that wait for the reader of stderr.
 const LINES_WAITING_MAX: usize = 1024;
 
 impl Log {
@@ -142,7 +142,7 @@ impl Log {
         }
     }
 
-    /// Has the thread that writes limit itself before its next line, and at once.
+    /// Has the thread that writes limit itself at once, before its next line.
     pub fn confine(&self, confinement: Confinement) {
         // Once in a process.
         let _ = self.confinement.set(confinement);
@@ -168,7 +168,7 @@ impl Log {
     }
 }
 
-/// Between two lines of the same kind that unauthenticated clients can cause.
+/// Interval of two lines of the same kind that unauthenticated clients can cause.
 const RARELY_MS: Millis = 1000;
 
 /// Lets a line a second through.
@@ -179,7 +179,7 @@ pub struct Rarely {
 }
 
 impl Rarely {
-    /// It has happened: if a line is due, how often it has since the last one.
+    /// Counts that something has happened. If a line is due, returns how often it has since the last line.
     pub fn due(&mut self, now: Millis) -> Option<u64> {
         self.times += 1;
         if now < self.next_at {

@@ -17,7 +17,7 @@ pub const MAIL_MAX: usize = 1024;
 pub struct Arrival<S> {
     /// Its bytes.
     pub stream: S,
-    /// The other end.
+    /// The peer's address.
     pub peer: Address,
     /// Index of the listener it came through.
     pub listener: usize,

@@ -44,7 +44,7 @@ impl Mapper {
         Ok(Mapper { thread, stop })
     }
 
-    /// Ends it.
+    /// Ends the thread, and waits for it.
     pub fn end(self) {
         self.stop.store(true, SeqCst);
         self.thread.thread().unpark();

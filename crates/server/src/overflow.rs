@@ -1,7 +1,7 @@
 //! RESP clients for which more waits than `client-output-buffer-limit` says: closed at once, or when it
 //! has been so for some seconds.
 //!
-//! Looked at where a send leaves something behind, so that connections whose peers read cost nothing.
+//! They are looked at when a send leaves something behind, so that connections whose peers read cost nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +26,7 @@ pub(crate) struct Above {
 pub(crate) struct Overflow(Vec<Above>);
 
 impl Overflow {
-    /// A send left so many bytes behind.
+    /// Notes that a send left so many bytes of a connection behind.
     pub fn left_behind(&mut self, facts: &Arc<ConnectionFacts>, bytes: u64, limit: OutputLimit, now: Millis) {
         let above = |max: u64| max > 0 && bytes > max;
         let known = self.0.iter().position(|above| Arc::ptr_eq(&above.facts, facts));
@@ -47,13 +47,13 @@ impl Overflow {
         }
     }
 
-    /// There are any.
+    /// True if there are any.
     #[inline]
     pub fn any(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// One whose time has come.
+    /// Takes one whose time has come.
     fn due(&mut self, now: Millis) -> Option<Arc<ConnectionFacts>> {
         let at = self.0.iter().position(|above| above.at <= now)?;
         Some(self.0.swap_remove(at).facts)
@@ -61,7 +61,7 @@ impl Overflow {
 }
 
 impl Service {
-    /// Closes connections that are above their limits; true while there are others that may come to be.
+    /// Closes connections whose time above their limits is over; true while others are above theirs.
     pub(crate) fn cut<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         while let Some(facts) = self.overflow.due(events.now()) {
             let index = (facts.place() & u64::from(u32::MAX)) as usize;

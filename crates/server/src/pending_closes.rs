@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Why, and where.
+/// Where the client is, and why it is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingClose {
     /// The connection's index in the worker's loop.
@@ -31,7 +31,7 @@ impl PendingCloses {
         first
     }
 
-    /// A client has missed a delivery, and is to be closed: it is told of none that came behind it.
+    /// True if a client has missed a delivery: it is to be closed, and is sent none that came later.
     pub fn has_missed(&self, client: u64) -> bool {
         let clients = self.clients.lock().expect("no holder panics");
         clients.get(&client).is_some_and(|close| close.missed)

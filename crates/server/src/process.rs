@@ -20,7 +20,7 @@ const READY: &str = "ready";
 /// Descriptors besides connections: listeners, wakers, epoll sets, standard streams, /proc.
 const DESCRIPTORS_OWN: u64 = 64;
 
-/// This process is the one in the background.
+/// True if this process is the one in the background.
 pub fn is_detached() -> bool {
     std::env::var_os(DETACHED).is_some()
 }
@@ -74,7 +74,7 @@ pub fn say_ready() {
     let _ = writeln!(io::stdout(), "{READY}");
 }
 
-/// Sees to it that `connections` can be open at once.
+/// Raises the limit of descriptors, if need be, so that `connections` can be open at once.
 ///
 /// # Errors
 /// When the hard limit is lower and cannot be raised.
@@ -89,7 +89,7 @@ pub fn allow_descriptors(connections: usize, threads: usize) -> Result<(), Strin
         .map_err(|error| format!("-c {connections}: cannot open so many files ({error}); see ulimit -n"))
 }
 
-/// As [`allow_descriptors`], while the server runs.
+/// Raises the limit of descriptors as [`allow_descriptors`] does, while the server runs.
 ///
 /// # Errors
 /// For how many connections there can be descriptors.
@@ -171,14 +171,14 @@ fn find_user(passwd: &str, user: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// That the folder of a file that cannot be made is missing, or is no folder; none if it is one: then what the system says
-/// of the file is the better answer.
+/// Says that the folder of a file that cannot be made is missing, or is no folder. `None` if there is a folder: then the system's
+/// error about the file says more.
 pub fn missing_folder(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
     match std::fs::metadata(folder) {
         Ok(found) if found.is_dir() => None,
         Ok(_) => Some(format!("{} is not a folder", folder.display())),
-        // What may not be looked at is another matter.
+        // A folder that may not be looked at may exist.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Some(format!("the folder {} does not exist", folder.display()))
         }
@@ -214,7 +214,7 @@ impl PidFile {
         Ok(PidFile { path: path.to_owned() })
     }
 
-    /// What it is called until it is written: a name at which no link can have been laid.
+    /// Name of the file until it is written. It cannot be guessed, so no link can have been laid there.
     fn unfinished(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));

@@ -14,7 +14,7 @@
 //! for it for a minute at most.
 //!
 //! What one address is, [`Origin`] says; connections of Unix sockets have none. Without a limit nothing is counted or looked up.
-//! There is room for 8,192 addresses; the one that has to pay for least goes then.
+//! There is room for 8,192 addresses. A full table forgets those that have paid, or else the one that has to pay for least.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -63,7 +63,7 @@ impl Rates {
         }
     }
 
-    /// There is a limit.
+    /// True if there is a limit.
     pub fn any(&self) -> bool {
         self.cost_ns.is_some()
     }

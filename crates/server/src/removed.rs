@@ -17,8 +17,8 @@ pub(crate) const LOOKS_MAX: usize = 2_048;
 /// Connections that are closed in one turn: some 20 µs each.
 const CLOSED_MAX: usize = 32;
 
-/// Where a worker is that goes round its connections. Removals that come meanwhile make the way longer, and do not begin anew:
-/// each connection has its turn however many come.
+/// How far a worker has gone round its connections. Removals that come meanwhile make the round longer and do not begin it anew,
+/// so each connection is looked at however many come.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     /// The place that is looked at next.
@@ -36,7 +36,7 @@ impl Service {
     pub(crate) fn close_removed<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let hub = Arc::clone(self.hub());
         let handle = &hub.handles[self.index()];
-        // What is seldom so is read before it is written.
+        // The flag is seldom set, so it is read before it is written.
         if handle.users_removed.load(SeqCst) && handle.users_removed.swap(false, SeqCst) {
             // All of them once more: those that were passed already may be of a user that was removed just now.
             self.removed.places = events.places();

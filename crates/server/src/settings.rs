@@ -107,7 +107,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("num_napi_ids", &0);
     visit("memory_file", &"(null)");
     visit("client_flags_size", &size_of::<u32>());
-    // Of external storage, which is not here: what memcached says that has none.
+    // External storage, which is not here: what memcached says that has none.
     visit("ext_item_size", &512);
     visit("ext_item_age", &u32::MAX);
     visit("ext_low_ttl", &0);

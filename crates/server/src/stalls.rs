@@ -1,5 +1,5 @@
-//! What held workers up: turns that took long, and rounds of upkeep that came late, the last ones of all workers, each
-//! with its cause as far as the system's accounts say it.
+//! The last stalls of all workers: turns that took long, and rounds of upkeep that came late, each with its cause as far as the
+//! system's accounts tell it.
 //!
 //! A turn's time is from its wake-up, which the loop knows, to the next wait, before which the worker looks at the
 //! system's coarse clock: some nanoseconds a turn, and no more. That clock is some milliseconds late, so that a turn of
@@ -14,7 +14,7 @@ use larder_eventloop::Millis;
 /// A turn that takes so long is a stall.
 pub const STALL_NS: u64 = 10_000_000;
 
-/// Stalls that are kept.
+/// Most stalls that are kept.
 const STALLS_MAX: usize = 128;
 
 /// What held a worker up.
@@ -37,7 +37,7 @@ impl Cause {
     pub const ALL: [Cause; 5] =
         [Cause::Work, Cause::Processor, Cause::PageFault, Cause::Stopped, Cause::Unknown];
 
-    /// In a word, as it is told.
+    /// The cause in a word, as it is told.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Work => "work",
@@ -61,7 +61,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// That of the thread that asks; none where the system does not say.
+    /// What the system has counted for the calling thread; `None` if it does not say.
     pub fn now() -> Option<Usage> {
         let read = |name: &str| read_to_string(format!("/proc/thread-self/{name}")).ok();
         Usage::parse(&read("schedstat")?, &read("stat")?)
@@ -103,7 +103,7 @@ pub struct Stall {
     pub worker: usize,
     /// How long it took.
     pub took_us: u64,
-    /// What it was.
+    /// What held it up.
     pub cause: Cause,
 }
 
@@ -123,14 +123,14 @@ pub struct Stalls(Mutex<Last>);
 #[derive(Debug, Default)]
 struct Last {
     stalls: VecDeque<Stall>,
-    /// All that there were.
+    /// All stalls since the start.
     count: u64,
-    /// The same by their causes, as in [`Cause::ALL`].
+    /// All stalls by their causes, as in [`Cause::ALL`].
     by_cause: [OfCause; Cause::ALL.len()],
 }
 
 impl Stalls {
-    /// Notes one. Workers do it rarely: a stall is 10 ms.
+    /// Notes a stall. Workers do so rarely: a stall is 10 ms or more.
     pub fn add(&self, stall: Stall) {
         let mut last = self.last();
         if last.stalls.len() == STALLS_MAX {
@@ -149,12 +149,12 @@ impl Stalls {
         Cause::ALL.map(|cause| (cause, last.by_cause[cause as usize]))
     }
 
-    /// Those that are kept, the last one first.
+    /// The stalls that are kept, the last one first.
     pub fn all(&self) -> Vec<Stall> {
         self.last().stalls.iter().rev().copied().collect()
     }
 
-    /// The longest of those since there were `seen`, of which there are more now.
+    /// The longest stall since there were `seen`, which becomes the present number.
     pub fn longest_since(&self, seen: &mut u64) -> Option<Stall> {
         let last = self.last();
         let fresh = (last.count - *seen).min(STALLS_MAX as u64) as usize;

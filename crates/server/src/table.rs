@@ -14,7 +14,7 @@ use larder_eventloop::socket::Address;
 /// What is known of a connection.
 #[derive(Debug)]
 pub struct ConnectionFacts {
-    /// The other end.
+    /// The peer's address.
     pub peer: Address,
     /// Index of the listener it came through.
     pub listener: usize,
@@ -24,13 +24,13 @@ pub struct ConnectionFacts {
     received_at: AtomicU64,
     /// Bytes of memory of a request that has come in part; 0 if none has.
     input_bytes: AtomicU64,
-    /// The same, of what its stream keeps: a partial record.
+    /// Bytes of memory of a partial record, which its stream keeps.
     stream_bytes: AtomicU64,
     /// Its client has to log in, and did not.
     unauthenticated: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,
-    /// Bytes of them, and what is held for those that are to come.
+    /// Bytes of replies that wait, and what is held for those that are to come.
     waiting_bytes: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ pub struct ConnectionFacts {
 const MOVES: Millis = Millis::MAX;
 
 impl ConnectionFacts {
-    /// ConnectionFacts of a new connection.
+    /// Facts of a new connection.
     pub fn new(peer: Address, listener: usize, now: Millis) -> ConnectionFacts {
         ConnectionFacts {
             peer,
@@ -58,14 +58,14 @@ impl ConnectionFacts {
         self.place.load(Relaxed)
     }
 
-    /// Something was received; of a request that is not whole so many bytes are kept.
+    /// Notes that something was received, and that `input_bytes` of an incomplete request are kept.
     #[inline]
     pub fn received(&self, now: Millis, input_bytes: u64) {
         self.received_at.store(now, Relaxed);
         self.input_bytes.store(input_bytes, Relaxed);
     }
 
-    /// Something has come of which its stream keeps so many bytes.
+    /// Notes that something has come, of which the stream keeps so many bytes.
     pub fn stream_keeps(&self, now: Millis, bytes: u64) {
         self.received_at.store(now, Relaxed);
         self.stream_bytes.store(bytes, Relaxed);
@@ -86,8 +86,8 @@ impl ConnectionFacts {
         self.received_at.load(Relaxed)
     }
 
-    /// So many bytes of its replies wait, or are held for those to come. It stands since `now` if some went out just now, or none waited;
-    /// else for as long as it did.
+    /// Notes that so many bytes of its replies wait, or are held for those to come. It stands since `now` if some went out just
+    /// now, or none waited; else for as long as it did.
     pub fn stands(&self, moved: bool, now: Millis, bytes: u64) {
         self.waiting_bytes.store(bytes, Relaxed);
         if moved || self.stands_since.load(Relaxed) == MOVES {
@@ -95,7 +95,7 @@ impl ConnectionFacts {
         }
     }
 
-    /// None of its replies wait.
+    /// Notes that none of its replies wait.
     #[inline]
     pub fn moves(&self) {
         self.stands_since.store(MOVES, Relaxed);
@@ -126,14 +126,14 @@ pub struct Standing {
     pub bytes: u64,
 }
 
-/// What is found of connections whose replies wait.
+/// What [`Table::standing`] finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Stood {
     /// The connections that hold most and have stood for long enough, in the order in which they are to go.
     pub largest: Vec<Standing>,
-    /// What all of them hold that have stood for so long.
+    /// Bytes that all connections hold that have stood for long enough.
     pub bytes: u64,
-    /// How many hold enough, for however long they have stood.
+    /// How many connections hold enough, however long they have stood.
     pub count: usize,
 }
 
@@ -186,8 +186,8 @@ impl Table {
     }
 
     /// The connections whose replies have not moved since `until`, `most` at most: those that hold `long_bytes` and have not for
-    /// [`LONGER_MS`] more come first, then those that hold most, then those that have stood for longer. Of these that hold less than
-    /// `bytes_min` none is listed or counted, but all are part of the sum.
+    /// [`LONGER_MS`] more come first, then those that hold most, then those that have stood for longer. Connections that hold
+    /// less than `bytes_min` are neither listed nor counted, but are part of the sum.
     pub fn standing(&self, until: Millis, bytes_min: u64, long_bytes: u64, most: usize) -> Stood {
         let longer = until.checked_sub(LONGER_MS);
         let mut stood = Stood { largest: Vec::with_capacity(most + 1), ..Stood::default() };
@@ -220,9 +220,9 @@ impl Table {
         stood
     }
 
-    /// The connections whose requests have come in part and did not go on for longest, `most` at most, longest
-    /// first, and the bytes of the one that holds most; those that hold less than `bytes_min` are passed over. Of
-    /// unauthenticated clients alone, or of one worker alone, if these are wanted.
+    /// The connections whose incomplete requests have stood still for longest, `most` at most, longest first, and the bytes of
+    /// the one that holds most. Those that hold less than `bytes_min` are passed over. `unauthenticated`: unauthenticated clients
+    /// alone; `worker`: that worker's alone.
     pub fn half_open(
         &self,
         unauthenticated: bool,
@@ -253,7 +253,7 @@ impl Table {
         (longest, largest)
     }
 
-    /// What requests hold together that have come in part and of which each holds less than `bytes_max`.
+    /// Bytes that incomplete requests hold together of which each holds less than `bytes_max`.
     pub fn half_open_bytes(&self, bytes_max: u64) -> u64 {
         let mut all = 0;
         for worker in 0..self.workers.len() {
@@ -264,14 +264,14 @@ impl Table {
         all
     }
 
-    /// Since when the request of a connection that has come in part did not go on; none if there is none.
+    /// Since when a connection's incomplete request has stood still; `None` if it has none.
     pub fn half_open_since(&self, worker: usize, index: usize) -> Option<Millis> {
         let rows = self.rows(worker);
         let facts = rows.get(index)?.as_ref()?;
         (facts.input_bytes() > 0).then(|| facts.received_at())
     }
 
-    /// Visits up to `max` connections from place `from` on; the place to go on from, none at the end.
+    /// Visits up to `max` connections from place `from` on; returns the place to go on from, `None` at the end.
     pub fn visit(&self, from: u64, max: usize, visit: &mut dyn FnMut(u64, &ConnectionFacts)) -> Option<u64> {
         let mut visited = 0;
         let (first, mut start) = ((from >> 32) as usize, (from & u64::from(u32::MAX)) as usize);

@@ -39,7 +39,7 @@ impl TlsOptions {
     /// Gives both families the files that one of them names.
     ///
     /// # Errors
-    /// Both name a file, and these differ.
+    /// If both name a file, and these differ.
     pub(crate) fn join(&mut self) -> Result<(), String> {
         let TlsOptions { cache, redis } = self;
         join("-o ssl_chain_cert", &mut cache.chain, "--tls-cert-file", &mut redis.chain)?;
@@ -71,7 +71,7 @@ impl TlsOptions {
         Options { chain, key, key_format, resumption: true, ticket_lifetime_s: 300, ..Options::default() }
     }
 
-    /// Options of these files, and otherwise as they are.
+    /// These options with the files of Redis's.
     pub(crate) fn with_files_of(&self, options: &Options) -> Options {
         let Options { chain, key, key_format, authorities, authorities_folder, .. } = self.redis.clone();
         Options { chain, key, key_format, authorities, authorities_folder, ..options.clone() }
@@ -93,7 +93,7 @@ fn join(name: &str, path: &mut PathBuf, other_name: &str, other: &mut PathBuf) -
     Ok(())
 }
 
-/// How one family writes what both need.
+/// Names of the options that one family's TLS needs.
 struct Names {
     on: &'static str,
     chain: &'static str,
@@ -122,7 +122,7 @@ const HTTP: Names = Names {
     authorities: "no authorities",
 };
 
-/// Whether listeners have what their TLS needs.
+/// Checks that listeners have what their TLS needs.
 ///
 /// # Errors
 /// The option that is missing, or contradicts another.
@@ -208,7 +208,7 @@ pub(crate) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
     Ok(())
 }
 
-/// What a parameter of Redis's is set to; none if [`set`] knows none of this name.
+/// What a parameter of Redis's is set to; `None` if [`set`] knows none of this name.
 pub(crate) fn get(options: &Options, name: &str) -> Option<String> {
     let path = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
     let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();

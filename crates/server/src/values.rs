@@ -90,7 +90,7 @@ impl std::fmt::Debug for SecretText {
 }
 
 impl SecretText {
-    /// What a file has.
+    /// The text of a file.
     pub(crate) fn of_file(path: &str) -> Result<SecretText, String> {
         secret_text(path).map(SecretText)
     }
@@ -147,22 +147,22 @@ fn secret_text(path: &str) -> Result<Zeroizing<String>, String> {
     read().map(Zeroizing::new).map_err(|error| error.to_string())
 }
 
-/// Opens a file to be read: what is none, and would be waited for, is an error.
+/// Opens a file to be read. Something else, which might be waited for, is an error.
 ///
 /// # Errors
-/// It cannot be opened, or is none.
+/// If it cannot be opened, or is no file.
 pub(crate) fn open_file(path: &str) -> std::io::Result<std::fs::File> {
-    // Before it is opened: one that is no file may be waited for.
+    // Checked before it is opened: something that is no file may be waited for.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
     std::fs::File::open(path)
 }
 
-/// Gives a file other contents, all at once: a reader meanwhile, or after a crash, has the ones or the others.
+/// Replaces the contents of a file at once: a reader meanwhile, or after a crash, has the old ones or the new ones.
 ///
 /// # Errors
-/// It cannot be written; it has what it had.
+/// If it cannot be written: then it has what it had, unless it was only the folder that could not be synced.
 pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
     static WRITING: Mutex<()> = Mutex::new(());
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +170,8 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        // What another process of this number has left. What is there then is another program's, or a link, and is not followed.
+        // Removes what another process of this number has left. What is there afterwards is another program's, or a link, and is
+        // not followed.
         let _ = std::fs::remove_file(&beside);
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);

@@ -8,8 +8,8 @@
 //! | the folder of `--aclfile` | reading, making, writing, replacing: `ACL LOAD`, `ACL SAVE` |
 //! | folders of `-P` and `-s` | reading and removing: both go at the end |
 //!
-//! Folders, since a file that is replaced is another one. Where a name is a link, the folder of what it leads to counts, too:
-//! tools that renew certificates change links. A folder that cannot be opened is left out.
+//! Folders are named, since a file that is replaced is another one. Where a name is a link, the folder of what it leads to
+//! counts, too: tools that renew certificates change links. A folder that cannot be opened is left out.
 //!
 //! The kernel limits the calling thread and those that it starts later. It asks at opening: what is open stays so.
 
@@ -45,7 +45,7 @@ struct Folders {
 /// Limits the calling thread, and those that it starts, to the files of these options; returns how far the kernel goes.
 ///
 /// # Errors
-/// The kernel refuses.
+/// When the kernel refuses.
 pub(super) fn limit(config: &Config) -> Result<RulesetStatus, RulesetError> {
     limit_to(&Folders::of(config))
 }

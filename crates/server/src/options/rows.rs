@@ -983,7 +983,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// As ACL LOAD reads the file again: what the start takes for right is right behind that.
+    /// The start reads the file as ACL LOAD does later: what is right for one is right for the other.
     #[test]
     fn a_password_beside_a_file_of_users_is_that_of_a_default_user_whom_the_file_does_not_name() {
         let folder = std::env::temp_dir();
