@@ -88,7 +88,7 @@ pub struct Sample {
     pub p99_us: f64,
     /// Share of the time that the generator was running.
     pub generator_load: f64,
-    /// Writes that were refused, where that may be.
+    /// Writes that were refused, where [`Cell::may_refuse`].
     pub refused: u64,
 }
 
@@ -157,7 +157,7 @@ struct Visit {
     cell: usize,
     load: Load,
     pid: u32,
-    /// The load adds to numbers.
+    /// Whether the load adds to numbers.
     counts: bool,
 }
 

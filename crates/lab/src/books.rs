@@ -9,7 +9,7 @@ use crate::workload::{Verb, Workload};
 /// A figure in words, as the generator counted it, and as the server did.
 type Figure = (&'static str, u64, u64);
 
-/// Notes whether all replies were as they should be.
+/// Checks that all replies were right.
 pub fn check_replies(checks: &mut Checks, whose: &str, tally: &Tally) {
     checks.add("every reply was the right one", tally.wrong == 0, || match &tally.first_wrong {
         Some(first) => format!("{whose}: {} wrong replies, the first: {first}", tally.wrong),
@@ -59,7 +59,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Reads them.
+    /// Reads the server's figures.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.

@@ -39,7 +39,7 @@ pub fn misses(protocol: Protocol, out: &mut Vec<u8>, keys: usize) {
     }
 }
 
-/// Appends the reply to a write that was done.
+/// Appends the reply to a write that succeeded.
 pub fn stored(protocol: Protocol, out: &mut Vec<u8>) {
     out.extend_from_slice(match protocol {
         Protocol::Classic => b"STORED\r\n".as_slice(),
@@ -85,7 +85,7 @@ pub fn tokened(protocol: Protocol, out: &mut Vec<u8>, key: &[u8], value: &[u8]) 
     out.extend_from_slice(if protocol == Protocol::Classic { b"\r\nEND\r\n".as_slice() } else { b"\r\n" });
 }
 
-/// Appends the reply to a write with a token, which was done; in RESP the replies to a transaction that reads the value and
+/// Appends the reply to a write with a token that succeeded; in RESP the replies to a transaction that reads the value and
 /// writes.
 pub fn swapped(protocol: Protocol, out: &mut Vec<u8>, value: &[u8]) {
     if protocol != Protocol::Resp {

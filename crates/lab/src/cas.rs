@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     let mut cells = options.cells(&experiment)?;
     let visit = options.common.visit(options.visit_ms, 100, 250);
-    // Counters are stored and read again, clients connect.
+    // Before each visit counters are stored and read, and clients connect.
     experiment.announce(cells.len(), visit + Duration::from_millis(30));
     experiment.run.set("visit, ms", visit.as_millis());
     let names = experiment.names();
@@ -192,7 +192,7 @@ impl Options {
             let family = experiment.contender(seat).control.family;
             let methods = self.methods(family);
             for &method in &methods {
-                // Where nothing is compared no second visit is needed.
+                // The blind method is not compared: it needs no second visit.
                 if seat.again && method == Method::Blind {
                     continue;
                 }

@@ -295,13 +295,13 @@ impl Options {
                     all.push(setting);
                 }
             };
-            // Goroutines are cheap; a thread for each caller is what few programs have.
+            // Goroutines are cheap; few programs have a thread for each caller.
             let threads_max = if client.language == Language::Go || self.common.full { u32::MAX } else { 16 };
             let threads_max = if self.callers.is_empty() { threads_max } else { u32::MAX };
             for &op in ops.iter().filter(|op| **op != Op::Sets || client.sets_several()) {
                 for value_bytes in self.sizes() {
                     for &count in callers.iter().filter(|&&count| count <= threads_max) {
-                        // Many at once are one caller's.
+                        // One caller of many keys has many requests under way already.
                         if op.is_of_many() && count > 16 {
                             continue;
                         }

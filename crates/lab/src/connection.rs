@@ -36,8 +36,8 @@ pub enum Check {
     Length,
     /// Every reply is parsed: each must be of the kind and size expected.
     Parse,
-    /// And every value must name the key asked for and be whole; of keys that only this connection
-    /// changes it must be the last one written.
+    /// As `Parse`, and every value must name the key asked for and be whole; of keys that only this connection changes it must be
+    /// the last one written.
     Verify,
 }
 
@@ -128,8 +128,8 @@ impl Connection {
         self.script.windows.is_empty()
     }
 
-    /// Its writes, the last first, each request once: key and version, as they were sent, if their values have one. All begun
-    /// windows are answered.
+    /// Its writes, newest first, each request once: the key, and the version that was sent if the value has one. All begun
+    /// windows must be answered.
     pub(crate) fn writes<'c>(
         &'c self,
         workload: &'c Workload,
@@ -175,8 +175,8 @@ impl Connection {
         self.flights.push_back(Flight { due, sent: due });
     }
 
-    /// Sends as much as the system takes of the begun windows; true when all of it is sent. `now` becomes the sending time of
-    /// windows that have none.
+    /// Sends as much of the begun windows as the system takes; returns whether all of it is sent. `now` becomes the sending time
+    /// of windows that have none.
     pub(crate) fn send(&mut self, now: Instant) -> Result<bool, Error> {
         let windows = self.script.windows.len() as u64;
         while self.sent < self.begun {

@@ -138,7 +138,7 @@ impl Contender {
         Contender::start_with(kind, setup, &[])
     }
 
-    /// The same with more arguments.
+    /// As [`Contender::start`], with more arguments.
     ///
     /// # Errors
     /// As [`Contender::start`].

@@ -363,7 +363,7 @@ impl Counters {
         Some(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
     }
 
-    /// How often it was called since `before`. `None` where no command is counted.
+    /// How often a Redis command was called since `before`. `None` where no command is counted.
     pub fn called_since(&self, before: &Counters, command: &str) -> Option<u64> {
         self.calls(command).map(|calls| calls.wrapping_sub(before.calls(command).unwrap_or(0)))
     }

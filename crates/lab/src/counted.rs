@@ -214,7 +214,7 @@ fn of_strace(said: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
-/// Delayed acknowledgements that the system has sent so far, in this network.
+/// Delayed acknowledgements that the system has sent so far, in this network namespace.
 pub fn delayed_acks() -> Option<u64> {
     named(&fs::read_to_string("/proc/net/netstat").ok()?, "TcpExt:", "DelayedACKs")
 }
@@ -230,7 +230,7 @@ fn named(text: &str, table: &str, name: &str) -> Option<u64> {
 /// The largest share of other programs in a count that is still accepted.
 const OTHERS_MAX: f64 = 0.05;
 
-/// The lab's own part of `counted`, if an idle time of the same length had `idle`; `None` if the other share is too large.
+/// `counted` without the `idle` counts of an idle time of the same length; `None` if their share is too large.
 pub fn without_others(counted: u64, idle: u64) -> Option<f64> {
     let fits = idle as f64 <= OTHERS_MAX * counted as f64;
     fits.then(|| counted.saturating_sub(idle) as f64)

@@ -295,7 +295,7 @@ pub enum Said {
 /// A driver that ended by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// "ended by SIGABRT".
+    /// How it ended, such as "ended by SIGABRT".
     pub how: String,
     /// Calls that had returned, and those among them that returned "done" or "queued", if the driver could still report that.
     pub calls: Option<(u64, u64)>,

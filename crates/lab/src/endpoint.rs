@@ -150,7 +150,7 @@ impl Endpoint {
             "rediss" | "valkeys" | "redis+tls" => (Family::Redis, Kind::Tls),
             _ => return Err(FORM.into()),
         };
-        // Of other kinds a question mark is part of a path or a password; here one of a password is %3F.
+        // In other URLs a question mark is part of a path or a password; in those of TLS %3F stands for that of a password.
         let (rest, query) = match kind {
             Kind::Tls => rest.split_once('?').unwrap_or((rest, "")),
             Kind::Tcp | Kind::Unix => (rest, ""),
@@ -212,7 +212,7 @@ impl Endpoint {
         })
     }
 
-    /// The same as a connection whose calls wait, for `patience` at most each.
+    /// As [`Endpoint::connect`], but calls of the connection wait, for `patience` at most each.
     ///
     /// # Errors
     /// As [`Endpoint::connect`].

@@ -10,9 +10,9 @@ pub enum Error {
     Connect(String, io::Error),
     /// The server closed a connection in the middle of a run.
     Closed,
-    /// No bytes came for [`crate::generator::STALL`]: how many bytes of a window were missing, over all connections.
+    /// No bytes came for [`crate::generator::STALL`].
     Stalled {
-        /// Bytes of replies that were expected and did not come.
+        /// Bytes of replies that were expected and did not come, over all connections.
         missing_bytes: usize,
     },
     /// The server's reply does not fit the request; the text shows it.

@@ -518,7 +518,7 @@ impl Experiment {
         self.compare_pairs(others.into_iter().map(pair).collect());
     }
 
-    /// The same for pairs, which need not have all rounds.
+    /// As [`Experiment::compare_with`], for pairs, which need not have all rounds.
     pub fn compare_pairs(&mut self, pairs: Vec<Pair>) {
         let (twice, comparisons) = compared(pairs);
         for Twice { passed, off, found } in twice {
@@ -527,8 +527,8 @@ impl Experiment {
         self.run.comparisons.extend(comparisons);
     }
 
-    /// The same without the check that the first server agrees with itself, for figures that a busy machine does not change. The
-    /// pair still shows the noise for the others.
+    /// As [`Experiment::compare_pairs`], without the check that the first server agrees with itself, for figures that a busy
+    /// machine does not change. That pair still shows the noise for the others.
     pub fn compare_unchecked(&mut self, pairs: Vec<Pair>) {
         let (_, comparisons) = compared(pairs);
         self.run.comparisons.extend(comparisons);

@@ -64,7 +64,7 @@ pub fn prepare(
     prepare_telling(to, workload, cores, |_| ())
 }
 
-/// The same; `stored` is called with the number of writes of each part that is done, [`writes`] in all.
+/// As [`prepare`]; calls `stored` with the number of writes of each part that is done, [`writes`] in all.
 ///
 /// # Errors
 /// As [`fill`].

@@ -51,7 +51,7 @@ const FACTORS: [f64; 5] = [0.5, 0.75, 1.0, 1.5, 2.0];
 const NOW: usize = 2;
 /// The longest wait for a forecast that is not ready, in multiples of the requests.
 const PATIENCE: usize = 40;
-/// Figures are read once a second.
+/// The pause before a server is asked again: it makes a forecast once a second.
 const LOOK: Duration = Duration::from_millis(1200);
 /// Requests that a server answers in a second, about.
 const PER_S: f64 = 200_000.0;
@@ -264,7 +264,7 @@ fn report(
             }
         }
         experiment.run.plots.push(plot);
-        // The same server twice.
+        // The same server, measured twice.
         let [one, again] = [0, 1].map(|at| &of_stream[at].misses[NOW]);
         if let (Some(one), Some(again)) = (Estimate::of(&percent(one)), Estimate::of(&percent(again))) {
             chance.push((one.median - again.median).abs());

@@ -333,7 +333,7 @@ impl Lane {
         (0..self.connections.len()).filter(|&token| !self.connections[token].is_idle())
     }
 
-    /// One window at a time on each connection, the next when it is answered.
+    /// Sends one window at a time on each connection, the next when the last is answered.
     fn closed(&mut self, run: &mut Run<'_>, stop: Stop) -> Result<Duration, Error> {
         let started = Instant::now();
         let mut events = Events::with_capacity(EVENTS_MAX);

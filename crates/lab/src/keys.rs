@@ -17,7 +17,7 @@ pub struct Keyspace {
     pub value_bytes: usize,
 }
 
-/// The shortest key: four letters and ten digits, enough for every number.
+/// The shortest key: a prefix of four bytes and ten digits, enough for every number.
 pub const KEY_BYTES_MIN: usize = 14;
 
 impl Keyspace {

@@ -2,7 +2,7 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`keys`], [`value`], [`offset`] | how keys look; values that name their key; a position inside one |
+//! | [`keys`], [`value`], [`offset`] | how keys look; values that name their key; an offset inside one |
 //! | [`mix`], [`workload`], [`script`] | the requests: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
 //! | [`fill`] | stores beforehand what a load expects to find |
@@ -97,5 +97,5 @@ pub mod workload;
 pub use cli::main;
 /// Where a server listens.
 pub use larder_eventloop::socket::Address;
-/// What it is asked in.
+/// The protocol in which it is asked.
 pub use larder_protocol::client::Protocol;

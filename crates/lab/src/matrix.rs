@@ -184,7 +184,7 @@ impl Options {
         self.part.is_empty() || self.part.contains(&part)
     }
 
-    /// libmemcached speaks to memcached's family only.
+    /// Refuses servers that are not of memcached's family: libmemcached speaks to no others.
     fn only_memcached(&self) -> Result<(), Error> {
         let peers = self.common.peers.iter().map(|kind| (kind.name(), kind.family()));
         let targets = self.common.targets.iter().map(|target| (target.name.as_str(), target.family));

@@ -151,7 +151,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut found = Vec::new();
     for &question in &questions {
         for seat in experiment.seats() {
-            // The same server twice, for the first question alone: the noise of all questions is the same.
+            // Only the first question is measured twice on the same server: the noise of all questions is the same.
             let first = question == questions[0];
             let running = experiment.contender(seat).kind.is_none();
             // A running server may keep memory that it has taken: it grows only once.
@@ -246,7 +246,7 @@ fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Ve
 
 /// About how many bytes are written and read back in a second, item by item.
 const BYTES_PER_S: f64 = 60e6;
-/// The cost of an item in that, beside its bytes.
+/// What an item adds to that besides its own bytes.
 const ITEM_BYTES: f64 = 100.0;
 
 impl Question {

@@ -137,7 +137,7 @@ impl Null {
         Null::background(answers, core, socket, Null::serve)
     }
 
-    /// The same with one reply to every request.
+    /// As [`Null::in_background`], with one reply to every request.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
@@ -149,7 +149,7 @@ impl Null {
         Null::background(canned.into(), core, socket, Null::serve)
     }
 
-    /// The same for clients that ask in `turns`.
+    /// As [`Null::in_background`], for clients that ask in `turns`.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
@@ -247,8 +247,8 @@ impl Null {
     }
 }
 
-/// Accepts connections, which are what `begin` makes of their sockets, and takes a `step` on each that has something to do; for
-/// ever. An error of a step ends its connection.
+/// Serves for ever: accepts connections, which `begin` makes of their sockets, and takes a `step` on each that is ready. An error
+/// of a step ends its connection.
 fn each_connection<C>(
     listener: &Listener,
     begin: impl Fn(Socket) -> C,

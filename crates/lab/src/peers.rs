@@ -103,7 +103,7 @@ impl Kind {
         matches!(self, Kind::MemcachedNew | Kind::RedisNew | Kind::ValkeyNew)
     }
 
-    /// Which of memcached and Redis it may stand in for.
+    /// memcached or Redis for a server that may stand in for it; else the server itself.
     pub fn stands_for(self) -> Kind {
         match self {
             Kind::MemcachedNew => Kind::Memcached,
@@ -218,7 +218,7 @@ impl Server {
         Server::start_with(spec, &[])
     }
 
-    /// The same with more arguments.
+    /// As [`Server::start`], with more arguments.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -229,7 +229,7 @@ impl Server {
         Server::start_by(spec, more, None)
     }
 
-    /// The same for a server whose port speaks TLS because of these arguments: it is asked by `tls`.
+    /// As [`Server::start_with`], for a server whose port speaks TLS because of these arguments: it is asked by `tls`.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -338,7 +338,7 @@ impl Server {
         self.answering.clone().map_err(refuse)
     }
 
-    /// The same, with the reason in words.
+    /// As [`Server::process`], with the reason in words.
     pub(crate) fn answering(&self) -> Result<u32, String> {
         self.answering.clone()
     }

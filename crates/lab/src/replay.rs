@@ -197,7 +197,7 @@ impl<S: Source> Client<S> {
         }
     }
 
-    /// A value was read.
+    /// Compares a value that was read with the key's last known write.
     fn hit(&mut self, at: usize, have: &[u8], tally: &mut Tally) {
         if !self.verify {
             return;
@@ -227,7 +227,7 @@ impl<S: Source> Client<S> {
         }
     }
 
-    /// The answer to one request.
+    /// Takes the answer to one request: counts it, and checks it.
     fn take(&mut self, at: usize, answer: Answer<'_>, tally: &mut Tally) {
         let Waiting { hash, bytes, version, ref op, .. } = self.asked[at];
         let kind = op.kind;

@@ -221,7 +221,7 @@ impl Comparison {
         }
     }
 
-    /// The same with the reason, as tables print it.
+    /// The outcome with its reason, as tables print it.
     pub fn said(&self) -> String {
         if self.why.is_empty() { self.word().to_owned() } else { format!("{}: {}", self.word(), self.why) }
     }
@@ -357,7 +357,7 @@ impl Output {
         Ok(self.open_with([])?.0)
     }
 
-    /// The same, with further files.
+    /// As [`Output::open`], with further files.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -487,7 +487,7 @@ impl Run {
         self.finish_as(began, files, Vec::new(), terminal::text)
     }
 
-    /// The same with further files, each with its contents, and with another text.
+    /// As [`Run::finish`], with further files, each with its contents, and with another text.
     ///
     /// # Errors
     /// As [`Run::finish`].

@@ -147,7 +147,7 @@ pub struct Tally {
     pub service: Latencies,
     /// Open loop: how late it was sent.
     pub lag: Latencies,
-    /// The same by the second, if wanted.
+    /// Counts and times by the second, if wanted.
     pub series: Option<Box<Series>>,
 }
 
@@ -215,7 +215,8 @@ impl Tally {
         }
     }
 
-    /// The same for an open loop: the latency since it was due, the service time since it was sent, and how late it was sent.
+    /// As [`Tally::took`], for an open loop: the latency since it was due, the service time since it was sent, and how late it
+    /// was sent.
     pub(crate) fn took_since_due(&mut self, latency: Duration, service: Duration, lag: Duration) {
         self.took(latency);
         self.service.record(service);

@@ -19,7 +19,7 @@
 //! | `*` or `*3` | an array, or one of so many |
 //! | other words | a status, a line, a number or a value that says this; places as above |
 //!
-//! with `|` between several of which one must hold.
+//! `|` stands between several of which one must hold.
 
 mod reply;
 

@@ -90,7 +90,7 @@ fn run(options: &Options) -> Result<(), Error> {
         return say(&text);
     }
     let Some(mut terminal) = Terminal::open() else {
-        // Into a file, or a pipe: one screen after the other.
+        // Stdout is a file or a pipe: one screen follows the other.
         loop {
             std::thread::sleep(every);
             let now = server.look(options.show)?;

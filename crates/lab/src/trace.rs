@@ -66,7 +66,7 @@ enum FormatName {
     Monitor,
 }
 
-/// Which trace.
+/// The trace to replay, and its format.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 pub struct Options {

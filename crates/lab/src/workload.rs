@@ -185,7 +185,7 @@ impl Workload {
         self.sample_of(self.mix.only().expect("a load of one verb"))
     }
 
-    /// The same for one verb of a mix. All requests of a verb have the same length where values have one size.
+    /// As [`Workload::sample`], for one verb of a mix. All requests of a verb have the same length where values have one size.
     ///
     /// # Panics
     /// For the verbs of places inside a value, whose requests have several lengths, and for [`Verb::Gets`] in RESP.

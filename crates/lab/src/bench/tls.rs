@@ -11,9 +11,9 @@
 //! server once, in random order. CPU time is the server's own over the requests or connections of the visit; a connection is a
 //! handshake with its accept, one short request, and its end. The table has the medians of the rounds.
 //!
-//! Handshakes beside plain requests come at even times from several clients, on a third core. Where the machine has none that row
-//! is left out: the generator leaves its core to no client, and hardly a handshake would come about. The plain requests are an
-//! open loop: their latency counts from when a request was due.
+//! Handshakes beside plain requests come at even times from several clients, on a third core. A machine without a third core has
+//! no such row: the generator leaves its core to no client, and hardly a handshake would complete. The plain requests are an open
+//! loop: their latency counts from when a request was due.
 
 mod loads;
 mod server;
@@ -70,9 +70,9 @@ const PLAIN_CLIENTS: usize = 50;
 /// Handshakes a second beside them, and the clients that share them out.
 const HANDSHAKES_PER_S: f64 = 500.0;
 const HANDSHAKE_CLIENTS: u32 = 4;
-/// The least share of these handshakes that has to come about.
+/// The share of these handshakes that must complete at least.
 const HANDSHAKES_LEAST: f64 = 0.9;
-/// What they may add to the 99th percentile, in µs.
+/// What these handshakes may add to the 99th percentile, in µs.
 const DELAY_US_MAX: f64 = 1_000.0;
 /// How long replies are verified before and after the rounds.
 const VERIFIED: Duration = Duration::from_millis(100);
@@ -169,7 +169,7 @@ impl Shaking {
         Ok(Shaking { clients, core })
     }
 
-    /// Has the clients shake hands for so long, at even times.
+    /// Lets the clients shake hands for `time`, at even times.
     fn shake(&self, time: Duration) -> Result<Count, Error> {
         let per_s = HANDSHAKES_PER_S / f64::from(HANDSHAKE_CLIENTS);
         let shake = |client: &Client| -> Result<Count, Error> {
@@ -362,7 +362,7 @@ impl<'a> Bench<'a> {
 }
 
 impl Job {
-    /// Measures once. The value is not a number where there is none.
+    /// Measures once. The value is NaN if there is none.
     fn sample(&mut self, visits: Visits) -> Result<(f64, Waited), Error> {
         if let What::Handshakes(client, true) = &self.what {
             // The session of the last visit may be too old.
@@ -381,7 +381,7 @@ impl Job {
                 let as_wanted = if *resumes { count.resumed == count.all } else { count.resumed == 0 };
                 (count.all, waited, (!as_wanted).then_some(f64::NAN))
             }
-            // Of an open loop it is judged whether the generator was late.
+            // The CPU share of an open loop says nothing: [`p99_us`] judges whether the generator was late.
             What::Latency(load, shaking) => (1, 0.0, Some(p99_us(load, shaking.as_ref(), visits.time)?)),
         };
         let elapsed = began.elapsed();
@@ -404,8 +404,8 @@ fn alone_on(core: usize, work: impl FnOnce() -> Result<Count, Error> + Send) -> 
     thread::scope(|scope| scope.spawn(run).join().expect("a client does not panic"))
 }
 
-/// The 99th percentile of a plain load in µs, beside the handshakes of some clients or alone. It is not a number if the generator
-/// was late, or if handshakes were fewer than they should be.
+/// The 99th percentile of a plain load in µs, beside the handshakes of some clients or alone. NaN if the generator was late, or
+/// if there were fewer handshakes than there should be.
 fn p99_us(load: &mut Load, shaking: Option<&Shaking>, time: Duration) -> Result<f64, Error> {
     let arrivals = Arrivals { per_s: PLAIN_PER_S, poisson: true, seed: 1 };
     let (tally, count) = thread::scope(|scope| {

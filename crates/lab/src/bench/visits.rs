@@ -41,7 +41,7 @@ pub(super) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cores {
     pub generator: usize,
-    /// Another than the servers' and the generator's: the last, if there is one.
+    /// The last core that is neither the servers' nor the generator's, if there is one.
     pub third: Option<usize>,
 }
 

@@ -84,12 +84,12 @@ impl Method {
         }
     }
 
-    /// An attempt may be refused because another client was faster.
+    /// Whether an attempt may be refused because another client was faster.
     pub fn is_optimistic(self) -> bool {
         matches!(self, Method::GetsCas | Method::Meta | Method::Watch)
     }
 
-    /// The server computes the new value: nothing is read first.
+    /// Whether the server computes the new value: nothing is read first.
     pub fn is_server_side(self) -> bool {
         matches!(self, Method::Decr | Method::Ma)
     }

@@ -57,7 +57,7 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
     Ok(())
 }
 
-/// Lines of a table that is shown whole.
+/// A table of at most this many lines is shown whole.
 const ROWS_MAX: usize = 48;
 /// Numbers of clients that are shown where there are many: alone, few, many.
 const SHOWN_CLIENTS: [u32; 5] = [1, 2, 8, 50, 100];

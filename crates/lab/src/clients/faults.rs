@@ -116,7 +116,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of the values.
 pub const VALUE_BYTES: usize = 100;
 
-/// Callers: many where they cost little.
+/// The number of callers: many where they cost little.
 pub fn callers(language: Language) -> u64 {
     match language {
         Language::Go => 256,

@@ -48,7 +48,7 @@ fn reach(null: &Running) -> Reach {
     }
 }
 
-/// Visits one with a loop by hand, this many times. It has the first server's kind of socket, and no TLS.
+/// Visits a null server `visits` times with a loop by hand. It has the first server's kind of socket, and no TLS.
 ///
 /// # Errors
 /// When it cannot listen, or the driver ends.

@@ -14,7 +14,7 @@ use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, T
 /// Adds the tables and pictures of the run.
 ///
 /// # Errors
-/// None so far; a histogram may not be packed.
+/// None so far.
 pub fn report(
     experiment: &mut Experiment,
     cells: &[Cell],
@@ -47,13 +47,13 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&rounds(cell, figure))
 }
 
-/// The driver's allocations are those of calls only where there is one caller and the driver counts them.
+/// Allocations of a call; `None` unless there is one caller and the driver counts them.
 fn allocated(cell: &Cell) -> Option<Estimate> {
     let counts = matches!(cell.setting.client.language, Language::Go | Language::C | Language::Rust);
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocations)).flatten()
 }
 
-/// The allocated bytes, which the Java driver counts, too.
+/// Allocated bytes of a call on the same conditions; the Java driver counts them, too.
 fn allocated_bytes(cell: &Cell) -> Option<Estimate> {
     let counts = cell.setting.client.language != Language::Python;
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocated_bytes)).flatten()
@@ -218,7 +218,7 @@ fn server_us(cell: &Cell) -> Option<Estimate> {
     all.and_then(|all| Estimate::of(&all))
 }
 
-/// Lines of a table that is shown whole.
+/// A table of at most this many lines is shown whole.
 const ROWS_MAX: usize = 60;
 
 /// Every cell.
@@ -280,7 +280,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
-/// A loop by hand cannot do this many times as many calls with a server as with a server of fixed replies.
+/// How many times as fast a loop by hand may be with a server as with a server of fixed replies; more shows a disturbance.
 const OVER_FLOOR_MAX: f64 = 1.1;
 
 /// Loops by hand with a server of fixed replies, beside the same loops with a server.

@@ -293,7 +293,7 @@ impl Bench {
     ) -> Result<(Sample, Waited), Error> {
         let job = Job {
             time_ns: time.as_nanos() as u64,
-            // The first burst connects: bursts are about that.
+            // Bursts measure how connections are opened: the first burst opens them.
             cold: matches!(setting.callers, Callers::Burst(_)),
             ..self.job(experiment, contender, setting)?
         };

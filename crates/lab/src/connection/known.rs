@@ -42,7 +42,7 @@ const ENDED: usize = 4;
 const DONE: usize = 5;
 
 impl Connection {
-    /// The next key has no value.
+    /// Counts a miss of the next key, and checks that it may miss.
     #[inline]
     pub(super) fn missed<const VERIFY: bool>(
         &mut self,
@@ -62,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// A value was read. All values of the lab have client flags 0.
+    /// Checks a value that was read. All values of the lab have client flags 0.
     #[inline]
     pub(super) fn verify(
         &mut self,
@@ -117,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// A write was acknowledged.
+    /// Notes what an acknowledged write stored.
     #[inline]
     pub(super) fn stored(&mut self, script: &Script, window: &Window, workload: &Workload) {
         let KeyAt { slot, id, .. } = script.keys[self.key];
@@ -133,7 +133,7 @@ impl Connection {
         *known = Known::holds(script.first_version + before);
     }
 
-    /// A delete was answered.
+    /// Counts the reply to a delete, and checks it.
     pub(super) fn deleted<const VERIFY: bool>(
         &mut self,
         script: &Script,
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// An addition of one replied with a number.
+    /// Counts the number that an addition of one returned, and checks it.
     pub(super) fn counted<const VERIFY: bool>(
         &mut self,
         script: &Script,
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// An addition found no number.
+    /// Counts an addition that found no number, and checks that it may be gone.
     pub(super) fn no_number<const VERIFY: bool>(
         &mut self,
         script: &Script,
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// A read with its token, or within a transaction, found a value.
+    /// Counts and checks a value found by a read with its token, or within a transaction.
     pub(super) fn found<const VERIFY: bool>(
         &mut self,
         key: KeyAt,
@@ -213,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// The key was changed: its token is invalid.
+    /// Notes that the key was changed: its token is invalid.
     fn changed(&mut self, slot: u32) {
         if let Some(token) = self.tokens.get_mut(slot as usize) {
             token.live = false;
@@ -225,7 +225,7 @@ impl Connection {
         slot as usize >= self.known.len()
     }
 
-    /// A token was read.
+    /// Notes a token that was read, and checks that it is new exactly if the key was changed.
     pub(super) fn learnt<const VERIFY: bool>(&mut self, key: KeyAt, value: u64, tally: &mut Tally) {
         let shared = self.is_shared(key.slot);
         let Some(token) = self.tokens.get_mut(key.slot as usize) else { return };
@@ -240,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// A write with a token happened.
+    /// Counts a write with a token that succeeded, and checks that it had to.
     pub(super) fn swapped<const VERIFY: bool>(
         &mut self,
         request: &Request,
@@ -266,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// A write with a token was refused because the key had changed.
+    /// Counts a write with a token that was refused because the key had changed, and checks that it had.
     pub(super) fn conflicted<const VERIFY: bool>(
         &mut self,
         request: &Request,
@@ -287,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// A write with a token found no key.
+    /// Counts a write with a token that found no key, and checks that it may be gone.
     pub(super) fn nothing_to_swap<const VERIFY: bool>(
         &mut self,
         script: &Script,
@@ -304,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// A reply to one command of a transaction: returns whether it was the last. `None` if it is no such reply.
+    /// Takes a reply to one command of a transaction; returns whether it was the last. `None` if it is no such reply.
     pub(super) fn step<const VERIFY: bool>(
         &mut self,
         event: Event<'_>,

@@ -70,7 +70,7 @@ impl Connection {
         Ok(done)
     }
 
-    /// [`Check::Length`].
+    /// [`Check::Length`]: counts bytes up to the end of the window, and compares its end; returns how many bytes it took.
     fn count(
         &mut self,
         bytes: &[u8],

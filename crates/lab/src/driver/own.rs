@@ -23,9 +23,9 @@ pub enum Way {
     /// The client waits for each reply.
     #[default]
     OneByOne,
-    /// This many are sent together, and acknowledged together.
+    /// Several writes are sent together, and acknowledged together.
     Batch,
-    /// Sent without waiting, acknowledged later.
+    /// Writes are sent without waiting, and acknowledged later.
     Stream,
     /// Like a stream, but the server replies only to refused requests.
     Quiet,
@@ -35,7 +35,7 @@ impl Way {
     /// All ways.
     pub const ALL: [Way; 4] = [Way::OneByOne, Way::Batch, Way::Stream, Way::Quiet];
 
-    /// Whether calls that write, or read, and that want no reply, or one, can be made in this way.
+    /// Whether this way can make such calls: ones that write, or else read, and that want no reply, or else one.
     pub fn takes(self, writes: bool, noreply: bool) -> bool {
         match self {
             Way::OneByOne => !noreply,

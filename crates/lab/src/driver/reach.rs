@@ -25,7 +25,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// That of a server.
+    /// The transport to a server.
     pub fn of(control: &Control) -> Transport {
         match &control.address {
             _ if control.tls.is_some() => Transport::Tls,
@@ -94,7 +94,7 @@ impl Reach {
 }
 
 impl Secured {
-    /// The same options as the lab's own; `None` if these check no certificate.
+    /// The lab's own options for a driver; `None` if these check no certificate.
     fn of(connector: &Connector) -> Option<Secured> {
         let options = connector.options();
         let authorities = match &options.trust {
@@ -110,7 +110,7 @@ impl Secured {
     }
 }
 
-/// A path as text: those of a URL are.
+/// A path as text. Paths of a URL are texts, so nothing is lost.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -13,7 +13,7 @@
 const FILL_TENTHS: u64 = 15;
 /// Bytes of a key.
 pub const KEY_BYTES: u64 = 16;
-/// Memories written after which a pattern that followed another is counted.
+/// A pattern that follows another is counted after writes of this many memories.
 const TURNED_AFTER: u64 = 2;
 
 /// One request.
@@ -314,8 +314,8 @@ pub struct Course {
 }
 
 impl Course {
-    /// The pattern where `fits` keys fit; `turned`: after another, and counted when two memories were written at most. `part`
-    /// differs for each pattern of a run.
+    /// The pattern where `fits` keys fit. `turned`: it follows another, and is counted when two memories were written at the
+    /// latest. `part` differs for each pattern of a run.
     pub fn new(shape: Shape, fits: u64, part: u64, turned: bool) -> Course {
         let running = Running::new(shape, fits, part);
         let (warm, counted) = shape.lengths(fits);

@@ -128,7 +128,7 @@ fn is_most(visits: usize, cell: &Cell) -> bool {
     2 * visits > cell.samples.len()
 }
 
-/// The visits that were left out of a rung, and the figures that are missing for that.
+/// The visits that were left out of a rung, and the figures that are missing without them, in words.
 fn left_out(cell: &Cell) -> Option<String> {
     let (all, left) = (cell.samples.len(), valid(cell).count());
     let missing = if !is_most(left, cell) {

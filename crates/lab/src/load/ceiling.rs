@@ -22,8 +22,8 @@ const LOAD_MIN: Duration = Duration::from_secs(1);
 /// Descriptors that this process may need beside those of connections.
 const OTHER_FILES: u64 = 64;
 
-/// The rate of the generator alone with a load that took so long; `None` if there is none, or if it cannot be measured: the load
-/// has its result already.
+/// The rate of the generator alone with a load that took `took`; `None` if the load has no ceiling, or if it cannot be measured:
+/// the load has its result already.
 pub(super) fn measure(
     args: &Options,
     workload: &Workload,

@@ -11,7 +11,7 @@ const SECONDS: f64 = 5.0;
 const SECONDS_MAX: f64 = 86_400.0;
 
 impl Options {
-    /// The load may end before its time: after so many requests, or with its trace.
+    /// Whether the load may end before its time: after its number of requests, or with its trace.
     fn has_end(&self) -> bool {
         self.requests.is_some() || self.trace.trace.is_some()
     }
@@ -24,7 +24,7 @@ impl Options {
 
     /// Seconds in which an open loop sends its requests; `None` without a number of requests and a rate.
     fn asked_s(&self) -> Option<f64> {
-        // The rate of these two is that of single requests, of all others that of windows.
+        // The rate of these two presets is one of single requests, that of all others one of windows.
         let single = matches!(self.preset, Some(Preset::YcsbD | Preset::YcsbE));
         let window = u64::from(self.pipeline) * self.command.len().max(1) as u64;
         let together = if single { 1 } else { window };

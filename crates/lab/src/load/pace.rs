@@ -58,7 +58,7 @@ impl Pace {
         gap(per_s, self.even, &mut self.rng)
     }
 
-    /// The client's next step in place of a window; nothing if a window begins, which is sent now.
+    /// The client's next step, if it is no window; `None` if a window begins, which is sent now.
     pub fn next(&mut self, now: Instant, ending: bool) -> Option<Step> {
         if std::mem::take(&mut self.over) {
             let gap = self.gap();
@@ -92,7 +92,7 @@ impl Pace {
     }
 }
 
-/// The part of `windows` that client `number` of `clients` has; no end where there is none.
+/// The part of `windows` that client `number` of `clients` has; without a limit `u64::MAX`.
 pub(super) fn share(windows: Option<u64>, number: u64, clients: u64) -> u64 {
     let until =
         |windows, number: u64| (u128::from(windows) * u128::from(number) / u128::from(clients)) as u64;

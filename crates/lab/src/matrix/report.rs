@@ -43,7 +43,7 @@ pub fn report(
     Ok(())
 }
 
-/// Lines of a table that is shown whole.
+/// A table of at most this many lines is shown whole.
 const ROWS_MAX: usize = 48;
 
 /// Rounds of a figure of a cell.

@@ -41,7 +41,7 @@ impl Options {
         if on.is_empty() { "none".to_owned() } else { on.join(" + ") }
     }
 
-    /// In the original article's form: (OFF,ON,OFF).
+    /// The options in the original article's form: (OFF,ON,OFF).
     pub fn as_written(self) -> String {
         let words = [NO_BLOCK, NODELAY, BUFFER].map(|bit| if self.has(bit) { "ON" } else { "OFF" });
         format!("({})", words.join(","))

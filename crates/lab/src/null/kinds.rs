@@ -106,7 +106,7 @@ impl Kinds {
         &self.kinds[usize::from(number)].canned
     }
 
-    /// The reply of a kind several times, whole ones.
+    /// Whole replies of a kind, one behind the other.
     pub(super) fn block(&self, number: u8) -> &[u8] {
         &self.kinds[usize::from(number)].block
     }
@@ -137,7 +137,7 @@ fn form(workload: &Workload, verb: Verb) -> Form {
     form
 }
 
-/// A byte of the first form that differs from the other's, and its place: the first one.
+/// The first place where both forms have a byte and the two differ, and the first form's byte there.
 fn mark(form: &[Option<u8>], other: &[Option<u8>]) -> Option<(usize, u8)> {
     form.iter().zip(other).enumerate().find_map(|(at, pair)| match pair {
         (&Some(byte), &Some(others)) if byte != others => Some((at, byte)),

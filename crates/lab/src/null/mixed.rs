@@ -105,7 +105,7 @@ impl Replies {
         }
     }
 
-    /// So many of these bytes are sent.
+    /// Records that `bytes` of these were sent.
     fn advance(&mut self, kinds: &Kinds, bytes: usize) {
         self.sent += bytes;
         while let Some((kind, count)) = self.owed.front_mut() {

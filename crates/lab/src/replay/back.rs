@@ -34,7 +34,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// A value of this version and size was stored.
+    /// Remembers that a value of this version and size was stored.
     pub(super) fn wrote(&mut self, key: &[u8], hash: u64, (version, bytes): (u64, usize), ttl_s: u32) {
         if ttl_s > 0 && ttl_s < LIVES_S {
             return self.forget(hash);
@@ -56,7 +56,7 @@ impl Recent {
         (wrote.hash, wrote.version, wrote.bytes) = (hash, version, bytes);
     }
 
-    /// The key's contents are unknown now.
+    /// Forgets a key whose contents are unknown now.
     pub(super) fn forget(&mut self, hash: u64) {
         self.wrote.retain(|wrote| wrote.hash != hash);
     }

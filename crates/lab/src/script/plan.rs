@@ -102,7 +102,7 @@ impl Workload {
         last.expect("a mix asks for something")
     }
 
-    /// Every connection draws its own requests.
+    /// Draws requests for every connection by itself.
     pub(super) fn drawn(&self, seed: u64) -> Vec<Plan> {
         let requests = self.requests_each();
         let plan = |connection: usize| {
@@ -144,7 +144,7 @@ impl Workload {
         owners
     }
 
-    /// One stream is drawn; changes go to the connection that owns their key.
+    /// Draws one stream of requests; changes go to the connection that owns their key.
     pub(super) fn owned(&self, seed: u64) -> (Vec<Plan>, Option<Vec<usize>>) {
         let requests = self.requests_each();
         let mut chooser = Chooser::new(self.keyspace, self.choice, seed);

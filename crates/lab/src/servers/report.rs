@@ -174,7 +174,7 @@ fn compared(base: &Cell, others: &[&Cell]) -> Vec<Compared> {
     figures
 }
 
-/// Lines of a table that is shown whole.
+/// A table of at most this many lines is shown whole.
 const ROWS_MAX: usize = 48;
 /// Settings of a load that are drawn as bars; more are drawn as lines along an axis.
 const BARS_MAX: usize = 6;

@@ -85,7 +85,7 @@ impl Verb {
         }
     }
 
-    /// Collections are larger behind it.
+    /// Whether the command makes collections larger.
     pub fn adds(self) -> bool {
         matches!(self, Verb::HsetNew | Verb::Sadd | Verb::ZaddNew | Verb::Lpush)
     }

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub written_s: Option<f64>,
     /// Seconds until the ratio was back, measured against `last`.
     pub back_s: Option<f64>,
-    /// The same compared with the ratio of a fresh server, if there was one.
+    /// Seconds until the ratio was back, measured against that of a fresh server, if there was one.
     pub back_to_fresh_s: Option<f64>,
     /// Hits that a server with the final ratio would have had in addition.
     pub lost_hits: f64,

@@ -28,7 +28,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens the terminal; none if input or output is none.
+    /// Opens the terminal; `None` if input or output is no terminal.
     pub fn open() -> Option<Terminal> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return None;
@@ -51,7 +51,7 @@ impl Terminal {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout));
         let key = match ready {
             Ok(1..) => Some(read()),
-            // A signal, as when the window gets another size: the screen is drawn at its next time.
+            // A signal came, as when the window was resized: the screen is drawn at its next time.
             Ok(0) | Err(_) => None,
         };
         (key, began.elapsed())

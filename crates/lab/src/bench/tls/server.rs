@@ -22,9 +22,9 @@ pub(super) struct Certificate {
     pub name: &'static str,
     /// The name of its files.
     pub file: &'static str,
-    /// CPU time of a connection with a full handshake, in µs.
+    /// The most CPU time of a connection with a full handshake, in µs.
     pub full_us_max: f64,
-    /// The same of one that resumes a session.
+    /// The most CPU time of a connection that resumes a session, in µs.
     pub resumed_us_max: f64,
 }
 

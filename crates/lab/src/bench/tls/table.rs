@@ -9,9 +9,9 @@ use crate::stats::median;
 pub(super) enum Bound {
     /// The figure is only shown.
     None,
-    /// So much.
+    /// The figure is at most this.
     Most(f64),
-    /// So much more than the figure of the row before.
+    /// The figure is at most this above the figure of the row before.
     Above(f64),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Row {
     pub name: String,
     pub unit: &'static str,
     pub bound: Bound,
-    /// The values of the rounds for each server. A round without a value has one that is not a number.
+    /// The values of the rounds for each server. NaN stands for a round without a value.
     pub values: Vec<Vec<f64>>,
 }
 
@@ -67,13 +67,13 @@ pub(super) fn markdown(servers: &[String], rows: &[Row]) -> String {
     out
 }
 
-/// Three digits that count, as far as a figure has them.
+/// A value with three decimals below 1, two below 10, one below 100, else none.
 fn digits(value: f64) -> String {
     let decimals = [1.0, 10.0, 100.0].iter().filter(|&&bound| value < bound).count();
     format!("{value:.decimals$}")
 }
 
-/// Figures of Larder that are above their bounds, or that there are not although they have one, in words.
+/// Larder's figures that are above their bounds, or are missing although they have a bound, in words.
 pub(super) fn missed(rows: &[Row], is_larder: &[bool]) -> Vec<String> {
     let mut missed = Vec::new();
     for (at, row) in rows.iter().enumerate() {
