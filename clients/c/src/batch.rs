@@ -1,4 +1,4 @@
-//! Batches.
+//! Batches: requests that are sent together, and their results.
 
 use crate::asks::Asked;
 use crate::failure::{Failure, wrong};

@@ -42,12 +42,12 @@ impl Life {
         Life { client, process: process(), inside: AtomicUsize::new(0), ended: AtomicBool::new(false) }
     }
 
-    /// It belongs to this process.
+    /// Whether it belongs to this process.
     pub fn is_ours(&self) -> bool {
         self.process == process()
     }
 
-    /// The same for this process. Takes no lock.
+    /// The life of another client of the same configuration, in this process. Takes no lock.
     pub fn anew(&self) -> Result<Life, Failure> {
         let life = Life::new(self.client.anew()?);
         if self.ended.load(Ordering::Relaxed) {
@@ -68,7 +68,7 @@ impl Life {
         self.client.close();
     }
 
-    /// Waits until no call is under way. The client was shut down, and no call begins.
+    /// Waits until no call is under way. The client must have been shut down, and no call may begin.
     pub fn wait(&self) {
         // Pairs with the release of each call that leaves.
         while self.inside.load(Ordering::Acquire) > 0 {
@@ -109,7 +109,7 @@ impl<T> Single<T> {
         Single { process: process(), inner: Mutex::new(inner) }
     }
 
-    /// It belongs to this process.
+    /// Whether it belongs to this process.
     pub fn is_ours(&self) -> bool {
         self.process == process()
     }

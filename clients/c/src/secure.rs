@@ -29,7 +29,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// One of the fields is set.
+    /// Whether one of the fields is set.
     pub fn any(&self) -> bool {
         [&self.ca, &self.cert, &self.key, &self.name].iter().any(|field| field.is_some())
     }
@@ -78,7 +78,7 @@ fn roots(path: Option<&str>) -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// The form of a key is what its bytes say: OpenSSL, too, takes one whose label says another.
+/// Reads a private key. Its bytes say its form, whatever its label says; OpenSSL does the same.
 fn private(path: &str) -> Result<PrivateKeyDer<'static>, Failure> {
     let key = PrivateKeyDer::from_pem_slice(&read("key_file", path)?)
         .map_err(|error| unusable("key_file", path, &error))?;

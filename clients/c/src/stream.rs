@@ -15,7 +15,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A number that is 0 means the default.
+    /// A stream of a client. A number that is 0 means the default.
     pub fn new(life: &Life, requests: u32, bytes: u32, failures_only: bool) -> Stream {
         let usual = Window::default();
         let said = |number: u32, usual: usize| if number == 0 { usual } else { number as usize };

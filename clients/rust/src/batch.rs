@@ -127,7 +127,7 @@ impl<C: Front> Batch<C> {
         self.wanted.len()
     }
 
-    /// The batch has no requests.
+    /// Whether the batch has no requests.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -193,8 +193,8 @@ impl<C: Front> Batch<C> {
             .collect()
     }
 
-    /// There is no connection for these requests. Groups them for the servers that stand in for theirs, if theirs is down;
-    /// requests without such a server fail.
+    /// Groups requests that have no connection for the servers that stand in for theirs, if theirs is down; requests without such
+    /// a server fail.
     pub(crate) fn instead(
         &mut self,
         list: &List<C::Line>,

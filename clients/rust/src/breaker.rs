@@ -46,12 +46,12 @@ impl Breaker {
         }
     }
 
-    /// The server counts as down: callers fail at once.
+    /// Whether the server counts as down: callers fail at once.
     pub fn is_open(&self, now: Instant) -> bool {
         self.open_until.is_some_and(|until| now < until)
     }
 
-    /// The breaker has been opened, and the server has not answered since.
+    /// Whether the breaker was opened, and the server has not answered since.
     pub fn is_tried(&self) -> bool {
         self.open_until.is_some()
     }

@@ -158,8 +158,8 @@ impl Client {
     }
 
     /// Reads a value, passes it to `change`, and stores the result if the item has not changed meanwhile. Otherwise tries again,
-    /// up to 16 times, with pauses drawn from 50 µs to 10 ms. `change` gets `None` where there is no item. If it returns `None`,
-    /// nothing is stored.
+    /// up to 16 times, after random pauses whose bound grows from 50 µs to 10 ms. `change` gets `None` where there is no item. If
+    /// it returns `None`, nothing is stored.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] after the last attempt. If [`Error::outcome`] is [`Outcome::Unknown`], the write
@@ -205,18 +205,18 @@ impl Client {
         Ok(Reply::of(&self.call(key, ask, cas, Some(buffer))?))
     }
 
-    /// Requests that are sent together and acknowledged together.
+    /// Begins a batch: requests that are sent together and acknowledged together.
     pub fn batch(&self) -> Batch {
         Batch::new(self.clone())
     }
 
-    /// Writes that are sent without waiting, and acknowledged later.
+    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
     pub fn stream(&self, window: Window) -> Stream {
         Stream::new(self.clone(), window, false)
     }
 
-    /// Writes of which the server answers only those that it refuses. With a server that speaks classic text, this is a
-    /// [`Client::stream`].
+    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
+    /// is a [`Client::stream`].
     pub fn quiet(&self) -> Stream {
         self.quiet_within(Window::default())
     }

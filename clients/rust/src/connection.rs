@@ -78,7 +78,7 @@ impl Deliveries {
         self.ended.len()
     }
 
-    /// There are no deliveries.
+    /// Whether there are no deliveries.
     pub fn is_empty(&self) -> bool {
         self.ended.is_empty()
     }

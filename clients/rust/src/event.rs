@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// A call for keys has ended. A stream has no such event, it has its report; nor has a future that was dropped.
+    /// A call for keys has ended. A stream has its report in place of such events; a dropped future has none.
     Call(Call<'e>),
     /// A connection was made and greeted.
     Connected {

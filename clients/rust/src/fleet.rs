@@ -425,7 +425,7 @@ impl<L: Line> Fleet<L> {
         self.turns(&server.name, turn.as_ref());
     }
 
-    /// The client is closed.
+    /// Whether the client is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -363,7 +363,7 @@ pub fn error_of(broken: Broken, server: &Arc<str>) -> Error {
 }
 
 impl State {
-    /// Bytes wait to be sent.
+    /// Whether bytes wait to be sent.
     fn has_bytes(&self) -> bool {
         !self.sending.is_empty() || self.callers.pipe.to_send() > 0
     }

@@ -15,19 +15,19 @@ pub trait Line: Debug + Send + Sync + 'static {
     /// A server's connection for one caller at a time.
     type Alone: Debug + Default + Send + Sync;
 
-    /// The connection takes requests.
+    /// Whether the connection takes requests.
     fn is_alive(&self) -> bool;
     /// The dialect that is spoken.
     fn dialect(&self) -> Dialect;
     /// What it has done so far.
     fn counters(&self) -> Counters;
-    /// No call waits on the connection.
+    /// Whether no call waits on the connection.
     fn is_idle(&self) -> bool;
     /// Fails everything that waits.
     fn close(&self, error: Error);
     /// Takes no new requests: the connection ends when all owed replies have arrived.
     fn retire(&self);
-    /// No caller has the connection for one caller.
+    /// Whether no caller has the connection for one caller.
     fn is_free(alone: &Self::Alone) -> bool;
     /// Ends the connection for one caller.
     fn end(alone: &Self::Alone);

@@ -72,7 +72,7 @@ pub struct Op<S> {
     pub error: Option<Error>,
     /// How many of the missing replies are of requests that were not sent.
     pub not_sent: u32,
-    /// Where the value begins whose parts are arriving.
+    /// The place of the value whose parts are arriving.
     begun: Option<usize>,
     /// How to wake the caller, while it sleeps.
     pub sleeper: Option<S>,
@@ -98,7 +98,7 @@ impl<S> Op<S> {
         Op { error: Some(error), memory, ..Op::default() }
     }
 
-    /// No more replies will come.
+    /// Whether no more replies will come.
     pub fn is_done(&self) -> bool {
         self.left == 0 || self.error.is_some()
     }
@@ -126,7 +126,7 @@ impl<S> Op<S> {
         self.is_done()
     }
 
-    /// The connection has failed, with `missing` replies missing.
+    /// Notes that the connection has failed, with `missing` replies missing.
     pub fn fail(&mut self, error: &Error, missing: u32, outcome: Outcome) {
         if outcome == Outcome::NotSent {
             self.not_sent += missing;
@@ -246,7 +246,7 @@ impl<S> Callers<S> {
         }
     }
 
-    /// The connection has ended: fails all callers that wait.
+    /// Fails all callers that wait: the connection has ended.
     pub fn fail(&mut self, error: &Error, wake: impl FnMut(S)) {
         let Callers { pipe, ops, .. } = self;
         pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(error, missing, outcome));

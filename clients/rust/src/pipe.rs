@@ -154,7 +154,7 @@ impl Pipe {
         self.out.len()
     }
 
-    /// The limit of owed replies is reached.
+    /// Whether the limit of owed replies is reached.
     pub fn is_full(&self) -> bool {
         self.owed >= self.limits.in_flight
     }
@@ -248,7 +248,7 @@ impl Pipe {
         std::mem::replace(&mut self.out, spare)
     }
 
-    /// The last `bytes` bytes that were handed out will not be sent: the connection is about to fail.
+    /// Notes that the last `bytes` bytes that were handed out will not be sent: the connection is about to fail.
     pub fn take_back(&mut self, bytes: usize) {
         self.handed -= bytes as u64;
     }
@@ -419,7 +419,7 @@ impl Pipe {
         [overdue, stalled].into_iter().flatten().min()
     }
 
-    /// The owner of this number no longer waits.
+    /// Notes that the owner of this number no longer waits.
     pub fn abandon(&mut self, op: u32) {
         for pending in &mut self.pending {
             pending.tag = pending.tag.filter(|tag| tag.op != op);
@@ -431,7 +431,7 @@ impl Pipe {
         self.pending.iter().filter_map(|pending| pending.tag).map(|tag| tag.op).find(|&op| waits(op))
     }
 
-    /// The connection has ended: calls `each` for every owner that still waits, with the number of its missing replies.
+    /// Ends the connection: calls `each` for every owner that still waits, with the number of its missing replies.
     pub fn fail(&mut self, mut each: impl FnMut(Tag, u32, Outcome)) {
         self.owed = 0;
         self.long = None;
@@ -472,7 +472,7 @@ impl Input {
         &mut self.buffer[self.to..]
     }
 
-    /// This many bytes were received into the room.
+    /// Notes that this many bytes were received into the room.
     pub fn put(&mut self, bytes: usize) {
         self.to += bytes;
         assert!(self.to <= self.buffer.len());

@@ -45,7 +45,7 @@ pub struct Value {
     pub meta: Meta,
 }
 
-/// A write was made.
+/// The result of a write that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The item's token, if it was asked for.

@@ -139,7 +139,7 @@ impl Socket {
         }
     }
 
-    /// True if the connection is made; false: not yet.
+    /// Whether the connection is made by now.
     ///
     /// # Errors
     /// The connection failed.
@@ -170,7 +170,7 @@ impl Socket {
         }
     }
 
-    /// The same socket inside of TLS, after the handshake, which has to end by `until`.
+    /// Puts the socket inside of TLS: does the handshake, which has to end by `until`.
     ///
     /// # Errors
     /// The server's certificate is not trusted, or it does not speak TLS, or takes too long; or the system's error.

@@ -71,7 +71,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Everything was carried out.
+    /// Whether everything was carried out.
     pub fn is_clean(&self) -> bool {
         self.sent == self.stored
     }
@@ -213,7 +213,7 @@ impl<C: Streams> Stream<C> {
         &self.list
     }
 
-    /// The list of servers has changed: send what was collected, then call [`Stream::renew`].
+    /// Whether the list of servers has changed: then send what was collected, and call [`Stream::renew`].
     pub(crate) fn is_old(&self) -> bool {
         self.version != self.client.fleet().version()
     }
@@ -229,7 +229,7 @@ impl<C: Streams> Stream<C> {
         write.server * self.client.fleet().lanes() + write.lane
     }
 
-    /// The group of this write has to be sent before it can take it.
+    /// Whether this write's group has to be sent before it can take the write.
     pub(crate) fn is_in_the_way_of(&self, write: &Write<'_>) -> bool {
         let at = self.at(write);
         self.open[at].kind.is_some_and(|kind| kind != write.request.kind()) || !self.has_room(at)
@@ -285,7 +285,7 @@ impl<C: Streams> Stream<C> {
         self.open.len()
     }
 
-    /// The window has no room for this group: the oldest has to be answered first.
+    /// Whether the window has no room for this group: then the oldest has to be answered first.
     pub(crate) fn is_too_much(&self, at: usize) -> bool {
         let open = &self.open[at];
         !self.sent.is_empty()
@@ -425,7 +425,7 @@ impl<C: Streams> Stream<C> {
         report
     }
 
-    /// There are writes whose results were not reported.
+    /// Whether there are writes whose results were not reported.
     pub(crate) fn is_unreported(&self) -> bool {
         self.report.sent > 0
     }

@@ -128,12 +128,12 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There may be bytes to receive, whatever the socket says.
+    /// Whether there may be bytes to receive, whatever the socket says.
     pub fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Relaxed) || self.has_records.load(Ordering::Relaxed)
     }
 
-    /// Records wait for the socket.
+    /// Whether records wait for the socket.
     pub fn is_unsent(&self) -> bool {
         let state = self.lock();
         state.sent < state.out.len() || state.connection.wants_write()

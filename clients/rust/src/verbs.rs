@@ -61,7 +61,7 @@ impl<'a, C> Set<'a, C> {
         self
     }
 
-    /// Add, replace, append or prepend.
+    /// The mode, such as add, replace, append or prepend. Default: set.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.store.mode = mode;
         self
@@ -79,7 +79,7 @@ impl<'a, C> Set<'a, C> {
         self
     }
 
-    /// [`Stored`] has the item's new token.
+    /// Asks for the item's new token, which [`Stored`] has then.
     pub fn want_cas(mut self) -> Self {
         self.store.want_cas = true;
         self
@@ -124,13 +124,13 @@ impl<'a, C> Delete<'a, C> {
         self
     }
 
-    /// The item stays for this long as stale: one reader is told to renew it.
+    /// Keeps the item for this long as stale: one reader is told to renew it.
     pub fn keep_stale(mut self, ttl: Ttl) -> Self {
         (self.delete.stale, self.delete.retime) = (true, Some(ttl.exptime()));
         self
     }
 
-    /// The value is removed, and the item stays, empty.
+    /// Removes the value; the item stays, empty.
     pub fn keep_empty(mut self) -> Self {
         self.delete.empty = true;
         self

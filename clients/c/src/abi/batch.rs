@@ -1,4 +1,4 @@
-//! Requests together.
+//! The exported functions of batches: requests that are sent together.
 
 use super::Fallible;
 use super::call::{guard, plainly};

@@ -1,4 +1,4 @@
-//! Connections of event loops.
+//! The exported functions of pipes: connections of event loops.
 
 use super::batch::asked;
 use super::call::{guard, plainly};

@@ -1,4 +1,4 @@
-//! Writes that are acknowledged later.
+//! The exported functions of streams: writes that are acknowledged later.
 
 use super::batch::free;
 use super::call::{guard, plainly};

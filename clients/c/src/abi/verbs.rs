@@ -1,4 +1,4 @@
-//! Requests one after the other.
+//! The exported functions of requests that are made one by one.
 
 use super::call::guard;
 use super::client::{Client, enter};

@@ -96,7 +96,7 @@ impl<L: Line> Server<L> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server is down: it did not answer, and its pause is not over, or another caller tries it.
+    /// Whether the server is down: it did not answer, and its pause is not over, or another caller tries it.
     pub(super) fn is_down(&self) -> bool {
         let state = self.lock();
         state.breaker.is_open(L::now()) || state.breaker.is_tried() && state.is_dialed()
@@ -127,7 +127,7 @@ impl<L: Line> Server<L> {
 }
 
 impl<L: Line> LaneState<L> {
-    /// Its connection has ended.
+    /// Whether its connection has ended.
     fn is_over(&self) -> bool {
         self.lane.as_ref().is_some_and(|lane| !lane.is_alive())
     }
@@ -139,7 +139,7 @@ impl<L: Line> State<L> {
         self.lane_states.iter().filter_map(|lane| lane.lane.as_ref())
     }
 
-    /// A caller makes a connection, for whichever lane.
+    /// Whether a caller makes a connection, for whichever lane.
     pub(super) fn is_dialed(&self) -> bool {
         self.lane_states.iter().any(|lane| lane.dialing.is_some())
     }

@@ -91,18 +91,18 @@ impl Stage {
         (0..self.fleet.lanes()).map(letter).collect()
     }
 
-    /// The dial of this lane has succeeded.
+    /// Ends the dial of this lane with success.
     fn made(&self, at: usize) -> Arc<Bare> {
         self.fleet.dialed(&self.server, at, Ok(Arc::default())).expect("it is not closed")
     }
 
-    /// The dial of this lane has failed.
+    /// Ends the dial of this lane with a failure.
     fn failed(&self, at: usize) {
         let failed = self.fleet.dialed(&self.server, at, Err(Error::Down("a:1".into(), SLOW)));
         assert!(matches!(failed, Err(Error::Down(..))), "{failed:?}");
     }
 
-    /// The connection of this lane has ended, which a caller has found.
+    /// Ends the connection of this lane, and has a caller find that out.
     fn lost(&self, lane: &Bare) {
         lane.is_over.store(true, Ordering::Relaxed);
         self.fleet.note(&self.server, &Error::Lost("a:1".into(), SLOW, Outcome::Unknown));

@@ -195,18 +195,18 @@ impl Client {
         Ok(Reply::of(&self.call(key, ask, cas, Some(buffer)).await?))
     }
 
-    /// Requests that are sent together and acknowledged together.
+    /// Begins a batch: requests that are sent together and acknowledged together.
     pub fn batch(&self) -> Batch<Client> {
         Batch::new(self.clone())
     }
 
-    /// Writes that are sent without waiting, and acknowledged later.
+    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
     pub fn stream(&self, window: Window) -> Stream<Client> {
         Stream::new(self.clone(), window, false)
     }
 
-    /// Writes of which the server answers only those that it refuses. With a server that speaks classic text, this is a
-    /// [`Client::stream`].
+    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
+    /// is a [`Client::stream`].
     pub fn quiet(&self) -> Stream<Client> {
         self.quiet_within(Window::default())
     }

@@ -256,7 +256,7 @@ impl Lane {
 }
 
 impl State {
-    /// Bytes wait to be sent, and no task sends them.
+    /// Whether bytes wait to be sent, and no task sends them.
     fn is_unsent(&self) -> bool {
         !self.writing && (!self.sending.is_empty() || self.callers.pipe.to_send() > 0)
     }

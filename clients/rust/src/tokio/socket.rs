@@ -69,7 +69,7 @@ impl Socket {
         }
     }
 
-    /// The same socket inside of TLS, after the handshake.
+    /// Puts the socket inside of TLS: does the handshake.
     ///
     /// # Errors
     /// The server's certificate is not trusted, or it does not speak TLS; or the system's error.
