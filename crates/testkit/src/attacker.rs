@@ -28,10 +28,10 @@ pub struct Heard {
 }
 
 impl Attacker {
-    /// One more client of a server.
+    /// Connects one more client to a server.
     ///
     /// # Panics
-    /// If there can be none.
+    /// If it does not accept one.
     pub fn new(bounded: &Bounded) -> Attacker {
         let stream = bounded.server.connect().expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");

@@ -10,7 +10,7 @@ pub struct Both {
     local: Local,
     redis: LocalConnection,
     memcached: LocalConnection,
-    /// Which of the two is asked what both can do: a bit for each question.
+    /// Bits that choose, one for each question that both connections can answer, which of them is asked.
     turn: u64,
 }
 

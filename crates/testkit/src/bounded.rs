@@ -16,9 +16,9 @@ const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
 /// A server with a limit that it is held to.
 #[derive(Debug)]
 pub struct Bounded {
-    /// It.
+    /// The process.
     pub server: Server,
-    /// Its limit.
+    /// The limit.
     pub memory_bytes: u64,
 }
 
@@ -37,15 +37,15 @@ impl Bounded {
         Bounded { server: server.expect("larder starts"), memory_bytes: megabytes * MEBIBYTE }
     }
 
-    /// A connection.
+    /// Connects a client.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the server accepts none.
     pub fn client(&self) -> Client {
         self.server.connect().and_then(Client::new).expect("a connection")
     }
 
-    /// Checks that the RSS is at most the limit, 5 % and 8 MiB. A debug build has more pages of its own than the released
+    /// Checks that the RSS is at most the limit plus 5 % and 8 MiB. A debug build has more pages of its own than the released
     /// program; these do not count.
     ///
     /// # Panics
@@ -101,10 +101,10 @@ fn take_stored(client: &mut Client, waiting: &mut usize) {
     }
 }
 
-/// A figure of `stats`.
+/// A statistic that is a number.
 ///
 /// # Panics
-/// If it is none.
+/// If it is not there, or no number.
 pub fn number(client: &mut Client, name: &str) -> u64 {
     client.stat(name).expect("a statistic").parse().expect("a number")
 }

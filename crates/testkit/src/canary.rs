@@ -1,6 +1,7 @@
 //! Canaries: one connection to each of a server's two workers, which asks for a key every 10 ms, and one to a server of fixed
-//! replies on the same core, which asks every millisecond. Of a wait of a worker's canary the machine took, and not Larder, as much
-//! as the other canary waited meanwhile, or these together, whichever is more:
+//! replies on the same core, which asks every millisecond. A wait of a worker's canary is Larder's only as far as the machine did
+//! not take it. The machine took as much as the null server's canary waited meanwhile, or the sum of these times, whichever is
+//! more:
 //!
 //! - the time in which the worker could have run and another program had its core, which the system counts;
 //! - while the worker slept, the time in which another thread of the server could have run that may have had what it waited for;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Keys of a history.
 pub const KEYS: usize = 2;
 
-/// What a client asks; keys by number.
+/// A request of a client; keys by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The value.
+    /// Reads the value.
     Get(usize),
     /// Sets it.
     Set(usize, i64),
@@ -21,7 +21,7 @@ pub enum Operation {
     Incr(usize),
     /// Removes it.
     Delete(usize),
-    /// The value and its token.
+    /// Reads the value and its token.
     Gets(usize),
     /// Sets it if it has this token.
     Cas(usize, u64, i64),
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// The right outcomes.
+/// The model: it gives the right outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cache;
 
@@ -146,9 +146,9 @@ impl Model for Cache {
     }
 }
 
-/// One client of a store that may be asked.
+/// One client of a store.
 pub trait Client {
-    /// Asks. Keys belong to history `history`, and are new to it.
+    /// Makes a request. Keys belong to history `history`, and are new to it.
     fn ask(&mut self, history: u64, operation: &Operation) -> Outcome;
 }
 
@@ -158,7 +158,7 @@ pub type Script = [Vec<Step>; 2];
 /// One operation of a client; the value it writes may depend on what it saw.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Get, and so on.
+    /// get, set, incr or delete.
     Plain(u8, usize),
     /// gets, then cas.
     Compare(usize),
@@ -184,7 +184,7 @@ pub fn script(random: &mut u64) -> Script {
     })
 }
 
-/// Has a client go through its steps, and notes each call.
+/// Lets a client go through its steps, and notes each call.
 pub fn play(
     client: &mut dyn Client,
     history: u64,

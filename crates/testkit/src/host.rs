@@ -15,7 +15,7 @@ const CONNECTIONS_MAX: u64 = 1_000_000;
 /// The time that passes with each look at a script, unless a test chooses otherwise: turns end at the same places on every
 /// machine.
 const SCRIPT_LOOK: Duration = Duration::from_micros(5);
-/// So many log lines are kept until a test takes them.
+/// The most log lines that are kept until a test takes them.
 const NOTED_MAX: usize = 100;
 
 /// The server that sessions believe to be in.
@@ -39,7 +39,7 @@ pub struct LocalHost {
     pub awake: Mutex<Vec<u64>>,
     /// The clock that only goes on.
     pub clock_us: AtomicU64,
-    /// What passes with each look at that clock.
+    /// The time that passes with each look at that clock.
     pub look_us: Arc<AtomicU64>,
     /// The last log lines, with their levels.
     pub noted: Mutex<VecDeque<(u8, String)>>,
@@ -50,7 +50,7 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// What a counter stands at.
+    /// The value of a counter.
     pub fn counted(&self, counter: Counter) -> u64 {
         let mut sums = Sums::default();
         sums.add(&self.counters);

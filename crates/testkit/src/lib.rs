@@ -1,6 +1,6 @@
 //! Shared code of the tests of several crates; never part of the server.
 //!
-//! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
+//! - [`transcript`], [`pattern`], [`frames`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
 //! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that tests move;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`pipelines`]: the same requests, received in several ways;
@@ -9,7 +9,7 @@
 //!   checked; [`folder`]: a folder of a test's own;
 //! - [`linear`], [`history`], [`both`]: whether the results of two clients can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
-//! - [`talk`]: RESP clients of sessions without sockets, in words; [`resp`]: of a server, over sockets;
+//! - [`talk`]: RESP clients of sessions without sockets, in words; [`resp`], [`attacker`]: of a server, over sockets;
 //! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
 //!   take minutes;
 //! - [`proof`]: values that prove their origin;

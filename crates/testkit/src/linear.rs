@@ -18,9 +18,9 @@ use std::hash::Hash;
 pub struct Call<O, R> {
     /// The thread that called.
     pub thread: usize,
-    /// When it began and when it ended, on one clock.
+    /// When it began, on one clock for all calls.
     pub began: u64,
-    /// As `began`.
+    /// When it ended, on that clock.
     pub ended: u64,
     /// The operation.
     pub operation: O,
@@ -30,11 +30,11 @@ pub struct Call<O, R> {
 
 /// The right outcomes, one call at a time.
 pub trait Model {
-    /// What the calls so far have come to.
+    /// The state that calls lead to.
     type State: Clone + Eq + Hash;
-    /// What may be asked.
+    /// The type of operations.
     type Operation;
-    /// What may be answered.
+    /// The type of outcomes.
     type Outcome;
 
     /// The state before any call.

@@ -48,7 +48,7 @@ pub struct LocalConnection {
     output: Output,
     /// Replies taken from the output.
     sent: Vec<u8>,
-    /// Replies stay where they are.
+    /// The client reads nothing, so that replies stay where they are.
     stalled: bool,
     /// It waits to be woken, …
     waits: bool,
@@ -75,7 +75,7 @@ impl Local {
         Local::new(&DEBUG.map(str::to_owned))
     }
 
-    /// A fresh server with memcached's option deliveries, as far as they mean something to a session.
+    /// A fresh server with memcached's option letters, as far as they mean something to a session.
     ///
     /// # Errors
     /// Names an option that needs a process.
@@ -144,7 +144,7 @@ impl Local {
         })
     }
 
-    /// From here on its traffic is sampled; the samples are not counted.
+    /// Begins to sample its traffic; the samples are not counted.
     pub fn sample(&self) {
         self.shared.show_traffic(self.store(), 1, 0);
         self.shared.tend_samples(&self.room, self.store(), 0);
@@ -165,7 +165,7 @@ impl Local {
         })
     }
 
-    /// The same server; its connections speak RESP from their first byte on.
+    /// Makes connections speak RESP from their first byte on, if `resp`.
     #[must_use]
     pub fn speaking_resp(mut self, resp: bool) -> Local {
         self.resp = resp;
@@ -188,7 +188,7 @@ impl Local {
         LocalConnection { output, ..LocalConnection::default() }
     }
 
-    /// The same; it speaks RESP from its first byte on.
+    /// A connection as [`Local::connection`] makes it, which speaks RESP from its first byte on.
     pub fn resp_connection(&mut self) -> LocalConnection {
         let session =
             Session::of(Speaks::Redis, &context(&mut self.worker, &self.shared, &self.host, &self.room));
@@ -228,7 +228,7 @@ impl Local {
         }
     }
 
-    /// Has the connection's session look again.
+    /// Lets the connection's session go on without new bytes.
     pub fn go_on(&mut self, connection: &mut LocalConnection) {
         let mut cx = context(&mut self.worker, &self.shared, &self.host, &self.room);
         let mut input = std::mem::take(&mut connection.input);
@@ -237,7 +237,7 @@ impl Local {
         connection.input = input;
     }
 
-    /// Clients that waited and were given something since this was last asked.
+    /// Takes the clients that waited and were given something.
     pub fn awake(&self) -> Vec<u64> {
         std::mem::take(&mut *self.host.awake.lock().expect("no holder panics"))
     }
@@ -253,7 +253,7 @@ impl Local {
         }
     }
 
-    /// Has connections look again.
+    /// Lets the sessions of some connections go on.
     fn each(&mut self, which: impl Fn(&LocalConnection) -> bool) {
         let mut connections = std::mem::take(&mut self.connections);
         let chosen = connections.values_mut().filter(|connection| which(connection));
@@ -261,7 +261,7 @@ impl Local {
         self.connections = connections;
     }
 
-    /// What passes with each look at the clock that only goes on.
+    /// The time that passes with each look at the clock that only goes on.
     pub fn look_us(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.host.look_us)
     }
@@ -273,7 +273,7 @@ impl Local {
         self.wake();
     }
 
-    /// What passes with each look at a script.
+    /// Sets the time that passes with each look at a script.
     pub fn set_script_pace(&mut self, each: Duration) {
         self.host.script_pace = Some(Pace::Look(each));
     }
@@ -288,7 +288,7 @@ impl Local {
         self.shared.serve_left(&mut guard, &self.host);
     }
 
-    /// What sessions have left for each other since this was last asked.
+    /// Takes what sessions have left for each other.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.host.outbox.take().0
     }
@@ -333,7 +333,7 @@ impl LocalConnection {
         self.sent.clear();
     }
 
-    /// From now on the client reads nothing, and replies keep what they refer to.
+    /// Lets the client read nothing from now on: replies keep what they refer to.
     pub fn stall(&mut self) {
         self.stalled = true;
     }
@@ -343,24 +343,24 @@ impl LocalConnection {
         self.session.waiter()
     }
 
-    /// Its command waits for something to be there.
+    /// Whether its command waits for something to be there.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// From here on [`Local::exchange`] and [`Local::go_on`] give it one turn: what takes more goes on with the next call.
+    /// Makes each [`Local::exchange`] and [`Local::go_on`] give it one turn: what takes more goes on with the next call.
     #[must_use]
     pub fn by_turns(mut self) -> LocalConnection {
         self.turns = true;
         self
     }
 
-    /// Its request continues in later turns.
+    /// Whether its request continues in later turns.
     pub fn goes_on(&self) -> bool {
         self.goes_on || self.waits
     }
 
-    /// The session has closed it.
+    /// Whether the session has closed it.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -486,12 +486,12 @@ impl Wire for Local {
 }
 
 impl Local {
-    /// What a counter stands at.
+    /// The value of a counter.
     pub fn counted(&self, counter: Counter) -> u64 {
         self.host.counted(counter)
     }
 
-    /// What its worker has counted.
+    /// The sums of its worker's counters.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         sums.add(&self.host.counters);

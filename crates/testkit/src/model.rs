@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// Milliseconds since the Unix epoch; 0 as an expiry: never.
 type Millis = u64;
 
-/// What an operation sends and what must come back.
+/// The bytes that an operation sends, and those that must come back.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     /// Sent.
@@ -32,7 +32,7 @@ pub struct Exchange {
     pub seconds: u64,
 }
 
-/// What a key has.
+/// The contents of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) value: Vec<u8>,
@@ -47,7 +47,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// A client is about to refresh it.
+    /// Whether a client is about to refresh it.
     fn is_open(&self) -> bool {
         self.stale || self.token_sent
     }
@@ -70,7 +70,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Empty, at this time.
+    /// An empty model at this time.
     pub fn new(now: Millis) -> Model {
         Model {
             now,
@@ -93,7 +93,7 @@ impl Model {
         exchange
     }
 
-    /// The same without an `mn` behind it, for a caller that notices a missing reply itself.
+    /// As [`Model::apply`], without an `mn` behind it, for a caller that notices a missing reply itself.
     pub fn apply_alone(&mut self, op: &Op) -> Exchange {
         if let Op::Wait { seconds } = op {
             self.now += seconds * 1000;
@@ -192,7 +192,7 @@ impl Model {
         version
     }
 
-    /// Adds to or takes from a number; none when it is no number.
+    /// Adds to or takes from a number; `None` if the value is none.
     fn count(&mut self, key: &[u8], delta: u64, down: bool) -> Option<(u64, u64)> {
         let version = self.version();
         let item = self.items.get_mut(key).expect("the caller has looked");

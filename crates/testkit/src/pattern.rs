@@ -82,12 +82,12 @@ impl Pattern {
         self.pieces.push(Piece::Capture(name));
     }
 
-    /// Adds eight bytes that are captured at first sight, …
+    /// Adds eight bytes that are captured at first sight.
     pub fn token(&mut self, name: String) {
         self.pieces.push(Piece::Token(Some(name)));
     }
 
-    /// … or any, that are not all zero.
+    /// Adds eight bytes that are not all zero and are not captured.
     pub fn any_token(&mut self) {
         self.pieces.push(Piece::Token(None));
     }
@@ -112,7 +112,7 @@ impl Pattern {
         Ok(bytes)
     }
 
-    /// Expects nothing.
+    /// Whether it expects nothing.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -250,7 +250,7 @@ impl Pattern {
     }
 }
 
-/// Where the repetition ends that `text` is inside of.
+/// The end of the repetition that `text` is inside of.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in text.iter().enumerate() {

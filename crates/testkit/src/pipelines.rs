@@ -34,7 +34,7 @@ struct Way {
     name: &'static str,
     local: Local,
     connection: LocalConnection,
-    /// Where its counts of commands are asked for.
+    /// The connection on which its counts of commands are asked for.
     asking: LocalConnection,
     /// The tokens that it has given.
     captures: Captures,
@@ -59,7 +59,7 @@ impl Way {
         if said == "+OK\r\n" { Ok(()) } else { Err(format!("{rules}: {said}")) }
     }
 
-    /// What is replied where its counts are asked for.
+    /// Sends a command on the connection for counts; returns the reply.
     fn says(&mut self, words: &[&str]) -> String {
         self.local.exchange(&mut self.asking, &encode_text(words));
         let said = String::from_utf8_lossy(self.asking.sent()).into_owned();
@@ -186,7 +186,7 @@ impl Ways {
         Ok(ways)
     }
 
-    /// Asks the first server; its reply.
+    /// Asks the first server; returns its reply.
     pub fn ask(&mut self, request: &[u8]) -> &[u8] {
         let Way { local, connection, .. } = &mut self.first;
         local.exchange(connection, request);
@@ -235,7 +235,7 @@ impl Ways {
         Ok(())
     }
 
-    /// Time passes everywhere.
+    /// Moves the clocks of all servers.
     pub fn pass(&mut self, ms: i64) {
         for way in std::iter::once(&mut self.first).chain(&mut self.others) {
             way.local.shift(ms);

@@ -20,7 +20,7 @@ const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 pub enum Program {
     /// `larder serve`, built from this workspace.
     Larder,
-    /// The same; its address is that of the port for RESP.
+    /// `larder serve`; the server's address is that of its port for RESP.
     LarderResp,
     /// memcached itself, to check a transcript against it.
     Memcached(PathBuf),
@@ -190,7 +190,7 @@ impl Server {
         Ok(self.status_bytes("VmHWM:")?.saturating_sub(self.beyond_release_bytes()?))
     }
 
-    /// The part of it that is pages of files: the program itself.
+    /// Resident pages of files: the program itself.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -242,7 +242,7 @@ impl Server {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// Has it go on.
+    /// Lets the process go on.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }

@@ -7,12 +7,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// What moves the server's clock.
+/// How the server's clock is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The command `debugtime`, on a connection of its own.
+    /// By the command `debugtime`, on a connection of its own.
     Debugtime,
-    /// Waiting.
+    /// By waiting.
     Wait,
 }
 

@@ -13,7 +13,7 @@ const MEBIBYTE: u64 = 1 << 20;
 /// The program itself, which adds to [`bound`] in the resident memory.
 pub const PROGRAM_BYTES: u64 = 6 * MEBIBYTE;
 
-/// The limit, 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
+/// The limit plus 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
 pub fn bound(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / 20 + 8 * MEBIBYTE
 }

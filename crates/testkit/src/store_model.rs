@@ -36,9 +36,9 @@ const PINS_MAX: usize = 3;
 /// What the map knows of an item.
 #[derive(Clone, Debug)]
 struct Known {
-    /// Of a string.
+    /// The value of a string.
     value: Vec<u8>,
-    /// Of a collection.
+    /// The elements of a collection.
     elements: Option<Elements>,
     flags: u32,
     expires_at: Millis,
@@ -73,14 +73,14 @@ struct Model {
     known: BTreeMap<DbKey, Known>,
     /// Most recent token of each key, whatever became of the item.
     tokens: BTreeMap<DbKey, u64>,
-    /// Databases by the place of their names now.
+    /// The two databases have swapped their names.
     swapped: bool,
     /// Items that were missing.
     lost: u64,
     now: Millis,
     /// More memory is used than may be, since the limit was lowered.
     over: bool,
-    /// Makes each value another.
+    /// Number of writes, by which each value is another.
     writes: u64,
 }
 
@@ -154,8 +154,8 @@ fn hint<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     hint
 }
 
-/// The value is what the pieces make together: compared piece by piece, since a fuzzer has no time to look at
-/// each byte by itself.
+/// Whether the value is what the pieces make together: compared piece by piece, since a fuzzer has no time to look at each byte
+/// by itself.
 fn is_made_of<'p>(mut value: &[u8], pieces: impl Iterator<Item = &'p [u8]>) -> bool {
     for piece in pieces {
         let Some(rest) = value.strip_prefix(piece) else { return false };

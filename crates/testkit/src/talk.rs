@@ -48,12 +48,12 @@ impl Talk {
         text
     }
 
-    /// The client goes.
+    /// Ends a client's connection.
     pub fn hang_up(&mut self, client: usize) {
         self.clients[client] = None;
     }
 
-    /// The session has closed the connection.
+    /// Whether the session has closed the connection.
     pub fn is_closed(&self, client: usize) -> bool {
         self.clients[client].as_ref().is_none_or(LocalConnection::is_closed)
     }
@@ -64,7 +64,7 @@ impl Talk {
     }
 }
 
-/// Has clients say their commands, one after another, each of which must be answered with what stands behind it.
+/// Lets clients send their commands, one after another, each of which must be answered with what stands behind it.
 ///
 /// # Panics
 /// At the first reply that is another one.

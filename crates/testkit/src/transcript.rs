@@ -55,12 +55,12 @@ pub struct Differs {
 }
 
 impl Differs {
-    /// It may also answer as the case says.
+    /// Whether it may also answer as the case says.
     pub fn may(&self) -> bool {
         self.why.starts_with("may ")
     }
 
-    /// It does not start with the case's options.
+    /// Whether it does not start with the case's options.
     pub fn ends_at_start(&self) -> bool {
         self.why.starts_with(NO_START)
     }
@@ -73,7 +73,7 @@ pub struct Step {
     pub line: usize,
     /// Name of the connection, `1` unless written.
     pub connection: String,
-    /// What.
+    /// What happens.
     pub action: Action,
     /// The step in its place for servers of other kinds that differ here; the case ends with it.
     pub otherwise: Vec<(String, Step)>,

@@ -16,21 +16,21 @@ use std::time::{Duration, Instant};
 
 /// Between two times at which it wakes up.
 const EVERY: Duration = Duration::from_micros(500);
-/// The system wakes it up later than it wanted by less.
+/// Usual wake-ups are late by less than this.
 const USUAL_US: u64 = 300;
 
-/// The core stood.
+/// A time in which the core stood still.
 #[derive(Clone, Debug)]
 pub(super) struct Pause {
-    /// Since then, in microseconds since the first question.
+    /// Its beginning, in microseconds since the first question.
     pub from_us: u64,
-    /// For this long.
+    /// Its length.
     pub took_us: u64,
-    /// How long each worker ran between the last two times that it was looked.
+    /// How long each worker ran between the last two wake-ups.
     pub ran_us: Vec<u64>,
 }
 
-/// Looks when a core stands.
+/// Watches when a core stands still.
 #[derive(Debug)]
 pub(super) struct Pulse {
     core: usize,
@@ -46,7 +46,7 @@ impl Pulse {
         Ok(core.map(|core| Pulse { core, workers }))
     }
 
-    /// Looks for as long as it `runs`.
+    /// Watches for as long as `runs` is true.
     pub fn beat(self, started: Instant, runs: impl Fn() -> bool) -> io::Result<Vec<Pause>> {
         let mut set = CpuSet::new();
         set.set(self.core);

@@ -70,12 +70,12 @@ impl Talk {
 }
 
 impl Meta {
-    /// It compares with a token.
+    /// Whether it compares with a token.
     pub(super) fn names_token(&self) -> bool {
         self.has(ask::COMPARE)
     }
 
-    /// What nearly all of a pipeline asks: a value, or to store one.
+    /// The command in the form of nearly all of a pipeline: a read of a value, or a plain store.
     pub(super) fn plainly(self) -> Meta {
         // No mode: a plain set.
         const MODE: u8 = 5;

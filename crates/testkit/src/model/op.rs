@@ -38,7 +38,7 @@ pub enum Op {
 pub struct Classic {
     pub(super) verb: ClassicVerb,
     pub(super) key: Vec<u8>,
-    /// Read between two reads of the other; empty: that is read once, alone.
+    /// A key that is read between two reads of `key`; empty: `key` is read once, alone.
     pub(super) second: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) flags: u32,
@@ -165,7 +165,7 @@ impl Op {
 }
 
 impl Op {
-    /// It sends a token, which a server has given before.
+    /// Whether it sends a token, which a server has given before.
     pub fn names_token(&self) -> bool {
         match self {
             Op::Classic(classic) => classic.verb == ClassicVerb::Cas,
@@ -200,13 +200,13 @@ impl Classic {
         Classic { verb, second, flags: 0, exptime: 0, delta: self.delta % DELTAS, noreply: false, ..self }
     }
 
-    /// It stores nothing.
+    /// Whether it stores nothing.
     fn looks(&self) -> bool {
         use ClassicVerb::{Gat, Gats, Get, Gets, Touch};
         matches!(self.verb, Get | Gets | Gat | Gats | Touch)
     }
 
-    /// Removes everything.
+    /// Whether it removes everything.
     pub fn flushes(&self) -> bool {
         self.verb == ClassicVerb::FlushAll
     }

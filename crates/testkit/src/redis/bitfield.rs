@@ -48,7 +48,7 @@ impl Step {
         (0..self.width).for_each(|at| bits[self.from + at] = n >> (self.width - 1 - at) & 1 == 1);
     }
 
-    /// As it fits; none if it must not be written.
+    /// The number as the field holds it; `None` if it must not be written.
     fn fitted(&self, n: i128) -> Option<i128> {
         if (self.least..=self.most).contains(&n) {
             return Some(n);

@@ -16,8 +16,8 @@ pub struct Comparer {
 pub type Unlike = (Vec<Vec<u8>>, Frame, Frame);
 
 impl Comparer {
-    /// Compares the replies to a command, and remembers it if it was queued; of what EXEC replies, each
-    /// by its command.
+    /// Compares the replies to a command, and remembers it if it was queued. Replies inside of EXEC's are compared each by its
+    /// command.
     pub fn unlike(&mut self, command: &[Vec<u8>], one: &Frame, two: &Frame) -> Vec<Unlike> {
         let whole = || (command.to_vec(), one.clone(), two.clone());
         if one.line == b"+QUEUED" && one == two {
@@ -124,12 +124,12 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
     }
 }
 
-/// Sorted by a constant: the order is the server's own.
+/// Whether SORT sorts by a constant: then the order is the server's own.
 fn is_unsorted(command: &[Vec<u8>]) -> bool {
     command.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(b"BY") && !pair[1].contains(&b'*'))
 }
 
-/// Of elements that are drawn all are: the count is above what any collection of a stream has.
+/// Whether a command draws all elements: its count is above that of any collection of a stream.
 fn draws_all(command: &[Vec<u8>]) -> bool {
     command.get(2).is_some_and(|count| count == b"1000")
 }
@@ -156,7 +156,7 @@ fn scores_numbered(frame: &Frame) -> Frame {
     frame
 }
 
-/// A list of members with numbers for each: the members stay texts.
+/// A list of members, with the numbers beside each in one form: the members stay texts.
 fn places_numbered(frame: &Frame) -> Frame {
     let mut frame = frame.clone();
     for member in &mut frame.inside {
@@ -165,7 +165,7 @@ fn places_numbered(frame: &Frame) -> Frame {
     frame
 }
 
-/// A scan leaves the values or scores out.
+/// Whether a scan leaves the values or scores out.
 fn names_alone(command: &[Vec<u8>]) -> bool {
     command
         .iter()
@@ -261,7 +261,7 @@ fn near(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     }
 }
 
-/// The same for each of several.
+/// As [`near`], for each of several times.
 fn near_each(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     one.line == two.line && one.inside.iter().zip(&two.inside).all(|(one, two)| near(one, two, unit_ms))
 }
@@ -277,7 +277,7 @@ fn paired(frame: &Frame) -> (Frame, Vec<Vec<Frame>>) {
     (Frame { inside: Vec::new(), ..frame.clone() }, pairs)
 }
 
-/// The same for everything inside, at any depth.
+/// Sorts everything inside, at any depth.
 fn sorted_all(frame: &Frame) -> Frame {
     let mut frame = frame.clone();
     frame.inside = frame.inside.iter().map(sorted_all).collect();

@@ -25,7 +25,7 @@ impl Words<'_> {
         Ok(b"+RESET\r\n".to_vec().into())
     }
 
-    /// There are no passwords: only the user counts.
+    /// Whether a login succeeds. There are no passwords: only the user counts.
     fn admits(&mut self, user: &[u8]) -> bool {
         let was_wrong = &mut self.model.client(self.client).was_wrong;
         let admits = user == b"default" && *was_wrong != Some(true);
@@ -109,7 +109,7 @@ impl Words<'_> {
         Ok(self.maybe((!name.is_empty()).then_some(&name)))
     }
 
-    /// There are no replicas to wait for.
+    /// WAIT: there are no replicas to wait for.
     pub(super) fn wait(&mut self) -> Answer {
         self.number(0)?;
         match self.number(1) {

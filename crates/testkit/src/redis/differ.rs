@@ -85,7 +85,7 @@ pub fn stream(seed: u64, length: usize, kind: Kind) -> Vec<Sent> {
         .collect()
 }
 
-/// What both sides are called.
+/// The names of both sides.
 const NAMES: [&str; 2] = ["Redis", "Larder"];
 
 /// One server's connections.
@@ -134,14 +134,13 @@ impl Side {
     }
 }
 
-/// What there is of a reply that does not come to its end.
+/// The error of a reply that does not come to its end, with what there is of it.
 fn unfinished(received: &[u8]) -> String {
     let end = &received[received.len().saturating_sub(SHOWN_BYTES)..];
     format!("no whole reply, but {} bytes: …{}", received.len(), end.escape_ascii())
 }
 
-/// Sends a stream to both servers, which are emptied first; the first difference that `known` does
-/// not know.
+/// Sends a stream to both servers, which are emptied first; returns the first difference that `known` does not know.
 ///
 /// # Errors
 /// A server that does not answer.

@@ -1,6 +1,6 @@
-//! Numbers at the ends of what integer arguments take, and what is no number: forms of commands, and what each of them is
-//! answered with. Larder's sessions are tested by it, and `cargo xtask conformance redis-ends` asks the newest Redis and Valkey
-//! for the same. `spec/resp_numbers.txt` has 41 other forms; those that no client sends by accident are sent to every command by
+//! Forms of commands, with numbers at the ends of what their integer arguments take and with what is no number, and the right
+//! replies. Larder's sessions are tested by it, and `cargo xtask conformance redis-ends` asks the newest Redis and Valkey for the
+//! same. `spec/resp_numbers.txt` has 41 other forms; those that no client sends by accident are sent to every command by
 //! `hostile`.
 
 use crate::talk::encode;
@@ -10,7 +10,7 @@ const HIGHEST: &str = "9223372036854775807";
 /// What is no number of 64 bits, as the protocol writes them.
 const NO_NUMBERS: [&str; 7] = ["9223372036854775808", "-9223372036854775809", "", "+1", " 1", "1.0", "01"];
 
-/// What there is before each. Words have one blank between them, and none in them.
+/// Commands that make the keys before each form. Words have one blank between them, and none in them.
 const STOCK: [&str; 12] = [
     "FLUSHALL",
     "SET s hello",
@@ -41,12 +41,12 @@ const fn form(words: &'static str, none: &'static str, ends: [&'static str; 4]) 
     Form { words, none, ends }
 }
 
-/// One that answers all numbers alike.
+/// A form that answers all numbers alike.
 const fn alike(words: &'static str, none: &'static str, reply: &'static str) -> Form {
     Form { words, none, ends: [reply; 4] }
 }
 
-/// One for which what is no number is one that is out of range.
+/// A form for which what is no number is a number out of range.
 const fn one_error(words: &'static str, error: &'static str, [highest, zero]: [&'static str; 2]) -> Form {
     Form { words, none: error, ends: [error, highest, error, zero] }
 }
@@ -233,7 +233,7 @@ const STRINGS: &[Form] = &[
     script("FCALL_RO one #", NO_FUNCTION_KEYS),
 ];
 
-/// One that has a script return 1 for so many keys, of which there is none.
+/// A form that has a script return 1 for so many keys, of which there is none.
 const fn script(words: &'static str, none: &'static str) -> Form {
     Form { words, none, ends: [NEGATIVE_KEYS, TOO_MANY_KEYS, NEGATIVE_KEYS, ":1"] }
 }
@@ -338,7 +338,7 @@ const COLLECTIONS: &[Form] = &[
     ),
 ];
 
-/// One that takes so many keys, of which there is one, and says so of none.
+/// A form that takes so many keys, of which there is one, and says so of none.
 const fn keys(words: &'static str, none: &'static str) -> Form {
     Form { words, none: NO_INTEGER, ends: [none, SYNTAX, none, none] }
 }
@@ -369,12 +369,12 @@ const FIELDS: &[Form] = &[
     alike("HSETEX h FIELDS # f 1", "-ERR invalid number of fields", "-ERR invalid number of fields"),
 ];
 
-/// One that takes so many fields, of which there is one.
+/// A form that takes so many fields, of which there is one.
 const fn timed(words: &'static str, none: &'static str) -> Form {
     Form { words, none, ends: [none, NOT_AS_MANY, none, none] }
 }
 
-/// One that says when a field expires: at 0 it has.
+/// A form that says when a field expires: at 0 it has.
 const fn expiring(words: &'static str, late: &'static str) -> Form {
     Form { words, none: NO_INTEGER, ends: [NEGATIVE_TIME, late, NEGATIVE_TIME, "*1\r\n:2"] }
 }
@@ -413,7 +413,7 @@ const STREAMS: &[Form] = &[
     alike("XAUTOCLAIM x g c 0 0 COUNT #", NO_PLACES, NO_PLACES),
 ];
 
-/// Commands that wait, and what one that need not wait is answered with.
+/// Commands that wait, and the reply to one that need not wait.
 const WAITS: [(&str, &str); 8] = [
     ("BLPOP l #", "*2\r\n$1\r\nl\r\n$1\r\na"),
     ("BRPOP l #", "*2\r\n$1\r\nl\r\n$1\r\nc"),
@@ -425,7 +425,7 @@ const WAITS: [(&str, &str); 8] = [
     ("BZMPOP # 1 z MIN", "*2\r\n$1\r\nz\r\n*1\r\n*2\r\n$1\r\na\r\n$1\r\n1"),
 ];
 
-/// What is asked, and what it is answered with.
+/// A request, and the right reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The words, in which `#` stands for the number.
@@ -437,7 +437,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Requests that make what there is before, and nothing else: as many as have a reply.
+    /// The requests that make the keys before a form, and the number of their replies.
     pub fn stock() -> (Vec<u8>, usize) {
         let request = |line: &&str| encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
         (STOCK.iter().flat_map(request).collect(), STOCK.len())
@@ -449,17 +449,17 @@ impl Asked {
         encode(&words.iter().map(String::as_bytes).collect::<Vec<_>>())
     }
 
-    /// It concerns fields with times, of which Valkey speaks in words of its own.
+    /// Whether it concerns fields with times, of which Valkey speaks in words of its own.
     pub fn is_of_timed_fields(&self) -> bool {
         self.words.split(' ').any(|word| word == "FIELDS")
     }
 
-    /// Redis 8.0 does not know its command, and Valkey answers in words of its own.
+    /// Whether Redis 8.0 does not know its command, and Valkey answers in words of its own.
     pub fn is_of_newer(&self) -> bool {
         self.words.starts_with("MSETEX ")
     }
 
-    /// Redis and Valkey cut its number to 32 bits, of which the ends of 64 are 0 and -1.
+    /// Whether Redis and Valkey cut its number to 32 bits, of which the ends of 64 are 0 and -1.
     pub fn is_cut(&self) -> bool {
         self.words == "LSET l # v" && [LOWEST, HIGHEST].contains(&self.number)
     }
@@ -475,7 +475,7 @@ pub fn numbers() -> impl Iterator<Item = Asked> {
     })
 }
 
-/// The times of those that wait.
+/// All forms that wait, each with each time.
 pub fn times() -> impl Iterator<Item = Asked> {
     const NO_TIMEOUT: &str = "-ERR timeout is not a float or out of range";
     const NEGATIVE: &str = "-ERR timeout is negative";

@@ -70,7 +70,7 @@ fn decimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     Ok((rounded(digits, behind.len() as i64 - exponent), near))
 }
 
-/// Behind its `0x`.
+/// Reads a hexadecimal number, behind its `0x`.
 fn hexadecimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     let wrong = || Fail(NO_FLOAT.into());
     let (digits, power) = text.split_once('p').unwrap_or((text, "0"));
@@ -158,7 +158,7 @@ fn plus(one: &[u8], two: &[u8]) -> Vec<u8> {
     without_zeros(sum)
 }
 
-/// The second is not the larger one.
+/// The difference of two numbers, of which the second is not the larger one.
 fn minus(one: &[u8], two: &[u8]) -> Vec<u8> {
     let mut twos = two.iter().rev();
     let (mut rest, mut borrowed) = (Vec::new(), 0);

@@ -24,9 +24,9 @@ pub enum Form {
     Quicklist2,
     /// Entry by entry, of which every second expires: as Redis from 7.4 on.
     Timed,
-    /// The same in one string.
+    /// As [`Form::Timed`], in one string.
     TimedListpack,
-    /// The same as Valkey from 9.0 on.
+    /// As [`Form::TimedListpack`], as Valkey from 9.0 on.
     TimedBehind,
 }
 
@@ -181,13 +181,13 @@ pub fn length(body: &mut Vec<u8>, n: usize) {
     }
 }
 
-/// A string as it is.
+/// Writes a string as it is.
 pub fn string(body: &mut Vec<u8>, bytes: &[u8]) {
     length(body, bytes.len());
     body.extend(bytes);
 }
 
-/// A string in LZF that refers to nothing.
+/// Writes a string in LZF that refers to nothing.
 pub fn compressed(body: &mut Vec<u8>, bytes: &[u8]) {
     let mut packed = Vec::new();
     for piece in bytes.chunks(32) {

@@ -57,18 +57,18 @@ impl Frame {
         Ok(Some((frame, at)))
     }
 
-    /// It is an error.
+    /// Whether it is an error.
     pub fn is_error(&self) -> bool {
         self.line.first() == Some(&b'-')
     }
 
-    /// The number it is.
+    /// Its number, if it is one.
     pub fn number(&self) -> Option<i64> {
         let text = self.line.strip_prefix(b":")?;
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// For people.
+    /// The reply in words.
     pub fn shown(&self) -> String {
         let mut text = crate::pattern::escaped(&self.line).replace("\\$", "$");
         if let Some(body) = &self.body {

@@ -1,6 +1,6 @@
 //! Patterns of keys, by the rules that Redis's users know: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 
-/// The pattern matches the whole text.
+/// Whether the pattern matches the whole text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let Some((&first, rest)) = text.split_first() else { return pattern.is_empty() };
     let Some((&kind, after)) = pattern.split_first() else { return false };

@@ -308,7 +308,7 @@ impl Words<'_> {
         if self.item(0).is_some() { int(1) } else { Ok(self.null()) }
     }
 
-    /// CL.THROTTLE: the time at which it will be as if nothing had come, in nanoseconds.
+    /// CL.THROTTLE. It stores the time, in nanoseconds, at which it will be as if nothing had come.
     pub(super) fn throttle(&mut self) -> Answer {
         if self.args.len() > 5 {
             return Fail::of("ERR wrong number of arguments for 'cl.throttle' command");

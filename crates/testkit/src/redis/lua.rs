@@ -252,7 +252,7 @@ const PATTERNS: &[&str] = &[
     "'%z'",
 ];
 
-/// What an expression is to be.
+/// The kind of an expression's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Any,
@@ -407,7 +407,7 @@ fn body(choices: &mut Choices<'_>, mut text: String) -> String {
     writer.text
 }
 
-/// A random script for people, without what all begin with; none if it is another word.
+/// A random script in words, without what all begin with; `None` if it is another word.
 pub fn shown(word: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(word).ok()?;
     text.contains(PRELUDE).then(|| text.replace(PRELUDE, "… ").replace('\n', "\\n"))
@@ -509,7 +509,7 @@ impl Writer<'_, '_> {
         format!("redis.{how}({})", list.join(", "))
     }
 
-    /// Values that have a meaning as a reply.
+    /// An expression for a value that has a meaning as a reply.
     fn reply(&mut self, depth: usize) -> String {
         let any = if depth == 0 { Kind::Number } else { Kind::Any };
         let depth = depth.saturating_sub(1);

@@ -21,7 +21,7 @@ pub struct Item {
     pub value: Vec<u8>,
     /// When it expires, if it does.
     pub expires_at: Option<Millis>,
-    /// memcached's.
+    /// memcached's client flags.
     pub flags: u32,
     /// Number of this value, over all keys: what memcached's tokens stand for.
     pub version: u64,
@@ -42,7 +42,7 @@ pub(super) struct Client {
     pub queue: Option<Vec<Vec<Vec<u8>>>>,
     /// A command was refused since MULTI.
     pub spoiled: bool,
-    /// Watched: how often each was changed then, and whether it was there.
+    /// Watched keys: how often each had been changed then, and whether it was there.
     pub watched: BTreeMap<DbKey, (u64, bool)>,
     /// In EXEC: whether a password was wrong, behind which no other is right.
     pub was_wrong: Option<bool>,
@@ -358,12 +358,12 @@ impl Model {
         }
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn wait(&mut self, ms: Millis) {
         self.now += ms;
     }
 
-    /// The model knows the right reply to this.
+    /// Whether the model knows the right reply to this.
     pub fn knows(&self, client: usize, words: &[Vec<u8>]) -> bool {
         let (name, _) = named(words);
         // An expired key counts until it is found, which may be at any time.
@@ -376,7 +376,7 @@ impl Model {
             && Model::knows_script(&name, words)
     }
 
-    /// The client waits for EXEC.
+    /// Whether the client's commands wait for EXEC.
     pub fn queues(&self, client: usize) -> bool {
         self.clients[client].queue.is_some()
     }
@@ -517,7 +517,7 @@ impl Model {
         self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });
     }
 
-    /// The same for a value that existed and stays.
+    /// As [`Model::put`], for a value that existed and stays.
     pub(super) fn keep(&mut self, place: &DbKey, item: Item) {
         self.touch(place);
         self.items.insert(place.clone(), item);

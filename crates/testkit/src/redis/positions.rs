@@ -9,13 +9,13 @@ use crate::talk::encode;
 pub struct Usage {
     /// The command and its arguments.
     pub words: Vec<String>,
-    /// Others have keys there, too.
+    /// Whether other servers have keys there, too.
     pub is_common: bool,
     /// Names of servers that answer otherwise, and why they do.
     differs: Option<(Vec<String>, String)>,
 }
 
-/// All of them.
+/// All usages.
 ///
 /// # Errors
 /// What is wrong with the list.
@@ -46,18 +46,18 @@ impl Usage {
         self.words.iter().map(String::as_str).filter(|word| word.starts_with("key"))
     }
 
-    /// Asks a server for them.
+    /// The request that asks a server for its keys.
     pub fn question(&self) -> Vec<u8> {
         let words = self.words.iter().map(String::as_bytes);
         encode(&[&b"COMMAND"[..], b"GETKEYS"].into_iter().chain(words).collect::<Vec<_>>())
     }
 
-    /// What a server replies that has them where Larder has them.
+    /// The reply of a server that has the keys where Larder has them.
     pub fn answer(&self) -> Vec<u8> {
         encode(&self.keys().map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Why a server answers otherwise, which has one of these names.
+    /// Why a server that has one of these names answers otherwise.
     pub fn differs_at(&self, names: &str) -> Option<&str> {
         let (servers, why) = self.differs.as_ref()?;
         servers.iter().any(|server| names.split(' ').any(|name| name == server)).then_some(why.as_str())

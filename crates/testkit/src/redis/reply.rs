@@ -30,7 +30,7 @@ impl From<Vec<u8>> for Reply {
 }
 
 impl Reply {
-    /// How many bytes at the start of `got` are such a reply; none if they are another.
+    /// How many bytes at the start of `got` are such a reply; `None` if they are another.
     pub fn matches(&self, got: &[u8]) -> Option<usize> {
         if let Reply::Bytes(bytes) = self {
             return got.starts_with(bytes).then_some(bytes.len());
@@ -58,7 +58,7 @@ impl Reply {
         holds.then_some(length)
     }
 
-    /// For people.
+    /// The reply in words.
     pub fn shown(&self) -> String {
         let list = |keys: &BTreeSet<Vec<u8>>| {
             keys.iter().map(|key| crate::pattern::escaped(key)).collect::<Vec<_>>().join(", ")

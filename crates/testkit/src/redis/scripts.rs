@@ -86,7 +86,7 @@ impl Script {
 struct Function {
     library: String,
     script: Script,
-    /// It is declared to change nothing.
+    /// The function is declared to change nothing.
     no_writes: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Scripts {
     functions: BTreeMap<String, Function>,
 }
 
-/// What a script is known by.
+/// The digest by which a script is known.
 pub fn digest(text: &[u8]) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -123,7 +123,7 @@ fn library(text: &[u8]) -> Option<(String, Vec<(String, Function)>)> {
 }
 
 impl Model {
-    /// The model knows the right reply to this command about scripts.
+    /// Whether the model knows the right reply to this command about scripts.
     pub(super) fn knows_script(name: &str, words: &[Vec<u8>]) -> bool {
         let text = words.last().map(Vec::as_slice).unwrap_or_default();
         match name {

@@ -398,12 +398,12 @@ impl Choices<'_> {
         }
     }
 
-    /// Nothing is left to choose from.
+    /// Whether nothing is left to choose from.
     pub fn is_empty(&self) -> bool {
         matches!(self, Choices::Bytes([]))
     }
 
-    /// One of these.
+    /// Chooses one of these.
     pub fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }
@@ -673,7 +673,7 @@ fn cut(mut word: Vec<u8>, bytes_max: usize) -> Vec<u8> {
     word
 }
 
-/// Where the group ends that `text` begins with.
+/// The end of the group that `text` begins with.
 fn closing(text: &str, close: char) -> usize {
     let open = text.chars().next().expect("a group");
     let mut depth = 0;
@@ -686,7 +686,7 @@ fn closing(text: &str, close: char) -> usize {
     panic!("a group without end: {text}");
 }
 
-/// What `|` separates, groups inside left whole.
+/// The parts that `|` separates; groups inside stay whole.
 fn alternatives(text: &str) -> Vec<&str> {
     let (mut list, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {
@@ -704,7 +704,7 @@ fn alternatives(text: &str) -> Vec<&str> {
     list
 }
 
-/// A command for people.
+/// A command in words.
 pub fn shown(words: &[Vec<u8>]) -> String {
     let word = |word: &Vec<u8>| match word.is_empty() || word.contains(&b' ') {
         true => match lua::shown(word) {

@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    /// What changes an item without storing another.
+    /// Changes an item without storing another.
     pub(super) fn change(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey) {
         let expect = self.expect(guard, op, place, false);
         let expect = if expect == Expect::Any { Expect::Present } else { expect };
@@ -173,7 +173,7 @@ impl Model {
 }
 
 impl Known {
-    /// What stands in for an item that is being changed.
+    /// A stand-in for an item that is being changed.
     pub(super) fn nothing() -> Known {
         Known {
             value: Vec::new(),

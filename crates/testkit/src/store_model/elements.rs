@@ -4,9 +4,9 @@ use super::op::Op;
 use super::{DbKey, Known, Look, Model, name};
 use larder_store::{Collection, Declined, Element, End, Entry, Guard, ScoreRule, Type};
 
-/// About the largest size of all elements of a collection: some changes are refused then.
+/// A collection may refuse some changes if its elements have more bytes than this.
 const LARGE_BYTES: usize = 6_000;
-/// Names of hashes, sets and lists that are many.
+/// How many names a large hash, set or list has.
 const WIDE: usize = 1_500;
 
 /// A field or member or element; its value, in a hash; its score, in a sorted set.
@@ -64,7 +64,7 @@ impl Elements {
         self.entries.insert(at, (member, Vec::new(), score));
     }
 
-    /// The bytes that its strings have, and what goes with each.
+    /// The bytes of its strings, and of what goes with each.
     fn bytes(&self) -> usize {
         self.entries.iter().map(|known| known.0.len() + known.1.len() + 8).sum()
     }
@@ -77,7 +77,7 @@ struct Plan {
     count: usize,
     end: End,
     names: Vec<Vec<u8>>,
-    /// Of fields with these names.
+    /// The values of fields with these names.
     values: Vec<Vec<u8>>,
 }
 

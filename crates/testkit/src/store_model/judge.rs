@@ -15,7 +15,7 @@ impl Model {
         self.known.get_mut(&place)
     }
 
-    /// The store has no item where the map has one, or is about to have another in its place.
+    /// Forgets an item that the store lacks, and counts it if the map has it; also where another is about to take its place.
     pub(super) fn lose(&mut self, place: DbKey) {
         self.lost += u64::from(self.live(place).is_some());
         self.known.remove(&place);
@@ -106,7 +106,7 @@ impl Model {
         done.is_ok()
     }
 
-    /// After a write that stores an item: notes the old and the new one.
+    /// Notes the old and the new item after a write that stores one.
     pub(super) fn stored(&mut self, place: DbKey, known: Known, stored: Stored) {
         let cas = self.token(place, stored.cas);
         match (self.live(place).is_some(), stored.replaced) {

@@ -60,7 +60,7 @@ pub(super) enum Verb {
     Touch,
     Invalidate,
     ClaimToken,
-    /// Over the middle of a value.
+    /// Writes over the middle of a value.
     Patch,
     /// Begins a value that arrives in pieces; one that was begun before is dropped.
     Begin,
@@ -100,7 +100,7 @@ pub(super) enum Wanted {
     Present,
     /// The token that the model knows.
     Token,
-    /// Another one.
+    /// Another token.
     OldToken,
     /// The item that was seen a moment ago.
     Unchanged,
@@ -185,8 +185,8 @@ impl Op {
         Op { verb: Verb::Elements, key: u32::from(bytes[2] % 4), ..op }
     }
 
-    /// The same with a sixteenth of the items, whose values are larger by as much: it fills a store with a sixteenth of the work,
-    /// so that a fuzzer tries many streams a second.
+    /// The operation with a sixteenth of the items, whose values are larger by as much: it fills a store with a sixteenth of the
+    /// work, so that a fuzzer tries many streams a second.
     #[must_use]
     pub fn lighter(self) -> Op {
         let verb = match self.verb {
