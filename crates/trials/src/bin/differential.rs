@@ -88,7 +88,7 @@ fn check() -> Result<bool, String> {
         }
         let Some(differs) = differs.map_err(|error| format!("stream {seed}: {error}"))? else { continue };
         found += 1;
-        // What does not come again is shown with all that led to it.
+        // A difference that does not come again is shown with all that led to it.
         let again = reduce(servers, &sent, &mut expected).unwrap_or(None);
         let (sent, difference) = again.unwrap_or((sent[..=differs.at].to_vec(), differs));
         printed.push(place(&difference));
@@ -99,7 +99,7 @@ fn check() -> Result<bool, String> {
             break;
         }
     }
-    // What other kinds send more often is for them to need.
+    // Reasons for commands that other kinds send more often are theirs to need.
     for reason in known.unused(|name| kind.is_first_with(name)) {
         println!("no reply needs this any more: {reason}");
     }
@@ -132,14 +132,14 @@ fn has_ended(server: &mut Server) -> bool {
     false
 }
 
-/// A server of Redis's protocol says something, be it an error.
+/// Waits for any reply of a server of Redis's protocol, be it an error.
 fn answers(server: &Server) -> std::io::Result<()> {
     let mut stream = server.connect()?;
     stream.write_all(b"PING\r\n")?;
     stream.read_exact(&mut [0; 1])
 }
 
-/// What two differences have in common that are one: the command, and the first lines that are not alike.
+/// What equal differences have in common: the command, and the first lines that are not alike.
 fn place(difference: &Difference) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let Difference { command, first, second, .. } = difference;
     let (mut first, mut second) = (first, second);

@@ -1,5 +1,5 @@
-//! Asks a server of Redis's protocol for numbers at the ends of what integer arguments take: it answers as the table says that
-//! Larder's sessions are tested by.
+//! Asks a server of Redis's protocol for numbers at the ends of what integer arguments take, and compares its replies with the
+//! table by which Larder's sessions are tested.
 //!
 //! `ends path/to/redis-server|valkey-server`
 //!
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A connection, and what has come on it that was not taken.
+/// A connection, and the bytes that have come and were not taken.
 struct Peer {
     stream: TcpStream,
     come: Vec<u8>,

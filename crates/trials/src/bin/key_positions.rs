@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What a server answers that has no such command.
+/// The reply of a server that has no such command.
 const UNKNOWN: &[u8] = b"-ERR Invalid command specified\r\n";
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn check() -> Result<bool, String> {
     Ok(differ == 0)
 }
 
-/// Sends a request; the bytes of its reply.
+/// Sends a request; returns the bytes of its reply.
 fn ask(stream: &mut TcpStream, request: &[u8]) -> Result<Vec<u8>, String> {
     stream.write_all(request).map_err(|error| error.to_string())?;
     let (mut received, mut bytes) = (Vec::new(), [0; 4096]);

@@ -23,7 +23,7 @@ use std::time::Duration;
 const WAIT_SECONDS_MAX: u64 = 3;
 /// How often a peer is asked the same before it counts as different.
 const PEER_TRIES: usize = 3;
-/// What does not come within this time does not come, where it is known to differ.
+/// How long a server that is known to differ may take for a reply.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// What a run of a case shows of a server that is known to differ.
@@ -121,7 +121,7 @@ impl Target {
         matches!(self, Target::Spawned(Program::Larder))
     }
 
-    /// It is the one that a case means by this name.
+    /// Whether a case means it by this name.
     fn is(&self, who: &str, version: &str) -> bool {
         !self.is_larder() && (who == "memcached" || version.contains(who))
     }
@@ -137,7 +137,7 @@ impl Target {
         running || case.clock_seconds() > WAIT_SECONDS_MAX
     }
 
-    /// A peer may need several tries: its threads look after items when they come to it.
+    /// Runs a case; on a peer several times, since its threads look after items when they come to it.
     fn run_some_times(&self, case: &Case, split: Split) -> Result<(), String> {
         let tries = if self.is_larder() { 1 } else { PEER_TRIES };
         let mut done = self.run(case, split, &[]);
@@ -194,7 +194,7 @@ impl Target {
         if self.run(case, split, &[]).is_ok() { Shown::Agrees } else { Shown::Other(other) }
     }
 
-    /// On a server that differs as is `known`.
+    /// Runs a case on a server that differs as is `known`.
     fn run(&self, case: &Case, split: Split, known: &[&Differs]) -> Result<(), String> {
         let is = |who: &str| known.iter().any(|known| known.who == who);
         let within = |sockets: Sockets| if known.is_empty() { sockets } else { sockets.within(SILENCE) };

@@ -59,12 +59,12 @@ impl Drop for Identity {
     }
 }
 
-/// Where a server speaks TLS.
+/// The port at which a server speaks TLS.
 #[derive(Debug)]
 pub struct Tls {
     /// Its address.
     pub address: SocketAddr,
-    /// By this certificate.
+    /// The certificate that it shows.
     pub identity: Identity,
 }
 
@@ -82,7 +82,7 @@ impl Tls {
         Ok(records)
     }
 
-    /// Connects, sends a request and reads its reply; how long all of it took.
+    /// Connects, sends a request and reads its reply; returns how long all of it took.
     ///
     /// # Errors
     /// Another reply, or why there is none within `patience`.

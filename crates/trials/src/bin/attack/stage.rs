@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// A canary waits for no longer than this beyond what the machine takes, in microseconds.
 pub const EXCESS_US_MAX: u64 = 10_000;
-/// Between two looks at memory.
+/// The time between two looks at memory.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running server, for an attack.
@@ -28,7 +28,7 @@ pub struct Stage {
     pub open: Mutex<Vec<TcpStream>>,
 }
 
-/// What came of an attack.
+/// The result of an attack.
 #[derive(Debug)]
 pub struct Report {
     outcome: Result<String, String>,
@@ -40,7 +40,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// All is as it should be.
+    /// Whether all is as it should be.
     pub fn holds(&self) -> bool {
         self.outcome.is_ok()
             && self.rss <= self.bound
@@ -48,7 +48,7 @@ impl Report {
             && self.canaries.is_none()
     }
 
-    /// What is to be said of it.
+    /// The result in words.
     pub fn said(&self) -> String {
         let (Ok(said) | Err(said)) = &self.outcome;
         match &self.canaries {
@@ -113,7 +113,7 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         canaries: None,
     };
     match songs {
-        // One that ends the server ends them.
+        // An attack that ends the server ends the canaries.
         Err(_) if row.ends => {}
         Err(error) => report.canaries = Some(error.to_string()),
         Ok(heard) => {

@@ -26,7 +26,7 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Sends requests, and reads all replies; the time that took, and their first bytes.
+/// Sends requests, and reads all replies; returns the time that took, and their first bytes.
 ///
 /// # Errors
 /// That they did not come within `patience`, or the connection ended.
@@ -122,7 +122,7 @@ pub fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).escape_debug().to_string()
 }
 
-/// Sends as much as is taken within `patience`, and reads nothing; the connection, and how much it was.
+/// Sends as much as is taken within `patience`, and reads nothing; returns the connection, and the number of bytes.
 ///
 /// # Errors
 /// What the system said.

@@ -67,7 +67,7 @@ pub struct Admin<'w> {
 }
 
 impl<'w> Admin<'w> {
-    /// One with decisions of its own, whose connections may be closed by itself unless it is spared.
+    /// An administrator with decisions of its own, whose connections may be closed by itself unless it is spared.
     pub fn new(world: &'w World, seed: u64, spared: bool) -> Admin<'w> {
         Admin { world, random: Random::of(seed, 1 << 32), wires: [None, None], spared }
     }
@@ -120,7 +120,7 @@ impl<'w> Admin<'w> {
         }
     }
 
-    /// A request that is one line; its reply's last line.
+    /// Sends a request of one line; returns its reply's last line.
     pub fn text(&mut self, request: &str, end: Option<&str>) -> String {
         let answer = self.ask(0, format!("{request}\r\n").as_bytes(), |wire| {
             loop {
@@ -156,13 +156,13 @@ impl<'w> Admin<'w> {
         .flatten()
     }
 
-    /// A command that may be refused.
+    /// Sends a command that may be refused.
     pub fn resp_or_error(&mut self, words: &[&str]) -> Option<Reply> {
         let request = encode(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         self.ask(1, &request, reply)
     }
 
-    /// A command.
+    /// Sends a command; an error is complained about.
     pub fn resp(&mut self, words: &[&str]) -> Option<Reply> {
         let answer = self.resp_or_error(words);
         if let Some(Reply::Error(text)) = &answer {
@@ -236,7 +236,7 @@ impl<'w> Admin<'w> {
         "CLIENT KILL".to_owned()
     }
 
-    /// Databases that no other client uses are swapped and flushed.
+    /// Swaps and flushes databases that no other client uses.
     fn other_databases(&mut self) -> String {
         let [one, two] = OWN;
         let database = *self.random.of_list(&OWN);

@@ -28,7 +28,7 @@ const MIDDLE_BYTES: usize = 16_000;
 const WORDS: usize = 65_536;
 const END: &[u8] = b"attack-is-over\r\n";
 
-/// Pipelines: how often a line is said, in order. `large`, `other` and `middle` are there.
+/// Pipelines: lines in order, each with how often it is sent. The keys `large`, `other` and `middle` are there.
 const PIPELINES: &[(&str, &[(usize, &str)])] = &[
     ("BITCOUNT", &[(200, "BITCOUNT attack:large")]),
     ("APPEND", &[(30, "APPEND attack:large x")]),
@@ -81,7 +81,7 @@ fn said(line: &str) -> Vec<u8> {
     encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// What pipelines ask for.
+/// Requests that store the values that pipelines ask for.
 fn values() -> Vec<u8> {
     let of =
         |key: &str, bytes: usize| encode(&[b"SET", format!("attack:{key}").as_bytes(), &vec![b'a'; bytes]]);
@@ -127,7 +127,7 @@ fn many_elements() -> Vec<u8> {
     [said("MULTI"), sadd, hset, of(["ZADD", "attack:sorted"]), said("EXEC")].concat()
 }
 
-/// Messages to many subscribers that do not read them.
+/// Sends messages to many subscribers that do not read them.
 fn told(world: &World) -> io::Result<()> {
     let mut open = Vec::new();
     for _ in 0..LISTENERS {
@@ -152,7 +152,7 @@ fn unread(world: &World) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends requests, and reads all that is replied; values go with the last of it.
+/// Sends requests, and reads all replies; the last request deletes the values.
 fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
     let names = ["large", "other", "middle", "short1", "short2", "away", "to", "n", "set", "hash", "sorted"]
         .map(|name| format!("attack:{name}"));

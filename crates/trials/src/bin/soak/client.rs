@@ -22,22 +22,22 @@ const EACH: usize = 2;
 const PIPELINE: usize = 40;
 /// Requests that are read late are no longer than what sockets take.
 const LATE_BYTES: usize = 64 << 10;
-/// A request that stands with so much of it sent has to go where others want the memory; shorter ones stay.
+/// A request that stands with so much of it sent may be closed where others want the memory; shorter ones stay.
 const LONG_BYTES: usize = 48 << 10;
 /// Operations that a complaint lists, of those before it.
 const TOLD: usize = 8;
-/// Of how many deeds a client knows what they were, and how many of them, of one key, a complaint lists.
+/// How many deeds a client remembers, and how many of one key a complaint lists.
 const DEEDS: usize = 20_000;
 const DEEDS_TOLD: usize = 12;
 /// How long a connection that was reset may be seen by others.
 const GONE: Duration = Duration::from_secs(10);
 
-/// It holds a number.
+/// Whether it holds a number.
 pub fn is_number(key: usize) -> bool {
     key.is_multiple_of(16)
 }
 
-/// Its name is longer than memcached's may be: only RESP asks for it.
+/// Whether its name is longer than memcached's may be: only RESP asks for it.
 pub fn is_long(key: usize) -> bool {
     key % 64 == 1
 }
@@ -51,15 +51,15 @@ pub struct Client<'w> {
     pub(crate) tally: BTreeMap<&'static str, u64>,
     pub(crate) values: Values,
     pub(crate) keys: Vec<Key>,
-    /// Of memcached's port, then of Redis's.
+    /// Connections to memcached's port, then to Redis's.
     pub(crate) wires: Vec<Option<Wire>>,
     pub(crate) subscriber: Option<Wire>,
     odd: bool,
-    /// What was done last, of all keys.
+    /// The last deeds on all keys.
     deeds: VecDeque<Deed>,
 }
 
-/// What was done with a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug)]
 struct Deed {
     key: usize,
@@ -71,7 +71,7 @@ struct Deed {
 }
 
 impl<'w> Client<'w> {
-    /// One with a number; it has asked nothing yet.
+    /// Client number `number`; it has asked nothing yet.
     pub fn new(world: &'w World, seed: u64, number: usize, odd: bool) -> Client<'w> {
         let mut random = Random::of(seed, number as u64);
         let values = Values::new(&mut random);
@@ -164,7 +164,7 @@ impl<'w> Client<'w> {
         self.exchange(at, dialect, asked, manner);
     }
 
-    /// Sends operations over a connection, reads what they are answered, and judges it.
+    /// Sends operations over a connection, reads the replies, and judges them.
     pub(crate) fn exchange(
         &mut self,
         at: usize,
@@ -267,7 +267,7 @@ impl<'w> Client<'w> {
         (result, span, ended)
     }
 
-    /// What led to a complaint.
+    /// Tells what led to a complaint.
     fn tell(&self, asked: &[(usize, Verb)], seen: &[Seen]) {
         let from = seen.len().saturating_sub(TOLD);
         let lines: Vec<String> = asked[from..]
@@ -311,7 +311,7 @@ impl<'w> Client<'w> {
         true
     }
 
-    /// A connection ended, or was no good any more.
+    /// Handles a connection that ended, or is of no use any more.
     pub(crate) fn broken(&mut self, at: usize, manner: Manner, error: &io::Error, what: &str) {
         let address = self.wires[at].as_ref().map(|wire| wire.address);
         self.close(at);
@@ -330,7 +330,7 @@ impl<'w> Client<'w> {
         }
     }
 
-    /// What we sent before a reset may be carried out until the server has let go of the connection.
+    /// Waits until the server has let go of a connection that was reset: until then it may carry out what was sent before.
     fn wait_until_gone(&mut self, address: std::net::SocketAddr, but: usize) {
         let text = format!("addr={address} ");
         let started = Instant::now();
@@ -374,7 +374,7 @@ impl<'w> Client<'w> {
         &self.keys[key]
     }
 
-    /// It is not known whether this was done.
+    /// Notes an operation of which it is not known whether it was done.
     pub(crate) fn doubt(&mut self, key: usize, dialect: Dialect, verb: &Verb) {
         self.note(key, dialect, verb, None);
         self.keys[key].doubt(dialect, verb);
@@ -388,7 +388,7 @@ impl<'w> Client<'w> {
         self.deeds.push_back(Deed { key, dialect, verb: verb.name(), seen: seen.map(Seen::kind), at_ms });
     }
 
-    /// What was done with a key before there was something to complain about.
+    /// Tells what was done with a key before a complaint.
     fn tell_deeds(&self, key: usize) {
         let of_key = self.deeds.iter().rev().filter(|deed| deed.key == key).take(DEEDS_TOLD);
         let lines: Vec<String> = of_key
@@ -401,7 +401,7 @@ impl<'w> Client<'w> {
     }
 }
 
-/// The server has closed the connection.
+/// Whether the server has closed the connection.
 fn has_ended(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -5,7 +5,7 @@ use crate::wire::Wire;
 use larder_testkit::talk::encode;
 use std::io;
 
-/// A way of saying it.
+/// A way to say an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `get key`
@@ -17,7 +17,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Whether there is a way to say it.
+    /// Whether it can say an operation.
     pub fn knows(self, verb: &Verb) -> bool {
         match verb {
             Verb::Get | Verb::Set(..) | Verb::Add(..) | Verb::Replace(..) | Verb::Append(_) => true,
@@ -28,7 +28,7 @@ impl Dialect {
         }
     }
 
-    /// Says it.
+    /// Appends the request.
     pub fn put(self, out: &mut Vec<u8>, key: &str, flags: u32, verb: &Verb) {
         match self {
             Dialect::Classic => classic(out, key, flags, verb),

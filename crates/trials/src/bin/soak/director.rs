@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take to let go of what connections had.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The same for what connections hold: what answers by HTTP took stays counted for two rounds of 75 seconds.
+/// How long what connections hold may take: what answers by HTTP took stays counted for two rounds of 75 seconds.
 const HELD_PATIENCE: Duration = Duration::from_secs(170);
 /// How long a number may take to come back to its queue, and memory from a client that has gone.
 const BACK: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What must not change while nothing is evicted and nothing is refused.
 const QUIET: [&str; 3] = ["evictions", "store_no_memory", "response_obj_oom"];
 
-/// Directs for so long.
+/// Directs the phases for as long as the options say.
 ///
 /// # Errors
 /// That the server is gone.
@@ -148,7 +148,7 @@ fn until_back() -> impl FnMut() -> bool {
     }
 }
 
-/// Every number that was pushed was popped, or is left.
+/// Checks that every number that was pushed was popped, or is left.
 fn judge_queue(world: &World, admin: &mut Admin<'_>) {
     let names = queue::names(world);
     let look = || match numbers_left(admin, &names) {
@@ -160,7 +160,7 @@ fn judge_queue(world: &World, admin: &mut Admin<'_>) {
     wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
 }
 
-/// Every entry that was added is there, and was acknowledged once, is pending, or was not delivered.
+/// Checks that every entry that was added is there, and was acknowledged once, is pending, or was not delivered.
 fn judge_work(world: &World, admin: &mut Admin<'_>) {
     let names = group::names(world);
     let look = || {
@@ -208,7 +208,7 @@ fn stream_left(admin: &mut Admin<'_>, name: &str) -> Result<Left, String> {
     left.ok_or_else(|| format!("{name} is not told as a stream with its group"))
 }
 
-/// The same of the replies to XRANGE, XPENDING and XINFO GROUPS.
+/// What is left of a stream, by the replies to XRANGE, XPENDING and XINFO GROUPS.
 fn left_of(entries: &Reply, pending: &Reply, groups: &Reply) -> Option<Left> {
     let entries = group::entries(entries)?;
     let Reply::Array(Some(pending)) = pending else { return None };
@@ -223,8 +223,8 @@ fn left_of(entries: &Reply, pending: &Reply, groups: &Reply) -> Option<Left> {
     Some(Left { entries, pending, last: group::id(group.get(last + 1)?)? })
 }
 
-/// All clients have gone: the server has let go of all they had, and of all items when it is told to; the descriptors
-/// that it has then.
+/// Checks, when all clients have gone, that the server has let go of all they had, and of all items when it is told to; returns
+/// the descriptors that it has then.
 ///
 /// # Errors
 /// When it cannot be asked.
@@ -298,7 +298,7 @@ pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, Strin
     }
 }
 
-/// The server ends when it is told to, and has said nothing but where it listens.
+/// Checks that the server ends when it is told to, and has said nothing but where it listens.
 pub fn end(world: &World, server: Server) {
     let output = server.output();
     if output.trim_end().lines().count() != 1 {

@@ -58,7 +58,7 @@ pub fn run(world: &World, seed: u64) {
     }
 }
 
-/// Sets some keys and deletes a few; how many were stored and refused.
+/// Sets some keys and deletes a few; returns how many were stored and refused.
 fn fill(wire: &mut Wire, random: &mut Random, usual: usize, filling: &[u8]) -> io::Result<[u64; 2]> {
     let mut request = Vec::new();
     for _ in 0..TOGETHER {

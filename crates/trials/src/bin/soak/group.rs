@@ -24,13 +24,13 @@ const WAITS: &str = "50";
 const TOGETHER: &str = "3";
 /// Bytes of a second field, now and then.
 const LONG_BYTES: usize = 3000;
-/// One in so many has one that makes the entry about as long as a leaf takes, or lies apart.
+/// One entry in so many has a second field that makes it about as long as a leaf takes, or lies apart.
 const APART_ONE_IN: usize = 400;
 const APART_BYTES: [usize; 2] = [16_000, 60_000];
 /// Longest pause between two entries, in microseconds.
 const PAUSE_US: usize = 3000;
 
-/// Of an entry.
+/// The ID of an entry.
 pub type Id = (u64, u64);
 /// A stream, and an entry of it.
 type StreamEntry = (usize, Id);
@@ -39,12 +39,12 @@ type StreamEntry = (usize, Id);
 #[derive(Debug, Default)]
 pub struct Work {
     added: BTreeMap<StreamEntry, u64>,
-    /// Numbers that were added by a connection that ended before it was told.
+    /// Numbers that were added by a connection that ended before its reply.
     perhaps: BTreeSet<u64>,
     /// What consumers were told.
     told: BTreeMap<StreamEntry, u64>,
     acknowledged: BTreeSet<StreamEntry>,
-    /// By a connection that ended before it was told.
+    /// Entries that were acknowledged by a connection that ended before its reply.
     perhaps_acknowledged: BTreeSet<StreamEntry>,
 }
 
@@ -119,7 +119,7 @@ fn filling(number: u64, bytes: usize) -> String {
     all
 }
 
-/// Entries and their numbers, as XRANGE tells them; none if one is not as it was added.
+/// Entries and their numbers, as XRANGE tells them; `None` if one is not as it was added.
 pub fn entries(reply: &Reply) -> Option<BTreeMap<Id, u64>> {
     let Reply::Array(Some(entries)) = reply else { return None };
     let entry = |entry: &Reply| {

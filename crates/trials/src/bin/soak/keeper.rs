@@ -28,7 +28,7 @@ const KEYS: usize = 24;
 const ELEMENTS: [usize; 3] = [12, 300, 6000];
 /// Most commands of a pipeline.
 const PIPELINE: usize = 20;
-/// Of a key that may hold so many things it is better to begin anew.
+/// A key with more possible states than this is begun anew.
 const STATES_MAX: usize = 64;
 /// Longest pause between two pipelines, in microseconds.
 const PAUSE_US: usize = 3000;
@@ -52,7 +52,7 @@ struct Key {
     name: String,
     kind: Kind,
     elements_max: usize,
-    /// Empty: that is not known, and it is deleted before anything else is asked.
+    /// Its possible states; empty: they are not known, and the key is deleted before anything else is asked.
     states: Vec<Model>,
     /// When it was last asked for.
     span: Span,
@@ -73,7 +73,7 @@ pub struct Keeper<'w> {
 }
 
 impl<'w> Keeper<'w> {
-    /// One with a number.
+    /// Keeper number `number`.
     pub fn new(world: &'w World, seed: u64, number: usize) -> Keeper<'w> {
         let keys = (0..KEYS).map(|n| {
             let kind = KINDS[n % KINDS.len()];
@@ -148,7 +148,7 @@ impl<'w> Keeper<'w> {
         (0..count).map(|_| reply(wire)).collect()
     }
 
-    /// Judges what a pipeline was answered.
+    /// Judges the replies to a pipeline.
     fn judge(&mut self, at: usize, asked: &[Ask], answers: Vec<Reply>, span: &Span) {
         let key = &mut self.keys[at];
         let empty = Model::empty(key.kind);

@@ -45,7 +45,7 @@ enum There {
 /// A hash.
 #[derive(Debug, Default)]
 struct Hash {
-    /// Of its name.
+    /// The number in its name.
     number: u64,
     fields: BTreeMap<String, Field>,
 }
@@ -72,7 +72,7 @@ enum Ask {
 }
 
 impl Ask {
-    /// One at random, of a hash with so many names.
+    /// A random command on a hash with so many names.
     fn some(names: usize, made: &mut u64, random: &mut Random) -> Ask {
         let count = random.within(1, TOGETHER.min(names));
         let first = random.below(names);
@@ -97,7 +97,7 @@ impl Ask {
         }
     }
 
-    /// The words of it.
+    /// Its words.
     fn words(&self, key: &str) -> Vec<String> {
         let with = |front: &[&str], behind: &[String]| {
             let front = front.iter().map(|word| (*word).to_owned());
@@ -132,7 +132,7 @@ impl Ask {
     }
 }
 
-/// When what is given so many milliseconds expires.
+/// When a field that is given `ms` milliseconds expires: no earlier and no later.
 fn window(ms: u64, span: &Span) -> Option<[u64; 2]> {
     Some([(span.before.at_ms + ms).saturating_sub(CLOCK_MS), span.after.at_ms + ms + CLOCK_MS])
 }
@@ -148,7 +148,7 @@ impl Hash {
         }
     }
 
-    /// Of these fields so many are there: at least, and at most.
+    /// How many of these fields are there: at least, and at most.
     fn count<'f>(&self, fields: impl Iterator<Item = &'f String>, span: &Span) -> [usize; 2] {
         fields.fold([0, 0], |[least, most], field| match self.there(field, span) {
             There::Yes => [least + 1, most + 1],
@@ -163,7 +163,7 @@ impl Hash {
         }
     }
 
-    /// A field was said not to be there; whether that may be.
+    /// Whether a field may be missing, as a reply says; forgets it then.
     fn lacks(&mut self, field: &str, span: &Span) -> bool {
         let may = self.there(field, span) != There::Yes;
         if may {
@@ -172,7 +172,7 @@ impl Hash {
         may
     }
 
-    /// Whether a command can have been answered so; what is there then.
+    /// Whether a command can have had this answer; follows what it did.
     fn follow(&mut self, ask: &Ask, answer: &Reply, span: &Span) -> bool {
         match (ask, answer) {
             (Ask::Set(pairs), Reply::Number(new)) => {
@@ -211,13 +211,13 @@ impl Hash {
         }
     }
 
-    /// The field may be there with this value.
+    /// Whether the field may be there with this value.
     fn has(&self, field: &str, value: &[u8], span: &Span) -> bool {
         let is = self.fields.get(field).is_some_and(|field| field.value.as_bytes() == value);
         is && self.there(field, span) != There::No
     }
 
-    /// What a command on the time of a field that is there was answered.
+    /// Follows the reply to a command on the time of a field that is there.
     fn follow_time(&mut self, ask: &Ask, field: &str, told: i64, span: &Span) -> bool {
         if self.there(field, span) == There::No {
             return false;
@@ -242,7 +242,7 @@ impl Hash {
         }
     }
 
-    /// These are all fields and their values.
+    /// Whether these are all fields and their values.
     fn is_all(&mut self, told: &[Reply], span: &Span) -> bool {
         let mut names = Vec::new();
         for pair in told.chunks(2) {
@@ -334,7 +334,7 @@ mod tests {
         Reply::Array(Some(texts.iter().map(text).collect()))
     }
 
-    /// With a field that stays, and one that expires between 1,950 and 2,060 ms.
+    /// A hash with a field that stays, and one that expires between 1,950 and 2,060 ms.
     fn hash() -> Hash {
         let mut hash = Hash::default();
         let pair = |name: &str| (name.to_owned(), format!("value of {name}"));

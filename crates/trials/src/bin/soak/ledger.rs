@@ -24,7 +24,7 @@ pub enum Entry {
     Absent,
     /// A value.
     Item(Item),
-    /// One of these; none: it is not known what.
+    /// One of these; `None`: nothing is known of it.
     Doubtful(Option<Vec<Option<Vec<u8>>>>),
 }
 
@@ -34,7 +34,7 @@ pub struct Item {
     /// Its bytes.
     pub value: Vec<u8>,
     flags: Option<u32>,
-    /// Not before the one and not after the other, in milliseconds.
+    /// When it expires: not before the one and not after the other, in milliseconds.
     expires: Option<(u64, u64)>,
     token: Token,
     /// When it was last known to be there, and when it was written at the latest.
@@ -90,12 +90,12 @@ pub enum Fate {
 }
 
 impl Key {
-    /// One that has never been written.
+    /// A key that was never written.
     pub fn new(name: String, flags: u32) -> Key {
         Key { name, flags, entry: Entry::Absent, token_max: 0 }
     }
 
-    /// It is not known what it holds.
+    /// Whether it is unknown what it holds.
     pub fn is_doubtful(&self) -> bool {
         matches!(self.entry, Entry::Doubtful(_))
     }
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// Something during `span` explains it if the key is missing.
+    /// Whether something during `span` explains it if the key is missing.
     pub fn may_be_gone(&self, span: &Span) -> bool {
         match &self.entry {
             Entry::Absent | Entry::Doubtful(_) => true,
@@ -124,7 +124,7 @@ impl Key {
         }
     }
 
-    /// Judges what `verb` was answered.
+    /// Judges the reply to `verb`.
     ///
     /// # Errors
     /// What is wrong with it. The key holds what it says it holds from then on.
@@ -309,7 +309,7 @@ impl Key {
         }
     }
 
-    /// It was there during `span`.
+    /// Notes that it was there during `span`.
     fn present(&mut self, span: &Span) -> Result<&mut Item, Fault> {
         match &mut self.entry {
             Entry::Absent => Err(Fault::Wrong("it is gone, and nobody has written it since".into())),
@@ -324,7 +324,7 @@ impl Key {
         }
     }
 
-    /// It was not there during `span`.
+    /// Notes that it was not there during `span`.
     fn absent(&mut self, span: &Span) -> Result<Fate, Fault> {
         match &self.entry {
             Entry::Absent => Ok(Fate::Absent),
@@ -381,7 +381,7 @@ impl Key {
         Ok(Fate::There)
     }
 
-    /// The connection ended before these were answered, in this order.
+    /// Notes that the connection ended before `verb` was answered; to be called in the order of the requests.
     pub fn doubt(&mut self, dialect: Dialect, verb: &Verb) {
         let mut options = match std::mem::replace(&mut self.entry, Entry::Absent) {
             // What is there may be gone by now, too.
@@ -415,7 +415,7 @@ impl Item {
         self.expires.is_some_and(|(_, late)| late <= span.before.at_ms).then_some("its expiry")
     }
 
-    /// Its value changed, its expiry did not.
+    /// Gives it another value; its expiry stays.
     fn rewrite(&mut self, value: Vec<u8>, span: &Span) {
         self.value = value;
         self.token = Token::Changed;

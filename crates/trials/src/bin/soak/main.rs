@@ -76,14 +76,14 @@ fn main() -> ExitCode {
     larder_testkit::exit(soak())
 }
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug, PartialEq)]
 struct Options {
     lasts: Duration,
     seed: u64,
     /// This phase alone.
     phase: Option<String>,
-    /// Beside attackers.
+    /// Attackers are wanted.
     attackers: bool,
 }
 

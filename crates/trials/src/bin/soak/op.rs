@@ -1,17 +1,17 @@
 //! One operation on one key, and what came of it, whatever the protocol.
 
-/// What is to be done with a key.
+/// An operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Its value.
+    /// Reads its value.
     Get,
-    /// Its value, and its token where the protocol has one.
+    /// Reads its value, and its token where the protocol has one.
     GetToken,
-    /// Is it there?
+    /// Asks whether it is there.
     Exists,
-    /// How long is its value?
+    /// Asks how long its value is.
     Length,
-    /// Its value, which is removed.
+    /// Removes it and returns its value.
     Take,
     /// Stores a value.
     Set(Vec<u8>, Ttl),
@@ -46,7 +46,7 @@ pub enum Ttl {
     Ms(u64),
 }
 
-/// What an operation was answered.
+/// The reply to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A value, with the flags where they are told.
@@ -116,7 +116,7 @@ impl Verb {
 }
 
 impl Ttl {
-    /// As memcached's exptime.
+    /// The time as memcached's exptime.
     pub fn seconds(self) -> u64 {
         match self {
             Ttl::Ever => 0,
@@ -132,7 +132,7 @@ pub fn short(bytes: &[u8]) -> String {
 }
 
 impl Seen {
-    /// What it is, without its bytes.
+    /// The kind of reply.
     pub fn kind(&self) -> &'static str {
         match self {
             Seen::Value(..) | Seen::Token(..) => "a value",
@@ -146,7 +146,7 @@ impl Seen {
         }
     }
 
-    /// For people.
+    /// The reply in words.
     pub fn shown(&self) -> String {
         match self {
             Seen::Value(value, flags) => format!("the value {} with flags {flags:?}", short(value)),

@@ -29,7 +29,7 @@ const PAUSE_US: usize = 1500;
 #[derive(Debug, Default)]
 pub struct Queue {
     pushed: BTreeSet<u64>,
-    /// By a connection that ended before it was told.
+    /// Numbers that were pushed by a connection that ended before its reply.
     perhaps: BTreeSet<u64>,
     popped: BTreeSet<u64>,
     /// Numbers that may have been told to a connection that ended.
@@ -172,7 +172,7 @@ fn pop_some(world: &World, wire: &mut Option<Wire>, random: &mut Random) {
     }
 }
 
-/// Asks once; nothing where the connection ended.
+/// Asks once; `None` if the connection ended.
 pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut Random) -> Option<Reply> {
     if wire.is_none() {
         *wire = open(world, 1);
@@ -190,7 +190,7 @@ pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut 
     }
 }
 
-/// Its connection has no client any more.
+/// Forgets the connection of a client that has ended.
 pub fn leave(world: &World, wire: Option<Wire>) {
     if let Some(wire) = wire {
         world.forget(wire.address);

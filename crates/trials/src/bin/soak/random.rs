@@ -20,12 +20,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One below `bound`.
+    /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// One of `from..=to`.
+    /// A number of `from..=to`.
     pub fn within(&mut self, from: usize, to: usize) -> usize {
         from + self.below(to - from + 1)
     }

@@ -6,12 +6,12 @@ use larder_testkit::canary::{Heard, Sample, Song};
 
 /// A canary waits for no longer than this beyond what the machine takes, in microseconds.
 const EXCESS_US: u64 = 10_000;
-/// Of those that do, so many are listed.
+/// How many longer waits are listed at most.
 const SHOWN: usize = 10;
 /// Pauses of the core that are counted are longer, in microseconds.
 const PAUSE_US: u64 = 2000;
 
-/// Prints it; whether all was as it should be.
+/// Prints the table; returns whether all was as it should be.
 pub fn print(world: &World, heard: Option<&Heard>, seen: &Seen, base: usize, after: usize) -> bool {
     let figures = world.figures();
     let of = |name: &str| figures.get(name).copied().unwrap_or(0);

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where the server tells its figures.
+/// The address at which the server shows its figures.
 ///
 /// # Errors
 /// When it names no address.
@@ -49,7 +49,7 @@ fn places(index: &str) -> Vec<String> {
     named.filter(|word| word.starts_with("/api/v1/") || *word == "/metrics").map(str::to_owned).collect()
 }
 
-/// The body of an answer that is as long as its head says.
+/// Asks for a place; returns the body of an answer that is as long as its head says.
 fn ask(address: SocketAddr, place: &str) -> Result<String, String> {
     let told = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
@@ -68,7 +68,7 @@ fn ask(address: SocketAddr, place: &str) -> Result<String, String> {
     Ok(body.to_owned())
 }
 
-/// It is what is answered at this place.
+/// Checks that a body is whole and in the format of its place.
 fn is_whole(place: &str, body: &str) -> Result<(), String> {
     if place.starts_with("/api/") {
         return serde_json::from_str::<serde_json::Value>(body).map(drop).map_err(|error| error.to_string());

@@ -17,11 +17,11 @@ const STORED: usize = 12;
 const QUEUED: usize = 8;
 /// Counters that all share.
 pub const SHARED: usize = 3;
-/// What a counter begins with.
+/// The first value of a counter.
 pub const SHARED_START: u64 = 5_000_000;
 
 impl Client<'_> {
-    /// `get` or MGET of many.
+    /// Sends a `get` or MGET of many keys.
     pub(crate) fn many(&mut self) {
         let text = self.random.chance(50);
         let keys = self.some_keys(MANY, !text);
@@ -56,7 +56,7 @@ impl Client<'_> {
         }
     }
 
-    /// MSET.
+    /// Sends an MSET.
     pub(crate) fn store_many(&mut self) {
         let keys = self.some_keys(STORED, true);
         if keys.is_empty() {
@@ -88,7 +88,7 @@ impl Client<'_> {
         }
     }
 
-    /// WATCH, perhaps a change of what is watched by another connection, MULTI … EXEC.
+    /// Sends WATCH, perhaps changes what is watched by another connection, and sends MULTI … EXEC.
     pub(crate) fn transaction(&mut self) {
         let keys = self.some_keys(QUEUED, true);
         if keys.is_empty() {
@@ -391,7 +391,7 @@ impl Client<'_> {
     }
 }
 
-/// One reply.
+/// Reads one reply.
 fn one(wire: &mut Wire) -> (Option<Reply>, io::Result<()>) {
     match reply(wire) {
         Ok(reply) => (Some(reply), Ok(())),
@@ -404,7 +404,7 @@ pub fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim_end().parse().ok()
 }
 
-/// What a `get` of these keys is answered: hits in the order asked for.
+/// Reads the reply to a `get` of these keys: hits in the order asked for.
 fn hits(wire: &mut Wire, names: &[String]) -> io::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     loop {
@@ -433,7 +433,7 @@ fn hits(wire: &mut Wire, names: &[String]) -> io::Result<Vec<Seen>> {
     }
 }
 
-/// What an MGET of so many keys is answered.
+/// Reads the reply to an MGET of so many keys.
 fn values(wire: &mut Wire, count: usize) -> io::Result<Vec<Seen>> {
     match reply(wire)? {
         Reply::Array(Some(values)) if values.len() == count => {

@@ -5,7 +5,7 @@ use crate::random::Random;
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Where values are cut from.
+/// The block that values are cut from.
 #[derive(Debug)]
 pub struct Values {
     block: Vec<u8>,
@@ -13,12 +13,12 @@ pub struct Values {
 }
 
 impl Values {
-    /// Of one client.
+    /// The values of one client.
     pub fn new(random: &mut Random) -> Values {
         Values { block: (0..BLOCK_BYTES).map(|_| random.below(256) as u8).collect(), version: 0 }
     }
 
-    /// A new one for `key`, at least a byte long; a short one is the end of what would name it.
+    /// A new value for `key`, at least a byte long; a short one is the end of what would name it.
     pub fn make(&mut self, key: &str, bytes: usize) -> Vec<u8> {
         self.version += 1;
         let name = format!("<{key} {}>", self.version);

@@ -28,7 +28,7 @@ pub enum Manner {
     Resetting,
 }
 
-/// All but the prompt one.
+/// All manners but the prompt one.
 pub const ODD: &[Manner] =
     &[Manner::Slow, Manner::Stopping, Manner::Late, Manner::HalfClosing, Manner::Resetting];
 
@@ -38,8 +38,8 @@ pub struct Wire {
     reader: BufReader<TcpStream>,
     /// Its own end.
     pub address: SocketAddr,
-    /// Something was answered. What was never may not have been taken over by its worker yet: it is in no list of clients,
-    /// and what it sent is carried out whatever has become of it.
+    /// It has had an answer. A connection without one may not have been taken over by its worker yet: it is in no list of
+    /// clients, and what it sent is carried out whatever has become of it.
     pub answered: bool,
 }
 
@@ -109,7 +109,7 @@ impl Wire {
         }
     }
 
-    /// Has the server answer: from then on it is one of its clients.
+    /// Waits for an answer of the server: from then on the connection is one of its clients.
     ///
     /// # Errors
     /// What the system said, or that this was no answer.
@@ -125,7 +125,7 @@ impl Wire {
         }
     }
 
-    /// A line, without its end.
+    /// Reads a line, without its end.
     ///
     /// # Errors
     /// What the system said, or that it does not end.
@@ -139,7 +139,7 @@ impl Wire {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// A line of a dump, which ends as memcached's do: without a carriage return.
+    /// Reads a line of a dump, which ends as memcached's do: without a carriage return.
     ///
     /// # Errors
     /// What the system said, or that it does not end.
@@ -153,7 +153,7 @@ impl Wire {
         Ok(line)
     }
 
-    /// A value of so many bytes and the line end behind it.
+    /// Reads a value of so many bytes and the line end behind it.
     ///
     /// # Errors
     /// What the system said, or that something else stands at its end.
@@ -168,7 +168,7 @@ impl Wire {
         Ok(block)
     }
 
-    /// Nothing more comes: the other end has closed.
+    /// Whether nothing more comes: the other end has closed.
     ///
     /// # Errors
     /// What the system said.

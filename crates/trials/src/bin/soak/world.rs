@@ -41,7 +41,7 @@ pub struct Moment {
     over: [u64; CAUSES],
 }
 
-/// From before a request was sent to after its reply was read.
+/// The time from before a request was sent to after its reply was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     /// Before.
@@ -51,17 +51,17 @@ pub struct Span {
 }
 
 impl Span {
-    /// The cause may have been at work at some time from `self` to the end of `later`.
+    /// Whether the cause may have been at work at some time from `self` to the end of `later`.
     pub fn may_meet(&self, cause: Cause, later: &Span) -> bool {
         later.after.began[cause as usize] > self.before.over[cause as usize]
     }
 
-    /// Connections may have held as much memory as they might.
+    /// Whether connections may have held as much memory as they might.
     pub fn may_be_full(&self) -> bool {
         self.may_meet(Cause::Replies, self) || self.may_meet(Cause::Evict, self)
     }
 
-    /// The cause began after `self` and was over before `later`.
+    /// Whether the cause began after `self` and was over before `later`.
     pub fn was_followed_by(&self, cause: Cause, later: &Span) -> bool {
         later.before.over[cause as usize] > self.after.began[cause as usize]
     }
@@ -74,7 +74,7 @@ pub struct World {
     pub ports: [SocketAddr; 2],
     /// Held for reading by threads that have a request under way; for writing between two phases.
     pub gate: RwLock<&'static Phase>,
-    /// All threads end.
+    /// All threads must end.
     pub stop: AtomicBool,
     /// Connections of clients, to choose a victim from.
     pub open: Mutex<HashSet<SocketAddr>>,
@@ -99,7 +99,7 @@ pub struct World {
 }
 
 impl World {
-    /// Of a server at `ports`.
+    /// The world of a server at `ports`.
     pub fn new(ports: [SocketAddr; 2]) -> World {
         World {
             ports,
@@ -137,7 +137,7 @@ impl World {
         self.started
     }
 
-    /// The administrator did something that began at `began_us`.
+    /// Notes that the administrator did something that began at `began_us`.
     pub fn note(&self, deed: &str, began_us: u64) {
         let now = self.now_us();
         self.deeds.lock().expect("not poisoned").push((began_us, now, deed.to_owned()));
@@ -152,7 +152,7 @@ impl World {
         told.join(", ")
     }
 
-    /// Where every cause stands. To be taken before sending and after receiving.
+    /// The state of every cause. Take it before sending and after receiving.
     pub fn moment(&self) -> Moment {
         // `over` first: a cause that ends in between then counts as one that is still under way.
         let over = std::array::from_fn(|cause| self.over[cause].load(SeqCst));
@@ -160,17 +160,17 @@ impl World {
         Moment { at_ms: self.now_ms(), began, over }
     }
 
-    /// The cause is about to be at work.
+    /// Notes that the cause is about to be at work.
     pub fn begin(&self, cause: Cause) {
         self.began[cause as usize].fetch_add(1, SeqCst);
     }
 
-    /// It is at work no more.
+    /// Notes that the cause is at work no more.
     pub fn end(&self, cause: Cause) {
         self.over[cause as usize].fetch_add(1, SeqCst);
     }
 
-    /// Threads go on.
+    /// Whether threads go on.
     pub fn runs(&self) -> bool {
         !self.stop.load(SeqCst)
     }
@@ -181,12 +181,12 @@ impl World {
         act(*phase)
     }
 
-    /// The limit is, or is about to be, so many megabytes.
+    /// Notes that the limit is, or is about to be, this many megabytes.
     pub fn limit(&self, megabytes: u64) {
         self.limits.lock().expect("not poisoned").push((Instant::now(), megabytes));
     }
 
-    /// The highest limit of the last so long, in bytes: a lowered one takes its time.
+    /// The highest limit within the last `patience`, in bytes: a lowered one takes its time.
     pub fn limit_bytes(&self, patience: Duration) -> u64 {
         let limits = self.limits.lock().expect("not poisoned");
         let now = Instant::now();
@@ -202,12 +202,12 @@ impl World {
         most << 20
     }
 
-    /// The reply is explained: connections held as much memory as they might.
+    /// Whether the reply is explained: connections held as much memory as they might.
     pub fn were_full(text: &str, span: &Span) -> bool {
         span.may_be_full() && text.contains("connections hold as much memory as they may")
     }
 
-    /// Something is wrong.
+    /// Counts and prints that something is wrong.
     pub fn complain(&self, text: &str) {
         if self.complaints.fetch_add(1, SeqCst) < PRINTED_MAX {
             let round = self.round.load(SeqCst);
@@ -215,14 +215,14 @@ impl World {
         }
     }
 
-    /// More about the last complaint.
+    /// Prints more about the last complaint.
     pub fn tell(&self, text: &str) {
         if self.complaints.load(SeqCst) <= PRINTED_MAX {
             eprintln!("{text}");
         }
     }
 
-    /// An acknowledged value is missing, and nothing explains it.
+    /// Complains that an acknowledged value is missing, and nothing explains it.
     pub fn lost(&self, text: &str) {
         self.lost.fetch_add(1, SeqCst);
         self.complain(text);
@@ -247,12 +247,12 @@ impl World {
         self.figures.lock().expect("not poisoned").clone()
     }
 
-    /// A connection has no client any more.
+    /// Forgets a connection that has no client any more.
     pub fn forget(&self, address: SocketAddr) {
         self.open.lock().expect("not poisoned").remove(&address);
     }
 
-    /// A connection ended: `what` is wrong, unless the administrator has had it closed.
+    /// Notes that a connection ended: `what` is wrong, unless the administrator has had it closed.
     pub fn broke(&self, address: SocketAddr, what: impl FnOnce() -> String) {
         self.forget(address);
         if !self.was_killed(address) {
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// The administrator has had this connection closed.
+    /// Whether the administrator has had this connection closed.
     pub fn was_killed(&self, address: SocketAddr) -> bool {
         self.killed.lock().expect("not poisoned").contains(&address)
     }

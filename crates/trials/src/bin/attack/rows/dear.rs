@@ -7,7 +7,7 @@ use larder_testkit::talk::encode;
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 64 << 10;
-/// How long one may take in all: no other client waits for it.
+/// How long a pipeline may take in all: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
 /// Lines of memcached's text that are more than a look at a key.

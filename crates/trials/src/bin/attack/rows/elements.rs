@@ -12,7 +12,7 @@ const ELEMENTS: usize = 50_000;
 /// Fields that are named at once.
 const NAMED: usize = 512;
 
-/// Sends a request so many times; an error where the first reply is one.
+/// Sends a request `times` times; fails if the first reply is an error.
 fn repeated(stage: &Stage, request: &[u8], times: usize, name: &str) -> Result<String, String> {
     let (took, reply) = exchange(stage.resp, &request.repeat(times), PATIENCE)?;
     if reply.starts_with(b"-") {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Connections that send a part of a request and stand.
 const HALF_OPEN: usize = 2000;
-/// Of the items that were there so many are still there, of a hundred.
+/// The percentage of the items that must still be there.
 const LEFT_PERCENT: u64 = 75;
 
-/// How many keys there are.
+/// The number of keys.
 fn items(stage: &Stage, before: &[u8]) -> Result<u64, String> {
     let (_, reply) = exchange(stage.resp, &[before, &said("DBSIZE")].concat(), PATIENCE)?;
     let text = String::from_utf8_lossy(&reply).into_owned();
@@ -19,7 +19,7 @@ fn items(stage: &Stage, before: &[u8]) -> Result<u64, String> {
     number.and_then(|number| number.parse().ok()).ok_or_else(|| shown(&reply))
 }
 
-/// Writes 50 values, each by a connection of its own; how long the slowest took.
+/// Writes 50 values, each by a connection of its own; returns how long the slowest took.
 pub(super) fn writes(stage: &Stage) -> Result<Duration, String> {
     let mut worst = Duration::ZERO;
     for n in 0..50 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long a reader that does not read is left alone.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// Sends it, reads nothing for a while, and leaves.
+/// Sends requests, reads nothing for a while, and leaves.
 fn unread(stage: &Stage, requests: &[u8]) -> Result<String, String> {
     let (stream, sent) = only_send(stage.resp, requests, STANDS)?;
     thread::sleep(STANDS);
@@ -47,7 +47,7 @@ pub(super) fn client_names(stage: &Stage) -> Result<String, String> {
     for _ in 0..30 {
         let mut stream = connect(stage.resp)?;
         let _ = stream.set_write_timeout(Some(STANDS));
-        // One that is closed for it is as good.
+        // A connection that is closed for it is as good.
         let _ = stream.write_all(&encode(&[b"CLIENT", b"SETNAME", &name]));
         open.push(stream);
     }

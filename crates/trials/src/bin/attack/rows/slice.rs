@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 60_000;
-/// How long one may take in all: no other client waits for it.
+/// How long a pipeline may take in all: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
@@ -20,7 +20,7 @@ pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
     prepared(stage, &requests)
 }
 
-/// As many of a request as a pipeline holds.
+/// Sends a request as often as a pipeline holds it.
 fn pipelined(stage: &Stage, line: &str) -> Result<String, String> {
     let one = said(line);
     let count = PIPELINE / one.len();

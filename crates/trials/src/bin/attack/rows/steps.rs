@@ -17,14 +17,14 @@ const KEYS: usize = 1_000_000;
 const KEPT: usize = 30;
 /// Connections that are closed at once.
 const CONNECTIONS: usize = 8_000;
-/// How long one may take in all: no other client waits for it.
+/// How long requests may take in all: no other client waits for them.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn large(stage: &Stage) -> Result<(), String> {
     prepare(stage, &set(b"large", &vec![b'l'; LARGE_BYTES]))
 }
 
-/// Sends requests; what is said to all of them is to begin so.
+/// Sends requests; the replies must begin with `begins`.
 fn all(stage: &Stage, requests: &[u8], begins: &str, what: &str) -> Result<String, String> {
     let (took, reply) = exchange(stage.resp, requests, PATIENCE)?;
     if !reply.starts_with(begins.as_bytes()) {
@@ -60,7 +60,7 @@ pub(super) fn digest(stage: &Stage) -> Result<String, String> {
     all(stage, &requests, "+", "15 digests of 24 MiB")
 }
 
-/// A payload of Redis's: of what is in it, without a checksum.
+/// A DUMP payload with this body, without a checksum.
 fn payload(body: &[&[u8]]) -> Vec<u8> {
     let mut payload = vec![0];
     body.iter().for_each(|part| payload.extend_from_slice(part));
@@ -75,7 +75,7 @@ fn length(bytes: usize) -> Vec<u8> {
 
 pub(super) fn restore(stage: &Stage) -> Result<String, String> {
     let mut plain = payload(&[&length(LARGE_BYTES), &vec![b'p'; LARGE_BYTES]]);
-    // One that is looked at, and wrong.
+    // A payload whose checksum is verified, and wrong.
     if let Some(last) = plain.last_mut() {
         *last = 1;
     }
@@ -174,7 +174,7 @@ pub(super) fn kept(stage: &Stage) -> Result<String, String> {
     Ok(format!("{KEPT} × MGET of {KEYS} keys that nobody reads, {closed} closed"))
 }
 
-/// The server has closed it; what it had sent before is thrown away.
+/// Whether the server has closed the connection; drops what it had sent before.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut bytes = vec![0; 1 << 20];
     if stream.set_nonblocking(true).is_err() {
@@ -211,7 +211,7 @@ pub(super) fn client_kill(stage: &Stage) -> Result<String, String> {
     ended(stage, Instant::now(), &killed)
 }
 
-/// How long it takes until all connections have ended.
+/// Waits until all connections have ended, and says how long that took.
 fn ended(stage: &Stage, began: Instant, what: &str) -> Result<String, String> {
     let mut open = stage.open.lock().expect("not poisoned");
     for stream in open.iter_mut() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const LISTENERS: usize = 500;
 /// Items beside them: two thirds of the memory.
 const ITEMS: usize = 40_000;
-/// How long items are looked at behind what was told.
+/// How long items are watched after the messages.
 const AFTER: Duration = Duration::from_secs(2);
 
 pub(super) fn items(stage: &Stage) -> Result<(), String> {
@@ -26,7 +26,7 @@ fn items_there(stage: &Stage) -> Result<usize, String> {
     count.ok_or_else(|| shown(&reply))
 }
 
-/// Clients that say this, hear the answer, and read nothing more until all is over.
+/// Connects clients that send this, read the beginning of the reply, and read nothing more until all is over.
 fn listening(stage: &Stage, request: &[u8]) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
     for _ in 0..LISTENERS {
@@ -40,7 +40,7 @@ fn listening(stage: &Stage, request: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends it twice; no item is to go for it.
+/// Sends a request twice; no item may go for it.
 fn tell(stage: &Stage, request: &[u8], begins: &[u8]) -> Result<String, String> {
     let before = items_there(stage)?;
     let began = Instant::now();

@@ -29,7 +29,7 @@ pub(super) fn mset_400k(stage: &Stage) -> Result<String, String> {
     mset(stage, 400_000, 1000)
 }
 
-/// A transaction of these requests, whose last replies are to be these.
+/// Runs a transaction of these requests, whose last replies must be these.
 fn exec(stage: &Stage, queue: &[u8], ends: &[u8], (most_ms, what): (u64, &str)) -> Result<String, String> {
     let requests = [&said("MULTI"), queue, &said("EXEC")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
@@ -45,7 +45,7 @@ pub(super) fn exec_of_incrs(stage: &Stage) -> Result<String, String> {
     exec(stage, &said("INCR n").repeat(100_000), b":99999\r\n:100000\r\n", (2000, "100,000 INCR"))
 }
 
-/// Of a value of 16,000 bytes; what there is no room for is refused in its place.
+/// GETEX of a value of 16,000 bytes; a reply that there is no room for is refused in its place.
 pub(super) fn exec_of_getexs(stage: &Stage) -> Result<String, String> {
     exec(stage, &said("GETEX k PERSIST").repeat(100_000), b"\r\n", (5000, "100,000 GETEX of 16 KB"))
 }
@@ -179,7 +179,7 @@ pub(super) fn events(stage: &Stage) -> Result<String, String> {
 /// Words of a request.
 const WORDS: usize = 300_000;
 
-/// Requests of very many words; what is said to each is to begin so.
+/// Sends requests of very many words; each reply must begin as its row says.
 fn of_words(stage: &Stage, rows: &[(&str, &str)]) -> Result<String, String> {
     let names: Vec<String> = (0..WORDS).map(|n| format!("{n:x}")).collect();
     let mut said = Vec::new();

@@ -109,7 +109,7 @@ fn places(from: i64, to: i64, len: usize) -> std::ops::Range<usize> {
 }
 
 impl Ask {
-    /// One at random, of a collection that is perhaps `like` this and should have `most` elements.
+    /// A random command on a collection that is perhaps `like` this and should have `most` elements.
     pub fn some(like: &Model, most: usize, made: &mut u64, random: &mut Random) -> Ask {
         let len = like.len();
         let kind = match like {
@@ -222,7 +222,7 @@ impl Ask {
         }
     }
 
-    /// As a request.
+    /// The command as a request.
     pub fn request(&self, key: &[u8]) -> Vec<u8> {
         encode(&self.words(key).iter().map(Vec::as_slice).collect::<Vec<_>>())
     }
@@ -281,7 +281,7 @@ impl Ask {
         }
     }
 
-    /// Nothing is changed by it.
+    /// Whether it changes nothing.
     #[cfg(test)]
     fn reads(&self) -> bool {
         matches!(
@@ -298,13 +298,13 @@ impl Ask {
         )
     }
 
-    /// For people.
+    /// The command in words.
     pub fn shown(&self) -> String {
         short(format!("{self:?}").as_bytes())
     }
 
-    /// What may be there when it was refused: as before, or with the first of several elements written. Nothing where that
-    /// cannot be said.
+    /// What may be there after a refusal: as before, or with the first of several elements written. `None` where that cannot be
+    /// said.
     pub fn begun(&self, state: &Model) -> Option<Vec<Model>> {
         let parts: Vec<Ask> = match self {
             Ask::HashSet(pairs) => pairs.iter().map(|pair| Ask::HashSet(vec![pair.clone()])).collect(),
@@ -337,7 +337,7 @@ impl Ask {
         Some(states)
     }
 
-    /// Does it; the answer, if there is but one.
+    /// Carries the command out; returns the answer, if only one is possible.
     fn carry_out(&self, state: &mut Model) -> Option<Reply> {
         let count = |count: usize| Some(Reply::Number(count as i64));
         let bulk = |text: &Text| Reply::Bulk(Some(text.clone()));
@@ -492,7 +492,7 @@ impl Ask {
         }
     }
 
-    /// Whether a collection like this can have been answered so; what it is then.
+    /// Whether a collection like this can have given this answer; `state` becomes what it holds then.
     pub fn follow(&self, state: &mut Model, answer: &Reply) -> bool {
         match (self, &mut *state) {
             (Ask::Take(count), Model::Set(members)) => {

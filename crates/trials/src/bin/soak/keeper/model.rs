@@ -17,7 +17,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Without elements.
+    /// A collection without elements.
     pub fn empty(kind: Kind) -> Model {
         match kind {
             Kind::Hash => Model::Hash(BTreeMap::new()),
@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Model::Hash(fields) => fields.len(),
@@ -61,7 +61,7 @@ impl Model {
     }
 }
 
-/// Gives a member of a sorted set a score; whether it is new.
+/// Gives a member of a sorted set a score; returns whether it is new.
 pub fn score(
     order: &mut BTreeSet<(i64, Text)>,
     members: &mut BTreeMap<Text, i64>,
@@ -76,7 +76,7 @@ pub fn score(
     before.is_none()
 }
 
-/// Takes a member out of a sorted set; whether it was there.
+/// Takes a member out of a sorted set; returns whether it was there.
 pub fn unscore(order: &mut BTreeSet<(i64, Text)>, members: &mut BTreeMap<Text, i64>, member: &Text) -> bool {
     match members.remove(member) {
         Some(before) => order.remove(&(before, member.clone())),

@@ -5,7 +5,7 @@ use crate::dialect::Dialect;
 use crate::op::{Seen, Verb, short};
 use crate::world::Span;
 
-/// What a key in doubt turns out to hold; none if that cannot be told from this.
+/// What a key in doubt turns out to hold; `None` if that cannot be told from this.
 pub(super) fn resolve(
     options: Option<&[Option<Vec<u8>>]>,
     verb: &Verb,
@@ -29,7 +29,7 @@ pub(super) fn resolve(
     }
 }
 
-/// What a value becomes by an operation; none if there is none then.
+/// What a value becomes by an operation; `None` if there is no value then.
 pub(super) fn done(dialect: Dialect, verb: &Verb, value: Option<&[u8]>) -> Option<Vec<u8>> {
     let text = dialect != Dialect::Resp;
     match (verb, value) {
