@@ -40,7 +40,7 @@ pub fn bench(args: &[String]) -> Outcome {
     run::run(command)
 }
 
-/// Elements of the largest collections, in millions, by default.
+/// The number of elements of the largest collections, in millions, by default.
 const MILLIONS: &str = "10";
 
 /// Measures collections of all types, then streams; streams also if collections miss a bound.

@@ -44,7 +44,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What has `openssl req` make one.
+    /// Words for `openssl req` that ask for such a key.
     fn words(self) -> &'static [&'static str] {
         match self {
             Key::Ecdsa => &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
@@ -60,7 +60,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes one in this folder, in place of an older one.
+    /// Makes an authority in this folder, in place of an older one.
     pub fn make(folder: &Path) -> Outcome<Authority> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(failed)?;

@@ -20,7 +20,7 @@ const GO_OF_TESTS: (u32, u32) = (1, 25);
 /// Modules below the client that have dependencies, and their tests.
 const MODULES: &[&str] = &["prom", "otel", "compare"];
 
-/// What the drivers of `larder lab matrix` and `larder lab clients` are built with.
+/// Packages that the drivers of `larder lab matrix` and `larder lab clients` are built with.
 const DRIVER: &[(&str, &str)] = &[
     ("cc", "gcc"),
     ("/usr/include/stdio.h", "libc6-dev"),
@@ -76,7 +76,7 @@ fn golang() -> Outcome {
     all_of(std::iter::once(format).chain(steps))
 }
 
-/// `larder lab matrix` and `larder lab clients`.
+/// Tests `larder lab matrix` and `larder lab clients`.
 fn experiments() -> Outcome {
     debian(&[&[("go", "golang-go")], DRIVER].concat())?;
     check_go()?;
@@ -113,7 +113,7 @@ fn check_go() -> Outcome {
     ))
 }
 
-/// `go1.26.8`, or `go1.26rc1`.
+/// The numbers in `go1.26.8` or `go1.26rc1`: 1 and 26.
 fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.strip_prefix("go")?.split('.');
     let major = parts.next()?.parse().ok()?;

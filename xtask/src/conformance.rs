@@ -41,17 +41,17 @@ pub struct Counts {
     pub skipped: u32,
 }
 
-/// What suites run against.
+/// The program that suites run against.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Program and first arguments.
     pub words: Vec<String>,
-    /// The server is Redis: its options differ, and it has no port 11211.
+    /// Whether the server is Redis: its options differ, and it has no port 11211.
     pub is_redis: bool,
 }
 
 impl Program {
-    /// The server is Larder, which is started by a word for that.
+    /// Whether the server is Larder, which is started by a word for that.
     fn is_larder(&self) -> bool {
         self.words.get(1).is_some_and(|word| word == SERVE)
     }
@@ -63,10 +63,10 @@ const SERVE: &str = "serve";
 /// A suite and its name.
 type Named = (&'static str, Box<dyn Fn(&Namespace, &Program) -> Outcome<Counts> + Sync>);
 
-/// Suites that run at once.
+/// How many suites run at once.
 const LANES: usize = 3;
 
-/// The flag for suites that run only when asked for.
+/// Flags for suites that run only when asked for.
 const FRAMEWORKS: &str = "--frameworks";
 const LONG: &str = "--long";
 
@@ -164,7 +164,7 @@ fn program() -> Outcome<Program> {
         "" => built("larder")?.to_string_lossy().into_owned(),
         path => path.to_owned(),
     };
-    // Suites start servers at once, and read their output.
+    // No HTTP port: of two servers that run at once, one would print that it is taken, and suites read the output.
     let words = [&larder[..], SERVE, "--http-port", "0"].map(str::to_owned).to_vec();
     Ok(Program { words, is_redis: false })
 }

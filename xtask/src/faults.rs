@@ -29,7 +29,7 @@ const HANGS: Duration = Duration::from_secs(1200);
 /// into their lists and the document.
 ///
 /// # Errors
-/// No test notices a fault, and no reason says why it cannot matter.
+/// A fault could not be tried, or no test notices it and no reason says why it cannot matter.
 pub fn faults(names: &[String]) -> Outcome {
     let all = list::load()?;
     let wanted = |fault: &&Fault| match names {
@@ -48,7 +48,7 @@ pub fn faults(names: &[String]) -> Outcome {
         println!("\n== {}", fault.name);
         let caught = match scratch.show(fault) {
             Ok(caught) => caught,
-            // It gets no result; the other faults are tried.
+            // This fault gets no result; the other faults are tried.
             Err(error) => {
                 println!("{error}");
                 untold.push(format!("{}: {error}", fault.name));
@@ -100,7 +100,7 @@ impl Scratch {
         Ok(Scratch { tree, build, takes: BTreeMap::new() })
     }
 
-    /// The suite and test that notice the fault; `None` if all pass.
+    /// Tries a fault; returns the suite and test that notice it, or `None` if all pass.
     fn show(&mut self, fault: &Fault) -> Outcome<Option<String>> {
         let named = fault.suites.iter().map(|name| {
             Suite::named(name).ok_or_else(|| format!("{}: there is no suite {name}", fault.name))
@@ -119,7 +119,7 @@ impl Scratch {
             let patience = self.patience(suite)?;
             let mut end = self.planted(suite, &patience, &path, [&faulty, &sound])?;
             if let End::Endless(test) = &end {
-                // On a busy machine any suite may be late. So without the fault it has to end, and with it to be late again.
+                // On a busy machine any suite may be late. So it has to pass without the fault, and to be late again with it.
                 println!("  {} is late: {test}", suite.name);
                 match suite.run(&self.tree, &self.build, &patience)?.0 {
                     End::Passed => end = self.planted(suite, &patience, &path, [&faulty, &sound])?,

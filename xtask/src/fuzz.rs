@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz [seconds [seed] | --runs [seed]]`: each fuzzer replays its committed corpus, then looks for more.
 //!
-//! For a number of seconds, or for a number of inputs (`--runs`), which is the same on a slow machine: the stage of `cargo xtask
-//! test --all` uses that.
+//! It looks for a number of seconds, or with `--runs` for a number of inputs, which is the same on a slow machine: the stage of
+//! `cargo xtask test --all` uses that.
 
 use crate::install::{cargo_fuzz, has_nightly};
 use crate::run::{Outcome, capture, cargo_front, lanes, root, run, shown, target};
@@ -21,7 +21,7 @@ const USAGE: &str = "usage: cargo xtask fuzz [seconds [seed] | --runs [seed]]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Seconds(u64),
-    /// A number of inputs.
+    /// A fixed number of inputs.
     Runs,
 }
 
@@ -57,7 +57,7 @@ const DICTIONARIES: [(&str, &str); 5] = [
     ("session_two_protocols", "resp.dict"),
     ("scripts", "scripts.dict"),
 ];
-/// Fuzzers that run at once; each has one thread.
+/// How many fuzzers run at once; each has one thread.
 const LANES: usize = 2;
 
 /// Runs all fuzzers.
@@ -106,10 +106,10 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Builds all fuzzers.
+/// The command that builds all fuzzers.
 ///
 /// # Errors
-/// The tool for that cannot be installed.
+/// The tool that it needs cannot be installed.
 pub fn build() -> Outcome<Command> {
     Ok(fuzzer(&cargo_fuzz()?, &["build"]))
 }

@@ -23,7 +23,7 @@ const TICKS_A_SECOND: u64 = 100;
 /// How long a stage whose programs were ended may take to return, before its newer programs are ended too.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The running stage is ended, with everything that it still starts.
+/// Whether the running stage is being ended, with everything that it still starts.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the running stage was found to hang: what it starts now must fail.

@@ -39,11 +39,11 @@ const PIPELINES: usize = 600;
 const PIPELINES_MORE: usize = 400;
 /// Pairs of runs of which the median counts.
 const ROUNDS: usize = 5;
-/// How long a server under callgrind may take to start, and a run to end.
+/// How long a server under callgrind may take to start, and then to send more of its replies.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How far the figure of a binary may be above another's without counting as slower.
 const TOLERANCE: f64 = 1.01;
-/// What sampling and following keys may add to a request of these kinds.
+/// How many instructions sampling and following keys may add to a request of these kinds.
 const WATCHED: [(&str, f64); 4] = [("get", 4.0), ("set", 6.0), ("GET", 4.0), ("SET", 6.0)];
 /// The end of the names of kinds that a user with rules sends.
 const RULED: &str = ", ruled";
@@ -60,13 +60,13 @@ struct Kind {
     reply_lines: usize,
     /// What is stored before the first request, and how.
     filled: Filled,
-    /// A script that the server gets before.
+    /// A script that the server gets before the requests.
     script: Option<&'static str>,
-    /// The store is full, and has evicted as many items as it holds.
+    /// Whether the store is full, and has evicted as many items as it holds.
     full: bool,
     /// Keys of a request, or elements that it gives to one key. A pipeline has [`PIPELINE`] in all.
     keys: usize,
-    /// A user with rules sends the requests.
+    /// Whether a user with rules sends the requests.
     ruled: bool,
 }
 
@@ -111,7 +111,7 @@ const fn many(name: &'static str, request: Request, reply_lines: usize) -> Kind 
     Kind { keys: MANY, ..kind(name, request, reply_lines) }
 }
 
-/// The same requests from a user with rules.
+/// A kind whose requests a user with rules sends.
 const fn ruled(name: &'static str, of: Kind) -> Kind {
     Kind { name, ruled: true, ..of }
 }
@@ -131,7 +131,7 @@ const fn on_many(filled: Request, name: &'static str, request: Request) -> Kind 
     Kind { keys: MANY, ..on(filled, name, request, 1) }
 }
 
-/// A kind by a script.
+/// A kind that runs a script.
 const fn by(script: &'static str, name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { script: Some(script), ..kind(name, request, reply_lines) }
 }
@@ -150,7 +150,7 @@ fn places(key: usize) -> (String, String) {
 const SET: Kind = kind("set", |n, _| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 1);
 const REDIS_GET: Kind = kind("GET", |n, _| resp(&["GET", &format!("key-{n:010}")]), 2);
 const REDIS_SET: Kind = kind("SET", |n, _| resp(&["SET", &format!("key-{n:010}"), VALUE]), 1);
-/// Its keys are far from each other in the order in which they were stored. A reply is a line with their number and two for each.
+/// An MGET of keys that were stored far from each other. A reply is a line with their number and two for each.
 const REDIS_MGET: Kind = many(
     "MGET of 100",
     |n, _| {
@@ -185,7 +185,7 @@ fn new_name(n: usize) -> String {
     format!("new-{n:010}")
 }
 
-/// A request with the words of [`MANY`] elements: of other ones, if they are new, for each number of a request.
+/// A request with the words of [`MANY`] elements. New elements are others for each `turn`.
 fn resp_of_many(verb: &str, turn: usize, words: fn(usize) -> Vec<String>) -> String {
     let key = places(turn).0;
     let elements: Vec<String> = (turn * MANY..(turn + 1) * MANY).flat_map(words).collect();
@@ -335,8 +335,8 @@ fn knows(program: &Path, option: &str) -> Outcome<bool> {
     Ok(capture(command(program, &["serve", "--help"]))?.1.contains(option))
 }
 
-/// Measures the kinds of [`WATCHED`], or those of them that are named, with and without samples of traffic. Fails if one takes more
-/// than it may.
+/// Measures the kinds of [`WATCHED`], or the named ones of them, with and without samples of traffic. Fails if samples add more
+/// to one than they may.
 fn watching(names: &[String]) -> Outcome {
     if let Some(unknown) = names.iter().find(|name| WATCHED.iter().all(|(kind, _)| kind != name)) {
         let known: Vec<&str> = WATCHED.iter().map(|(kind, _)| *kind).collect();
@@ -363,7 +363,7 @@ fn watching(names: &[String]) -> Outcome {
     }
 }
 
-/// The release binary with a feature of the server, in a folder of its own.
+/// Builds the release binary with a feature of the server, in a folder of its own.
 fn built_as(feature: &str) -> Outcome<PathBuf> {
     let (features, folder) = (format!("larder-server/{feature}"), target().join(feature));
     let mut build = cargo(&["build", "--release", "--package", "larder", "--features", &features]);
@@ -372,7 +372,7 @@ fn built_as(feature: &str) -> Outcome<PathBuf> {
     Ok(folder.join("release/larder"))
 }
 
-/// The median of several rounds: each server hashes with a seed of its own, and that changes the figure by a per cent.
+/// Instructions of a request, the median of several rounds: the seed of a server's hashes changes them by a per cent.
 fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     let mut figures = [0.0; ROUNDS];
     for figure in &mut figures {
@@ -384,7 +384,7 @@ fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     Ok(figures[ROUNDS / 2])
 }
 
-/// The same of servers that all hash with one seed: by the shorter and the longer run that each counted least.
+/// Instructions of a request where all servers hash with one seed: by the least count of the shorter and of the longer runs.
 fn least_per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     let (mut few, mut many) = (u64::MAX, u64::MAX);
     for _ in 0..ROUNDS {
@@ -474,7 +474,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         }
         Ok(())
     };
-    // By a connection that speaks memcached's protocol, since the other may speak RESP.
+    // The store is filled by a connection that speaks memcached's protocol, since the other may speak RESP.
     for first in (0..if kind.full { FILLS } else { 0 }).step_by(PIPELINE) {
         let requests = (first..first + PIPELINE).map(|n| (FILL.request)(n, n)).collect();
         exchange(&mut clock, requests, FILL.reply_lines * PIPELINE)?;

@@ -5,7 +5,7 @@ use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
 use crate::test::EVERYTHING;
 
-/// Folders of the packages that have them.
+/// Folders of the packages that have such tests.
 pub const PACKAGES: [&str; 2] = ["lab", "larder"];
 
 /// Programs that they need, and Debian's names for the packages.

@@ -3,7 +3,7 @@
 //! | task | what it does |
 //! |---|---|
 //! | `test [stage…]` | the gate: tests whose result is the same on every machine, in order, with the time of each stage |
-//! | `test --all [stage…]` | that, and what depends on time, cores, memory or other programs: all below but `attack`, `bench`, `faults` and `soak` |
+//! | `test --all [stage…]` | that, and what depends on time, cores, memory or other programs: all below but `attack`, `bench`, `faults`, `soak` and `vectors` |
 //! | `test --quick [stage…]` | what takes a few minutes |
 //! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, links, words, generated documents (`--write` renews these); `--arrows` prints which module uses which |
 //! | `clients [c] [go] [rust] [lab]` | the client libraries in `clients`, against the server |
@@ -11,7 +11,7 @@
 //! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those that were never tried, and finds the test that notices it |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|tls\|store\|collections\|instructions` | the figures that the project promises |
-//! | `fuzz [seconds [seed] \| --runs [seed]]` | replays each fuzzer's corpus, then runs it: so long, or for a count of inputs |
+//! | `fuzz [seconds [seed] \| --runs [seed]]` | replays each fuzzer's corpus, then runs it for seconds or for a number of inputs |
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |

@@ -8,7 +8,7 @@
 //! target/peers/debs     what it has fetched
 //! target/peers/root     the packages, unpacked
 //! target/peers/bin      memcached, valkey-server, valkey-cli, redis-server, redis-cli, redis-benchmark
-//! target/peers/sources  what packages are made of whose own tests are run
+//! target/peers/sources  sources of packages whose own tests are run
 //! ```
 
 use crate::run::{Outcome, capture, command, root, run, target};
@@ -89,7 +89,7 @@ pub fn source(package: &str) -> Outcome<PathBuf> {
     found(&Path::is_dir)?.ok_or_else(|| format!("{package}: its archive has no folder"))
 }
 
-/// An apt with an index of its own, of the newest programs (`deb`) or sources (`deb-src`): makes its commands.
+/// Makes an apt with an index of its own, of the newest programs (`deb`) or sources (`deb-src`); returns what makes its commands.
 fn apt(home: &Path, kind: &str) -> Outcome<impl Fn(&[&str]) -> Command> {
     let (apt, debs) = (home.join("apt"), home.join("debs"));
     for folder in ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"]

@@ -92,7 +92,7 @@ pub fn built(name: &str) -> Outcome<PathBuf> {
     Ok(run::target().join("debug").join(name))
 }
 
-/// As many as there are cores.
+/// The number of cores.
 pub fn lanes_of_cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
@@ -166,7 +166,7 @@ fn program(line: &str) -> Option<Outcome<Program>> {
 }
 
 impl Program {
-    /// The folder of its package.
+    /// The name of its package's folder.
     fn package(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }
@@ -184,7 +184,7 @@ impl Program {
         Ran { name: self.name.clone(), took: started.elapsed(), outcome }
     }
 
-    /// Whether it passed, and its output.
+    /// Runs it; returns whether it passed, and its output.
     fn run(&self, like: &Command, arguments: &[&str]) -> Outcome<(bool, String)> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.home).args(arguments);

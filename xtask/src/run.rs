@@ -15,7 +15,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
-/// Where cargo builds.
+/// The folder in which cargo builds.
 pub fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(path) => root().join(path),
@@ -30,7 +30,7 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Comm
     command
 }
 
-/// Each thing is built once in this process: see [`keep_nothing_for_a_second_build`].
+/// Whether each thing is built once in this process: see [`keep_nothing_for_a_second_build`].
 static ONCE: AtomicBool = AtomicBool::new(false);
 
 /// From here on cargo keeps nothing for a faster second build, which would cost time and room in the first.
@@ -151,7 +151,7 @@ struct Telling {
 }
 
 impl Telling {
-    /// The line, if it is to be repeated.
+    /// The line as the error repeats it; `None` if it does not.
     fn repeat(&mut self, line: &str) -> Option<String> {
         self.after = if tells(line) { AFTER } else { self.after };
         self.after = self.after.checked_sub(1)?;
@@ -181,7 +181,7 @@ fn tells(line: &str) -> bool {
     TELLING.iter().any(|words| line.contains(words))
 }
 
-/// Runs it and returns its status and everything it printed.
+/// Runs a program; returns whether it succeeded, and everything it printed.
 pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     let line = shown(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");
@@ -197,7 +197,7 @@ pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     Ok((status.success(), text))
 }
 
-/// Runs it, prints the lines of its output as they come, and returns its status and these lines.
+/// Runs a program and prints the lines of its output as they come. Returns its status and these lines.
 pub fn lines_of(mut command: Command) -> Outcome<(ExitStatus, Vec<String>)> {
     let line = shown(&command);
     println!("$ {line}");
@@ -226,7 +226,7 @@ fn read_lines(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The failures of several outcomes in one.
+/// Puts the failures of several outcomes into one.
 pub fn all_of(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

@@ -5,8 +5,8 @@ use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
 use crate::test::WITHOUT;
 
-/// Arguments of `cargo test`, for the faults' suite too. For the whole workspace, as for the other tests: fewer packages would
-/// have other features, and be built again.
+/// Arguments of `cargo test`, for the faults' suite too. They name the whole workspace, as for the other tests: fewer packages
+/// would have other features, and be built again.
 pub const SCHEDULES: &[&str] = &[
     "--workspace",
     WITHOUT,

@@ -17,7 +17,7 @@ const FUZZ: [&str; 2] = ["--runs", "1"];
 
 /// The package has no tests, and building criterion takes a minute.
 pub const WITHOUT: &str = "--exclude=larder-benches";
-/// What has tests.
+/// Arguments of cargo for everything that has tests.
 pub const EVERYTHING: &[&str] = &["--workspace", WITHOUT, "--lib", "--bins", "--tests"];
 
 const USAGE: &str = "usage: cargo xtask test [--quick | --all] [STAGE…]";

@@ -211,7 +211,7 @@ fn program(library: &str, sources: &Path, home: &Path) -> Outcome<Command> {
     })
 }
 
-/// The program's answer to the plan.
+/// Runs the program; returns its answer to the plan.
 fn asked(mut program: Command, plan: &str, home: &Path) -> Outcome<String> {
     let line = shown(&program);
     println!("$ {line}");

@@ -22,7 +22,7 @@ const PEERS: &str = "memcached-new,redis-new";
 const PEER: &str = "--peer";
 const WRITE: &str = "--write";
 
-/// Measures with these options of `larder lab bench-tls`; `--write` alone measures as by default and writes the document.
+/// Measures with these options of `larder lab bench-tls`. `--write` alone measures as by default and writes the document.
 pub fn tls(arguments: &[String]) -> Outcome {
     let (writes, options): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|word| *word == WRITE);
     if !writes.is_empty() && !options.is_empty() {
@@ -79,7 +79,7 @@ fn table(lines: &[String], circumstances: &str) -> Outcome<String> {
     Ok(format!("{circumstances}; {end}:\n\n{rows}{notes}"))
 }
 
-/// The document with another table.
+/// The document with this table in place of the old one.
 ///
 /// # Errors
 /// The lines around it are not there.

@@ -7,7 +7,7 @@ use crate::run::{Outcome, all_of, capture, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What it is built and tested with.
+/// Programs that build and test it.
 const TOOLS: &[(&str, &str)] = &[
     ("make", "make"),
     ("cc", "gcc"),
@@ -26,7 +26,7 @@ const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
 const VALGRIND: &[&str] = &["valgrind", "--quiet", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
 const LEAKS: &str = "--leak-check=full";
-/// What is sealed by instructions that valgrind does not know is uninitialised to it. AddressSanitizer looks at the rest.
+/// Valgrind does not know the instructions that encrypt, and takes what they write for uninitialised.
 const SEALED: &str = "--undef-value-errors=no";
 
 /// Builds the library, installs it below the target directory, and tests it.
@@ -52,7 +52,7 @@ impl Kit {
         Ok(Kit { prefix })
     }
 
-    /// The header is C11 and C++17.
+    /// Checks that the header is C11 and C++17.
     fn header(&self) -> Outcome {
         let header = self.prefix.join("include/larder.h");
         for (compiler, language) in [("cc", ["-std=c11", "-xc"]), ("c++", ["-std=c++17", "-xc++"])] {
@@ -63,7 +63,7 @@ impl Kit {
         Ok(())
     }
 
-    /// The shared library has the symbols that are listed and no others, needs the C library alone, and is small.
+    /// Checks that the shared library has the symbols that are listed and no others, needs the C library alone, and is small.
     fn library(&self) -> Outcome {
         let library = self.prefix.join("lib/liblarder-client.so");
         let path = library.to_string_lossy();
@@ -102,7 +102,7 @@ impl Kit {
         Ok(())
     }
 
-    /// The tests, plainly, under AddressSanitizer, and in valgrind.
+    /// Runs the tests, plainly, under AddressSanitizer, and in valgrind.
     fn tests(&self) -> Outcome {
         let (spec, vectors) = (root().join("spec/client"), root().join("clients/vectors.txt"));
         let (spec, vectors) = (spec.to_string_lossy(), vectors.to_string_lossy());
@@ -134,7 +134,7 @@ impl Kit {
             let asan = asan.and_then(|asan| self.check(&[&asan], &[arguments, under_asan].concat()));
             checks.extend([plain, asan]);
         }
-        // The same by the static library.
+        // The test of calls is also linked with the static library.
         let archive = self.prefix.join("lib/liblarder-client.a");
         let objects = [&*archive.to_string_lossy(), "-lpthread", "-ldl", "-lm"];
         let source = root().join("clients/c/tests/calls.c");
@@ -193,7 +193,7 @@ impl Kit {
         })
     }
 
-    /// Programs in C of the documents work as they are, except for the server's address.
+    /// Checks that programs in C of the documents work as they are, except for the server's address.
     fn documents(&self) -> Outcome {
         let server = Server::start()?;
         let mut programs = 0;

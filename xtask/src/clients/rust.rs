@@ -52,7 +52,7 @@ struct Project {
 }
 
 impl Project {
-    /// Outside of the workspace, or Cargo would take it for a part of it.
+    /// Makes a project outside of the workspace: Cargo would take one within for a part of it.
     fn create() -> Outcome<Project> {
         let home = std::env::temp_dir().join(format!("larder-new-user-{}", std::process::id()));
         let project = Project { home };
@@ -80,7 +80,7 @@ impl Project {
         run(cargo)
     }
 
-    /// The output of a program.
+    /// Runs a program; returns its output.
     fn run(&self, name: &str, program: &str) -> Outcome<String> {
         let programs = self.home.join("src/bin");
         let file = programs.join(name).with_extension("rs");

@@ -12,10 +12,10 @@ use crate::install::debian;
 use crate::run::{Outcome, target};
 use std::process::Command;
 
-/// Where the server listens in a namespace.
+/// The address of the server in a namespace.
 const ADDRESS: &str = "127.0.0.1:11211";
 
-/// spymemcached by the binary protocol.
+/// Runs a program that uses spymemcached by the binary protocol.
 pub fn spymemcached(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = built_java("clients/spymemcached")?;
     counted_twice(namespace, program, "spymemcached", &|login| {
@@ -25,7 +25,7 @@ pub fn spymemcached(namespace: &Namespace, program: &Program) -> Outcome<Counts>
     })
 }
 
-/// PHP's sessions, as its extension memcached keeps them.
+/// Runs a program that uses PHP's sessions, as its extension memcached keeps them.
 pub fn php_sessions(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("php", "php-cli"), ("/usr/share/doc/php-memcached", "php-memcached")])?;
     let script = target().join("conformance/php_sessions.php");

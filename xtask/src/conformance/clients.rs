@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Where RESP is spoken inside a namespace.
+/// The address at which RESP is spoken inside a namespace.
 const ADDRESS: &str = "127.0.0.1:6379";
-/// The port and the address where it is spoken over TLS.
+/// The port and the address at which it is spoken over TLS.
 const TLS_PORT: &str = "6380";
 const TLS_ADDRESS: &str = "127.0.0.1:6380";
 /// Options of the server for such programs. Queues must not be evicted.
@@ -28,7 +28,7 @@ pub(super) const SERVER_OPTIONS: &[&str] = &["-t", "2", "-M"];
 pub(super) const COPY_PACKAGES: &str =
     "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
-/// go-redis, over RESP2 and RESP3.
+/// Runs the program for go-redis, over RESP2 and RESP3.
 pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("go", "golang-go")])?;
     let home = copied("clients/go-redis")?;
@@ -43,7 +43,7 @@ pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     })
 }
 
-/// The tests of Larder's own Go client, with the newest memcached as the server.
+/// Runs the tests of Larder's own Go client, with the newest memcached as the server.
 pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("go", "golang-go")])?;
     let memcached = peer("memcached")?;
@@ -63,17 +63,17 @@ pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Jedis, over RESP2 and RESP3.
+/// Runs the program for Jedis, over RESP2 and RESP3.
 pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     in_java(namespace, program, "clients/jedis")
 }
 
-/// Lettuce, over RESP2 and RESP3: its synchronous, asynchronous and reactive calls.
+/// Runs the program for Lettuce, over RESP2 and RESP3: its synchronous, asynchronous and reactive calls.
 pub fn lettuce(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     in_java(namespace, program, "clients/lettuce")
 }
 
-/// A Maven project in `spec` whose program is the class `Smoke`.
+/// Runs the class `Smoke` of a Maven project in `spec`.
 fn in_java(namespace: &Namespace, program: &Program, project: &str) -> Outcome<Counts> {
     let home = built_java(project)?;
     counted_twice(namespace, program, &home, &|is_tls| {
@@ -84,7 +84,7 @@ fn in_java(namespace: &Namespace, program: &Program, project: &str) -> Outcome<C
     })
 }
 
-/// ioredis.
+/// Runs the program for ioredis.
 pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("node", "nodejs"), ("npm", "npm")])?;
     let home = copied("clients/ioredis")?;
@@ -128,7 +128,7 @@ pub(super) fn counted(namespace: &Namespace, program: &Program, smoke: Command) 
     counted_with(namespace, program, SERVER_OPTIONS, smoke)
 }
 
-/// The same with these options of the server.
+/// Runs it likewise, with these options of the server.
 fn counted_with(
     namespace: &Namespace,
     program: &Program,
@@ -141,8 +141,8 @@ fn counted_with(
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// A Maven project in `spec`, copied, with its packages in `packages` and its class `Smoke` in `classes`, beside the classes that
-/// `Smoke` names. Maven runs for one suite at a time: suites run at once, and fill the same repository of packages.
+/// Copies and builds a Maven project in `spec`: its packages lie in `packages`, its class `Smoke` and the classes that this names
+/// in `classes`. Maven runs for one suite at a time: suites run at once, and fill the same repository of packages.
 pub(super) fn built_java(project: &str) -> Outcome<PathBuf> {
     static ALONE: Mutex<()> = Mutex::new(());
     debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
@@ -159,7 +159,7 @@ pub(super) fn built_java(project: &str) -> Outcome<PathBuf> {
     Ok(home)
 }
 
-/// A program's directory in `spec`, copied to where it may be built.
+/// Copies a program's directory in `spec` to where it may be built.
 pub(super) fn copied(name: &str) -> Outcome<PathBuf> {
     let home = root().join(target()).join("conformance");
     let (from, to) = (root().join("spec").join(name), home.join(name));

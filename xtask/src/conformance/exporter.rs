@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const EXPORTER: &str = "github.com/prometheus/memcached_exporter@v0.16.0";
 const PACKAGE: &str = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";
 
-/// A bit of everything, values of three sizes, one of them in pieces.
+/// Stores and asks for a bit of everything: values of three sizes, one of them in pieces.
 pub const FILL: &str = r#"
 use IO::Socket::INET; use Socket qw(IPPROTO_TCP TCP_NODELAY);
 my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
@@ -35,14 +35,14 @@ for (1..6000) { my $bytes; print $s "stats\r\n";
 die "the bytes of items do not come to rest";
 "#;
 
-/// All of `stats`, `stats settings`, `stats slabs`, `stats items`.
+/// Prints all of `stats`, `stats settings`, `stats slabs`, `stats items`.
 const STATS: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
 for my $of ('', ' settings', ' slabs', ' items') {
     print $s "stats$of\r\n"; while (<$s>) { last if /^END/; print $_ } }
 "#;
 
-/// Waits until the exporter answers.
+/// Waits until the exporter answers, and prints its metrics.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
 for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9151/metrics');
@@ -81,7 +81,7 @@ const GENERAL: &[(&str, &str)] = &[
     ("memcached_lru_crawler_warm_percent", "warm_lru_pct"),
 ];
 
-/// The same for each class: a metric, and what follows the number in `stats slabs` or `stats items`.
+/// Metrics of each class, and what follows the class's number in `stats slabs` or `stats items`.
 const OF_CLASS: &[(&str, &str)] = &[
     ("memcached_slab_chunk_size_bytes", ":chunk_size"),
     ("memcached_slab_chunks_per_page", ":chunks_per_page"),
@@ -99,7 +99,7 @@ const OF_CLASS: &[(&str, &str)] = &[
 /// Series that the exporter and `/metrics` have both, at least: the general ones, and those of four classes.
 const SERIES_LEAST: usize = 60;
 
-/// The suite.
+/// Runs the suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
     run(go(&home, &["get", EXPORTER]))?;

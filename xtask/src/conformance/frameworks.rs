@@ -1,9 +1,9 @@
 //! `cargo xtask conformance --frameworks`: frameworks that keep queues, locks, limits, caches and sessions in Redis.
 //!
 //! `spec/frameworks` has one project for each language, with all packages and their versions (`requirements.txt`, `go.mod`,
-//! `package-lock.json`, `pom.xml`), and one program for each framework. The program does what users of the framework do, with
-//! workers as processes where there are workers, and checks results and exact counts. It prints `name: ok` for each check, and
-//! ends at the first failure. It connects to `REDIS_URL`. The first suite of a language installs its packages.
+//! `package-lock.json`, `pom.xml`, `packages.txt`), and one program for each framework. The program does what users of the
+//! framework do, with workers as processes where there are workers, and checks results and exact counts. It prints `name: ok` for
+//! each check, and ends at the first failure. It connects to `REDIS_URL`. The first suite of a language installs its packages.
 //!
 //! Each program also runs on the newest Redis, right after Larder. It has to pass as many checks there, and both times are
 //! printed.
@@ -238,7 +238,7 @@ pub const FRAMEWORKS: &[Framework] = &[
     },
 ];
 
-/// docs/frameworks.md.
+/// The text of docs/frameworks.md.
 pub fn document() -> Outcome<String> {
     let mut page = format!("# Frameworks\n\n{NOTE}\n{}", include_str!("frameworks_intro.md"));
     page.push_str(
@@ -274,7 +274,7 @@ impl Framework {
         if ours == theirs { Ok(ours) } else { Err(format!("{ours:?}, but on Redis {theirs:?}")) }
     }
 
-    /// The result on one server, and the seconds that it took.
+    /// Runs both on one server; returns the counts and the seconds that it took.
     fn timed(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<(Counts, f64)> {
         let began = Instant::now();
         let ours = self.run_program(namespace, program, home)?;
@@ -299,7 +299,7 @@ impl Framework {
         counted(namespace, program, command)
     }
 
-    /// Where a program of Go's own tests lies.
+    /// The path of the program of a Go framework's own tests.
     fn go_tests(&self, home: &Path) -> PathBuf {
         home.join("bin").join(self.name).with_extension("test")
     }
@@ -363,7 +363,7 @@ impl Language {
         }
     }
 
-    /// The folder of the language's programs with everything that they need, made once.
+    /// The folder of the language's programs with everything that they need. Makes it once.
     fn prepared(self) -> Outcome<PathBuf> {
         static READY: Mutex<BTreeMap<Language, Outcome<PathBuf>>> = Mutex::new(BTreeMap::new());
         let mut ready = READY.lock().map_err(|_| "an installation has panicked")?;
@@ -440,7 +440,7 @@ fn version_in(text: &str, package: &str) -> Option<String> {
     Some(word[..end].to_owned())
 }
 
-/// `spring-session` is the program of a class `SpringSession`.
+/// The class of the program: `SpringSession` for `spring-session`.
 fn class(name: &str) -> String {
     let words = name.split('-').map(|word| word[..1].to_uppercase() + &word[1..]);
     words.collect()

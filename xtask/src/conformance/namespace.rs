@@ -40,14 +40,14 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A program inside the namespace, which is killed if this process dies.
+    /// A program inside the namespace, which is ended after two hours.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.inside();
         command.args(["timeout", "7200"]).arg(program);
         command
     }
 
-    /// What a program inside prints; an error of this if it fails.
+    /// Runs a program inside; returns its output, as the error if it fails.
     pub fn output(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Outcome<String> {
         let mut command = self.command(program);
         command.args(arguments);

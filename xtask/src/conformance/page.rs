@@ -7,7 +7,7 @@ use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
 use crate::test::EVERYTHING;
 
-/// The suite. Its tests start servers themselves, on free ports.
+/// Runs the suite, whose tests start servers themselves, on free ports.
 pub fn suite(_: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("chromium", "chromium")])?;
     let arguments = &["in_browser::", "--ignored", "--test-threads=1"];

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// Expressions, board by board.
 const PANELS: &str = include_str!("../../../crates/larder/tests/all/monitor/panels.txt");
 
-/// Between two scrapes.
+/// The time between two scrapes.
 const INTERVAL: &str = "2s";
-/// Two intervals: rates are of three values.
+/// The fewest scrapes before answers are judged: rates are of three values.
 const SCRAPES_LEAST: f64 = 3.0;
 /// How long all expressions may take until they have their answers: for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,23 +72,23 @@ enum Wanted {
     Absent,
 }
 
-/// An expression.
+/// An expression that is asked for.
 #[derive(Debug)]
 struct Asked<'t> {
     board: &'t str,
-    /// With values in the place of variables.
+    /// The expression with values in place of its variables.
     expression: String,
     wanted: Wanted,
 }
 
-/// The suite.
+/// Runs the suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("prometheus", "prometheus")])?;
     let asked = asked(PANELS)?;
     let with_http = series::with_http(program).ok_or("only Larder tells its figures to Prometheus itself")?;
     let _server = namespace.serve(&with_http, &["-t", "2"])?;
     let home = target().join("conformance/prometheus");
-    // What was scraped before would be answered, too.
+    // Prometheus would also answer with what it scraped before.
     if home.exists() {
         fs::remove_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
     }
@@ -127,7 +127,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: asked.len() as u32 - absent, skipped: absent })
 }
 
-/// A Prometheus that keeps all it has in this folder.
+/// Starts a Prometheus that keeps all it has in this folder.
 fn started(namespace: &Namespace, home: &Path) -> Outcome<Server> {
     let file = home.join("prometheus.yml");
     write(&file, &config())?;
@@ -140,7 +140,7 @@ fn started(namespace: &Namespace, home: &Path) -> Outcome<Server> {
     namespace.background("prometheus", &options.each_ref().map(String::as_str))
 }
 
-/// The server as the only one that is scraped, with the labels that one in Kubernetes would have.
+/// Its configuration: the server as the only one that is scraped, with the labels that one in Kubernetes would have.
 fn config() -> String {
     format!(
         "global: {{scrape_interval: {INTERVAL}, scrape_timeout: {INTERVAL}}}\n\
@@ -152,7 +152,7 @@ fn config() -> String {
     )
 }
 
-/// What a line of JSON answers with. What is no number, as of 0 / 0, cannot be drawn.
+/// The numbers of an answer, a line of JSON, without those that cannot be drawn, such as 0 / 0.
 fn numbers(line: &str) -> Outcome<Vec<f64>> {
     let answer: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
     let result = answer["data"]["result"].as_array().ok_or_else(|| format!("not a vector: {line}"))?;
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// The names of what boards ask for, by which the gate looks whether all are told.
+    /// The names of what boards ask for; the gate checks that all are told.
     const BOARDS: &str = include_str!("../../../crates/larder/tests/all/monitor/boards.txt");
 
     /// Words of this text that are names of the exporters' series, or of labels that are named like them.

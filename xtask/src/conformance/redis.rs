@@ -19,7 +19,7 @@ const REDIS_PY: &str = "5.2.1";
 const REDIS_PY_TESTS: [&str; 5] =
     [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging==25.0", "mock==5.2.0"];
 
-/// What redis-cli does beside sending commands.
+/// Tests what redis-cli does beside sending commands.
 pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("redis-cli", "redis-tools")])?;
     let _server = namespace.serve(program, &DEBUG)?;
@@ -39,7 +39,7 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     stat.args(["-c", "timeout 600 stdbuf -oL redis-cli --stat -i 1 | head -n 4"]);
     let (_, stat) = crate::run::capture(stat)?;
     check("--stat", stat.contains("keys") && stat.contains("1001"), &stat)?;
-    // While one types, they show hints from COMMAND DOCS, also for commands that they do not know.
+    // redis-cli and valkey-cli show hints from COMMAND DOCS for a line that is typed, also for commands that they do not know.
     let mut hints = 0;
     for newest in ["redis-cli", "valkey-cli"] {
         let newest = peer(newest)?;
@@ -71,16 +71,16 @@ const HINTS: &[(&str, &str)] = &[
     ("HELLO 3 AUTH u ", "password [SETNAME clientname]"),
 ];
 
-/// Streams sent to each server and to Larder. They are the same in every run.
+/// The number of streams that are sent to each server and to Larder. They are the same in every run.
 const STREAMS: u32 = 400;
-/// Streams of collections' commands, each as long as the others; half of them are new ones.
+/// The number of streams half of whose commands are on collections. Each is as long as the others.
 const ELEMENT_STREAMS: u32 = 300;
 /// The number of these streams in the long form, which uses others.
 const ELEMENT_STREAMS_LONG: u32 = 4000;
-/// Streams of one run of the program, which has to end.
+/// The most streams of one run of the program, which has to end.
 const STREAMS_OF_A_RUN: u32 = 500;
 
-/// Runs of transcripts that pass on each server, in one piece and byte by byte, at least.
+/// The fewest runs of transcripts, in one piece and byte by byte, that must pass on each server.
 const TRANSCRIPTS_LEAST: u32 = 170;
 
 /// The versions that the transcripts and the lists of differences describe.
@@ -113,7 +113,7 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Asks the newest Redis and Valkey for numbers at the ends of what integer arguments take. They answer as Larder's sessions do.
+/// Asks the newest Redis and Valkey for numbers at the ends of what integer arguments take. They must answer as Larder does.
 pub fn ends(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     let (ends, mut passed, mut counts) = (built("ends")?, 0, false);
     for server in [peer("redis-server")?, peer("valkey-server")?] {
@@ -131,7 +131,7 @@ pub fn ends(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Sends random streams to each Redis and Valkey and to Larder. Every reply is the same, except for `spec/redis-differs.list`.
+/// Sends random streams to each Redis and Valkey and to Larder: all must reply the same, except for `spec/redis-differs.list`.
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
@@ -181,18 +181,18 @@ fn streams(
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Streams of scripts that Redis and Larder are sent.
+/// The number of streams of scripts that are sent to Redis and Larder.
 const SCRIPT_STREAMS: u32 = 12;
 
-/// Sends random scripts to the newest Redis and to Larder; their results are the same. Valkey is left out, since its errors name
-/// no script: half of the replies contain an error, and a text that has gone through `tostring`, `cjson` or `#` does not match a
-/// list of known differences. `spec/resp_script.txt` has what differs in Valkey.
+/// Sends random scripts to the newest Redis and to Larder, whose results must be the same. Valkey is left out, since its errors
+/// name no script: half of the replies contain an error, and a text that has gone through `tostring`, `cjson` or `#` does not
+/// match a list of known differences. `spec/resp_script.txt` has what differs in Valkey.
 pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     streams(namespace, &[peer("redis-server")?], (1, SCRIPT_STREAMS), &["scripts"])
 }
 
-/// Asks the newest Redis and Valkey where the keys of commands are. They say what `spec/key-positions.list` says, as far as they
-/// know the commands, which are nearly all.
+/// Asks the newest Redis and Valkey where the keys of commands are. They must say what `spec/key-positions.list` says, as far as
+/// they know the commands, which are nearly all.
 pub fn key_positions(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     let program = built("key_positions")?;
     let mut passed = 0;
@@ -214,7 +214,7 @@ pub fn key_positions(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// The newest redis-benchmark, all of its tests: every reply is read, and none is an error.
+/// Runs all tests of the newest redis-benchmark: every reply is read, and none may be an error.
 pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let benchmark = peer("redis-benchmark")?;
     println!("{}", version(&benchmark)?);
@@ -226,7 +226,7 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// redis-py's own tests, with those of its asyncio client, without the files and tests in `spec/redis-py-skipped.list`.
+/// Runs redis-py's own tests, with those of its asyncio client, without the files and tests in `spec/redis-py-skipped.list`.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let python = python(&[&REDIS_PY_TESTS[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
     let source = python_source(&python, "redis", REDIS_PY)?;
@@ -249,7 +249,7 @@ pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     summed_up(command)
 }
 
-/// redis-py's tests of TLS, whose certificates are where they look for them. Those that ask authorities in the internet whether a
+/// Runs redis-py's tests of TLS, with certificates where they look for them. Those that ask authorities in the internet whether a
 /// certificate is revoked need a package that is not installed, and skip themselves.
 pub fn redis_py_tls(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     const PORT: &str = "6666";

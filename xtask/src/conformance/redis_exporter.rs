@@ -7,7 +7,7 @@ use crate::install::debian;
 use crate::run::Outcome;
 use std::collections::HashMap;
 
-/// Some of everything that is counted: keys in two databases, hits, misses, errors, expiries.
+/// Makes some of everything that is counted: keys in two databases, hits, misses, errors, expiries.
 pub const FILL: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:6379') or die;
 sub ask { my ($line) = @_; print $s "$line\r\n"; my $reply = <$s>;
@@ -19,7 +19,7 @@ ask("NOSUCH"); ask("INCR k1"); ask("SELECT 3"); ask("SET other 1");
 ask("CONFIG SET slowlog-log-slower-than 1000000");
 "#;
 
-/// Asks the exporter until it answers, and then the server, whose figures must be the same.
+/// Waits until the exporter has figures of the server, and prints its metrics.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
 for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9121/metrics');
@@ -58,7 +58,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("redis_io_threads_active", "io_threads_active"),
 ];
 
-/// Metrics that each new connection changes: not less than INFO's, and at most a few more.
+/// Metrics that each new connection changes: more than 0, and less than 20 from INFO's.
 const MOVING: &[(&str, &str)] = &[
     ("redis_commands_processed_total", "total_commands_processed"),
     ("redis_connections_received_total", "total_connections_received"),
@@ -68,7 +68,7 @@ const MOVING: &[(&str, &str)] = &[
 /// Series that the exporter and `/metrics` have both, at least.
 const SERIES_LEAST: usize = 40;
 
-/// The suite.
+/// Runs the suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("prometheus-redis-exporter", "prometheus-redis-exporter"), ("redis-cli", "redis-tools")])?;
     let with_http = series::with_http(program);

@@ -5,14 +5,14 @@ use crate::run::Outcome;
 use std::path::Path;
 use std::process::Command;
 
-/// The user of programs, and its password. It may do all but one thing, so that each request is asked for.
+/// The user of programs, and its password. It may do all but one thing, so that rules are asked for each request.
 const USER: &str = "app";
 const PASSWORD: &str = "open sesame";
 /// The SHA-256 of the password: words of rules are divided at blanks.
 const PASSWORD_DIGEST: &str = "41ef4bb0b23661e66301aac36066912dac037827b4ae63a7b1165a5aa93ed4eb";
 
-/// A folder with `ca.crt`, `redis.crt` and `redis.key`, `client.crt` and `client.key`, and the latter two as `client.p12`: by the
-/// names that redis-py's tests want.
+/// Certificates in a folder: `ca.crt`, `redis.crt` and `redis.key`, `client.crt` and `client.key`, and the latter two as
+/// `client.p12`. redis-py's tests want these names.
 pub struct Certificates {
     authority: Authority,
 }
@@ -30,7 +30,7 @@ impl Certificates {
         Ok(Certificates { authority })
     }
 
-    /// Options of a server that speaks TLS with Redis clients on this port, and has clients show certificates as this says.
+    /// Options of a server that speaks TLS with Redis clients on this port, and asks these for certificates as `clients` says.
     pub fn options(&self, port: &str, clients: &str) -> Vec<String> {
         let path = |name: &str| self.authority.file(name).to_string_lossy().into_owned();
         let words = [

@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const EXCEPTIONS: &str = include_str!("exporters.txt");
-/// Where Larder answers by HTTP, in a namespace.
+/// The port at which Larder answers by HTTP, in a namespace.
 pub const PORT: &str = "9149";
 /// How long figures may take until they are at rest: for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Prints what there is at an address.
+/// Prints the page at an address.
 const SCRAPE: &str = r#"
 use HTTP::Tiny; my $r = HTTP::Tiny->new->get($ARGV[0]);
 die "$ARGV[0]: $r->{status} $r->{content}" unless $r->{success};
 print $r->{content};
 "#;
 
-/// What is told at one place.
+/// The series of a page.
 #[derive(Debug, Default)]
 struct Page {
-    /// By name and labels, which are in order.
+    /// Their values by name and labels, these in the order of their names.
     series: BTreeMap<String, f64>,
     kinds: BTreeMap<String, String>,
 }
@@ -33,7 +33,7 @@ struct Page {
 enum Apart {
     /// It is not in `/metrics`.
     Absent,
-    /// The same, as long as it is 0.
+    /// It is not in `/metrics`, as long as it is 0.
     Zero,
     /// It has another value.
     Moves,
@@ -67,7 +67,7 @@ pub fn with_http(program: &Program) -> Option<Program> {
 }
 
 /// Compares all series of an exporter whose names begin with `family` with those that the server tells itself, until they are at
-/// rest. At least `least` of them are found.
+/// rest. At least `least` of them must be found.
 pub fn compare(namespace: &Namespace, exporter: &str, family: &str, least: usize) -> Outcome {
     let rules = rules(EXCEPTIONS)?;
     let scrape = |address: &str| {
@@ -76,7 +76,7 @@ pub fn compare(namespace: &Namespace, exporter: &str, family: &str, least: usize
     let own = format!("http://127.0.0.1:{PORT}/metrics");
     let began = Instant::now();
     loop {
-        // The server's own page last: it knows of what the exporter has asked for.
+        // The server's own page is read last: its figures include the exporter's requests.
         let (theirs, ours) = (scrape(exporter)?, scrape(&own)?);
         let (found, differ) = differing(&theirs, &ours, &rules);
         if differ.is_empty() {
@@ -90,7 +90,7 @@ pub fn compare(namespace: &Namespace, exporter: &str, family: &str, least: usize
     }
 }
 
-/// How many series of an exporter are in `/metrics`, and what differs and may not.
+/// The number of an exporter's series that are in `/metrics`, and what differs and may not.
 fn differing(theirs: &Page, ours: &Page, rules: &[Rule<'_>]) -> (usize, Vec<String>) {
     let (mut found, mut differ) = (0, Vec::new());
     for (series, value) in &theirs.series {
@@ -113,7 +113,7 @@ fn differing(theirs: &Page, ours: &Page, rules: &[Rule<'_>]) -> (usize, Vec<Stri
     (found, differ)
 }
 
-/// `absent redis_aof_*: files`
+/// Reads exceptions: lines like `absent redis_aof_*: files`.
 fn rules(text: &str) -> Outcome<Vec<Rule<'_>>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let rule = |line| {
@@ -137,7 +137,7 @@ fn name_of(series: &str) -> &str {
 }
 
 impl Page {
-    /// The part of a page with names that begin so.
+    /// Reads the series of a page whose names begin with `family`.
     fn read(text: &str, family: &str) -> Page {
         let mut page = Page::default();
         for line in text.lines() {

@@ -13,7 +13,7 @@ use std::process::Command;
 /// Runs one suite inside a namespace.
 pub type Suite = fn(&Namespace, &Program) -> Outcome<Counts>;
 
-/// All suites, in the order they run.
+/// All suites of clients and tools.
 pub const SUITES: &[(&str, Suite)] = &[
     ("memccapable", memccapable),
     ("pymemcache", pymemcache),
@@ -64,9 +64,9 @@ pub const LONG: [&str; 4] =
     ["redis-transcripts", "memcached-transcripts", "redis-elements", "redis-differential"];
 
 pub(super) const PYTEST: &str = "pytest==8.3.4";
-/// The memcached that the transcripts describe.
+/// The version of memcached that the transcripts describe.
 const MEMCACHED: &str = "1.6.45";
-/// Runs of transcripts that agree with it, each in one piece and byte by byte, when this was written.
+/// The fewest runs of transcripts, in one piece and byte by byte, that must agree with it.
 const TRANSCRIPTS_LEAST: u32 = 370;
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
@@ -74,13 +74,13 @@ const PYLIBMC: &str = "1.6.3";
 /// The user of clients that have to authenticate by SASL, and its password.
 pub(super) const USER: &str = "app";
 pub(super) const PASSWORD: &str = "open sesame";
-/// Mechanisms of SASL, as Debian has them.
+/// The folder of SASL's mechanisms, as Debian has it.
 const SASL_MECHANISMS: &str = "/usr/lib/x86_64-linux-gnu/sasl2";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
 const GOMEMCACHE_TESTS: &str = "^Test(Localhost|UnixSocket|FakeServer|TLS|ScanGetResponseLine)$";
 const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
 
-/// libmemcached's checks of a server: the text protocol's and the binary protocol's.
+/// Runs libmemcached's checks of a server: the text protocol's and the binary protocol's.
 fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("memccapable", "libmemcached-tools")])?;
     let _server = namespace.serve(program, &[])?;
@@ -92,7 +92,7 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
 }
 
-/// Runs Larder's transcripts on the newest memcached. They agree, except where a case says otherwise.
+/// Runs Larder's transcripts on the newest memcached. They must agree, except where a case says otherwise.
 fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
@@ -106,8 +106,8 @@ fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 })
 }
 
-/// Runs transcripts, of which at least `least` agree; new transcripts raise the number. A server of another version may differ in
-/// some, not in most.
+/// Runs transcripts, of which at least `least` must agree; new transcripts raise the number. A server of another version may
+/// differ in some, not in most.
 pub(super) fn agreeing(command: Command, is_known: bool, least: u32) -> Outcome<String> {
     let (agrees, output) = capture(command)?;
     let last = output.lines().last().unwrap_or_default();
@@ -117,7 +117,7 @@ pub(super) fn agreeing(command: Command, is_known: bool, least: u32) -> Outcome<
     Ok(output)
 }
 
-/// pymemcache's integration tests.
+/// Runs pymemcache's integration tests.
 fn pymemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let python = python(&[PYTEST, &format!("pymemcache=={PYMEMCACHE}")])?;
     let source = python_source(&python, "pymemcache", PYMEMCACHE)?;
@@ -129,7 +129,7 @@ fn pymemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     summed_up(command)
 }
 
-/// python-memcached's own tests.
+/// Runs python-memcached's own tests.
 fn python_memcached(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let python = python(&[PYTEST, &format!("python-memcached=={PYTHON_MEMCACHED}")])?;
     let source = python_source(&python, "python-memcached", PYTHON_MEMCACHED)?;
@@ -142,13 +142,13 @@ fn python_memcached(namespace: &Namespace, program: &Program) -> Outcome<Counts>
     summed_up(command)
 }
 
-/// pylibmc by the binary protocol.
+/// Runs a program that uses pylibmc by the binary protocol.
 fn pylibmc(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let _server = namespace.serve(program, &[])?;
     pylibmc_as(namespace, &[])
 }
 
-/// The same with a client that has to authenticate.
+/// Runs it with a client that has to authenticate.
 fn pylibmc_sasl(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let _server = serve_sasl(namespace, program, "pylibmc-sasl")?;
     pylibmc_as(namespace, &[USER, PASSWORD])
@@ -175,7 +175,7 @@ fn pylibmc_as(namespace: &Namespace, who: &[&str]) -> Outcome<Counts> {
     Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
 }
 
-/// Threads that count down by gets and cas, as in an old article, with a check of the count.
+/// Runs threads that count down by gets and cas, as in an old article, with a check of the count.
 fn cas_loop(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let python = python(&[&format!("python-memcached=={PYTHON_MEMCACHED}")])?;
     let script = target().join("conformance/cas_loop.py");
@@ -188,7 +188,7 @@ fn cas_loop(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
 }
 
-/// A directory with a Go module of its own.
+/// Makes a directory with a Go module of its own.
 pub(super) fn go_home() -> Outcome<PathBuf> {
     debian(&[("go", "golang-go")])?;
     let home = target().join("conformance/go");
@@ -205,7 +205,7 @@ pub(super) fn go(home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// gomemcache's own tests.
+/// Runs gomemcache's own tests.
 fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
     run(go(&home, &["get", GOMEMCACHE]))?;
@@ -215,7 +215,7 @@ fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     gomemcache_tests(namespace, program, &home, &tests)
 }
 
-/// The same tests on the package of `clients/go` that replaces gomemcache: overlaid, not copied.
+/// Runs these tests on the package of `clients/go` that replaces gomemcache: overlaid, not copied.
 fn gomemcache_facade(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
     run(go(&home, &["get", GOMEMCACHE]))?;
@@ -255,14 +255,14 @@ fn gomemcache_tests(namespace: &Namespace, program: &Program, home: &Path, tests
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(names).chain(std::env::split_paths(&path));
     command.env("PATH", std::env::join_paths(paths).map_err(|error| error.to_string())?);
-    // Upstream's tests by name, since a package of this repository may have more.
+    // The tests of gomemcache are named, since a package of this repository may have more.
     command.args(["-test.v", "-test.run", GOMEMCACHE_TESTS]).current_dir(home);
     let output = succeeded(command)?;
     let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
     Ok(Counts { passed: count("--- PASS"), skipped: count("--- SKIP") })
 }
 
-/// A session of memcached-tool, as operators use it.
+/// Runs a session of memcached-tool, as operators use it.
 fn memcached_tool(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[(MEMCACHED_TOOL, "memcached")])?;
     let _server = namespace.serve(program, &[])?;

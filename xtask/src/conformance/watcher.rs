@@ -13,14 +13,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A test of which a line never comes would wait for ever.
+/// How long the test may take: it waits for ever for a line that never comes.
 const SECONDS_MAX: &str = "600";
 
 /// A store of the test that is made several times here, each of another key.
 struct Difference {
     key: &'static str,
     times: u32,
-    /// Why.
+    /// The reason.
     why: &'static str,
 }
 
@@ -30,7 +30,7 @@ const DIFFERENCES: &[Difference] = &[Difference {
     why: "memcached evicts an item for each that it stores, Larder some at a time and then none",
 }];
 
-/// The suite.
+/// Runs the suite.
 pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("prove", "perl")])?;
     let sources = source("memcached")?;
@@ -40,7 +40,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let ours = sources.join("t/watcher-larder.t");
     written(&ours, &adapted(&text)?)?;
     runnable(&sources.join("memcached-debug"), &format!("exec {} \"$@\"", program.words.join(" ")))?;
-    // A limit of seconds, and the command.
+    // `timedrun` gets a limit of seconds, and the command.
     runnable(&sources.join("timedrun"), "shift\nexec \"$@\"")?;
     let mut command = namespace.command("timeout");
     command.args([SECONDS_MAX, "perl"]).arg(&ours).current_dir(&sources);
@@ -60,7 +60,7 @@ fn adapted(text: &str) -> Outcome<String> {
             return Err(format!("watcher.t has changed: {key} is not stored once ({why})"));
         };
         let each = line.replace(&stores, &format!("\"set {key}$n "));
-        // The reply to `mn` comes when all of them are stored: those that were on their way yet would be told to the next
+        // The reply to `mn` comes when all of them are stored. Events that are still on their way would be told to the next
         // watcher, of which the test reads thirty lines.
         let waits = "print $client \"mn\\r\\n\"; $res = <$client>;";
         *line = format!("for my $n (1 .. {times}) {{ {each} }} {waits}");

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 pub struct Fault {
     /// What is wrong.
     pub name: String,
-    /// Where.
+    /// The file that it is planted in.
     pub file: PathBuf,
     /// Suites that are tried first.
     pub suites: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Fault {
     pub list: PathBuf,
 }
 
-/// Where the lists are.
+/// The folder of the lists.
 fn directory() -> PathBuf {
     root().join("spec/faults")
 }
@@ -117,7 +117,7 @@ fn add(text: &mut String, line: &str) {
 }
 
 impl Fault {
-    /// It was never tried, and no reason says why it would pass.
+    /// Whether it was never tried, and no reason says why it would pass.
     pub fn is_untried(&self) -> bool {
         self.caught.is_none() && self.reason.is_none()
     }

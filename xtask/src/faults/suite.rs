@@ -152,7 +152,7 @@ impl Suite {
 /// Tests that run longer than the harness expects: a minute.
 pub type Slow = BTreeSet<String>;
 
-/// How long a suite may run: a fixed time, or, if its slow tests are known, until another test is slow.
+/// How long a suite may run: this limit, and, if its slow tests are known, no longer than until another test is slow.
 #[derive(Debug)]
 pub struct Patience {
     pub limit: Duration,
@@ -168,7 +168,7 @@ fn slow(text: &str) -> Slow {
     names.collect()
 }
 
-/// Runs it to its end, or until `patience` is over. Returns whether it passed (`None`: it was stopped), and its output.
+/// Runs a command to its end, or until `patience` is over. Returns whether it passed (`None`: it was stopped), and its output.
 fn within(mut command: Command, build: &Path, patience: &Patience) -> Outcome<(Option<bool>, String)> {
     let line = shown(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");

@@ -54,7 +54,7 @@ pub fn check() -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// The drawing: the arrows of crates and of modules, as the code has them.
+/// Prints the arrows of crates and of modules, as the code has them.
 pub fn print() -> Outcome {
     let mut text = "crates\n".to_owned();
     for (name, named) in crates()? {

@@ -24,7 +24,7 @@ pub fn write() -> Outcome {
     for (path, text) in generated()? {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    // For the whole workspace: the server alone would be built again with other features.
+    // The whole workspace is named: the server alone would be built again with other features.
     let mut command = cargo(&["test", "--quiet", "--workspace", WITHOUT, "--test", "documents"]);
     command.env("LARDER_WRITE_DOCUMENTS", "1");
     run(command)

@@ -121,7 +121,7 @@ pub fn check() -> Outcome<Vec<Complaint>> {
     Ok(all()?.into_iter().filter_map(Result::err).collect())
 }
 
-/// docs/testing.md.
+/// The text of docs/testing.md.
 pub fn document() -> Outcome<String> {
     let mut page = format!("# Testing\n\n{}\n{}\n", super::documents::NOTE, INTRO.trim_end());
     page.push_str("\n| kind | a test is of it when |\n|---|---|\n");

@@ -27,7 +27,7 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// A document that is not a part of a generated one.
+/// Whether a file is a document, and not a part of a generated one.
 pub(super) fn is_document(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "md")
         && !TEMPLATES.iter().any(|folder| file.starts_with(folder))

@@ -37,7 +37,7 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// A file or a folder of the tree, or one that a command is to write.
+/// Whether a path is of a file or a folder of the tree, or of a file that a command is to write.
 fn is_known(places: &BTreeSet<String>, path: &str) -> bool {
     places.contains(path) || WRITTEN.contains(&path)
 }
@@ -65,7 +65,7 @@ fn paths(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// A word that is to name something of the tree.
+/// Whether a word is to name something of the tree.
 fn is_path(word: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_.-/".contains(letter);
     if word.starts_with('/') || !word.chars().all(is_plain) {

@@ -12,7 +12,7 @@ const RESP_RULES: u32 = 47;
 /// Sections that cases may name in place of rows: transports, commands, options, statistics, replies.
 const SECTIONS: &[&str] = &["1.2", "1.3", "1.5", "1.6", "2.5"];
 
-/// Complains of rows without a case, of cases of rows that do not exist, and of reasons for rows that have a case.
+/// Complains of rows and sections without a case, of cases of rows that do not exist, and of reasons for rows that have a case.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     let mut pinned = BTreeSet::new();

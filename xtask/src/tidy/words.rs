@@ -20,7 +20,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("passed by eviction", "eviction went over it"),
 ];
 
-/// What users read: files, and folders of them.
+/// Files that users read, and folders of them.
 const USERS: &[&str] = &[
     "README.md",
     "SECURITY.md",
@@ -87,7 +87,7 @@ const NAMES_FILE: &str = "xtask/src/tidy/words.rs";
 /// of a C comment that do not begin with `*`.
 const PERSONS: &[&str] = &["who", "whom", "whoever", "nobody", "somebody", "someone", "everybody"];
 
-/// Retired words in what users read, pronouns for people in comments of [`PLAIN`] parts, and former names in Rust code.
+/// Complains of retired words in what users read, of pronouns in comments of [`PLAIN`] parts, and of former names in Rust code.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| is_users(file) || is_plain(file) || has_names(file)) {
@@ -116,7 +116,7 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// A source file whose comments are in plain words.
+/// Whether a file is source whose comments are in plain words.
 fn is_plain(file: &Path) -> bool {
     let kind = file.extension().unwrap_or_default();
     let is_source = kind == "rs" || kind == "go" || kind == "c" || kind == "h";
@@ -131,7 +131,7 @@ fn person(line: &str) -> Option<&str> {
     words.find(|word| PERSONS.contains(&word.to_lowercase().as_str()))
 }
 
-/// A Rust file, whose names are looked at.
+/// Whether a file is in Rust, and its names are looked at.
 fn has_names(file: &Path) -> bool {
     file.extension().is_some_and(|kind| kind == "rs") && file != Path::new(NAMES_FILE)
 }
