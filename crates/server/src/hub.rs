@@ -317,7 +317,7 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-/// What RESP's sessions need to know besides.
+/// What RESP's sessions need to know besides [`settings`].
 fn redis_settings(config: &Config) -> RedisSettings {
     RedisSettings {
         detected: config.protocol() == Protocol::Auto,

@@ -1,4 +1,5 @@
-//! Patterns of KEYS, SCAN, PSUBSCRIBE and CONFIG GET: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that stands for itself.
+//! Patterns of KEYS, SCAN, PSUBSCRIBE, CONFIG GET and users' rules: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that stands
+//! for itself.
 //!
 //! ```text
 //! user:*:[0-9]?     user:  at the beginning     the pattern's parts between its stars,
@@ -8,7 +9,8 @@
 //! Every part has one length, so that the first place where it fits is as good as any: nothing is tried twice. A part of
 //! letters alone is searched for by `memmem`. Another part of few places is tried at each byte of the text, a longer one at 64
 //! bytes at once. A pattern is read once for all texts, and each pair of brackets into a set of bytes, so that a text costs its
-//! length, times a factor that [`Weight`] has.
+//! length, times a factor that [`Weight`] has, by which commands know their work before they begin. A text that takes long is
+//! matched in steps ([`Pattern::match_some`]).
 
 mod set;
 

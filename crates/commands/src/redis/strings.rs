@@ -1,4 +1,7 @@
-//! Strings: GET, SET and their kin.
+//! Strings: the rows of GET, SET and their kin, and the short commands themselves. `set` has SET with its options, `pairs` the
+//! commands that set several keys; `rewrite` changes a value in one step, `making` a large one in several.
+//!
+//! MGET reads its keys as of one moment: it reads them again if a write came between, and takes them if that happens often.
 
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;

@@ -1,4 +1,5 @@
-//! How much memory items have, and would have with another limit.
+//! How much memory items have, and would have with another limit; and how new keys are judged now, of which the forecast's models
+//! need to know.
 //!
 //! ```text
 //! limit │ items: chunks and slots │ ends of spans, ghosts │ fixed: threads, buffers, free chunks, queues of classes │

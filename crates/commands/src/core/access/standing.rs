@@ -92,7 +92,7 @@ impl Standing {
     }
 
     /// Does what [`Standing::is_as`] does, but also compares the rules of two [`User`]s: `ACL LOAD` makes each anew, and a new
-    /// password leaves the rules as they are. Spends the comparison.
+    /// password leaves the rules as they are. The comparison is charged to `work`.
     pub fn may_as(&self, then: &Snapshot, work: &Work) -> bool {
         let same = |(now, then): (&Arc<User>, &Arc<User>)| {
             work.spend(copying_ns(now.bytes() as u64));

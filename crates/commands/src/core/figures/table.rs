@@ -1,7 +1,7 @@
 //! The table of figures: each with its name, its kind, its unit and its help.
 //!
 //! `stats`, INFO and the metrics name figures of this table, or [`Counter`]s, which are figures, too: how a figure is read is
-//! written once, and so is its meaning.
+//! written once, and so is its meaning. The macro `figures` makes a table; `redis/figures.rs` has RESP's by it.
 
 use larder_store::ClassTotals;
 

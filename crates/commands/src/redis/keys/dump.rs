@@ -42,7 +42,7 @@ pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, 
     Ok(())
 }
 
-/// A DUMP of a large string. Its checksum is behind it, and found first.
+/// A DUMP of a large string, in steps: its checksum is computed first, and sent behind it.
 #[derive(Debug)]
 struct Dumping {
     head: Vec<u8>,

@@ -206,7 +206,7 @@ impl Job for Paused {
             None => {
                 self.left.at.put(at);
                 // A client that has closed its sending side still gets a reply that comes in time. After that the script ends
-                // with its client: whether that is gone is looked for while a command waits.
+                // if its client is gone, which a worker notices only of commands that wait.
                 let limit_us =
                     call.shared.scripts.limit().map_or(UNHEARD_US, |limit| limit.as_micros() as u64);
                 let is_late = call.cx.host.clock_us().saturating_sub(self.left.long.since_us) >= limit_us;

@@ -190,7 +190,7 @@ fn usual(
     tally: &mut Tally,
 ) -> Done {
     let mut done = Done::default();
-    // GETs, most of a cache's requests, have a loop of their own: each is so little work.
+    // GETs, most of a cache's requests, have a loop of their own, since each of them is very little work.
     while let Some(staged) = group.get(done.keys) {
         let before = done.keys;
         done = match staged.ask {
