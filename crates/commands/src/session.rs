@@ -233,7 +233,7 @@ impl Session {
         }
         match begins {
             Begins::Redis => {
-                // The client that it counted as is counted no more.
+                // Drops the login, whose unauthenticated client is counted no more.
                 self.0 = Conversation::Closed(Closed);
                 *self = Session::of(Speaks::Redis, cx);
             }
@@ -250,7 +250,7 @@ impl Session {
             }
             Begins::Text => self.0 = Conversation::Memcached(memcached::Conversation::unasked(&cx.common)),
             Begins::Tls => {
-                // Said to be closed, and not answered: what would be said is no TLS.
+                // Closed without a reply, which would be no TLS.
                 cx.common.host.note_tls_on_plain_port();
                 self.0 = Conversation::Closed(Closed);
             }

@@ -630,7 +630,7 @@ impl Engine {
         // What it had worked when it was left counts, too.
         let is_timed = self.is_timed && shared.pace == Pace::Machine;
         shared.own.set(is_timed.then(|| own_time().saturating_sub(shared.worked.get())));
-        // A short script ends before this costs anything.
+        // From the next turn on: a short script has none, and pays nothing for it.
         self.is_timed = true;
         let done = loop {
             told = match self.strand.resume(told) {

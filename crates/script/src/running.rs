@@ -234,7 +234,7 @@ impl Running {
         }
     }
 
-    /// The script ends, which it cannot catch.
+    /// True once the script is to end, which it cannot catch.
     pub(crate) fn stops(&self) -> bool {
         self.stops.load(Relaxed)
     }

@@ -1,11 +1,11 @@
-//! Keys that were new lately, and keys that were found among all: some hashes for each database.
+//! Keys that were new recently, and keys that were found among all: some hashes for each database.
 //!
 //! ```text
 //! worker ─▶ database ─▶ 64 places, by the low bits of the hash: the last new key of each
 //!                   └─▶ 16 places: the last that were found, however old they are
 //! ```
 //!
-//! A database of few keys beside millions of others is not found by looking at some keys of all. What was new in it lately is
+//! A database of few keys beside millions of others is not found by looking at some keys of all. What was new in it recently is
 //! mostly there still. Where new keys come and go beside old ones that stay, those that were found stay known. This says
 //! where to look, no more: the bucket says whether a key is there, and keys are forgotten when others come to their places.
 

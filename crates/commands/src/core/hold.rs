@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A request looks, before it begins, whether one of its keys is held. If so it waits in its connection: no worker waits. While
-//! nothing is held, only code looks that looks at [`Pause`](super::pause::Pause) anyway. One command at a time holds keys. If
+//! nothing is held, this costs nothing beside the look at [`Pause`](super::pause::Pause). One command at a time holds keys. If
 //! others have waited meanwhile ([`Holds::note_waiter`]), the next command to hold keys waits a little, so that they have their
 //! turn. Of the commands that wait to hold keys, the one that has waited for longest is the next.
 

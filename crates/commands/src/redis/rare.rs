@@ -5,8 +5,8 @@
 //!      └─ yes ─► some of all keys each 100 ms, until 16 of its keys are found, or all were seen
 //! ```
 //!
-//! A database is searched *ahead*, once an hour at most, while keys that were new in it lately are still there: so keys that stay
-//! are known when the new ones have gone. If those have gone, too, it is searched before others.
+//! A database is searched *ahead*, once an hour at most, while keys that were new in it recently are still there: so keys that
+//! stay are known when the new ones have gone. If those have gone, too, it is searched before others.
 //!
 //! A search takes three to eight minutes for a million keys, half a day for a hundred million, and one database is searched at a
 //! time. Until then RANDOMKEY looks itself, in steps. A database in which a search found no key is searched ever more rarely,

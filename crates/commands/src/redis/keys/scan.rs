@@ -61,7 +61,7 @@ fn pattern(pattern: &[u8]) -> Result<Option<Arc<[u8]>>, Fail> {
 }
 
 /// Serves RANDOMKEY. Draws a key from those at a random place; near the end the first keys are drawn from, too. If none there is
-/// of this database, draws from keys that were new in it or found in it lately; if there are none either, takes the next from
+/// of this database, draws from keys that were new in it or found in it recently; if there are none either, takes the next from
 /// there on.
 pub(crate) fn random_key(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let database = call.cx.guard.database(call.client.db);
