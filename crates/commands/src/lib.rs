@@ -18,7 +18,8 @@
 //!
 //! The listener or the first byte tells `session` which protocol a connection speaks. The classic and meta text and the binary
 //! protocol are in [`memcached`], RESP is in [`redis`], and neither knows the other. The parts that conversations of every
-//! protocol are made of are in `core`, which knows no protocol. [`metrics`] has what scrapers read of all of it.
+//! protocol are made of are in `core`, which decodes no request and words no reply. memcached's counters are there, too; those of
+//! RESP are in [`redis`]. [`metrics`] has what scrapers read of all of it.
 #![forbid(unsafe_code)]
 
 mod core;
