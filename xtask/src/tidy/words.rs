@@ -69,8 +69,10 @@ const PLAIN: &[&str] = &[
 
 /// Names that Rust code had, and what it calls these things now.
 const NAMES: &[(&str, &str)] = &[
+    ("breathe", "leave_if_due"),
     ("is_tired", "budget_spent"),
     ("is_weary", "budget_nearly_spent"),
+    ("Desk", "HttpServer"),
     ("Facts", "ClientFacts"),
     ("Hand", "EditContext"),
     ("Lately", "LastMinute"),
