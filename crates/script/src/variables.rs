@@ -38,9 +38,9 @@ const GETTABLE: u32 = 6;
 const SETUPVAL: u32 = 8;
 const SETTABLE: u32 = 9;
 const NEWTABLE: u32 = 10;
-/// From here on those of arithmetic …
+/// The first opcode of arithmetic.
 const ADD: u32 = 12;
-/// … up to here.
+/// The last opcode of arithmetic.
 const CONCAT: u32 = 21;
 const CALL: u32 = 28;
 const RETURN: u32 = 30;

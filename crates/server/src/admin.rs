@@ -71,9 +71,9 @@ const _: () = assert!(history::HISTORY_BYTES <= 256 << 10 && latency::LATENCY_BY
 /// Most bytes that connections hold, nearly all of them answers that wait to be sent; beyond that, requests are refused.
 const ANSWERS_BYTES_MAX: u64 = 2 << 20;
 
-/// After an answer the thread rests so many times as long as it took …
+/// After an answer the thread rests so many times as long as it took.
 const REST_SHARE: u32 = 3;
-/// … but no longer.
+/// The longest of these rests.
 const REST_MAX: Duration = Duration::from_millis(250);
 
 /// The pause after a connection that could not be taken in.

@@ -36,9 +36,9 @@ const SAVED_NS: u64 = SECOND_NS;
 const ARREARS_NS_MAX: u64 = 60 * SECOND_NS;
 /// A connection of an address in arrears looks again after this time, if not earlier: it can be closed then.
 const WAIT_MS_MAX: Millis = 1_000;
-/// Tables, each with a lock of its own, …
+/// Number of tables, each of which has its own lock.
 const SHARDS: usize = 16;
-/// … and the addresses that a table has at most.
+/// Most addresses of a table.
 const ADDRESSES_MAX: usize = 512;
 
 /// Until when requests of addresses are paid for, on the loops' clock, in nanoseconds.

@@ -30,9 +30,9 @@ const STEP_CHUNKS_MAX: u64 = 1024;
 /// Spans looked at in a step.
 const STEP_SPANS: u32 = 512;
 
-/// Spans are gathered when they were fewer than this share of those that there were before, …
+/// Spans are gathered when they were fewer than this share of those that there were before.
 const GATHER_EIGHTHS: (u32, u32) = (7, 8);
-/// … and one for this many of them is free to be had.
+/// One span for this many of them must be free as well.
 const GATHER_ROOM_SHARE: u64 = 16;
 
 /// The state of compaction; one worker at a time has it.

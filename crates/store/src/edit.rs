@@ -327,7 +327,7 @@ mod tests {
         let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
         let mut worker = store.worker().unwrap();
         let mut guard = worker.enter(NOW);
-        // Others give way; then two of them are too many, what is told at once; or nearly.
+        // Two copies of the first value do not fit, which is known at once; two of the second nearly do, with the first evicted.
         for (name, bytes) in [(b"a", 5 << 20), (b"b", (4 << 20) - 40_000)] {
             let key = guard.key(name);
             let old = vec![name[0]; bytes];

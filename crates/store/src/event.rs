@@ -16,10 +16,10 @@ use crate::{Key, Millis, Store};
 /// comes then is counted and lost.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 const EVENT_SHARE: u64 = 64;
-/// So many bytes, which a batch may need in a small store, are a part of what a worker has anyway; …
+/// Bytes of events that are a part of what a worker has anyway: a batch may need as many in a small store.
 const EVENT_BYTES_FREE: usize = 256 << 10;
-/// … the others are charged in steps of so many bytes. (Where each was charged, what was evicted from a store of two
-/// megabytes had more evicted.)
+/// Further bytes are charged in steps of this size. (When each event was charged, the events of evictions from a store
+/// of two megabytes caused more evictions.)
 const EVENT_BYTES_STEP: usize = 16 << 10;
 /// Most givings that one worker notes until they are taken: 4 KiB, and far more than a batch has
 /// drained. What comes then is lost, and not counted.

@@ -17,9 +17,9 @@ use crate::class::ClassId;
 use crate::epoch::Epochs;
 use std::collections::VecDeque;
 
-/// Chunks that make a group worth a fence, …
+/// Chunks that make a group worth a fence.
 const GROUP_CHUNKS: usize = 32;
-/// … or their bytes.
+/// Bytes of chunks that make a group worth a fence, too.
 const GROUP_BYTES: u64 = 64 << 10;
 /// What a large item weighs, whose pieces are not counted, and a part that may be pinned: more than may wait at all.
 const LARGE_BYTES: u64 = 1 << 40;

@@ -239,7 +239,7 @@ impl Guard<'_> {
                     !flushing || is_clean && store.index.is_second(&store.arena, upkeep.cursor);
                 if self.rebuild_segment(upkeep.cursor, Sparse { items, is_clean, both_are_clean }) {
                     upkeep.rebuild_at = self.now + REBUILD_PAUSE_MS;
-                    // With fewer pages it may become one with its other half, and that whole with its own.
+                    // With fewer pages the segment may be joined with its other half, and the joined one with its own other half.
                     upkeep.rebuilding = Some(Rebuilding { items: None, next });
                     return true;
                 }

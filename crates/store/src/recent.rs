@@ -15,9 +15,9 @@ use crate::read::Item;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::worker::Guard;
 
-/// Places of a database for keys that are new, …
+/// Places of a database for keys that are new.
 const PLACES: usize = 64;
-/// … and for those that were found.
+/// Places of a database for keys that were found.
 const FOUND_PLACES: usize = 16;
 
 /// What one worker has put there; 0: nothing.

@@ -50,15 +50,15 @@ pub struct LocalConnection {
     sent: Vec<u8>,
     /// The client reads nothing, so that replies stay where they are.
     stalled: bool,
-    /// It waits to be woken, …
+    /// Whether it waits to be woken.
     waits: bool,
-    /// … or until this many milliseconds have passed.
+    /// Milliseconds after which it is woken in any case.
     awaits_ms: Option<u64>,
-    /// … for this long, whatever comes.
+    /// Milliseconds that it sleeps, whatever comes.
     sleeps_ms: Option<u64>,
-    /// It is given one turn at a time, …
+    /// Whether it is given one turn at a time.
     turns: bool,
-    /// … and goes on in the next.
+    /// Whether it goes on in the next turn.
     goes_on: bool,
     closed: bool,
 }

@@ -25,9 +25,9 @@ const WORN_RECORDS: u64 = 1 << 20;
 pub const KEPT_BYTES_MAX: usize = 32 << 10;
 /// Most bytes kept of the first message, which anyone can send: one record's. Those of today's clients have 2 KiB at most.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
-/// Memory of a connection's keys and state after the handshake, …
+/// Memory of a connection's keys and state after the handshake.
 pub const SESSION_BYTES: usize = 4 << 10;
-/// … and during the handshake.
+/// Memory of a connection's keys and state during the handshake.
 pub const HANDSHAKE_BYTES: usize = 16 << 10;
 /// Memory of a certificate beside its bytes: its entry, and what the allocator adds.
 const CERTIFICATE_BYTES: usize = 48;

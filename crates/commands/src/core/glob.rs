@@ -381,12 +381,12 @@ fn fit(sets: &[Set], text: &[u8]) -> bool {
 /// + 1 bytes of the text are in the first sets (Shift-And).
 fn find_long(sets: &[Set], text: &[u8]) -> Option<usize> {
     let words = sets.len().div_ceil(64);
-    // The sets that have most bytes, …
+    // The sets that have most bytes.
     let mut most = vec![0u64; words];
     for (n, set) in sets.iter().enumerate() {
         most[n / 64] |= u64::from(set.has_most()) << (n % 64);
     }
-    // … and for each byte the sets that have it.
+    // For each byte, the sets that have it.
     let mut places = most.repeat(256);
     for (n, set) in sets.iter().enumerate() {
         set.each_other(|byte| places[usize::from(byte) * words + n / 64] ^= 1 << (n % 64));

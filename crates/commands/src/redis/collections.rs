@@ -254,8 +254,8 @@ impl Call<'_, '_, '_> {
         self.spend_on(elements, WRITE_NS);
     }
 
-    /// Stores so many elements in place of whatever is there, all at once, and replies how many they are. None: nothing is
-    /// there then.
+    /// Stores `count` elements in place of what the key has, in one step, and replies how many they are. If there are none, the
+    /// key is removed.
     pub fn store_elements<'p>(
         &mut self,
         target: &Key<'_>,

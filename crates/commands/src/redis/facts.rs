@@ -232,9 +232,9 @@ const CLIENTS_AT_ONCE: usize = 16;
 /// A place in the list of all clients, kept from one step of a command to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
-    /// Clients with greater numbers than this …
+    /// The clients that are to come have greater numbers than this.
     after: u64,
-    /// … and at most this are to come.
+    /// Their greatest number at most.
     last: u64,
 }
 

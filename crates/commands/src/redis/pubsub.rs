@@ -135,9 +135,9 @@ impl Call<'_, '_, '_> {
 
 /// Work to count the subscribers of a channel.
 const LOOK_NS: u64 = 50;
-/// Work to post a message to a subscriber, …
+/// Work to post a message to a subscriber.
 const POST_NS: u64 = 50;
-/// … and to pass one when looking for another.
+/// Work to pass a subscriber when looking for another.
 const PASS_NS: u64 = 1;
 
 /// Work to send a message to all subscribers of a channel, at most, without looking for matching patterns when it is sent: the

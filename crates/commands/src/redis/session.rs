@@ -67,9 +67,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// An incomplete request stays in the receive buffer up to so many bytes.
 pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 
-/// Looking whether others hold so many keys of a request costs no work, …
+/// Keys of a request for which the look whether others hold them costs no work.
 const LOOKED_KEYS_FREE: u64 = 4 << 10;
-/// … and so much for each key beyond.
+/// Nanoseconds of that look for each key beyond them.
 const LOOKED_KEY_NS: u64 = 30;
 
 /// The error for clients of other machines while there is no password.

@@ -45,9 +45,9 @@ use crate::redis::sizes::{KEY_EVENT_BYTES, KEY_HASH_BYTES, item_bytes};
 use crate::redis::steps::job::{Job, Step};
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
-/// All queues together take at most one part in so many of the memory limit, …
+/// All queues together take at most one part in so many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
-/// … and queues of up to so many bytes as much again: those that fill the share leave them room.
+/// Queues of up to so many bytes may take as much again: those that fill the share leave them room.
 const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;

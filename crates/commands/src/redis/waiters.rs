@@ -31,9 +31,9 @@ pub(crate) use want::{Portion, Taken, Want, Whence, Which};
 
 /// Parts of the table, each with its lock.
 const SHARDS: usize = 16;
-/// Bytes of a waiter beside its keys, about, …
+/// Bytes of a waiter beside its keys, about.
 const WAITER_BYTES: usize = 512;
-/// … and of each key beside its name, which is there twice: its place in a line, and the line.
+/// Bytes of each of its keys beside the name, which is there twice: its place in a line, and the line.
 const KEY_BYTES: usize = 256;
 
 /// The state of a wait.

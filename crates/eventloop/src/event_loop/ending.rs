@@ -9,9 +9,9 @@ use crate::handler::{Closed, Handler};
 /// Interval of the sweep for timeouts, while any can be due.
 const SWEEP_MS: Millis = 1000;
 
-/// Connections that one turn checks in a sweep …
+/// Most connections that one turn checks in a sweep.
 const SWEEP_LOOKS_MAX: usize = 4096;
-/// … and that it closes, at some 20 µs each: thousands may be due at once.
+/// Most connections that one turn closes in a sweep, at some 20 µs each: thousands may be due at once.
 const SWEEP_CLOSES_MAX: usize = 32;
 
 /// Receives by which the loop takes the late bytes of a drained connection, to drop them.

@@ -72,9 +72,9 @@ pub struct Opcode {
     pub quiet: bool,
     /// A reply has the key.
     pub with_key: bool,
-    /// Bytes of its extras, …
+    /// Bytes of its extras.
     pub extras_bytes: u8,
-    /// … which may be left out.
+    /// Whether the extras may be left out.
     optional_extras: bool,
     key: Part,
     value: Part,

@@ -6,9 +6,9 @@
 
 /// Most digits of a number.
 const DIGITS_MAX: usize = 20;
-/// The exponents of ten in [`POWERS`] begin here …
+/// The first exponent of ten in [`POWERS`].
 const POWER_MIN: i32 = -348;
-/// … and are this far apart.
+/// The distance of two exponents there.
 const POWER_STEP: i32 = 8;
 /// Binary exponents of a scaled number: its integral part then has 4 to 32 bits.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -60..=-32;

@@ -160,9 +160,9 @@ struct Fields<'a> {
     origin: Option<&'a [u8]>,
     /// A page of another origin asks.
     foreign: bool,
-    /// It is a link that is followed, …
+    /// Whether a link is followed.
     navigates: bool,
-    /// … and not in a frame.
+    /// Whether the answer fills a window, and no frame.
     fills_window: bool,
 }
 

@@ -20,9 +20,9 @@ const LOOK_MS: Millis = 5_000;
 /// Looks that are kept: a minute, and the one at its beginning.
 const LOOKS: usize = 13;
 
-/// Times in a row that a clock is read …
+/// How often a clock is read in a row, in one try.
 const READS: u64 = 32;
-/// … and tries of that. The fastest counts: others had the processor during the slower ones.
+/// Number of tries. The fastest counts: others had the processor during the slower ones.
 const TRIES: u64 = 8;
 
 /// How long a thread ran, and could have run, nanoseconds.

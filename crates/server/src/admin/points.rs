@@ -28,7 +28,7 @@ pub const LEVELS: [Level; 3] = [
     Level { seconds: 120, points: 720 },
 ];
 
-/// How early a look may be and end a point, which would otherwise wait for the next look.
+/// A look that is so many milliseconds early still ends the point, which would else last until the next look.
 const EARLY_MS: Millis = 250;
 
 /// The last points of one level.

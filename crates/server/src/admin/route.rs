@@ -37,12 +37,12 @@ pub struct Routes {
     samples_due: Millis,
 }
 
-/// Interval at which samples of traffic are counted, where there were some, …
+/// Interval at which samples of traffic are counted, if there were some.
 const SAMPLES_MS: Millis = 100;
-/// … where there were more than are counted at a time, …
+/// Interval if there were more than are counted at a time.
 const SAMPLES_MORE_MS: Millis = 10;
 const SAMPLES_MANY: usize = 1000;
-/// … and where there were none.
+/// Interval if there were none.
 const SAMPLES_IDLE_MS: Millis = 1000;
 
 /// A place.

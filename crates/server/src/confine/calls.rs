@@ -58,9 +58,9 @@ impl Call {
 /// What options have the server do with files while it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Files {
-    /// ACL SAVE writes one, and a thread of its own does so (`--aclfile`).
+    /// Whether ACL SAVE writes a file, in a thread of its own (`--aclfile`).
     pub(super) saves: bool,
-    /// One is removed at the end (`-P`, `-s`).
+    /// Whether a file is removed at the end (`-P`, `-s`).
     pub(super) removes: bool,
 }
 

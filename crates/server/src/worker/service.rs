@@ -49,17 +49,17 @@ const SHED_REST_SHARE: u64 = 4;
 /// that reads, and was kept from it on a busy machine, has no more of them.
 const SHED_BYTES_SMALL: u64 = SEND_AT_BYTES;
 
-/// Connections closed at a time while others hold more than they may …
+/// Connections that are closed at a time while connections hold more memory than they may.
 const SHED_MAX: usize = 16;
-/// … until what is held is one part in this many below it.
+/// Connections are closed until the memory held is one part in this many below the limit.
 const SHED_ROOM_SHARE: u64 = 8;
 
 /// How long after a value was refused for want of memory a connection may be closed for it.
 const SHED_WITHIN_MS: Millis = 1000;
 
-/// Connections that have ended, and wait for what others hold, are looked at this often, …
+/// Milliseconds between two looks at connections that have ended and wait for what others hold.
 const LOOK_MS: Millis = 2;
-/// … and a look counts as so much work, of which it does little.
+/// The work that such a look counts as, though it does little.
 const LOOK_NS: u64 = 20_000;
 
 /// Memory counted for a worker: its receive buffer, replies, stack, and free chunks in its hands.
@@ -73,9 +73,9 @@ pub(super) const CONNECTION_BYTES: i64 = 1280;
 const TRIM_SHARE: u64 = 64;
 /// Steps of upkeep in one round, each bounded by the store.
 const STEPS_MAX: usize = 16;
-/// No step is begun in a round after this …
+/// No step is begun in a round after this time.
 const STEPS_US_MAX: u64 = 300;
-/// … or this, where requests wait meanwhile.
+/// No step is begun after this time, if requests wait meanwhile.
 const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 pub(super) const CLOCK_MS: Millis = 1000;

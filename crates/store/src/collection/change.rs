@@ -23,11 +23,11 @@ use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, End, Expect, Item, Key, Lookup, Millis, Refusal, Seen, Stored};
 use std::ops::Range;
 
-/// So many attempts to change a collection may come too late, …
+/// Attempts to change a collection that may come too late. Then the worker takes the key for the next attempt.
 const LATE_MAX: usize = 2;
-/// … of which the last has made more bytes of nodes than this: some 20 µs.
+/// It does so only if an attempt makes more bytes of nodes than this: some 20 µs.
 const LONG_BYTES: u64 = 64 << 10;
-/// One that has made more than this, some 0.5 ms, is not made three times.
+/// It does so after one attempt that made more bytes than this: some 0.5 ms.
 const LONGEST_BYTES: u64 = 1 << 20;
 
 /// Why a collection was not changed, or not read.

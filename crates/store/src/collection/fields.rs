@@ -19,9 +19,9 @@ use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Millis, Store, Value};
 
-/// Leaves from which a command takes what is due at a time: some 0.2 ms, …
+/// Leaves from which a command takes what is due at a time: some 0.2 ms.
 const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 64 };
-/// … and nodes that go with long values: some 0.3 ms.
+/// Nodes of long values that are freed with them: some 0.3 ms.
 const NODES_AT_ONCE: usize = 2 << 10;
 /// The same of a step of upkeep: some 40 µs each.
 const UPKEEP_LEAVES: usize = 12;

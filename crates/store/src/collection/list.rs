@@ -16,9 +16,9 @@ const AMONG_FEW: usize = 32;
 pub struct Trimmed {
     /// There was a list.
     pub there: bool,
-    /// So many were taken from the front, …
+    /// Number of elements that were taken from the front.
     pub front: usize,
-    /// … and from the back.
+    /// Number of elements that were taken from the back.
     pub back: usize,
     /// There are more that are to go: of a very long list some are taken at a time.
     pub more: bool,

@@ -108,9 +108,9 @@ pub enum TrimTo {
 pub struct Trim {
     /// Which entries are kept.
     pub to: TrimTo,
-    /// Some more may be kept, where entries go by the hundred.
+    /// Whether some more may be kept, so that entries are removed by the hundred.
     pub about: bool,
-    /// No more than so many go.
+    /// Most entries that are removed.
     pub limit: Option<u64>,
 }
 

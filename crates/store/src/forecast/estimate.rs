@@ -49,9 +49,9 @@ type Sums = [f64; GROUPS];
 /// What was missed.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
-    /// The misses of each cache, since it is warm, …
+    /// The misses of each cache, since it is warm.
     of: [Sums; SIZES],
-    /// … and of today's size since then.
+    /// The misses of today's size since that time.
     beside: [Sums; SIZES],
     /// Reads since then, of all keys, about.
     reads: [f64; SIZES],

@@ -178,12 +178,12 @@ impl Keys {
             return;
         }
         let mut place = self.probe(entry.hash, Spread::of(entry.hash));
-        // It was forgotten before.
+        // The key was forgotten before.
         if self.places[place] as usize != at + 1 {
             return;
         }
         self.free.push(at as u32);
-        // What was probed for beyond it moves up.
+        // Entries behind it whose probes passed it move up.
         let most = self.places.len() - 1;
         let mut next = place;
         loop {

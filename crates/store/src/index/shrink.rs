@@ -28,9 +28,9 @@ use crate::sync::atomic::Ordering;
 
 /// Slots of a page.
 const PAGE_SLOTS: usize = PAGE_BUCKETS * SLOTS;
-/// A segment that is filled less than this many percent shrinks …
+/// A segment that is filled less than this many percent shrinks.
 const SPARSE_PERCENT: usize = 76;
-/// … to so many pages that they are filled about this much at most.
+/// It shrinks to so many pages that these are filled by about this many percent at most.
 const FILL_PERCENT: usize = 87;
 /// Two halves are merged if they fit this many pages.
 pub(super) const MERGE_PAGES_MAX: usize = 12;

@@ -13,9 +13,9 @@ const HELD_ROUNDS_MAX: usize = 100;
 /// The same where the write would be refused otherwise: some milliseconds.
 const HELD_ROUNDS_LAST: usize = 20_000;
 
-/// What it costs to clean a segment in which there is nothing flushed, …
+/// Work to clean a segment in which no item was flushed.
 pub(crate) const CLEAN_NS: u64 = 40_000;
-/// … and to take out an item that was flushed.
+/// Work to take out an item that was flushed.
 const DISCARD_NS: u64 = 70;
 /// Buckets of a segment that a step of upkeep cleans: some 400 items are at home in them.
 const CLEANED_AT_ONCE: usize = 64;

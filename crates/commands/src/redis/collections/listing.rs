@@ -37,9 +37,9 @@ use crate::redis::source::Name;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 
-/// Bytes that are copied at a time, beside the longest entry, …
+/// Bytes that are copied at a time, beside the longest entry.
 const PIECE_BYTES: usize = 64 << 10;
-/// … and sent.
+/// Bytes that are sent at a time.
 const SENT_BYTES: usize = 16 << 10;
 /// Bytes of long elements that are sent from where they lie in one step, at most: one of the longest has as many.
 const PINNED_AT_ONCE: usize = 4 << 20;

@@ -14,19 +14,19 @@ use crate::redis::steps::job::LEAVES;
 pub(crate) const SMALL_BYTES: u64 = 2 << 10;
 /// Work to put an entry into a collection of one leaf. These figures are measured with a million entries, with a margin.
 const SMALL_NS: u64 = 300;
-/// Work to add an element at the end of a list, …
+/// Work to add an element at the end of a list.
 const PUSHED_NS: u64 = 200;
-/// … a field or a member into a tree, …
+/// Work to put a field or a member into a tree.
 const PUT_NS: u64 = 1_500;
-/// … a member of a sorted set into the first of its trees, where most come in order, …
+/// Work to put a member of a sorted set into the first of its trees, where most come in order.
 const SCORED_NS: u64 = 1_000;
-/// … and to finish some nodes or members.
+/// Work to finish some nodes or members.
 const FINISH_NS: u64 = 50_000;
 /// Members that are finished at a time, about: of a sorted set each is noted, sorted and put into the second tree.
 const FINISHED_AT_ONCE: u64 = 128;
-/// Entries that are put in at a time, at most, …
+/// Most entries that are put in at a time.
 pub(crate) const ENTRIES_AT_ONCE: usize = 128;
-/// … and their bytes, unless it is one entry: they fill no more leaves than are looked for before.
+/// Most bytes of these, unless it is one entry: they fill no more leaves than are looked for before.
 const BYTES_AT_ONCE: usize = 16 << 10;
 
 /// Work to put in an entry.

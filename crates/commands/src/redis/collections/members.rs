@@ -21,9 +21,9 @@ pub(crate) const ROW_BYTES: usize = 8 + 8;
 const NONE: u32 = u32::MAX;
 /// Buckets at the beginning.
 const HEADS_MIN: usize = 16;
-/// Members of a run, which are sorted together, at most, …
+/// Most members of a run, which are sorted together.
 pub(crate) const RUN: usize = 512;
-/// … and their bytes, unless it is one member: members that are alike are compared some ten times, in 2 ms by reckoning.
+/// Most bytes of a run, unless it is one member: members that are alike are compared some ten times, in 2 ms by reckoning.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
 /// Work to compare the bytes of a member, in copies of them, about.
 pub(crate) const COMPARES: u64 = 4;

@@ -59,9 +59,9 @@ const COUNT: usize = 10;
 pub(crate) const SCAN_NS: u64 = 400_000;
 /// What takes less is not spent.
 const FEW_NS: u64 = 2_000;
-/// A member that lies apart is not matched with a pattern for longer in one step, …
+/// Most work in one step to match a member that lies apart with a pattern.
 const LONG_MATCH_NS: u64 = 6_000_000;
-/// … and one of a sorted set not for so long: it is looked for where room is made and where it is replied, some 4 ms.
+/// That work for a member of a sorted set, which is also looked for where room is made and where it is replied, some 4 ms.
 const SCORED_MATCH_NS: u64 = 3_000_000;
 
 impl<'a> Wanted<'a> {

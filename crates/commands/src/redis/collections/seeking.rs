@@ -178,7 +178,7 @@ impl Search {
 
 /// What it takes to look at so many elements of a list.
 pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
-    /// Bytes of a leaf, which has to come from memory, and what that takes in nanoseconds.
+    /// Bytes of a leaf that come from memory in a nanosecond.
     const BYTES_A_NS: u64 = 8;
     let bytes = (list.bytes() as u64).saturating_mul(looks as u64) / list.len() as u64;
     looks as u64 * COMPARE_NS + bytes / BYTES_A_NS

@@ -27,10 +27,10 @@ use crate::redis::source::Name;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::waiters::{Portion, Which};
 
-/// Elements that are taken at a time, at most, …
+/// Most elements that are taken at a time.
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;
-/// … and bytes of them in one moment, or one: what is popped and not pinned is copied into the reply, some 2 ms, and for a client
-/// that waited once more, to be put back if that has gone.
+/// Most bytes of them in one moment, or one element. An element that is popped and not pinned is copied into the reply, some
+/// 2 ms, and for a client that waited once more, so that it can be put back if that client has gone.
 pub(super) const TAKEN_BYTES: usize = 4 << 20;
 
 /// Members that are, each of which is written to two trees.

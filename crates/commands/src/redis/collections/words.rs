@@ -36,9 +36,9 @@ use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
 pub(crate) const WRITES_AT_ONCE: usize = 512;
 /// Members of a sorted set that are, each in two trees.
 pub(crate) const SCORES_AT_ONCE: usize = 256;
-/// Elements that are put to an end of a list in one step of several, at most, …
+/// Most elements that are put to an end of a list in one step of several.
 pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
-/// … and bytes of them, about, of a command that has more in all than are one step: some 0.5 ms.
+/// Most bytes of these, about, for a command that has more in all than one step takes: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// Bytes of fields that are set or replied in one moment, and of members that are put in, taken out or asked for, at most, of a
@@ -64,11 +64,11 @@ pub(crate) const PUSH_NS: u64 = 100;
 /// the nodes above it.
 const LINK_NS: u64 = 200;
 const LINK_BYTES: u64 = 16 << 10;
-/// Short elements that are written in one step if a command has no more: some 3 ms, …
+/// Short elements that are written in one step if a command has no more: some 3 ms.
 const SHORT_WRITES_MAX: usize = 2 << 10;
-/// … members of a sorted set, …
+/// Short members of a sorted set that are written in one step.
 const SHORT_SCORES_MAX: usize = 1 << 10;
-/// … and elements of a list: some 2 ms.
+/// Short elements of a list that are written in one step: some 2 ms.
 const SHORT_PUSHES_MAX: usize = 16 << 10;
 /// Elements that are looked for in one moment, at most.
 pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
@@ -79,9 +79,9 @@ const ANSWER_BYTES: usize = 4;
 
 /// Words that are looked at in one step before the first of them is written, at most.
 const LOOKED_AT_ONCE: usize = 8 << 10;
-/// What it takes to look how long one of them is, …
+/// Work to look how long one of them is.
 const LENGTH_NS: u64 = 30;
-/// … and, of such as have numbers among them, whether it is one.
+/// Work to look whether it is a number, for words that have numbers among them.
 const NUMBER_NS: u64 = 50;
 
 /// What is done with the elements that words name.

@@ -184,9 +184,9 @@ struct Whole {
     patience: Patience,
     /// Some elements are written.
     begun: bool,
-    /// The key was there before, …
+    /// Whether the key was there before.
     was_there: bool,
-    /// … and is there since the last step, as far as this command knows.
+    /// Whether the key is there since the last step, as far as this command knows.
     is_there: bool,
     /// The key's state before, if events are wanted.
     before: Option<Before>,

@@ -47,9 +47,9 @@ const TESTS_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = NAME_BYTES_MAX + 1;
 /// Words that one step reads, at most, nearly all of them numbers of clients: some 5 ms.
 const WORDS_MAX: usize = 1 << 16;
-/// Work to look at a client …
+/// Work to look at a client.
 const CLIENT_NS: u64 = 100;
-/// … and to check a condition.
+/// Work to check a condition.
 const TEST_NS: u64 = 150;
 
 const TOO_MANY: Fail = Fail::of("ERR too many filters");

@@ -74,9 +74,9 @@ impl Wanted {
     }
 }
 
-/// Bytes of the first block of found keys, which is never refused, …
+/// Bytes of the first block of found keys, which is never refused.
 const BLOCK_BYTES_MIN: usize = 1 << 10;
-/// … and of the largest one: a mapping of its own, with the allocator's header, so that whole pages are freed.
+/// Bytes of the largest block: a mapping of its own, with the allocator's header, so that whole pages are freed.
 const BLOCK_BYTES_MAX: usize = (64 << 10) - 16;
 /// Bytes of a block beside its content: its place, and the allocator's.
 const BESIDE_BLOCK_BYTES: usize = 80;

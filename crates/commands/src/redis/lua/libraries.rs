@@ -13,9 +13,9 @@ use crate::redis::fail::{Fail, shown};
 
 /// All libraries together take at most one part in so many of the memory limit.
 pub(crate) const SHARE: u64 = 64;
-/// Libraries that are known, at most, …
+/// Most libraries that are known.
 pub(crate) const LIBRARIES_MAX: usize = 4 << 10;
-/// … and their functions together: adding so many takes some milliseconds.
+/// Most functions of all libraries together: adding so many takes some milliseconds.
 pub(crate) const FUNCTIONS_MAX: usize = 16 << 10;
 /// Bytes of a library, of each of its functions, and of each of their flags, besides text.
 const LIBRARY_BYTES: usize = 256;

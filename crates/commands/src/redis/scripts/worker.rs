@@ -20,13 +20,13 @@ use crate::core::output::Output;
 use crate::redis::call::Call;
 use crate::redis::fail::Fail;
 
-/// All states together take at most one part in so many of the memory limit, …
+/// All states together take at most one part in so many of the memory limit.
 const STATES_SHARE: u64 = 4;
-/// … a worker has up to two, one of which runs a script that goes on in later turns …
+/// Most states of a worker: one of two runs a script that goes on in later turns.
 const STATES: u64 = 2;
-/// … and each may take at least this much, a third of which the environment of scripts takes …
+/// Each state may take at least this much. The environment of scripts takes a third of it.
 const STATE_BYTES_MIN: u64 = 1 << 20;
-/// … and at most this.
+/// No state may take more than this.
 const STATE_BYTES_MAX: u64 = 64 << 20;
 /// A state of at most so many bytes is dropped in one step: 64 MiB take 30 to 45 ms, this some 5.
 const DROPPED_BYTES_MAX: usize = 8 << 20;

@@ -100,9 +100,9 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
 #[derive(Clone, Copy, Debug)]
 struct Spec {
     access: Access,
-    /// They begin at this argument, …
+    /// The keys begin at this argument.
     from: i32,
-    /// … or behind this word, which is looked for from there on.
+    /// The word behind which they begin instead; it is looked for from that argument on.
     word: Option<&'static str>,
     range: Range,
 }
@@ -292,9 +292,9 @@ fn put_some_docs(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
 struct Counting {
     /// All the names, until they are counted.
     kept: Option<Kept>,
-    /// Where the next name to look at begins, …
+    /// Where the next name to look at begins.
     at: usize,
-    /// … and how many names are left with it.
+    /// How many names are left, that one counted.
     left: usize,
     count: usize,
 }

@@ -52,9 +52,9 @@ pub(crate) struct Incoming {
     looks: Looks,
 }
 
-/// Bytes of the names of commands whose value is received into its item, …
+/// Most bytes of the names of commands whose value is received into its item.
 const NAME_BYTES_MAX: usize = 8;
-/// … and of a time, or of the name of a field: beside longer ones values are gathered.
+/// Most bytes of a time, or of the name of a field: values beside longer ones are gathered.
 const MIDDLE_BYTES_MAX: usize = 64;
 /// Bytes of all that comes before a value.
 const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 256;

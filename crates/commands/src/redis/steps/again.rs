@@ -14,9 +14,9 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
 pub(crate) use crate::redis::kept::Again;
 
-/// How often a command may find its keys changed; then it goes on with its keys held, …
+/// How often a command may find its keys changed. Then it goes on with its keys held.
 pub(super) const TRIES_MAX: u8 = 3;
-/// … and so often it may still find them changed, though no client writes to them: a key expires, or an item is evicted. The next
+/// How often it may still find held keys changed, though no client writes to them: a key expires, or an item is evicted. The next
 /// time it is done in one step.
 pub(super) const HELD_TRIES_MAX: u8 = 3;
 /// Bytes of a value that is worked at in one step, if there is no memory to keep the command's words: some 4 ms.

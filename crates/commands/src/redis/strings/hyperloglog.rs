@@ -221,7 +221,7 @@ impl Job for Adding {
         Ok(Step::Done)
     }
 
-    /// A step stores all that it added, or nothing.
+    /// True: a step stores all that it added or nothing, so that it can be retried.
     fn asks_again(&self) -> bool {
         true
     }

@@ -44,9 +44,9 @@ const WEIGH_NS: u64 = 300;
 const WEIGH_WORD_NS: u64 = 15;
 /// Words of a command with many keys that are weighed at a time; pairs are not split.
 const WEIGHED_AT_ONCE: usize = 8 << 10;
-/// While EXEC holds keys it waits for memory that is on its way so long in all, …
+/// Milliseconds that EXEC waits in all for memory that is on its way, while it holds keys.
 const WAITS_MS_MAX: Millis = 2_000;
-/// … and looks for it every so many milliseconds.
+/// Milliseconds between two looks for that memory.
 const WAIT_MS: Millis = 10;
 /// Bytes of replies that are handed to the client's output at a time.
 const SENT_BYTES: usize = 64 << 10;

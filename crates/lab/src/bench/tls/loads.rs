@@ -11,9 +11,9 @@ pub(super) struct Asked {
     pub keyspace: Keyspace,
     pub connections: usize,
     pub pipeline: usize,
-    /// The most CPU time of a request over TLS, in µs, …
+    /// The most CPU time of a request over TLS, in µs.
     pub us_max: Option<f64>,
-    /// … or the most above a request over a plain connection.
+    /// The most CPU time above that of a request over a plain connection, in µs.
     pub more_us_max: Option<f64>,
 }
 

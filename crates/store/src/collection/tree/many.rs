@@ -15,9 +15,9 @@ use std::ops::Range;
 
 /// Entries that are put in order at a time, at most: what is kept of them meanwhile is some mebibytes.
 const AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 32 << 10 };
-/// In a small store they are fewer: one for so many bytes of the memory limit, …
+/// In a small store they are fewer: one for so many bytes of the memory limit.
 const AT_ONCE_SHARE: usize = 8 << 10;
-/// … but as many at least.
+/// The fewest entries at a time.
 const AT_ONCE_MIN: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 4 << 10 };
 /// Bytes of names for each of them, about.
 const AT_ONCE_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 1 << 20 } else { 128 };

@@ -22,7 +22,7 @@ type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 /// Two names of one order, with the seed of tests.
 const ALIKE: [&[u8]; 2] = [b"f297588", b"f63139430"];
 
-/// What is said of all elements by the longest of them is so of each.
+/// If the longest element fits, each that is no longer fits.
 #[test]
 fn elements_fit_that_are_no_longer_than_ones_that_do() {
     let (store, _) = store(64);

@@ -34,9 +34,9 @@ pub(super) struct Part {
 /// Places of the fields that a step takes out.
 #[derive(Debug, Default)]
 struct Places {
-    /// Some of them, without memory of their own, …
+    /// The first of them, which take no memory of their own.
     few: SmallVec<[usize; FIELDS_HERE]>,
-    /// … and those behind.
+    /// Those behind the first.
     more: HashSet<usize>,
 }
 

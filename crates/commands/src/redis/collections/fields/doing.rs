@@ -148,9 +148,9 @@ struct Moment {
     before: Option<Before>,
     /// What the steps did to the key.
     become_: Become,
-    /// The key was there behind the last step, as far as this command knows, …
+    /// Whether the key was there after the last step, as far as this command knows.
     is_there: bool,
-    /// … and has gone by itself since, or amid a step.
+    /// Whether the key has gone by itself since then, or during a step.
     has_gone: bool,
 }
 

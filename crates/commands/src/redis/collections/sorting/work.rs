@@ -32,9 +32,9 @@ use named::admit_replied;
 pub(super) const AT_ONCE_NS: u64 = 400_000;
 /// What took longer in one step, since other keys have long values, goes on in steps.
 const LEFT_NS: u64 = 2 * AT_ONCE_NS;
-/// Elements that are copied at a time, …
+/// Elements that are copied at a time.
 const ELEMENTS_AT_ONCE: usize = 512;
-/// … and bytes of them, but for the last, about.
+/// Bytes of these, without the last one, about.
 const BYTES_AT_ONCE: usize = 64 << 10;
 /// Bytes of a long text that are replied between two looks at how much a step has done.
 const TEXT_BYTES_AT_ONCE: usize = 64 << 10;
@@ -46,9 +46,9 @@ const ROW_BYTES: usize = 8 + 8;
 const ELEMENTS_MAX: usize = u32::MAX as usize;
 /// How often a key may have changed until what is made of it is stored.
 const TRIES_MAX: usize = 3;
-/// Elements that are sorted beside each other, …
+/// Elements that are sorted beside each other.
 const RUN: usize = 256;
-/// … and what that takes of each.
+/// Work to sort these, for each.
 const RUN_NS: u64 = 400;
 /// What is done at a time of what is passed over, weighed or gathered.
 const SOME_NS: u64 = 50_000;
@@ -131,9 +131,9 @@ pub(super) struct Sorting {
     gathered: Copied,
     /// Bytes that were read of numbers of other keys, but for short ones.
     number_bytes: usize,
-    /// Bytes that were read of long values of other keys, in a transaction; …
+    /// Bytes that were read of long values of other keys, in a transaction.
     long_bytes: usize,
-    /// … and what it takes to compare and to store such values that were copied, beside what it takes with short ones.
+    /// Nanoseconds to compare and to store the copied ones of these values, beyond those of short values.
     owed_ns: u64,
     /// What is stored, where that is made in steps.
     making: Option<Making>,

@@ -64,9 +64,9 @@ struct ReadNode {
     /// How many entries there are and were deleted, according to the node, less those that were read; `None` until its head is
     /// read.
     told: Option<(u64, u64)>,
-    /// How many field names it has for its entries, …
+    /// How many field names it has for its entries.
     fields: usize,
-    /// … and these names, unless they are more than an entry may have.
+    /// These names, unless they are more than an entry may have.
     names: Copied,
     passing: Option<Passing>,
 }
@@ -87,9 +87,9 @@ struct Passing {
 struct ReadEntry {
     id: StreamId,
     fields: NewFields,
-    /// Its strings, if some of its values lie apart, …
+    /// Its strings, if some of its values lie apart.
     texts: Copied,
-    /// … and which of the strings these values are.
+    /// The strings that are these values, by their numbers.
     apart: Vec<usize>,
 }
 

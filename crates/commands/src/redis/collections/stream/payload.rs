@@ -33,9 +33,9 @@ const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
 /// Bytes of the buffer for nodes that are kept for the next one.
 const NODE_BYTES_KEPT: usize = 64 << 10;
-/// Bytes of a string in a node beside those in its leaf, at most, …
+/// Most bytes that a string has in a node beyond those in its leaf.
 const STRING_ROOM: usize = 12;
-/// … and a node beside its entries, or an entry beside its strings.
+/// Most bytes of a node beside its entries, or of an entry beside its strings.
 const HEAD_ROOM: usize = 64;
 /// Bytes that are copied at a time, about.
 const PIECE_BYTES: usize = 64 << 10;

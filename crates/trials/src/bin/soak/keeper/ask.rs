@@ -11,9 +11,9 @@ use larder_testkit::talk::encode;
 const MANY: usize = 200;
 /// Of so many it is worth knowing which may have been written.
 const PARTS_MAX: usize = 8;
-/// Short ones, …
+/// Bytes of short ones.
 const SHORT_BYTES: usize = 20;
-/// … and a few long ones.
+/// Bytes of a few long ones.
 const LONG_BYTES: usize = 2000;
 /// Elements of lists, members and values of fields are longer, one in [`APART_ONE_IN`]: about as long as a leaf takes, or they
 /// lie apart; …

@@ -209,8 +209,8 @@ impl Sorting {
         Ok(())
     }
 
-    /// Bytes of a number that may be read: `bytes_max`; in a transaction what is left for long values, but at least a leaf. It is
-    /// known before: reading a number only to refuse it takes its time.
+    /// Most bytes of a number that is read: `bytes_max`; in a transaction the bytes that are left for long values, but at least
+    /// those of a leaf. A longer number is refused before it is read, so that it costs no time.
     fn readable_bytes(&self, call: &Call<'_, '_, '_>, bytes_max: usize, ns: u64) -> usize {
         if !call.cx.guard.in_transaction() {
             return bytes_max;
