@@ -316,7 +316,7 @@ fn md5_words(text: &str) -> [u32; 4] {
     [0, 4, 8, 12].map(|at| u32::from_le_bytes([sum[at], sum[at + 1], sum[at + 2], sum[at + 3]]))
 }
 
-/// So many points per server, each the hash of name-i.
+/// Returns `count` points for each server: the ith is the hash of `name-i`.
 fn hashed(
     servers: &[Server],
     count: u32,

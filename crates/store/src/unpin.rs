@@ -15,7 +15,7 @@ use std::fmt::{Debug, Formatter};
 
 /// Chunks that a step looks at, or frees. The last pin of it may be of one element more, which has 257 parts.
 const STEP_CHUNKS: usize = 256;
-/// What it takes to look at one.
+/// Work to look at a chunk.
 const CHUNK_NS: u64 = 150;
 
 /// Pins that came together.
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// So many pins of one value, which is there.
+    /// Returns `count` pins of one value, which is there.
     fn pins_of_one(guard: &mut Guard<'_>, name: &[u8], count: usize) -> Vec<Pinned> {
         let first = pinned(guard, name);
         let key = guard.key(name);

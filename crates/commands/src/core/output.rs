@@ -140,7 +140,7 @@ pub struct Mark {
     pinned_bytes: u64,
 }
 
-/// So many values are let go of at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
+/// Values that are unpinned at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
 const SPLICES_AT_ONCE: usize = 16;
 
 /// What may wait for a client; 0 is no limit.

@@ -49,27 +49,27 @@ use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::STEPS_BYTES_MIN;
 
-/// What it takes to reply an element. These are measured, of a million elements, with a margin.
+/// Work to reply an element. These are measured, of a million elements, with a margin.
 pub(crate) const ELEMENT_NS: u64 = 50;
-/// What it takes besides to write a score.
+/// Work to write a score, beside that.
 pub(crate) const SCORE_NS: u64 = 150;
-/// What it takes to compare an element on the way through a list.
+/// Work to compare an element on the way through a list.
 pub(crate) const COMPARE_NS: u64 = 10;
-/// What it takes to look whether one of several keys is there.
+/// Work to look whether one of several keys is there.
 pub(crate) const PRESENT_NS: u64 = 200;
-/// What it takes to look for an element by its name or place.
+/// Work to look for an element by its name or place.
 pub(crate) const LOOK_NS: u64 = 500;
-/// What it takes to put an element in, or to take one out.
+/// Work to put an element in, or to take one out.
 pub(crate) const WRITE_NS: u64 = 1_500;
 /// The same of a member of a sorted set, which is in two trees.
 pub(crate) const SCORED_NS: u64 = 3_000;
-/// What it takes to store one of many elements at once.
+/// Work to store one of many elements at once.
 pub(crate) const STORED_NS: u64 = 1_000;
-/// What it takes to bring an element into its order, among a million.
+/// Work to bring an element into its order, among a million.
 pub(crate) const SORTED_NS: u64 = 1_000;
-/// What it takes to put a member together with those of other collections.
+/// Work to put a member together with those of other collections.
 pub(crate) const MEMBER_NS: u64 = 200;
-/// So many elements, or so many bytes of them, are more than are replied in one step.
+/// Elements that are too many to be replied in one step, and bytes of elements that are.
 const MANY_ELEMENTS: usize = 8 << 10;
 const MANY_BYTES: usize = STEPS_BYTES_MIN as usize;
 /// Elements of which nothing is said of what they take.

@@ -97,7 +97,7 @@ impl NewId {
 /// Which entries are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimTo {
-    /// So many, the last ones.
+    /// The last ones, as many as this says.
     Len(u64),
     /// Those from this ID on.
     Id(StreamId),
@@ -167,7 +167,7 @@ pub struct Added {
 pub struct StreamTrimmed {
     /// Entries that are gone.
     pub count: u64,
-    /// So many more are to go: of very many some are trimmed at a time.
+    /// How many more are to be removed: a call trims a part of very many.
     pub left: u64,
     /// Bytes that they took. A part of a long value counts as an ordinary leaf.
     pub bytes: u64,

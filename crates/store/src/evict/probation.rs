@@ -37,7 +37,7 @@ const STAMP_MASK: u64 = (1 << 24) - 1;
 const WEIGHS_NEW_BYTES: usize = 1024;
 /// Keys whose bytes make the mean.
 const MEAN_OF: u64 = 16;
-/// So many quarters of a class's memory are most of it.
+/// Quarters of a class's memory that count as most of it.
 const MOST_QUARTERS: u64 = 3;
 
 /// A new key that waits to be put on probation.

@@ -26,7 +26,7 @@ pub(super) struct Part {
 unsafe impl Send for Part {}
 
 impl Part {
-    /// So many places; none if the system has no memory for them.
+    /// Makes a part of `length` places; `None` if the system has no memory for them.
     pub(super) fn new(length: usize) -> Option<Part> {
         let bytes = length * size_of::<AtomicU16>();
         // The checker's words are not in memory.

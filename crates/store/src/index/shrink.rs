@@ -54,7 +54,7 @@ fn pages_for(items: usize) -> usize {
     (items * 100).div_ceil(PAGE_SLOTS * FILL_PERCENT).max(1)
 }
 
-/// So many items in so many pages are sparse.
+/// True if so many items in so many pages are sparse.
 fn are_sparse(items: usize, pages: usize) -> bool {
     items * 100 < pages * PAGE_SLOTS * SPARSE_PERCENT
 }

@@ -29,7 +29,7 @@ use doing::begin;
 
 /// A time is no later, in milliseconds: as Redis's are.
 const TIME_MAX: i64 = (1 << 46) - 1;
-/// What it takes to make a leaf anew without what is due.
+/// Work to make a leaf anew without what is due.
 const LEAF_NS: u64 = 3_000;
 
 const NO_FIELDS: Fail = Fail::of("ERR Mandatory argument FIELDS is missing or not at the right position");

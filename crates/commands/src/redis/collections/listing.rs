@@ -45,7 +45,7 @@ const SENT_BYTES: usize = 16 << 10;
 const PINNED_AT_ONCE: usize = 4 << 20;
 /// Picks whose replies have more bytes are copied in steps, however few they are.
 const PICKED_BYTES_MAX: usize = 1 << 20;
-/// What it takes to leave out one of the entries of which some are drawn.
+/// Work to leave out one of the entries of which some are drawn.
 const PASS_NS: u64 = 4;
 /// Where one of so many is drawn each is walked over.
 const DENSE: usize = 8;
@@ -62,9 +62,9 @@ pub(crate) enum Which {
     /// Those from one place up to another, in the order of the reply; from the last one on with `back`. Which these are
     /// a [`Choose`] says.
     Ranks { start: usize, end: usize, back: bool },
-    /// So many at random, each once; all if there are no more.
+    /// Entries at random, no entry twice: as many as this says, or all if there are fewer.
     Some(usize, Random),
-    /// So many at random, each any of all.
+    /// As many entries at random as this says, any of them perhaps again.
     Any(u64, Random),
 }
 
@@ -465,7 +465,7 @@ enum Upcoming {
     Back(usize, usize),
     /// Those that are drawn.
     Drawn(Drawing),
-    /// So many picks.
+    /// Picks at random: how many are left.
     Picks(u64, Random),
 }
 

@@ -105,8 +105,8 @@ fn any_entry<'r>(there: &Collection<'r>, mut random: Random) -> Entry<'r> {
     there.entry(random.below(there.len()))
 }
 
-/// So many different places of `len`, ascending. Floyd's: of the last places each is as likely as one of those before it,
-/// or takes the place of one that was taken.
+/// Returns `count` different places below `len`, ascending. By Floyd's algorithm: each of the last places is as likely as one of
+/// those before it, or takes the place of one that was taken.
 fn few_places(len: usize, count: usize, mut random: Random) -> BTreeSet<usize> {
     let mut taken = BTreeSet::new();
     for last in len - count..len {

@@ -34,7 +34,7 @@ use crate::redis::steps::stages::Staged;
 const POPS_AT_ONCE: usize = 256;
 /// Bytes of members behind which no more are taken in one moment where some may lie apart: with the last, 8 MiB.
 const POPPED_BYTES: usize = 4 << 20;
-/// What it takes to pick a member, measure it, reply it, and take it out.
+/// Work to pick a member, measure it, reply it, and take it out.
 const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
 
 /// SPOP
@@ -92,8 +92,8 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
     pop_at_once(call, key, count, random)
 }
 
-/// So many members of a set that `random` picks have more bytes than are taken in one moment. They are looked at only where any
-/// may be as long: the longest that there was may have gone.
+/// Returns whether `count` members of a set that `random` picks have more bytes than are taken in one moment. They are looked at
+/// only if some may be as long: the longest that there was may have gone.
 fn are_long(set: &Collection<'_>, count: usize, random: Random) -> bool {
     if set.longest_apart().saturating_mul(count.min(set.len())) <= 2 * POPPED_BYTES {
         return false;
@@ -121,7 +121,7 @@ fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random:
 
 /// What came of taking members.
 enum Taken {
-    /// So many were; their replies have about so many bytes.
+    /// How many were taken, and about how many bytes their replies have.
     Members(usize, usize),
     /// None was: so many bytes are needed for their replies.
     Needs(usize),
@@ -129,15 +129,15 @@ enum Taken {
 
 /// Which members are taken.
 enum Picked {
-    /// So many at random.
+    /// As many members at random as this says.
     Some(usize, Random),
     /// Those at these places.
     Places(Vec<usize>),
 }
 
 impl Picked {
-    /// So many at random, but none behind those that have so many bytes: of long ones few. In what order they are looked at says
-    /// nothing of them, so that each is as likely as any other.
+    /// Picks `count` members at random, but stops behind those that have `bytes_max` bytes: of long members it picks few. The
+    /// order in which it looks at members has nothing to do with them, so that each is as likely as any other.
     fn of(set: &Collection<'_>, (count, bytes_max): (usize, usize), random: Random) -> Picked {
         if set.longest_apart().saturating_mul(count) <= bytes_max {
             return Picked::Some(count, random);

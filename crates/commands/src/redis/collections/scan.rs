@@ -22,12 +22,12 @@ use crate::redis::reply::{put_array, put_bulk};
 
 /// Which elements are wanted, and what of them.
 pub(super) struct Wanted<'a> {
-    /// None: all.
+    /// The pattern of their names; `None`: all are wanted.
     pub pattern: Option<Pattern<'a>>,
-    /// What it takes.
+    /// The charge for the pattern's memory.
     held: Option<Heap>,
     shown: Shown,
-    /// So many are looked at, and what is in one leaf with them.
+    /// How many elements are looked at, beside those in one leaf with them.
     count: usize,
     /// What it took to look for the places of long members, each time that they were looked for.
     compared_ns: Cell<u64>,
@@ -219,7 +219,7 @@ impl<'a> Wanted<'a> {
         entries.map(|entry| shown_bytes_max(&entry, (hash.kind(), self.shown))).sum()
     }
 
-    /// What it takes to look at so many elements of so many bytes, but for what lies apart.
+    /// Work to look at so many elements of so many bytes, but for what lies apart.
     fn ns(&self, collection: &Collection<'_>, count: usize, bytes: usize) -> u64 {
         let times = names_matched(collection.longest_apart() > 0);
         let matching_ns = |pattern: &Pattern<'_>| times * pattern.weight().ns(count as u64, bytes as u64);
@@ -256,7 +256,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What it takes to look for the members of a sorted set at these places that lie apart: they are met by their hashes, and each
+/// Work to look for the members of a sorted set at these places that lie apart: they are met by their hashes, and each
 /// is compared with others of its score to know its place.
 fn compared_ns(there: &Collection<'_>, places: &[Range<usize>]) -> u64 {
     if there.kind() != Type::SortedSet || there.longest_apart() == 0 {

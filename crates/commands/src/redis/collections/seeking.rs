@@ -176,7 +176,7 @@ impl Search {
     }
 }
 
-/// What it takes to look at so many elements of a list.
+/// Work to look at so many elements of a list.
 pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
     /// Bytes of a leaf that come from memory in a nanosecond.
     const BYTES_A_NS: u64 = 8;
@@ -185,7 +185,7 @@ pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
 }
 
 impl Call<'_, '_, '_> {
-    /// What it takes to look through the list of a key, up to so many elements of it, in one step.
+    /// Work to look through the list of a key, up to so many elements of it, in one step.
     ///
     /// # Errors
     /// The key has another type of value.

@@ -29,7 +29,7 @@ use crate::redis::call::has_room;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{COPIED_BYTES_MAX, put_double, put_fail, put_head, put_null};
 
-/// What it takes to pin a part of an element, of which nothing is in the processor's caches, and to drop its pin: three lines of
+/// Work to pin a part of an element, of which nothing is in the processor's caches, and to drop its pin: three lines of
 /// memory.
 const PIN_NS: u64 = 300;
 /// Bytes that a part has, about.
@@ -40,7 +40,7 @@ pub(super) fn is_sent(bytes: usize) -> bool {
     bytes > COPIED_BYTES_MAX
 }
 
-/// What it takes to pin so many bytes.
+/// Work to pin so many bytes.
 pub(super) fn pinning_ns(bytes: u64) -> u64 {
     bytes.div_ceil(PART_BYTES) * PIN_NS
 }
@@ -98,7 +98,7 @@ pub(crate) struct ToSend {
     store: Option<Arc<Store>>,
     pinned: VecDeque<Pinned>,
     bytes: usize,
-    /// So many of them are read all the same: members of sorted sets are hashed and compared when they are taken out.
+    /// Bytes of them that are read all the same: members of sorted sets are hashed and compared when they are taken out.
     read_bytes: usize,
 }
 
@@ -159,7 +159,7 @@ impl ToSend {
         self.bytes
     }
 
-    /// What it takes to pin that, to drop the pins, and to read what has to be read.
+    /// Work to pin that, to drop the pins, and to read what has to be read.
     pub fn ns(&self) -> u64 {
         pinning_ns(self.bytes as u64) + copying_ns(self.read_bytes as u64)
     }

@@ -23,7 +23,7 @@ use crate::redis::steps::job::{Job, Step};
 
 /// Elements among which those that are to go are taken out together, at most.
 const SIFTED_AT_ONCE: usize = 4 << 10;
-/// What it takes to take some thousands of leaves out.
+/// Work to take some thousands of leaves out.
 const TRIM_NS: u64 = 300_000;
 
 /// LREM

@@ -119,7 +119,7 @@ impl Portion {
         Portion { count, bytes, left: asked - count }
     }
 
-    /// What it takes to take these, beside what copying them does.
+    /// Work to take these, beside copying them.
     pub fn ns(&self, kind: Type) -> u64 {
         self.count as u64 * moment(kind).1
     }
@@ -251,7 +251,7 @@ fn moment(kind: Type) -> (usize, u64) {
 
 /// What came of taking elements.
 enum Taken {
-    /// So many were, of so many bytes.
+    /// How many were taken, and their bytes.
     Elements(usize, u64),
     /// None was: so many bytes are needed for their replies.
     Needs(usize),

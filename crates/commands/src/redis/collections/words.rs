@@ -53,14 +53,14 @@ pub(crate) const COMPARED_TIMES: usize = 4;
 pub(crate) const MOVED_TIMES: usize = 2 * COMPARED_TIMES;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
-/// What it takes to come to a leaf that has something due.
+/// Work to come to a leaf that has something due.
 pub(crate) const DUE_LEAF_NS: u64 = 100;
 /// Fields that are set or replied in one moment, however long their values are, and members, however long they are, but for those
 /// that are put into a sorted set: of these one is.
 pub(super) const FIELDS_FEW: usize = 2;
-/// What it takes to put an element to an end of a list, beside others.
+/// Work to put an element to an end of a list, beside others.
 pub(crate) const PUSH_NS: u64 = 100;
-/// What it takes to put so many bytes of an element that was received into a collection, where they lie: a leaf, and its part of
+/// Work to put so many bytes of an element that was received into a collection, where they lie: a leaf, and its part of
 /// the nodes above it.
 const LINK_NS: u64 = 200;
 const LINK_BYTES: u64 = 16 << 10;
@@ -270,7 +270,7 @@ impl Write {
         }
     }
 
-    /// What it takes to look at a word so.
+    /// Work to look at a word so.
     fn look_ns(self) -> u64 {
         match self {
             Write::Score(..) | Write::Place(..) => NUMBER_NS,

@@ -202,7 +202,7 @@ struct Restoring {
 
 #[derive(Debug)]
 enum Stage {
-    /// So many bytes are checksummed.
+    /// The first `at` bytes are checksummed.
     Checking { crc: u64, at: usize },
     /// It waits for the lane.
     Waiting,

@@ -365,7 +365,7 @@ impl Conversation {
         }
     }
 
-    /// So many bytes of [`Conversation::value_spaces`] were filled.
+    /// Notes that `bytes` bytes of [`Conversation::value_spaces`] were filled.
     pub(super) fn value_filled(&mut self, bytes: usize) {
         if let State::Upload(incoming) = &mut self.state {
             incoming.upload.advance(bytes);

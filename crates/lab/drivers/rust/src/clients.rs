@@ -32,7 +32,7 @@ pub enum Answer {
     Wrong,
     /// There is no such key.
     Miss,
-    /// So many of the keys were found, and so many of their values wrong.
+    /// How many of the keys were found, and how many of their values were wrong.
     Many { found: usize, wrong: usize },
     /// An error, and whether it was that it took too long.
     Failed { timeout: bool, error: Box<dyn FnOnce() -> String> },

@@ -25,7 +25,7 @@ pub enum Start {
 pub struct Removal {
     /// It was there.
     pub there: bool,
-    /// So many entries were pending and are not any more.
+    /// How many entries were pending and are no longer.
     pub pending: usize,
     /// There is more to do: of very much that is pending some goes at a time.
     pub more: bool,
@@ -74,7 +74,7 @@ pub struct AutoClaimed {
     pub claimed: Vec<StreamId>,
     /// What is not in the stream any more, nor pending.
     pub deleted: Vec<StreamId>,
-    /// So many were looked at.
+    /// How many pending entries were looked at.
     pub looked: usize,
     /// The consumer is new.
     pub new_consumer: bool,

@@ -58,10 +58,10 @@ const LABELS_MIN: usize = 4;
 /// A piece of an upload that becomes a node takes as long as so many bytes of nodes that are made: some 0.3 µs.
 const ADOPTED_BYTES: u64 = 1 << 10;
 
-/// So many nodes that are given back are part of what a change takes by itself.
+/// Nodes that are given back without being counted: their cost is a part of that of the change itself.
 const CHUNKS_UNCOUNTED: usize = 16;
 
-/// Room for so many nodes is kept for the next edit.
+/// Nodes for which vectors keep room until the next edit.
 const NODES_KEPT: usize = 1 << 10;
 
 /// A child of an inner node.
@@ -137,7 +137,7 @@ pub(crate) struct Edit {
     adopted: Vec<u64>,
     /// What is held of the vectors of nodes; none: the owner of the edit counts them.
     held: Option<i64>,
-    /// So many of them sweeps may look at by now.
+    /// How many of the fresh nodes sweeps may look at by now.
     shown: usize,
     /// Nodes that its tree does not have any more.
     pub(super) gone: Vec<u64>,

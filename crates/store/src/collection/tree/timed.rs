@@ -22,7 +22,7 @@ use crate::worker::Local;
 use crate::{Millis, Store};
 use std::ops::Range;
 
-/// So many nodes go in the time that it takes to make a leaf anew.
+/// Nodes that are freed in the time in which a leaf is made anew.
 const NODES_AS_A_LEAF: usize = 20;
 
 /// The times of the children of an inner node; none if nothing below it expires.

@@ -111,7 +111,7 @@ pub fn id(reply: &Reply) -> Option<Id> {
     Some((ms.parse().ok()?, seq.parse().ok()?))
 }
 
-/// So many bytes of a second field of an entry with a number: its name says how many.
+/// Returns `bytes` bytes for the second field of the entry with this number. The field's name says how many.
 fn filling(number: u64, bytes: usize) -> String {
     let text = number.to_string();
     let mut all = text.repeat(bytes / text.len() + 1);

@@ -42,7 +42,7 @@ pub enum Verb {
 pub enum Ttl {
     /// Until it is removed.
     Ever,
-    /// So many milliseconds, whole seconds where the protocol knows no others.
+    /// Milliseconds; whole seconds where the protocol knows no others.
     Ms(u64),
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const KEYS_AT_ONCE: usize = 1 << 10;
 /// How often a waiter of a group looks whether that is there: a key that expires, gives way or is flushed wakes no waiter.
 const LOOK_US: u64 = 1_000_000;
-/// What it takes to stand in line at a key.
+/// Work to stand in line at a key.
 const KEY_NS: u64 = 1_000;
 
 pub(super) const TOO_MANY_KEYS: Fail = Fail::of("ERR too many keys are waited for");

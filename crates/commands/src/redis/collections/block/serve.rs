@@ -38,7 +38,7 @@ const AGAIN_US: u64 = 100_000;
 const HELD_US: u64 = LOOK_MS * 1_000;
 /// How many waiters for a stream are looked at, at a time, whether there is something for them.
 const LOOKS_AT_ONCE: usize = 1 << 10;
-/// What it takes to serve one, beside the bytes that it is given.
+/// Work to serve one, beside the bytes that it is given.
 pub(crate) const SERVE_NS: u64 = 4_000;
 /// The removal of some of a group counts as so many waiters that are served.
 const CLEARED_AS: isize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_NS / SERVE_NS) as isize;
@@ -53,8 +53,8 @@ pub(crate) struct Serving<'s, 'w> {
     pub host: &'s dyn Host,
 }
 
-/// So many bytes count as this many waiters that are served: each byte is copied into a reply, and to where it is kept until the
-/// client has that, or to another list. The same of so much time beside that.
+/// Converts work into a number of waiters that are served. Each of the bytes is copied into a reply, and to where it is kept
+/// until the client has that, or to another list. `beside_ns` is other work.
 fn as_served(bytes: u64, beside_ns: u64) -> isize {
     ((copying_ns(2 * bytes) + beside_ns) / SERVE_NS) as isize
 }

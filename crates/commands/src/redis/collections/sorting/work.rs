@@ -52,9 +52,9 @@ const RUN: usize = 256;
 const RUN_NS: u64 = 400;
 /// What is done at a time of what is passed over, weighed or gathered.
 const SOME_NS: u64 = 50_000;
-/// What it takes to read a number, against what it takes to copy its text.
+/// Work to read a number, in copies of its text.
 pub(super) const READ_TIMES: u64 = 2;
-/// What it takes to compare a text, while runs are sorted and while they are merged, against what it takes to copy it.
+/// Work to compare a text, while runs are sorted and while they are merged, in copies of it.
 pub(super) const COMPARED_TIMES: u64 = 2 * COMPARES;
 
 /// Replies some bytes more of a long text, in front of which so many were; how many are now.
@@ -74,7 +74,7 @@ enum Stage {
     /// From this element on.
     Weigh(usize),
     Sort(usize),
-    /// So many elements are passed over yet.
+    /// How many elements are still to be passed over.
     Skip(usize),
     Gather,
     Ready,
@@ -543,7 +543,7 @@ impl Sorting {
         self.texts.at(i).len() + if self.weights.len() > 0 { self.weights.at(i).len() } else { 0 }
     }
 
-    /// What it takes to bring an element into its order.
+    /// Work to bring an element into its order.
     fn sorted_ns(&self, i: usize) -> u64 {
         SORTED_NS + COMPARES * copying_ns(self.compared_bytes(i) as u64)
     }

@@ -38,17 +38,17 @@ const UNCHARGED_BYTES_MAX: usize = 64 << 10;
 /// What is read next.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// So many nodes.
+    /// How many nodes are left.
     Nodes(u64),
     /// The stream's own values, behind its entries.
     Own,
-    /// So many groups.
+    /// How many groups are left.
     Groups(u64),
-    /// So many pending entries of a group, and so many groups behind it.
+    /// How many pending entries of a group are left, and how many groups behind it.
     Pending(u64, u64),
-    /// So many consumers of the group.
+    /// How many consumers of the group are left, and how many groups behind it.
     Consumers(u64, u64),
-    /// So many pending entries of a consumer.
+    /// How many pending entries of a consumer are left; consumers; groups.
     Owned(u64, u64, u64),
     /// Nothing.
     End,

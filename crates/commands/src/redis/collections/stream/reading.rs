@@ -42,7 +42,7 @@ const fn streams(from: i32) -> Keys {
 
 /// Entries that are delivered in one moment, at most.
 const DELIVERED_AT_ONCE: usize = 512;
-/// What it takes to deliver one.
+/// Work to deliver one.
 pub(crate) const DELIVERED_NS: u64 = 1_000;
 /// Bytes of a stream's entries that go to those of the streams before it at a time: 65 µs.
 const MOVED_BYTES: usize = STEPS_BYTES_MIN as usize;
@@ -415,9 +415,9 @@ struct Delivering {
 
 /// What a moment came to.
 enum Came {
-    /// So much room is needed for it.
+    /// Bytes of memory that it needs first.
     Needs(usize),
-    /// So many entries, the last of which is this.
+    /// How many entries were delivered, and the ID of the last one.
     Entries(usize, StreamId),
     Nothing,
 }

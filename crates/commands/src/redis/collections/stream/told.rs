@@ -150,7 +150,7 @@ fn put_apart(out: &mut Output, stream: &Stream<'_>, id: StreamId, value: &Elemen
     out.put(b"\r\n");
 }
 
-/// What it takes to reply an entry of so many bytes.
+/// Work to reply an entry of so many bytes.
 fn entry_ns(bytes: usize) -> u64 {
     2 * ELEMENT_NS + copying_ns(bytes as u64)
 }

@@ -83,7 +83,7 @@ impl Size {
         (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(self.longest())
     }
 
-    /// What it takes to reply its elements.
+    /// Work to reply its elements.
     fn told_ns(self) -> u64 {
         copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(ELEMENT_NS))
     }
@@ -93,7 +93,7 @@ impl Size {
         self.bytes.saturating_add(self.elements.saturating_mul(2 * ELEMENT_ROOM as u64))
     }
 
-    /// What it takes to reply entries of a stream as large as `all`, and so many of its rows: what lies there once, names of
+    /// Work to reply entries of a stream as large as `all`, and so many of its rows: what lies there once, names of
     /// fields, is replied with each. They are copied, and copied once more to be sent: short ones have that in what each takes.
     fn entries_ns(self, all: Size) -> u64 {
         let leaves = self.elements.min(all.elements);
@@ -114,12 +114,12 @@ impl Size {
         Size { bytes: self.bytes.saturating_add(self.elements.saturating_mul(PLACE_BYTES)), ..self }
     }
 
-    /// What it takes to put its members together with others.
+    /// Work to put its members together with others.
     fn combined_ns(self) -> u64 {
         copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(MEMBER_NS))
     }
 
-    /// What it takes to pick so many elements, each once, and to reply them.
+    /// Work to pick so many elements, each once, and to reply them.
     fn picked_ns(self, count: u64) -> u64 {
         let picks = self.elements.min(count);
         // Many are walked to.
@@ -132,12 +132,12 @@ impl Size {
         count.saturating_mul(2 * LOOK_NS + ELEMENT_NS + copying_ns(self.each()))
     }
 
-    /// What it takes to look through all of a list.
+    /// Work to look through all of a list.
     fn compared_ns(self) -> u64 {
         self.elements.saturating_mul(COMPARE_NS).saturating_add(self.gone_ns())
     }
 
-    /// What it takes to come to all its leaves, or to take them out.
+    /// Work to come to all its leaves, or to take them out.
     fn gone_ns(self) -> u64 {
         self.bytes / LEAF_BYTES_A_NS
     }
@@ -152,7 +152,7 @@ impl Size {
         self.list_ns()
     }
 
-    /// What it takes to bring its members into the order of one score, or to look for each of them there, if some are long.
+    /// Work to bring its members into the order of one score, or to look for each of them there, if some are long.
     fn ordered_ns(self) -> u64 {
         if self.longest <= ELEMENT_BYTES as u64 {
             return 0;
@@ -160,18 +160,18 @@ impl Size {
         copying_ns(self.bytes).saturating_mul(COMPARED_TIMES as u64)
     }
 
-    /// What it takes to store all of it at once.
+    /// Work to store all of it at once.
     fn stored_ns(self) -> u64 {
         self.elements.saturating_mul(STORED_NS)
     }
 
-    /// What it takes to take so many members out of a sorted set.
+    /// Work to take so many members out of a sorted set.
     fn scored_ns(self, count: u64) -> u64 {
         self.elements.min(count).saturating_mul(SCORED_NS)
     }
 }
 
-/// What it takes to write, or to look for, words that are longer than a leaf.
+/// Work to write, or to look for, words that are longer than a leaf.
 fn written_ns(words: Args<'_>) -> u64 {
     if words.encoded().len() <= ELEMENT_BYTES {
         return 0;
@@ -180,7 +180,7 @@ fn written_ns(words: Args<'_>) -> u64 {
     copying_ns(long.sum())
 }
 
-/// What it takes to look for such words among members of a sorted set that have one score: each is compared with some.
+/// Work to look for such words among members of a sorted set that have one score: each is compared with some.
 fn comparing_ns(words: Args<'_>) -> u64 {
     COMPARED_TIMES as u64 * written_ns(words)
 }
@@ -205,7 +205,7 @@ fn fields(which: Elements, args: Args<'_>) -> impl Iterator<Item = &[u8]> + Clon
     args.skip(1 + behind).step_by(1 + usize::from(pairs))
 }
 
-/// What it takes to give so many bytes of values back, with their parts.
+/// Work to give so many bytes of values back, with their parts.
 fn dropping_ns(bytes: u64) -> u64 {
     bytes / PART_BYTES_A_NS
 }
@@ -573,7 +573,7 @@ impl Scale {
         copying_ns(bytes).saturating_mul(times)
     }
 
-    /// What it takes to take out the fields of a hash that are due now, in so many leaves at most.
+    /// Work to take out the fields of a hash that are due now, in so many leaves at most.
     fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8], leaves_max: usize) -> u64 {
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let now = call.cx.now();
