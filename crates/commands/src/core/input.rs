@@ -26,8 +26,11 @@ const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 /// Requests of unauthenticated clients may hold one part in this many of what all may.
 pub const UNAUTHENTICATED_SHARE: u64 = 4;
 
-/// Most looks of a request for memory that others hold: for about 240 ms, within which requests that stand still are closed.
+/// Most looks of a request for memory of the store that is on its way: for about 240 ms, …
 const LOOKS_MAX: u8 = 24;
+/// … and where other requests on their way in hold the memory: for about 480 ms. Those of them that stood still when this one came
+/// are closed by then, which takes 250 ms for the first.
+const LOOKS_MAX_HELD: u8 = 48;
 /// Milliseconds between two looks.
 const LOOK_MS: Millis = 10;
 /// Most further looks while flushed items are cleaned up, which takes a second or two.
@@ -35,7 +38,11 @@ const LOOKS_MAX_CLEANING: u16 = 500;
 
 /// Number of vain looks of a request on its way in for memory that others' requests hold.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(u8);
+pub(crate) struct Looks {
+    count: u8,
+    /// Others held the memory in one of them.
+    held: bool,
+}
 
 impl Looks {
     /// Decides for a value that got no more memory on its way into its item. It waits if others hold the memory; `None`: it
@@ -64,6 +71,7 @@ impl Looks {
             // The store has no memory now, but some may come.
             return self.once_more().filter(|_| cx.guard.memory_comes());
         }
+        self.held = true;
         let next = self.once_more();
         if next.is_some() {
             cx.shared.want_input();
@@ -73,16 +81,16 @@ impl Looks {
 
     /// Counts a look. `None` if there were too many.
     fn once_more(&mut self) -> Option<Next> {
-        if self.0 == LOOKS_MAX {
+        if self.count == if self.held { LOOKS_MAX_HELD } else { LOOKS_MAX } {
             return None;
         }
-        self.0 += 1;
+        self.count += 1;
         Some(Next::Sleep(LOOK_MS))
     }
 
     /// Returns whether the request waits.
     pub fn any(&self) -> bool {
-        self.0 > 0
+        self.count > 0
     }
 }
 

@@ -199,30 +199,33 @@ fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() 
     assert_eq!(world.read_all(&last).matches("$-1\r\n").count(), KEYS);
 }
 
+/// Whether they have stood for long when it comes, or stand since that moment.
 #[test]
 fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
-    let mut world = world(config());
-    // Values under way, each within what may be refused, that take all the share and stand.
-    let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
-    for (number, peer) in peers.iter().enumerate() {
-        peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
-        peer.send(&vec![b'v'; 990_000]);
-        world.run_until_idle();
+    for stood_ms in [0, 300] {
+        let mut world = world(config());
+        // Values under way, each within what may be refused, that take all the share and stand.
+        let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
+        for (number, peer) in peers.iter().enumerate() {
+            peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
+            peer.send(&vec![b'v'; 990_000]);
+            world.run_until_idle();
+        }
+        world.pass(stood_ms);
+        let other = world.connect();
+        world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
+        other.send(b"append base 0 0 900000\r\n");
+        for _ in 0..9 {
+            other.send(&[b'a'; 100_000]);
+            world.run_until_idle();
+            world.pass(50);
+        }
+        other.send(b"\r\n");
+        assert_eq!(world.read_all(&other), "STORED\r\n", "{stood_ms}");
+        let closed = peers.iter().filter(|peer| peer.closed()).count();
+        assert!((1..=3).contains(&closed), "{closed} have gone, {stood_ms}");
+        assert!(peers[0].closed(), "the one that has stood for longest");
     }
-    world.pass(300);
-    let other = world.connect();
-    world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
-    other.send(b"append base 0 0 900000\r\n");
-    for _ in 0..9 {
-        other.send(&[b'a'; 100_000]);
-        world.run_until_idle();
-        world.pass(50);
-    }
-    other.send(b"\r\n");
-    assert_eq!(world.read_all(&other), "STORED\r\n");
-    let closed = peers.iter().filter(|peer| peer.closed()).count();
-    assert!((1..=3).contains(&closed), "{closed} have gone");
-    assert!(peers[0].closed(), "the one that has stood for longest");
 }
 
 /// Parts of a long request, which is gathered.
