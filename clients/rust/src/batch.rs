@@ -315,6 +315,13 @@ impl<C: Front> Batch<C> {
     }
 }
 
+impl Client {
+    /// Begins a batch: requests that are sent together and acknowledged together.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+}
+
 impl Batch {
     /// Sends all requests and waits for all replies. Each request has its own result.
     pub fn run(&mut self) -> Done<'_> {

@@ -1,6 +1,8 @@
-//! `Client`: the verbs that users call, each sent to the server that has its key.
+//! `Client`: sends a request to the server that has its key. Its reads are here, `touch`, and what concerns all servers.
+//!
+//! The other calls stand in modules above this one, each in an `impl Client` there: `verbs.rs` (stores, deletions, counts),
+//! `update.rs`, `lease.rs`, `fetch.rs`, `batch.rs`, `stream.rs`, `direct.rs`. This module names none of them.
 
-use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Outcome};
 use crate::failure::limited;
@@ -10,21 +12,14 @@ use crate::line::Line;
 use crate::loads::Loads;
 use crate::op::Answer;
 use crate::pipe::Tag;
-use crate::reply::{Meta, Reply, Stored, Value, concluded};
+use crate::reply::{Meta, Reply, Value, concluded, found};
 use crate::server::Server;
 use crate::socket::OpenSocket;
-use crate::stream::{Stream, Streams, Window};
 use crate::ttl::Ttl;
-use crate::verbs::{Delete, Incr, Set, found};
-use crate::wire::{Ask, Count, Get, Mode, Request, Status, Want};
+use crate::wire::{Ask, Get, Request, Status, Want};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Attempts of [`Client::update`].
-pub(crate) const ATTEMPTS_MAX: u32 = 16;
-/// The longest pause between two attempts: after the first, and at most.
-const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
 
 /// How often a drain looks whether all requests have been answered.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
@@ -71,13 +66,6 @@ impl Front for Client {
 
     fn shared(&self) -> &Arc<Shared<Lane>> {
         &self.shared
-    }
-}
-
-impl Streams for Client {
-    fn leave(stream: &mut Stream) {
-        let report = stream.barrier();
-        stream.leave_unreported(report.refused + report.unknown);
     }
 }
 
@@ -129,65 +117,12 @@ impl Client {
         }
     }
 
-    /// Prepares a store; [`Set::send`] makes it.
-    pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a> {
-        Set::new(self, key, value)
-    }
-
-    /// Prepares a deletion; [`Delete::send`] makes it.
-    pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a> {
-        Delete::new(self, key)
-    }
-
     /// Gives an item a new time to live; false if there is none.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
         Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None)?))
-    }
-
-    /// Prepares an addition to a number; [`Incr::send`] makes it.
-    pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr::new(self, key, Count { delta, ..Count::default() })
-    }
-
-    /// Prepares a subtraction from a number, which stops at 0; [`Incr::send`] makes it.
-    pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
-        Incr::new(self, key, Count { delta, down: true, ..Count::default() })
-    }
-
-    /// Reads a value, passes it to `change`, and stores the result if the item has not changed meanwhile. Otherwise tries again,
-    /// up to 16 times, after random pauses whose bound grows from 50 µs to 10 ms. `change` gets `None` where there is no item. If
-    /// it returns `None`, nothing is stored.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`] after the last attempt. If [`Error::outcome`] is [`Outcome::Unknown`], the write
-    /// may have been made, and nothing can tell afterwards whether it was.
-    pub fn update(
-        &self,
-        key: &[u8],
-        ttl: Ttl,
-        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Stored>, Error> {
-        let mut old = Vec::new();
-        for attempt in 0..ATTEMPTS_MAX {
-            old.clear();
-            let meta = self.get_with(key, Want::CAS | Want::FLAGS, &mut old)?;
-            let Some(new) = change(meta.is_some().then_some(&old)) else { return Ok(None) };
-            let set = self.set(key, &new).ttl(ttl).flags(meta.map_or(0, |meta| meta.flags));
-            let result = match meta {
-                Some(meta) => set.cas(meta.cas).send(),
-                None => set.mode(Mode::Add).send(),
-            };
-            match result {
-                Ok(stored) => return Ok(Some(stored)),
-                Err(Error::Conflict | Error::NotStored | Error::Absent) => {}
-                Err(error) => return Err(error),
-            }
-            std::thread::sleep(pause(attempt));
-        }
-        Err(Error::Conflict)
     }
 
     /// Makes any request of one key: the base for bindings of other languages. The value is appended to `buffer`, which stays as
@@ -203,27 +138,6 @@ impl Client {
         buffer: &mut Vec<u8>,
     ) -> Result<Reply, Error> {
         Ok(Reply::of(&self.call(key, ask, cas, Some(buffer))?))
-    }
-
-    /// Begins a batch: requests that are sent together and acknowledged together.
-    pub fn batch(&self) -> Batch {
-        Batch::new(self.clone())
-    }
-
-    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
-    pub fn stream(&self, window: Window) -> Stream {
-        Stream::new(self.clone(), window, false)
-    }
-
-    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
-    /// is a [`Client::stream`].
-    pub fn quiet(&self) -> Stream {
-        self.quiet_within(Window::default())
-    }
-
-    /// [`Client::quiet`] with a window of its own.
-    pub fn quiet_within(&self, window: Window) -> Stream {
-        Stream::new(self.clone(), window, true)
     }
 
     /// Deletes everything on all servers, including those that stand in for others.
@@ -406,15 +320,4 @@ pub(crate) fn is_asked_again(request: &Request<'_>, error: &Error, config: &Conf
         (Error::Lost(..), Outcome::Unknown) => reads && config.retry_reads,
         _ => false,
     }
-}
-
-/// The pause after an attempt of an update.
-pub(crate) fn pause(attempt: u32) -> Duration {
-    PAUSES[0].saturating_mul(1 << attempt).min(PAUSES[1]).mul_f64(chance())
-}
-
-/// A random number from 0 to 1.
-pub(crate) fn chance() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }

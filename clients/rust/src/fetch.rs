@@ -7,6 +7,7 @@
 //!      ──► no answer, or classic text ──► load: one of the callers of this client
 //! ```
 
+use crate::chance::chance;
 use crate::client::Client;
 use crate::error::{Error, Fault};
 use crate::lane::Lane;
@@ -137,7 +138,7 @@ impl Client {
                     if began.elapsed() >= fetching.wait_max {
                         return self.share(key, Some(lease), true, load);
                     }
-                    std::thread::sleep(pause(look).mul_f64(0.5 + crate::client::chance() / 2.0));
+                    std::thread::sleep(pause(look).mul_f64(0.5 + chance() / 2.0));
                 }
             }
         }

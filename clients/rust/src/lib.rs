@@ -34,6 +34,7 @@ mod alone;
 mod batch;
 mod breaker;
 mod builder;
+mod chance;
 mod client;
 mod config;
 mod connection;
@@ -67,6 +68,7 @@ mod tls;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod ttl;
+mod update;
 mod verbs;
 mod xxh3;
 

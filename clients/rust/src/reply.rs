@@ -73,6 +73,24 @@ impl Reply {
     }
 }
 
+/// The result of a store.
+pub(crate) fn stored(answer: &Answer) -> Stored {
+    Stored { cas: answer.cas }
+}
+
+/// Whether the item existed.
+pub(crate) fn found(answer: &Answer) -> bool {
+    answer.status != Status::Absent
+}
+
+/// The result of a count.
+pub(crate) fn counted(answer: &Answer) -> Option<u64> {
+    match answer.status {
+        Status::Number(number) => Some(number),
+        _ => None,
+    }
+}
+
 /// The result of a call whose value went to the end of `memory`. Without a value, `memory` is cut to its old length.
 pub(crate) fn concluded(
     kind: Kind,

@@ -455,6 +455,31 @@ impl<C: Streams> Stream<C> {
     }
 }
 
+impl Client {
+    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
+    pub fn stream(&self, window: Window) -> Stream {
+        Stream::new(self.clone(), window, false)
+    }
+
+    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
+    /// is a [`Client::stream`].
+    pub fn quiet(&self) -> Stream {
+        self.quiet_within(Window::default())
+    }
+
+    /// [`Client::quiet`] with a window of its own.
+    pub fn quiet_within(&self, window: Window) -> Stream {
+        Stream::new(self.clone(), window, true)
+    }
+}
+
+impl Streams for Client {
+    fn leave(stream: &mut Stream) {
+        let report = stream.barrier();
+        stream.leave_unreported(report.refused + report.unknown);
+    }
+}
+
 impl Stream {
     /// Sends a set.
     ///

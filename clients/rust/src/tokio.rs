@@ -33,9 +33,12 @@ mod dial;
 mod direct;
 mod fetch;
 mod lane;
+mod lease;
 mod socket;
 mod stats;
 mod stream;
+mod update;
+mod verbs;
 
 pub use client::Client;
 

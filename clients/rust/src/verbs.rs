@@ -3,29 +3,32 @@
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::op::Answer;
-use crate::reply::Stored;
+use crate::reply::{Stored, counted, found, stored};
 use crate::ttl::Ttl;
-use crate::wire::{self, Ask, Count, Mode, Status, Store};
+use crate::wire::{self, Ask, Count, Mode, Store};
 
 /// The client, the key, the request, and the token that the item must have.
 pub(crate) type Parts<'a, C> = (&'a C, &'a [u8], Ask<'a>, Option<u64>);
 
-/// The result of a store.
-pub(crate) fn stored(answer: &Answer) -> Stored {
-    Stored { cas: answer.cas }
-}
+impl Client {
+    /// Prepares a store; [`Set::send`] makes it.
+    pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a> {
+        Set::new(self, key, value)
+    }
 
-/// Whether the item existed.
-pub(crate) fn found(answer: &Answer) -> bool {
-    answer.status != Status::Absent
-}
+    /// Prepares a deletion; [`Delete::send`] makes it.
+    pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a> {
+        Delete::new(self, key)
+    }
 
-/// The result of a count.
-pub(crate) fn counted(answer: &Answer) -> Option<u64> {
-    match answer.status {
-        Status::Number(number) => Some(number),
-        _ => None,
+    /// Prepares an addition to a number; [`Incr::send`] makes it.
+    pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
+        Incr::new(self, key, Count { delta, ..Count::default() })
+    }
+
+    /// Prepares a subtraction from a number, which stops at 0; [`Incr::send`] makes it.
+    pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
+        Incr::new(self, key, Count { delta, down: true, ..Count::default() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which module knows which inside of a part of a crate. `inner_arrows.list` has each arrow: one that is not listed is refused,
-//! and so is a listed one that is gone. Between modules that are listed none is added, so that circles only shrink. Tests may
-//! use any module.
+//! and so is a listed one that is gone. Between modules that are listed none is added, and none of them know each other in a
+//! circle. Tests may use any module.
 
 use super::Complaint;
 use super::arrows::{Modules, Named};
@@ -102,7 +102,7 @@ mod tests {
         let of_part =
             list.filter_map(|(module, others)| Some((module.strip_prefix(part)?.to_owned(), others)));
         let mut left: Named = of_part.collect();
-        assert!(left.contains_key("shared"), "the list has {part}");
+        assert!(!left.is_empty(), "the list has {part}");
         loop {
             let before = left.len();
             let (names, known): (BTreeSet<_>, BTreeSet<_>) =
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn no_modules_of_commands_know_each_other_in_a_circle() {
-        for part in ["commands::core::", "commands::memcached::", "commands::redis::"] {
+    fn no_modules_know_each_other_in_a_circle() {
+        for part in ["client::", "commands::core::", "commands::memcached::", "commands::redis::"] {
             assert_eq!(in_circles(part), [""; 0], "{part}");
         }
     }

@@ -9,6 +9,13 @@ use crate::line::Line;
 use std::sync::Arc;
 use std::time::Instant;
 
+impl Client {
+    /// Begins a batch: requests that are sent together and acknowledged together.
+    pub fn batch(&self) -> Batch<Client> {
+        Batch::new(self.clone())
+    }
+}
+
 impl Batch<Client> {
     /// Sends all requests and waits for all replies. Each request has its own result. A run that is dropped gives up what it has
     /// sent, and leaves the batch empty.

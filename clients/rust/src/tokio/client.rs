@@ -1,24 +1,20 @@
-//! The verbs, async.
+//! `Client`, async: as with [`crate::Client`], reads are here, and the other calls in modules above this one.
 
 use super::dial;
 use super::lane::{Filling, Lane, Op};
-use crate::batch::Batch;
-use crate::client::{ATTEMPTS_MAX, Counters, LOOK, is_asked_again, pause};
+use crate::client::{Counters, LOOK, is_asked_again};
 use crate::config::Config;
 use crate::error::Error;
 use crate::failure::limited;
 use crate::fleet::{self, Aim, Front, Shared};
-use crate::lease::{self, Lease, Leasing};
 use crate::line::Line;
 use crate::loads::Loads;
 use crate::op::Answer;
 use crate::pipe::Tag;
-use crate::reply::{Meta, Reply, Stored, Value, concluded};
+use crate::reply::{Meta, Reply, Value, concluded, found};
 use crate::server::Server;
-use crate::stream::{Stream, Streams, Window};
 use crate::ttl::Ttl;
-use crate::verbs::{Delete, Incr, Set, counted, found, stored};
-use crate::wire::{Ask, Count, Get, Mode, Request, Want};
+use crate::wire::{Ask, Get, Request, Want};
 use ::tokio::time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,12 +30,6 @@ impl Front for Client {
 
     fn shared(&self) -> &Arc<Shared<Lane>> {
         &self.shared
-    }
-}
-
-impl Streams for Client {
-    fn leave(stream: &mut Stream<Client>) {
-        stream.leave();
     }
 }
 
@@ -98,87 +88,12 @@ impl Client {
         Ok(found(&answer).then(|| Meta::of(&answer)))
     }
 
-    /// Prepares a store; awaiting its `send` makes it.
-    pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a, Client> {
-        Set::new(self, key, value)
-    }
-
-    /// Prepares a deletion; awaiting its `send` makes it.
-    pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a, Client> {
-        Delete::new(self, key)
-    }
-
     /// Gives an item a new time to live; false if there is none.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub async fn touch(&self, key: &[u8], ttl: Ttl) -> Result<bool, Error> {
         Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None).await?))
-    }
-
-    /// Prepares an addition to a number; awaiting its `send` makes it.
-    pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
-        Incr::new(self, key, Count { delta, ..Count::default() })
-    }
-
-    /// Prepares a subtraction from a number, which stops at 0; awaiting its `send` makes it.
-    pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
-        Incr::new(self, key, Count { delta, down: true, ..Count::default() })
-    }
-
-    /// Reads a value, passes it to `change`, and stores the result if the item has not changed meanwhile. Otherwise tries again,
-    /// as [`crate::Client::update`] does.
-    ///
-    /// # Errors
-    /// As [`crate::Client::update`].
-    pub async fn update(
-        &self,
-        key: &[u8],
-        ttl: Ttl,
-        mut change: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
-    ) -> Result<Option<Stored>, Error> {
-        let mut old = Vec::new();
-        for attempt in 0..ATTEMPTS_MAX {
-            old.clear();
-            let meta = self.get_with(key, Want::CAS | Want::FLAGS, &mut old).await?;
-            let Some(new) = change(meta.is_some().then_some(&old)) else { return Ok(None) };
-            let set = self.set(key, &new).ttl(ttl).flags(meta.map_or(0, |meta| meta.flags));
-            let result = match meta {
-                Some(meta) => set.cas(meta.cas).send().await,
-                None => set.mode(Mode::Add).send().await,
-            };
-            match result {
-                Ok(stored) => return Ok(Some(stored)),
-                Err(Error::Conflict | Error::NotStored | Error::Absent) => {}
-                Err(error) => return Err(error),
-            }
-            time::sleep(pause(attempt)).await;
-        }
-        Err(Error::Conflict)
-    }
-
-    /// Appends the value to `buffer`, if there is one. One caller becomes the winner if there is no value, or if it is stale or
-    /// about to expire. Meta text only.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
-    pub async fn get_or_lease(
-        &self,
-        key: &[u8],
-        leasing: Leasing,
-        buffer: &mut Vec<u8>,
-    ) -> Result<Lease, Error> {
-        let bytes = buffer.len();
-        let answer = self.call(key, leasing.ask(), None, Some(buffer)).await?;
-        Ok(Lease::of(&answer, buffer, bytes))
-    }
-
-    /// Stores the value that a winner has loaded.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.
-    pub async fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error> {
-        self.set(key, value).ttl(ttl).cas(lease.cas).send().await.map_err(lease::lost)
     }
 
     /// Makes any request of one key. The value is appended to `buffer`, which stays as it was if there is none.
@@ -193,27 +108,6 @@ impl Client {
         buffer: &mut Vec<u8>,
     ) -> Result<Reply, Error> {
         Ok(Reply::of(&self.call(key, ask, cas, Some(buffer)).await?))
-    }
-
-    /// Begins a batch: requests that are sent together and acknowledged together.
-    pub fn batch(&self) -> Batch<Client> {
-        Batch::new(self.clone())
-    }
-
-    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
-    pub fn stream(&self, window: Window) -> Stream<Client> {
-        Stream::new(self.clone(), window, false)
-    }
-
-    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
-    /// is a [`Client::stream`].
-    pub fn quiet(&self) -> Stream<Client> {
-        self.quiet_within(Window::default())
-    }
-
-    /// [`Client::quiet`] with a window of its own.
-    pub fn quiet_within(&self, window: Window) -> Stream<Client> {
-        Stream::new(self.clone(), window, true)
     }
 
     /// Deletes everything on all servers, including those that stand in for others.
@@ -306,7 +200,7 @@ impl Client {
     }
 
     /// Makes a request of one key and returns its answer, or the error of a refusal. The value goes to the end of `buffer`.
-    async fn call(
+    pub(super) async fn call(
         &self,
         key: &[u8],
         ask: Ask<'_>,
@@ -367,39 +261,5 @@ impl Client {
             }
         }
         unreachable!("the last round returns")
-    }
-}
-
-impl Set<'_, Client> {
-    /// Stores.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`], [`Error::NotStored`] or [`Error::Absent`] where a condition did not
-    /// hold.
-    pub async fn send(self) -> Result<Stored, Error> {
-        let (client, key, ask, cas) = self.parts();
-        Ok(stored(&client.call(key, ask, cas, None).await?))
-    }
-}
-
-impl Delete<'_, Client> {
-    /// Deletes; false if there was no item.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
-    pub async fn send(self) -> Result<bool, Error> {
-        let (client, key, ask, cas) = self.parts();
-        Ok(found(&client.call(key, ask, cas, None).await?))
-    }
-}
-
-impl Incr<'_, Client> {
-    /// Counts; `None` if there is no such key.
-    ///
-    /// # Errors
-    /// As [`Client::get`]; [`Error::NotNumber`].
-    pub async fn send(self) -> Result<Option<u64>, Error> {
-        let (client, key, ask, cas) = self.parts();
-        Ok(counted(&client.call(key, ask, cas, None).await?))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::lane::Lane;
-use crate::client::chance;
+use crate::chance::chance;
 use crate::error::Error;
 use crate::fetch::{Fetching, Way, pause, way};
 use crate::lease::{Lease, LeaseState};

@@ -7,11 +7,35 @@ use super::dial;
 use crate::error::Error;
 use crate::fleet::Front;
 use crate::pipe::Pipe;
-use crate::stream::{Report, Sent, Stream, Write};
+use crate::stream::{Report, Sent, Stream, Streams, Window, Write};
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Delete, Store};
 use ::tokio::runtime::Handle;
 use std::sync::Arc;
+
+impl Client {
+    /// Begins a stream: writes that are sent without waiting, and acknowledged later.
+    pub fn stream(&self, window: Window) -> Stream<Client> {
+        Stream::new(self.clone(), window, false)
+    }
+
+    /// Begins a stream of which the server answers only the writes that it refuses. With a server that speaks classic text, this
+    /// is a [`Client::stream`].
+    pub fn quiet(&self) -> Stream<Client> {
+        self.quiet_within(Window::default())
+    }
+
+    /// [`Client::quiet`] with a window of its own.
+    pub fn quiet_within(&self, window: Window) -> Stream<Client> {
+        Stream::new(self.clone(), window, true)
+    }
+}
+
+impl Streams for Client {
+    fn leave(stream: &mut Stream<Client>) {
+        stream.leave();
+    }
+}
 
 impl Stream<Client> {
     /// Sends a set; waits while the window is full.
@@ -112,7 +136,7 @@ impl Stream<Client> {
 
     /// Called on drop: a task sends the rest and counts its results. Without a runtime, what was collected is sent, and all
     /// writes whose results are unknown are counted.
-    pub(super) fn leave(&mut self) {
+    fn leave(&mut self) {
         let Some(mut rest) = self.hand_on() else {
             // The task itself was dropped, with its runtime.
             return self.leave_unreported(self.unconfirmed());
