@@ -27,6 +27,7 @@
 //! verbs      servers  socket   requests ⇄ bytes
 //! ```
 
+mod alone;
 mod batch;
 mod client;
 mod dial;

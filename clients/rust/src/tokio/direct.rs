@@ -22,45 +22,13 @@ use crate::socket::lost;
 use crate::verbs::Set;
 use crate::wire::{Ask, Get, Kind, Request, Status, Want};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use ::tokio::sync::Notify;
 use ::tokio::time::{self, timeout};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// A server's connections of which each serves one call.
-#[derive(Debug, Default)]
-pub struct Alone {
-    calls: AtomicUsize,
-    is_over: AtomicBool,
-    over: Notify,
-}
-
-impl Alone {
-    /// Whether there are none.
-    pub fn is_free(&self) -> bool {
-        self.calls.load(Ordering::Acquire) == 0
-    }
-
-    /// Ends these connections.
-    pub fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-        self.over.notify_waiters();
-    }
-
-    /// Waits until these connections are ended.
-    pub async fn ended(&self) {
-        // An end from here on wakes this future.
-        let over = self.over.notified();
-        if !self.is_over.load(Ordering::Acquire) {
-            over.await;
-        }
-    }
-}
 
 /// Counts a connection of a server until it is dropped.
 pub struct Counted(Arc<Server<Lane>>);
@@ -68,14 +36,14 @@ pub struct Counted(Arc<Server<Lane>>);
 impl Counted {
     /// Counts one more connection of this server.
     pub fn new(server: &Arc<Server<Lane>>) -> Counted {
-        server.alone.calls.fetch_add(1, Ordering::AcqRel);
+        server.alone.opened();
         Counted(Arc::clone(server))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.alone.calls.fetch_sub(1, Ordering::Release);
+        self.0.alone.closed();
     }
 }
 
@@ -92,8 +60,7 @@ struct Direct {
 impl Direct {
     /// Fails if the connection was ended.
     fn goes_on(&self) -> Result<(), Error> {
-        let is_over = self.server.alone.is_over.load(Ordering::Acquire);
-        if is_over { Err(Error::Closed(Outcome::NotSent)) } else { Ok(()) }
+        if self.server.alone.is_over() { Err(Error::Closed(Outcome::NotSent)) } else { Ok(()) }
     }
 
     /// Waits for the socket, but not for longer than a server may be silent.

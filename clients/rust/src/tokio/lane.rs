@@ -12,7 +12,7 @@
 //! - A caller that is dropped leaves its request pending, whose reply is dropped.
 //! - A driver that ends, with its runtime, ends the connection.
 
-use super::direct::Alone;
+use super::alone::Alone;
 use super::socket::Socket;
 use crate::error::{Error, Outcome, Reason};
 use crate::lane::{CLOSED, KEEP_BYTES_MAX, TO_SEND_BYTES_MAX, error_of};
