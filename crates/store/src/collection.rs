@@ -47,7 +47,7 @@ mod whole;
 
 pub(crate) use build::Builder;
 pub use change::Declined;
-pub use element::{DIGITS_MAX, Element, LongText, Run};
+pub use element::{DIGITS_MAX, Element, LongMember, LongText, Run};
 pub(crate) use fields::UPKEEP_STEPS;
 pub use fields::{Due, Fields, Lasting, Timed};
 pub use hash::TakenOut;

@@ -147,7 +147,7 @@ impl<'w> Guard<'w> {
 
     /// The store.
     #[inline]
-    pub fn store(&self) -> &Arc<Store> {
+    pub fn store(&self) -> &'w Arc<Store> {
         self.arc
     }
 

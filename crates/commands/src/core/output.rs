@@ -140,7 +140,14 @@ pub struct Mark {
     pinned_bytes: u64,
 }
 
-/// Values that are unpinned at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
+impl Mark {
+    /// Where [`Output::end`] was.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+}
+
+/// So many values are let go of at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
 const SPLICES_AT_ONCE: usize = 16;
 
 /// What may wait for a client; 0 is no limit.
@@ -458,6 +465,19 @@ impl Output {
         self.pinned_bytes = mark.pinned_bytes;
     }
 
+    /// What was written since `mark`, in an output of its own; what lies in front stays. Nothing may have been sent in between.
+    pub(crate) fn split_since(&mut self, mark: Mark) -> Output {
+        assert!(mark.end <= self.end && mark.splices <= self.splices.len(), "a mark lies behind");
+        let mut rest = self.beside(&self.buf[mark.end..self.end]);
+        rest.splices = Splices(self.splices.split_off(mark.splices));
+        rest.pinned_bytes = self.pinned_bytes - mark.pinned_bytes;
+        for splice in rest.splices.iter_mut() {
+            splice.at -= mark.end;
+        }
+        (self.end, self.pinned_bytes) = (mark.end, mark.pinned_bytes);
+        rest
+    }
+
     /// Fills `into` with what is to be sent next, in order, and returns how many slices it used.
     pub fn slices<'s>(&'s self, into: &mut [IoSlice<'s>]) -> usize {
         let mut used = 0;
@@ -746,6 +766,40 @@ mod tests {
         out.put(b"drop");
         out.rewind(mark);
         assert_eq!(out.to_vec(), b"keep");
+    }
+
+    #[test]
+    fn what_was_written_since_a_mark_is_split_off_with_its_values() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        let key = guard.key(b"large");
+        guard.store_value(&key, &[b'x'; 100_000], &Attributes::default(), Expect::Any).unwrap();
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it is there") };
+        let Value::Pieces(value) = item.value() else { panic!("it is large") };
+        let mut out = Output::new(u64::MAX);
+        for text in [b"sent", b"keep"] {
+            out.put(text);
+            out.splice(value.pin());
+        }
+        out.advance(2);
+        let mark = out.mark();
+        out.put(b"one");
+        out.splice(value.pin());
+        out.put(b"other");
+        assert_eq!(mark.end(), 8);
+        let mut rest = out.split_since(mark);
+        assert_eq!((out.len(), rest.len()), (2 * 100_000 + 6, 100_000 + 8));
+        let all = rest.to_vec();
+        assert!(all.starts_with(b"onex") && all.ends_with(b"xother"));
+        out.put(b"!");
+        while !rest.is_empty() {
+            rest.hand_on(&mut out, usize::MAX);
+        }
+        let values = "x".repeat(100_000);
+        assert!(out.to_vec() == format!("nt{values}keep{values}!one{values}other").as_bytes());
+        drop(out);
+        assert_eq!(store.held_bytes(), 0);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! what is copied all the same.
 
 use crate::apart::{array, bulk, job};
+use crate::values::large_bench;
 use crate::{Bench, bench};
 use larder_commands::{Context, Next, Output, Session};
+use larder_testkit::redis::frame::Frame;
 use std::sync::Arc;
 
 /// Bytes of a part of an element, but for its last one.
@@ -30,6 +32,8 @@ fn go_on(bench: &mut Bench, session: &mut Session, sent: &[u8], out: &mut Output
         at += progress.consumed;
         match progress.next {
             Next::Yield | Next::Flush => {}
+            // It waits for its keys.
+            Next::Sleep(ms @ 2) | Next::Await(Some(ms @ 2)) => bench.system += ms,
             Next::Receive => break,
             other => panic!("{other:?}"),
         }
@@ -128,6 +132,115 @@ fn long_elements_of_lists_are_sent_from_where_they_lie() {
     waits(&scored, "ZRANGE k 0 -1", false, &array(&[&one]), alone);
     waits(&scored, "ZRANGE k 0 -1 WITHSCORES", false, &array(&[&one, "7"]), alone);
     waits(&scored, "ZRANGE k 0 -1 WITHSCORES", true, &format!("*1\r\n*2\r\n{},7\r\n", bulk(&one)), alone);
+}
+
+/// By what picks at random, as often as each comes.
+#[test]
+fn long_elements_that_are_picked_are_sent_from_where_they_lie() {
+    for bytes in [16_384, 16_385, 300_000] {
+        let text = job(bytes);
+        let held = if bytes > 16 << 10 { bytes as u64 + list_bytes(bytes) } else { 0 };
+        let twice = if held > 0 { held + list_bytes(bytes) } else { 0 };
+        let (set, scored) = (format!("SADD k {text}"), format!("ZADD k 7 {text}"));
+        for (put, words) in [(&set, "SRANDMEMBER k"), (&scored, "ZRANDMEMBER k")] {
+            waits(put, words, false, &bulk(&text), held);
+            waits(put, &format!("{words} 5"), true, &array(&[&text]), held);
+            waits(put, &format!("{words} -2"), false, &array(&[&text, &text]), twice);
+        }
+        waits(&scored, "ZRANDMEMBER k 1 WITHSCORES", false, &array(&[&text, "7"]), held);
+        let pair = format!("*1\r\n*2\r\n{},7\r\n", bulk(&text));
+        waits(&scored, "ZRANDMEMBER k 1 WITHSCORES", true, &pair, held);
+        let hash = format!("HSET k f {text}");
+        waits(&hash, "HRANDFIELD k 1 WITHVALUES", false, &array(&["f", &text]), held);
+        let pairs = format!("*2\r\n{0}{0}", array(&["f", &text]));
+        waits(&hash, "HRANDFIELD k -2 WITHVALUES", true, &pairs, twice);
+    }
+}
+
+/// The strings of a reply.
+fn strings(reply: &[u8]) -> Vec<String> {
+    let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
+    assert_eq!(bytes, reply.len());
+    let frames = if frame.inside.is_empty() { vec![frame] } else { frame.inside };
+    frames.into_iter().map(|one| String::from_utf8(one.body.expect("a string")).expect("text")).collect()
+}
+
+/// What a reply of some strings holds that are sent from where they lie, and what those have that are copied.
+fn held_and_copied(strings: &[String]) -> (u64, u64) {
+    let (sent, copied): (Vec<usize>, Vec<usize>) =
+        strings.iter().map(String::len).partition(|bytes| *bytes > 16 << 10);
+    let held = sent.into_iter().map(|bytes| bytes as u64 + list_bytes(bytes)).sum();
+    (held, copied.into_iter().sum::<usize>() as u64)
+}
+
+/// Whichever of a set's members it is: it is there no more, and what stays is not pinned.
+#[test]
+fn members_that_are_popped_are_sent_from_where_they_lie() {
+    let members = [job(200_000), job(70_000), job(16_300), "short".to_owned()];
+    for (words, times) in [("SPOP k", 4), ("SPOP k 1", 4), ("SPOP k 3", 2), ("SPOP k 4", 1)] {
+        let mut bench = bench();
+        assert_eq!(bench.reply(&format!("SADD k {}", members.join(" "))), b":4\r\n");
+        let store = Arc::clone(bench.worker.store());
+        let mut popped = Vec::new();
+        for _ in 0..times {
+            let (mut session, mut out) = (Session::new(), output());
+            let before = store.held_bytes();
+            answer(&mut bench, &mut session, words, &mut out);
+            let held = store.held_bytes() - before;
+            // What was freed is written over.
+            for n in 0..20 {
+                let other = "x".repeat(100_000);
+                assert_eq!(bench.reply(&format!("SET other{n} {other}")), b"+OK\r\n");
+            }
+            let some = strings(&out.to_vec());
+            let (sent, copied) = held_and_copied(&some);
+            assert_eq!(held, sent, "{words}");
+            assert!(out.own_bytes() <= copied + OWN_BYTES_MAX, "{words}");
+            // As when the client goes.
+            drop(out);
+            assert_eq!(store.held_bytes(), before, "{words}");
+            popped.extend(some);
+            let left = format!(":{}\r\n", members.len() - popped.len());
+            assert_eq!(bench.reply("SCARD k"), left.as_bytes(), "{words}");
+        }
+        popped.sort_unstable();
+        let mut all = members.to_vec();
+        all.sort_unstable();
+        assert!(popped == all, "{words}");
+        assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
+        drop(bench);
+        store.check();
+    }
+}
+
+/// Where those that are popped have more than is taken in one step.
+#[test]
+fn members_that_are_popped_in_steps_are_not_copied() {
+    const BYTES: usize = 1_500_000;
+    let mut bench = large_bench();
+    let mut members: Vec<String> = (10..20).map(|n| format!("{n}{}", job(BYTES - 2))).collect();
+    members.push("short".to_owned());
+    for member in &members {
+        assert_eq!(bench.reply(&format!("SADD k {member}")), b":1\r\n");
+    }
+    let store = Arc::clone(bench.worker.store());
+    let (mut session, mut out) = (Session::new(), output());
+    let before = store.held_bytes();
+    answer(&mut bench, &mut session, "SPOP k 10", &mut out);
+    let held = store.held_bytes() - before;
+    let mut popped = strings(&out.to_vec());
+    let (sent, _) = held_and_copied(&popped);
+    assert!((sent..sent + 1_000).contains(&held), "{held} for {sent}");
+    assert!(out.own_bytes() <= 2 * OWN_BYTES_MAX, "{}", out.own_bytes());
+    assert_eq!(popped.len(), 10);
+    popped.push(strings(&bench.reply("SMEMBERS k")).remove(0));
+    popped.sort_unstable();
+    members.sort_unstable();
+    assert!(popped == members);
+    drop(out);
+    assert!(store.held_bytes() < before + 1_000);
+    drop((bench, session));
+    store.check();
 }
 
 /// In the order in which they are replied, among short ones; what stays in the key is not pinned.
@@ -271,19 +384,22 @@ fn in_a_transaction_long_elements_are_copied() {
         bench.reply(&format!("RPUSH {key} {text}"));
     }
     bench.reply(&format!("HSET h f {text}"));
+    bench.reply(&format!("SADD s {text}"));
     let store = Arc::clone(bench.worker.store());
     let held = store.held_bytes();
     let (mut session, mut out) = (Session::new(), output());
     let reads = ["LINDEX l 0", "HGET h f", "HMGET h f", "LRANGE l 0 -1"];
+    let picks = ["SRANDMEMBER s", "SRANDMEMBER s 2", "HRANDFIELD h 1 WITHVALUES", "SPOP s"];
     let pops = ["LPOP l", "BLPOP m 0", "LMPOP 1 n LEFT", "LMOVE o p LEFT LEFT", "HGETDEL h FIELDS 1 f"];
-    for words in ["MULTI"].iter().chain(&reads).chain(&pops).chain(&["EXEC"]) {
+    for words in ["MULTI"].iter().chain(&reads).chain(&picks).chain(&pops).chain(&["EXEC"]) {
         out.clear();
         answer(&mut bench, &mut session, words, &mut out);
     }
+    let pair = array(&["f", &text]);
     let (one, text) = (array(&[&text]), bulk(&text));
-    let read = format!("{text}{text}{one}{one}");
+    let read = format!("{text}{text}{one}{one}{text}{one}{pair}{text}");
     let named = format!("*2\r\n$1\r\nm\r\n{text}*2\r\n$1\r\nn\r\n{one}");
-    let expected = format!("*9\r\n{read}{text}{named}{text}{one}");
+    let expected = format!("*13\r\n{read}{text}{named}{text}{one}");
     assert!(out.to_vec() == expected.as_bytes());
     assert!(out.is_plain());
     drop(session);
@@ -347,6 +463,19 @@ fn a_long_element_is_refused_where_connections_hold_their_share() {
         let reply = if may { array(&[&text]) } else { HELD.to_owned() };
         assert!(bench.reply("HGETDEL h FIELDS 1 f") == reply.as_bytes(), "{left}");
         assert_eq!(bench.reply("EXISTS h"), if may { b":0\r\n" } else { b":1\r\n" });
+        store.hold(-taken);
+    }
+    bench.reply(&format!("SADD s {text}"));
+    for (left, may) in [(bytes as u64 - 1, false), (bytes as u64, true)] {
+        let taken = (free - left) as i64;
+        store.hold(taken);
+        let before = store.held_bytes();
+        let (one, some) = if may { (bulk(&text), array(&[&text])) } else { (HELD.into(), HELD.into()) };
+        assert!(bench.reply("SRANDMEMBER s") == one.as_bytes(), "{left}");
+        assert!(bench.reply("SRANDMEMBER s 2") == some.as_bytes(), "{left}");
+        assert_eq!(store.held_bytes(), before);
+        assert!(bench.reply("SPOP s") == one.as_bytes(), "{left}");
+        assert_eq!(bench.reply("EXISTS s"), if may { b":0\r\n" } else { b":1\r\n" });
         store.hold(-taken);
     }
     // Of what is named the reply has the name, too.

@@ -393,6 +393,43 @@ fn a_long_element_is_held_once_while_clients_wait_for_it() {
     assert_eq!(store.held_bytes(), before);
 }
 
+/// So is a member that is popped, which is nowhere else by then: until its client has it, or goes in the midst of it.
+#[test]
+fn a_long_member_that_is_popped_is_held_until_its_client_has_it_or_goes() {
+    const BYTES: usize = 100_000;
+    let mut world = World::new(1, Weather::FAIR);
+    let store = Arc::clone(&world.service.hub.store);
+    let other = world.connect();
+    let member = "m".repeat(BYTES);
+    for (words, reply) in [
+        (resp(&["SPOP", "s"]), bulk(&member)),
+        (resp(&["SPOP", "s", "9"]), format!("*1\r\n{}", bulk(&member))),
+        (resp(&["SRANDMEMBER", "s"]), bulk(&member)),
+    ] {
+        for goes in [false, true] {
+            let peer = world.connect();
+            world.exchange(&other, &resp(&["SADD", "s", &member]), ":1\r\n");
+            peer.narrow(5_000);
+            let before = store.held_bytes();
+            peer.send(&bytes_of(&words));
+            world.run_until_idle();
+            let held = before + BYTES as u64..before + BYTES as u64 + 1_000;
+            assert!(held.contains(&store.held_bytes()), "{}", store.held_bytes());
+            // It is there only where it was picked.
+            let there = if words.contains("SPOP") { ":0\r\n" } else { ":1\r\n" };
+            world.exchange(&other, &resp(&["DEL", "s"]), there);
+            if goes {
+                peer.reset();
+                world.run_until_idle();
+            } else {
+                peer.narrow(usize::MAX);
+                assert_eq!(world.read_all(&peer), reply);
+            }
+            assert!(store.held_bytes() < before + 1_000, "{}", store.held_bytes());
+        }
+    }
+}
+
 /// So is one that a client has waited for, and it is given back when the client goes in the midst of it.
 #[test]
 fn a_long_element_that_was_waited_for_is_held_once() {

@@ -13,7 +13,7 @@ use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
 use super::tree::{Edit, EditContext, Growth, Move, at_once};
-use super::{Collection, Lasting, Received, Type};
+use super::{Collection, Lasting, LongMember, Received, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::held::Scratch;
 use crate::item::{RawItem, Shape};
@@ -343,6 +343,14 @@ impl<'c> Workpiece<'c> {
             self.remove(i..i + 1);
         }
         Ok(there.is_some())
+    }
+
+    /// Takes the member of a set out that lies apart and is named so; whether it was there.
+    pub(super) fn take_long(&mut self, member: &LongMember) -> Result<bool, Declined> {
+        let gone =
+            self.is_tree() && self.edit.elements > 0 && self.edit.take_long(&mut self.cx, &member.text())?;
+        self.written |= gone;
+        Ok(gone)
     }
 
     /// Takes fields or members out; how many were there. Those of a hash or a set in a tree go leaf by leaf, if the iterator says

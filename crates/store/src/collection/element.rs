@@ -139,6 +139,21 @@ impl<'a> LongText<'a> {
     pub(super) fn label(&self) -> u64 {
         u64::from_le_bytes(*self.0.last_chunk().expect("eight bytes"))
     }
+
+    /// What names this member of a set, for as long as no other member comes to the set.
+    pub fn member(&self) -> LongMember {
+        LongMember(*self.0)
+    }
+}
+
+/// A member of a set that lies apart, as its leaf names it ([`crate::Guard::set_take_long`]).
+#[derive(Clone, Copy, Debug)]
+pub struct LongMember([u8; APART_BYTES]);
+
+impl LongMember {
+    pub(super) fn text(&self) -> LongText<'_> {
+        LongText(&self.0)
+    }
 }
 
 /// The same string. One that lies apart is equal to none here: its collection says what it is.

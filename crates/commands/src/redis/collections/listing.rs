@@ -167,31 +167,38 @@ impl Listed {
     /// Bytes that the reply has beside long elements that are sent from where they lie; none if it is not made in one step. Looks
     /// at no more entries than one step replies: those of a list of long elements lie far from each other.
     fn bytes_beside(&self, there: &Collection<'_>) -> Option<usize> {
-        let shown = match self.which {
-            Which::All => 0..there.len(),
-            Which::Places(start, stop) => places(start, stop, there.len()),
-            Which::Ranks { start, end, .. } => start..end,
-            Which::Some(..) | Which::Any(..) => return None,
-        };
-        if shown.len() >= MANY_ELEMENTS {
+        let len = there.len();
+        if self.count(len) >= MANY_ELEMENTS as u64 || self.picks(len) > PICKS_DIRECT {
             return None;
         }
         let (mut bytes, mut sent_bytes) = (2 * HEAD_BYTES_MAX, 0);
-        for entry in there.entries(shown) {
+        let mut fits = |entry: &Entry<'_>| {
             let apart = entry.apart().map_or(0, |apart| apart.len());
             let sent = if is_sent(apart) { apart } else { 0 };
-            bytes += shown_bytes_max(&entry, (self.kind, self.shown)) - sent;
+            bytes += shown_bytes_max(entry, (self.kind, self.shown)) - sent;
             sent_bytes += sent;
-            if bytes > PIECE_BYTES || sent_bytes > PINNED_AT_ONCE {
-                return None;
+            bytes <= PIECE_BYTES && sent_bytes <= PINNED_AT_ONCE
+        };
+        let shown = match self.which {
+            Which::All => 0..len,
+            Which::Places(start, stop) => places(start, stop, len),
+            Which::Ranks { start, end, .. } => start..end,
+            Which::Some(..) | Which::Any(..) => {
+                let mut all_fit = true;
+                self.each(there, &mut |entry| all_fit = all_fit && fits(entry));
+                return all_fit.then_some(bytes);
             }
-        }
-        Some(bytes)
+        };
+        there.entries(shown).all(|entry| fits(&entry)).then_some(bytes)
     }
 
-    /// It goes by entries that lie behind each other.
-    fn is_walk(&self) -> bool {
-        matches!(self.which, Which::All | Which::Places(..) | Which::Ranks { .. })
+    /// Long elements are sent from where they lie where it is replied in steps, too. Of entries all of which are copied since the
+    /// picks are many beside them none is.
+    fn sends_in_steps(&self, len: usize) -> bool {
+        match self.which {
+            Which::All | Which::Places(..) | Which::Ranks { .. } | Which::Some(..) => true,
+            Which::Any(count, _) => count <= len as u64 / PICKS_SHARE,
+        }
     }
 
     /// Calls `visit` with each entry.
@@ -326,13 +333,9 @@ impl Call<'_, '_, '_> {
         let len = there.len();
         listed.begin(&there, choose);
         // Where long elements may be sent from where they lie, no more is copied in one step than in one of several.
-        let sends = !at_once
-            && !listed.takes
-            && listed.is_walk()
-            && listed.shows_apart()
-            && is_sent(there.longest_apart());
-        if sends {
-            let is_little = listed.bytes_beside(&there).is_some();
+        let sends = !at_once && !listed.takes && listed.shows_apart() && is_sent(there.longest_apart());
+        let is_little = sends && listed.bytes_beside(&there).is_some();
+        if is_little || sends && listed.sends_in_steps(len) {
             if is_little && self.list_pinned(key, listed, choose)? {
                 return Ok(());
             }
@@ -376,6 +379,7 @@ impl Call<'_, '_, '_> {
             return Ok(false);
         }
         let (mark, mut sent_bytes, mut refused) = (out.mark(), 0, false);
+        let picks = listed.picks(there.len());
         listed.put_head(out, resp3, listed.count(there.len()));
         listed.each(&there, &mut |entry| {
             let Some(apart) = entry.apart().filter(|apart| is_sent(apart.len())) else {
@@ -395,6 +399,7 @@ impl Call<'_, '_, '_> {
             out.rewind(mark);
         }
         self.spend(pinning_ns(sent_bytes));
+        self.spend_on_looks(picks);
         Ok(!refused)
     }
 

@@ -8,13 +8,12 @@
 use std::collections::BTreeSet;
 
 use larder_protocol::resp::Args;
-use larder_store::{Collection, Entry, Hint, Key, Type};
+use larder_store::{Collection, Element, Entry, Hint, Key, Type};
 
 use super::listing::{Form, Listed, Which};
-use super::{Call, Shown, read_as, shown_bytes_max, symmetric};
-use crate::redis::call::{ELEMENT_BYTES, has_room, is};
+use super::{Call, Shown, read_as, symmetric};
+use crate::redis::call::is;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::put_null;
 
 /// How many picks are looked for at once.
 pub(crate) const PICKS_DIRECT: usize = 1 << 10;
@@ -118,25 +117,6 @@ fn few_places(len: usize, count: usize, mut random: Random) -> BTreeSet<usize> {
     taken
 }
 
-/// Replies the name of an entry at random, for which room is made.
-fn one_with_room(
-    call: &mut Call<'_, '_, '_>,
-    key: &Key<'_>,
-    kind: Type,
-    bytes: usize,
-    random: Random,
-) -> Done {
-    let measure = |there: &Collection<'_>| shown_bytes_max(&any_entry(there, random), (kind, Shown::Names));
-    call.reply_with_room(key, kind, bytes, measure, |out, resp3, there| {
-        match &there {
-            Some(there) => Shown::Names.put(out, resp3, (there, &any_entry(there, random))),
-            // It went to make room.
-            None => put_null(out, resp3),
-        }
-        Ok(())
-    })
-}
-
 /// HRANDFIELD, SRANDMEMBER, ZRANDMEMBER. `name`: the command's; `pairs`: how the word is called with which `Shown::Names`
 /// become pairs.
 pub(crate) fn random(
@@ -159,9 +139,9 @@ pub(crate) fn random(
             }
             Some(there) => {
                 let entry = any_entry(&there, random);
-                let bytes = shown_bytes_max(&entry, (kind, Shown::Names));
-                if bytes > ELEMENT_BYTES && !has_room(call.out, bytes) {
-                    return one_with_room(call, key, kind, bytes, random);
+                if let Element::Apart(apart) = entry.name {
+                    let bytes = apart.len();
+                    return call.reply_apart(key, kind, bytes, |there| Some(any_entry(there, random).name));
                 }
                 Shown::Names.put(call.out, false, (&there, &entry));
                 Ok(())

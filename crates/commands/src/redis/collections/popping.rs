@@ -11,17 +11,23 @@
 //! share of the replies, or 256 MiB of them, it frees the key, and goes on as with more than 65,536. Where there is no memory for
 //! the reply, or for what is left of the set, it ends with those that were taken. A key that goes amid it (it is evicted, or
 //! expires) has gone behind them.
+//!
+//! Long members are sent from where they lie, if connections may hold them: they are pinned before they are taken out, come
+//! behind the others in the reply, and are taken out as their leaves name them, without a look at their bytes.
+
+use std::sync::Arc;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Entry, Expect, Guard, Hint, Key, Type};
+use larder_store::{Collection, Entry, Expect, Guard, Hint, Key, LongMember, Type};
 use smallvec::SmallVec;
 
-use super::listing::{Form, Listed, Which, send};
+use super::listing::{Form, Listed, Which, send_or_hand_on};
 use super::pick::{Random, each_of_some, some_places};
+use super::sending::{ToSend, is_sent};
 use super::writing::ELEMENTS_HELD_MAX;
 use super::{Call, LOOK_NS, Shown, WRITE_NS, entry_bytes_max, is_large, peek_as};
 use crate::core::events::Before;
-use crate::core::output::Output;
+use crate::core::output::{Mark, Output};
 use crate::redis::call::{has_room, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_set;
@@ -43,14 +49,17 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
         return Err(Fail::SYNTAX);
     }
     let random = Random::new(call.shared.random());
-    let name = key.bytes();
+    let (name, sends) = (key.bytes(), !call.cx.guard.in_transaction());
     let Some(count) = args.at(0) else {
         return call.as_one_with_room([name], |call| {
             let key = call.key(name);
-            match take(&mut call.cx.guard, call.out, &key, (1, usize::MAX), random, None)? {
+            match take(&mut call.cx.guard, call.out, &key, (1, usize::MAX), random, None, sends)? {
                 Taken::Needs(bytes) => return Ok(Some(bytes)),
-                Taken::Members(0, _) => call.null()?,
-                Taken::Members(_, bytes) => call.spend_on_bytes(bytes),
+                Taken::Members { count: 0, .. } => call.null()?,
+                Taken::Members { bytes, sent_ns, .. } => {
+                    call.spend_on_bytes(bytes);
+                    call.spend(sent_ns);
+                }
             }
             Ok(None)
         });
@@ -105,13 +114,13 @@ fn are_long(set: &Collection<'_>, count: usize, random: Random) -> bool {
 
 /// SPOP of so many in one step.
 fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random: Random) -> Done {
-    let (name, resp3) = (key.bytes(), call.client.resp3);
+    let (name, resp3, sends) = (key.bytes(), call.client.resp3, !call.cx.guard.in_transaction());
     call.as_one_with_room([name], |call| {
         let key = call.key(name);
-        match take(&mut call.cx.guard, call.out, &key, (count, usize::MAX), random, Some(resp3))? {
+        match take(&mut call.cx.guard, call.out, &key, (count, usize::MAX), random, Some(resp3), sends)? {
             Taken::Needs(bytes) => return Ok(Some(bytes)),
-            Taken::Members(taken, bytes) => {
-                call.spend(taken as u64 * POP_NS);
+            Taken::Members { count, bytes, sent_ns } => {
+                call.spend(count as u64 * POP_NS + sent_ns);
                 call.spend_on_bytes(bytes);
             }
         }
@@ -121,8 +130,9 @@ fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random:
 
 /// What came of taking members.
 enum Taken {
-    /// How many were taken, and about how many bytes their replies have.
-    Members(usize, usize),
+    /// So many were. Their replies have about so many bytes, beside those of members that are sent from where they lie, which
+    /// take so many nanoseconds.
+    Members { count: usize, bytes: usize, sent_ns: u64 },
     /// None was: so many bytes are needed for their replies.
     Needs(usize),
 }
@@ -168,7 +178,7 @@ impl Picked {
 }
 
 /// Takes members of a set at random, no more than `count`, and none behind those that have so many bytes, and replies them; with
-/// `head` as a set of RESP3 or RESP2.
+/// `head` as a set of RESP3 or RESP2. `sends`: long ones from where they lie. The key is held.
 fn take(
     guard: &mut Guard<'_>,
     out: &mut Output,
@@ -176,7 +186,9 @@ fn take(
     (count, bytes_max): (usize, usize),
     random: Random,
     head: Option<bool>,
+    sends: bool,
 ) -> Result<Taken, Fail> {
+    let store = guard.store();
     let set = peek_as(guard, key, Type::Set)?;
     let there = set.as_ref().map_or(0, Collection::len);
     let picked = match &set {
@@ -184,53 +196,103 @@ fn take(
         None => Picked::Some(0, random),
     };
     let taken = picked.len();
-    let mut bytes = 2 * HEAD_BYTES_MAX;
+    let (mut bytes, mut to_send) = (2 * HEAD_BYTES_MAX, ToSend::default());
     if let Some(set) = &set {
         picked.each(set, &mut |entry| bytes += entry_bytes_max(entry, Type::Set));
+        if sends && is_sent(set.longest_apart()) {
+            to_send = ToSend::of_each(Arc::clone(store), set, |visit| picked.each(set, visit));
+            bytes -= to_send.bytes();
+        }
     }
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));
     }
+    let sent_ns = to_send.ns();
     let mark = out.mark();
     if let Some(resp3) = head {
         put_set(out, resp3, taken);
     }
-    let first = out.end();
-    // Where their names end among the replies, in front of a line end, and how long they are.
-    let mut ends = SmallVec::<[(usize, usize); 8]>::new();
+    let first = out.mark();
+    // Where their replies end, and how long the names are that lie among these, in front of a line end; and those that are sent.
+    let (mut named, mut sent) = (SmallVec::<[(Mark, usize); 8]>::new(), Vec::new());
     if let Some(set) = &set {
         picked.each(set, &mut |entry| {
+            if to_send.sends(entry) {
+                return;
+            }
             Shown::Names.put(out, false, (set, entry));
             if taken < there {
-                ends.push((out.end() - 2, entry.name.len()));
+                named.push((out.mark(), entry.name.len()));
             }
         });
-    }
-    let names = ends.iter().map(|&(end, bytes)| out.between(end - bytes, end));
-    let done = match taken {
-        0 => Ok(None),
-        _ if taken == there => {
-            guard.delete(key, Expect::Present).map(|()| None).map_err(|_| Fail::OUT_OF_MEMORY)
+        if to_send.bytes() > 0 {
+            picked.each(set, &mut |entry| {
+                let Some(apart) = entry.apart().filter(|apart| is_sent(apart.len())) else { return };
+                to_send.put(out, (Shown::Names, false), (set, entry));
+                sent.push((out.mark(), apart.member()));
+            });
         }
-        _ => guard.remove_some_named(key, Type::Set, names).map(|gone| gone.stopped).map_err(Fail::from),
+    }
+    let names = named.iter().map(|(mark, bytes)| out.between(mark.end() - 2 - bytes, mark.end() - 2));
+    let done = match taken {
+        0 => Ok(0),
+        _ if taken == there => {
+            guard.delete(key, Expect::Present).map(|()| taken).map_err(|_| Fail::OUT_OF_MEMORY)
+        }
+        _ => take_out(guard, key, names, sent.iter().map(|(_, member)| member)),
     };
     match done {
-        Ok(None) => Ok(Taken::Members(taken, bytes)),
+        Ok(gone) if gone == taken => {}
         // There was no memory for all: those that are gone are replied, and no others.
-        Ok(Some((gone, _))) => {
-            let replies = out.between(first, ends[gone - 1].0 + 2).to_vec();
+        Ok(gone) => {
+            let last = match gone.checked_sub(named.len() + 1) {
+                Some(n) => sent[n].0,
+                None => named[gone - 1].0,
+            };
+            out.rewind(last);
+            let mut replies = out.split_since(first);
             out.rewind(mark);
             if let Some(resp3) = head {
                 put_set(out, resp3, gone);
             }
-            out.put(&replies);
-            Ok(Taken::Members(gone, bytes))
+            while !replies.is_empty() {
+                replies.hand_on(out, usize::MAX);
+            }
+            return Ok(Taken::Members { count: gone, bytes, sent_ns });
         }
         Err(fail) => {
             out.rewind(mark);
-            Err(fail)
+            return Err(fail);
         }
     }
+    Ok(Taken::Members { count: taken, bytes, sent_ns })
+}
+
+/// Takes members out of a set whose key is held: those with these names, and then those that lie apart. How many are gone: where
+/// there is no memory for all of them, the first.
+///
+/// # Errors
+/// None is.
+fn take_out<'p>(
+    guard: &mut Guard<'_>,
+    key: &Key<'_>,
+    names: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+    long: impl Iterator<Item = &'p LongMember>,
+) -> Result<usize, Fail> {
+    let mut gone = names.len();
+    if gone > 0
+        && let Some((first, _)) = guard.remove_some_named(key, Type::Set, names)?.stopped
+    {
+        return Ok(first);
+    }
+    for member in long {
+        match guard.set_take_long(key, member) {
+            Ok(_) => gone += 1,
+            Err(declined) if gone == 0 => return Err(declined.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(gone)
 }
 
 /// Members that are taken some at a time.
@@ -277,7 +339,8 @@ impl Popping {
             self.left = 0;
         }
         // Its reply begins with how many there are: so it keeps more, but not while others wait for the key.
-        let lets_go = self.left > 0 && self.kept.own_bytes() >= call.kept_bytes_max();
+        let kept_bytes = self.kept.own_bytes() + self.kept.pinned_bytes();
+        let lets_go = self.left > 0 && kept_bytes >= call.kept_bytes_max();
         if self.left > 0 && !lets_go {
             return Ok(true);
         }
@@ -299,13 +362,13 @@ impl Popping {
     /// # Errors
     /// No member is taken yet, and none can be.
     fn pop_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
-        let (taken, bytes, is_refused) = match self.take_some(call) {
-            Ok((taken, bytes)) => (taken, bytes, false),
+        let ((taken, bytes, sent_ns), is_refused) = match self.take_some(call) {
+            Ok(taken) => (taken, false),
             // Its reply has those that are gone by then.
-            Err(_) if self.popped > 0 => (0, 0, true),
+            Err(_) if self.popped > 0 => ((0, 0, 0), true),
             Err(fail) => return Err(fail),
         };
-        call.spend(taken.max(1) as u64 * POP_NS);
+        call.spend(taken.max(1) as u64 * POP_NS + sent_ns);
         call.spend_on_bytes(bytes);
         self.random.below(2);
         self.popped += taken;
@@ -313,25 +376,25 @@ impl Popping {
         Ok(is_refused)
     }
 
-    /// Takes some; none if there are none left. With the bytes of their replies.
-    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, usize), Fail> {
+    /// Takes some; none if there are none left. With the bytes of their replies, and what it takes to send long ones.
+    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, usize, u64), Fail> {
         let is_whole = self.is_whole();
         let Popping { row, name, left, random, kept, .. } = self;
         let count = (*left).min(((call.step_ns() / POP_NS) as usize).clamp(1, POPS_AT_ONCE));
         loop {
             let key = name.key(call);
-            let mut taken = Taken::Members(0, 0);
+            let mut taken = Taken::Members { count: 0, bytes: 0, sent_ns: 0 };
             let most = (count, POPPED_BYTES);
             let mut run = |call: &mut Call<'_, '_, '_>| -> Done {
-                taken =
-                    call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None))?;
+                taken = call
+                    .as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None, true))?;
                 Ok(())
             };
             // One moment is published when it is over.
             let done = if is_whole { run(call) } else { call.tell_around_key(row, key.bytes(), run) };
             done?;
             match taken {
-                Taken::Members(taken, bytes) => return Ok((taken, bytes)),
+                Taken::Members { count, bytes, sent_ns } => return Ok((count, bytes, sent_ns)),
                 Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
             }
         }
@@ -365,7 +428,7 @@ impl Staged for Popping {
             self.stage = Stage::Replies;
             put_set(call.out, self.resp3, self.popped);
         }
-        Ok(send(call, &self.kept, &mut self.sent))
+        Ok(send_or_hand_on(call, &mut self.kept, &mut self.sent))
     }
 
     /// What was popped is nowhere but in its reply.
@@ -374,7 +437,7 @@ impl Staged for Popping {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.kept.capacity_bytes() as u64
+        self.kept.capacity_bytes() as u64 + self.kept.pinned_bytes()
     }
 
     fn only_replies(&self) -> bool {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What is popped is pinned before anything else is done to the store, so that its parts are still there: by LPOP and RPOP behind
-//! the pop, and where the key is held (LMPOP, BLPOP, HGETDEL and others) before it ([`ToSend`]). Nothing is popped that may not
-//! be pinned and has no room.
+//! the pop, and where the key is held (SPOP, LMPOP, BLPOP, HGETDEL and others) before it ([`ToSend`]). Nothing is popped that may
+//! not be pinned and has no room.
 //!
 //! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is copied,
 //! if there is room for it. Else one that is alone is refused, and among others an error stands in its place.
@@ -143,15 +143,37 @@ impl ToSend {
         there: &Collection<'g>,
         entries: impl Iterator<Item = Entry<'g>>,
     ) -> ToSend {
-        let mut to_send = ToSend::default();
-        for entry in entries {
-            let Some(apart) = long_of(&entry) else { continue };
-            let Some(pinned) = there.pin_for_reply(&store, &apart) else { return ToSend::default() };
-            to_send.bytes += apart.len();
-            to_send.pinned.push_back(pinned);
+        ToSend::of_each(store, there, |visit| entries.for_each(|entry| visit(&entry)))
+    }
+
+    /// The same of entries of a collection that `each` visits.
+    #[cold]
+    pub fn of_each<'g>(
+        store: Arc<Store>,
+        there: &Collection<'g>,
+        each: impl FnOnce(&mut dyn FnMut(&Entry<'g>)),
+    ) -> ToSend {
+        let (mut to_send, mut refused) = (ToSend::default(), false);
+        each(&mut |entry| {
+            let Some(apart) = long_of(entry).filter(|_| !refused) else { return };
+            match there.pin_for_reply(&store, &apart) {
+                Some(pinned) => {
+                    to_send.bytes += apart.len();
+                    to_send.pinned.push_back(pinned);
+                }
+                None => refused = true,
+            }
+        });
+        if refused {
+            return ToSend::default();
         }
         to_send.store = Some(store);
         to_send
+    }
+
+    /// An entry of which something is sent, if any is.
+    pub fn sends(&self, entry: &Entry<'_>) -> bool {
+        self.bytes > 0 && long_of(entry).is_some()
     }
 
     /// Bytes of what is pinned.

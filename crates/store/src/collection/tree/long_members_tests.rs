@@ -166,6 +166,56 @@ fn a_long_member_is_there_once_however_often_it_is_named() {
     store.check_behind(worker);
 }
 
+/// One that a look has found goes as its leaf names it, once, and no other; where an allocation is refused nothing is done.
+#[test]
+fn a_long_member_is_taken_out_as_its_leaf_names_it() {
+    let (store, mut worker) = store(16);
+    let mut set: Set = (0..40).map(member).collect();
+    let mut guard = worker.enter(NOW);
+    let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+    let members: Vec<Vec<u8>> = set.iter().cloned().collect();
+    assert_eq!(add(&mut guard, &key, &members), Ok(40));
+    drop(guard);
+    let (mut refused, mut budget) = (0, 0);
+    loop {
+        let mut guard = worker.enter(NOW);
+        let there = guard.collection(&key, Type::Set).unwrap().unwrap();
+        let found = there.entries(0..there.len()).find_map(|entry| Some((entry.apart()?.member(), entry)));
+        let Some((named, entry)) = found else { break };
+        let name = text(&there, &entry.name);
+        guard.local.refuse_after = Some(budget);
+        let done = guard.set_take_long(&key, &named);
+        guard.local.refuse_after = None;
+        if done == Err(Declined::NoMemory) {
+            (refused, budget) = (refused + 1, budget + 1);
+        } else {
+            assert_eq!((done, set.remove(&name)), (Ok(true), true));
+            assert_eq!(guard.set_take_long(&key, &named), Ok(false));
+            budget = 0;
+        }
+        compare(&mut guard, &key, &set);
+        drop(guard);
+        worker.rest();
+    }
+    assert!(refused > 10, "{refused}");
+    assert_eq!(set.len(), 25);
+    // It is not hashed, whatever it is beside.
+    let mut guard = worker.enter(NOW);
+    let long = [member_of(1, 20_000), b"short".to_vec()];
+    assert_eq!(add(&mut guard, &other, &long), Ok(2));
+    let there = guard.collection(&other, Type::Set).unwrap().unwrap();
+    let named = there.entries(0..2).find_map(|entry| entry.apart()).unwrap().member();
+    let before = HASHED_BYTES.get();
+    assert_eq!(guard.set_take_long(&other, &named), Ok(true));
+    assert!(HASHED_BYTES.get() - before < 1_000);
+    // A set that has none by then is as it was.
+    for key in [key, other] {
+        assert_eq!(guard.set_take_long(&key, &named), Ok(false));
+    }
+    drop(guard);
+    store.check_behind(worker);
+}
+
 #[test]
 fn a_change_with_members_apart_of_which_any_allocation_is_refused_has_done_nothing() {
     let (store, mut worker) = store(16);

@@ -288,6 +288,27 @@ impl Edit {
         Ok(new)
     }
 
+    /// Takes out the member of a set that lies apart and is named so; whether it was there.
+    #[cold]
+    pub(in crate::collection) fn take_long(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        named: &LongText<'_>,
+    ) -> Result<bool, Declined> {
+        let mut path = self.path(cx.store, key_by(named.label()));
+        let leaf = self.leaf(cx.store, &path);
+        let is_named = |entry: Entry<'_>| entry.apart().is_some_and(|it| it.as_packed() == named.as_packed());
+        let Some(i) = leaf.entries(0..leaf.len()).position(is_named) else { return Ok(false) };
+        let mut builder = std::mem::take(&mut self.builder);
+        self.load_live(cx, &path, &mut builder);
+        self.loosen(&builder, i);
+        builder.remove(i..i + 1);
+        self.elements -= 1;
+        let done = self.remove_loose(cx, &mut path).and_then(|()| self.store_leaf(cx, &path, &mut builder));
+        self.builder = builder;
+        done.map(|()| true)
+    }
+
     /// Puts the first field or member, which has this hash, into a tree that has none.
     #[cold]
     pub(super) fn put_first(
