@@ -113,9 +113,9 @@ impl Guard<'_> {
         self.start(key, shape, attributes)
     }
 
-    /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] puts there, or the value
-    /// of a field of a hash, which [`Guard::hash_set_upload`] sets; none if an element of so many bytes is not received
-    /// ([`Store::element_is_received`]).
+    /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] or
+    /// [`Guard::list_set_upload`] puts there, or the value of a field of a hash, which [`Guard::hash_set_upload`] sets; none if
+    /// an element of so many bytes is not received ([`Store::element_is_received`]).
     ///
     /// # Errors
     /// [`Refusal::NoMemory`].

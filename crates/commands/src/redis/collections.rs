@@ -4,7 +4,7 @@
 pub(crate) mod block;
 pub(crate) mod bounds;
 mod combine;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod list;

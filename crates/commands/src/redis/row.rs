@@ -11,6 +11,7 @@ mod keys;
 mod weighs;
 
 use larder_protocol::resp::{Args, parse_integer};
+use larder_store::Type;
 
 pub use self::access::Access;
 pub use self::bound::Bound;
@@ -71,8 +72,9 @@ pub(crate) enum Secret {
     OfAnother,
 }
 
-/// What the last word of a command may be that has its one long word there, behind its key and perhaps a time: all that
-/// decides where it is stored is known before it.
+/// What the last word of a command may be that has its one long word there, behind its key and a few short ones: all that decides
+/// where it is stored is known before it. The row's function of an element or of a field finds that beside its words, with the
+/// client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uploads {
     /// The value of the key.
@@ -80,18 +82,33 @@ pub(crate) enum Uploads {
         /// The unit of the time that it is given, if it is given one.
         clock: Option<Clock>,
     },
-    /// An element of the list that the key has: the row's function finds it beside its words, with the client.
+    /// An element of the list that the key has.
     Element,
-    /// The value of a field, which is named before it, of the hash that the key has: as an element.
+    /// The same, behind its place.
+    Place,
+    /// The value of a field, which is named before it, of the hash that the key has.
     Field,
+    /// The same, behind options, FIELDS and the number of fields.
+    FieldBehind,
 }
 
 impl Uploads {
-    /// Words of such a request, the name and the last one among them.
-    pub fn words(self) -> usize {
+    /// A request of so many words may be such a one, the name and the last one among them.
+    pub fn fits(self, words: usize) -> bool {
         match self {
-            Uploads::Value { clock: Some(_) } | Uploads::Field => 4,
-            Uploads::Value { clock: None } | Uploads::Element => 3,
+            Uploads::Value { clock: Some(_) } | Uploads::Field | Uploads::Place => words == 4,
+            Uploads::Value { clock: None } | Uploads::Element => words == 3,
+            // With no option, or with FNX or FXX and a time.
+            Uploads::FieldBehind => (6..=9).contains(&words),
+        }
+    }
+
+    /// The type of the collection that it is a part of.
+    pub fn kind(self) -> Option<Type> {
+        match self {
+            Uploads::Value { .. } => None,
+            Uploads::Element | Uploads::Place => Some(Type::List),
+            Uploads::Field | Uploads::FieldBehind => Some(Type::Hash),
         }
     }
 }

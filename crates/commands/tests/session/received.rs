@@ -266,19 +266,134 @@ fn a_value_of_a_field_on_its_way_in_is_charged_and_given_back_or_refused_for_ano
     bench.reply("SET s v");
     let store = Arc::clone(bench.worker.store());
     let (before, value) = (item_bytes(&store), job(100_000));
-    for verb in ["HSET", "HMSET", "HSETNX"] {
+    for (verb, between) in [
+        ("HSET", "f"),
+        ("HMSET", "f"),
+        ("HSETNX", "f"),
+        ("HSETEX", "FIELDS 1 f"),
+        ("HSETEX", "FNX EX 100 FIELDS 1 f"),
+    ] {
+        let words = |key| {
+            let before = [verb, key].into_iter().chain(between.split(' '));
+            before.chain([&*value]).collect::<Vec<&str>>()
+        };
         for there in [0, 1, PART, PART + 1, 100_000] {
-            let (one, _) = halves(&[verb, "k", "f", &value], there);
+            let (one, _) = halves(&words("k"), there);
             let session = begun(&mut bench, &one);
             assert_eq!(store.input_bytes(), charged(there, value.len()), "{verb} {there}");
             drop(session);
             assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{verb} {there}");
         }
-        let (one, other) = halves(&[verb, "s", "f", &value], 50_000);
+        let (one, other) = halves(&words("s"), 50_000);
         let mut session = begun(&mut bench, &one);
         assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{verb}");
         assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE, "{verb}");
     }
+    checked(bench);
+}
+
+/// HSETEX of one field, behind any options that are right, and by a time that has passed.
+#[test]
+fn a_value_behind_options_arrives_in_any_pieces_and_is_whole() {
+    let mut bench = bench();
+    let value = job(50_000);
+    // What is said where there is no field and where there is one, and for how long that lasts then: it was to for 100 s.
+    for (options, new, old, time) in [
+        ("", ":1\r\n", ":1\r\n", ":-1"),
+        ("KEEPTTL", ":1\r\n", ":1\r\n", ":100"),
+        ("EX 50", ":1\r\n", ":1\r\n", ":50"),
+        ("FNX", ":1\r\n", ":0\r\n", ":100"),
+        ("FXX PX 50000", ":0\r\n", ":1\r\n", ":50"),
+        ("KEEPTTL FXX", ":0\r\n", ":1\r\n", ":100"),
+    ] {
+        let before = ["HSETEX", "k"].into_iter().chain(options.split_whitespace());
+        let words: Vec<&str> = before.chain(["FIELDS", "1", "f", &*value]).collect();
+        let request = command(&words);
+        for step in [997, PART, 40_000] {
+            let run = |bench: &mut Bench, expected: &str| {
+                let (replies, closed) = bench.run(&mut Session::new(), &request, step);
+                assert_eq!((&*String::from_utf8_lossy(&replies), closed), (expected, false), "{options}");
+            };
+            run(&mut bench, new);
+            assert_eq!(bench.reply("HLEN k"), new.as_bytes(), "{options}");
+            bench.reply("HSET k f short other b");
+            assert_eq!(bench.reply("HEXPIRE k 100 FIELDS 1 f"), b"*1\r\n:1\r\n");
+            run(&mut bench, old);
+            let there = if old == ":1\r\n" { &*value } else { "short" };
+            assert!(bench.reply("HGET k f") == bulk(there).as_bytes(), "{options}");
+            let time = format!("*1\r\n{time}\r\n");
+            assert_eq!(bench.reply("HTTL k FIELDS 1 f"), time.as_bytes(), "{options}");
+            assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        }
+    }
+    bench.reply("HSET k f short other b");
+    for (options, said) in [
+        ("PXAT 1 FIELDS 1", ":1\r\n"),
+        // What is wrong is said when all of it is there.
+        ("NX FIELDS 1", "-ERR unknown argument: NX\r\n"),
+        ("FIELDS 2", "-ERR wrong number of arguments for 'hsetex' command\r\n"),
+    ] {
+        let before = ["HSETEX", "k"].into_iter().chain(options.split(' '));
+        let (one, other) = halves(&before.chain(["f", &*value]).collect::<Vec<&str>>(), 20_000);
+        let mut session = begun(&mut bench, &one);
+        assert_eq!(replied(&mut bench, &mut session, &other), said, "{options}");
+        assert_eq!(bench.reply("HGETALL k"), array(&["other", "b"]).as_bytes(), "{options}");
+    }
+    checked(bench);
+}
+
+/// By LSET, in each place of some lists, from either end; where there is none nothing is kept.
+#[test]
+fn an_element_for_a_place_arrives_in_any_pieces_and_is_whole() {
+    let mut bench = bench();
+    let (element, long) = (job(50_000), job(20_000));
+    let lists = [vec!["a"], vec!["a", "b", "c"], vec!["a", &*long, "c"], vec![&*long]];
+    for list in &lists {
+        for (place, step) in (0..list.len()).flat_map(|place| [997, PART, 40_000].map(|step| (place, step))) {
+            bench.reply(&format!("RPUSH k {}", list.join(" ")));
+            let index = if step == PART { place as i64 - list.len() as i64 } else { place as i64 };
+            let request = command(&["LSET", "k", &index.to_string(), &element]);
+            let (replies, closed) = bench.run(&mut Session::new(), &request, step);
+            assert_eq!((&*String::from_utf8_lossy(&replies), closed), ("+OK\r\n", false), "{index}");
+            let mut wanted = list.clone();
+            wanted[place] = &element;
+            assert!(bench.reply("LRANGE k 0 -1") == array(&wanted).as_bytes(), "{index}");
+            assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        }
+    }
+    checked(bench);
+    let mut bench = crate::bench();
+    bench.reply("RPUSH k a b");
+    bench.reply("SET s v");
+    let store = Arc::clone(bench.worker.store());
+    let before = item_bytes(&store);
+    for (key, index, said) in [
+        ("k", "2", "-ERR index out of range\r\n"),
+        ("k", "-3", "-ERR index out of range\r\n"),
+        ("k", "x", "-ERR value is not an integer or out of range\r\n"),
+        ("none", "0", "-ERR no such key\r\n"),
+        ("s", "0", WRONG_TYPE),
+    ] {
+        let (one, other) = halves(&["LSET", key, index, &element], 40_000);
+        let mut session = begun(&mut bench, &one);
+        let held = if key == "s" { 0 } else { charged(40_000, element.len()) };
+        assert_eq!(store.input_bytes(), held, "{key} {index}");
+        assert_eq!(replied(&mut bench, &mut session, &other), said, "{key} {index}");
+        // And where its client goes.
+        let session = begun(&mut bench, &one);
+        drop(session);
+        assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{key} {index}");
+    }
+    assert!(bench.reply("LRANGE k 0 -1") == array(&["a", "b"]).as_bytes());
+    // In a transaction it is gathered.
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["MULTI"]));
+    let (one, other) = halves(&["LSET", "k", "1", &element], 40_000);
+    assert_eq!(bench.turn(&mut session, &one), (Next::Receive, Vec::new()));
+    assert_eq!(replied(&mut bench, &mut session, &other), "+QUEUED\r\n");
+    assert_eq!(replied(&mut bench, &mut session, &command(&["EXEC"])), "*1\r\n+OK\r\n");
+    assert!(bench.reply("LRANGE k 0 -1") == array(&["a", &element]).as_bytes());
+    drop(session);
     checked(bench);
 }
 

@@ -257,15 +257,20 @@ impl<'c> Workpiece<'c> {
         self.edit.put(&mut self.cx, self.kind, (name, value), lasting)
     }
 
-    /// Sets a field of a hash, which does not expire then, to a value that was received; whether it is new.
-    pub(super) fn put_received(&mut self, field: &[u8], received: Received) -> Result<bool, Declined> {
+    /// Sets a field of a hash to a value that was received, and says how long it lasts; whether it is new.
+    pub(super) fn put_received(
+        &mut self,
+        field: &[u8],
+        received: Received,
+        lasting: Lasting,
+    ) -> Result<bool, Declined> {
         if !self.is_tree() {
             // It has no room in any leaf.
             self.write();
             self.plant()?;
         }
         self.written = true;
-        self.edit.put_received(&mut self.cx, field, received)
+        self.edit.put_received(&mut self.cx, field, received, lasting)
     }
 
     /// Puts a member into a set, if it is not there; whether it was not.
@@ -463,6 +468,17 @@ impl<'c> Workpiece<'c> {
         }
         self.written = true;
         self.edit.set_at(&mut self.cx, place, element)
+    }
+
+    /// Puts an element that was received in a place of a list.
+    pub(super) fn set_received_at(&mut self, place: usize, received: Received) -> Result<(), Declined> {
+        if !self.is_tree() {
+            // It has no room in any leaf.
+            self.write();
+            self.plant()?;
+        }
+        self.written = true;
+        self.edit.set_received_at(&mut self.cx, place, received)
     }
 
     /// Takes the elements at some places out, from an end of them on; those that are left: none unless they are very many,

@@ -16,7 +16,7 @@
 //! 4. Where it comes to nothing the pieces go with the upload: those that a sweep may have seen wait in limbo.
 
 use super::change::{Declined, Workpiece};
-use super::{PART_BYTES, Type};
+use super::{Fields, Lasting, PART_BYTES, Type};
 use crate::large::PieceCursor;
 use crate::worker::Guard;
 use crate::{End, Key, Store, Upload};
@@ -92,12 +92,57 @@ impl Guard<'_> {
         upload: Upload,
         absent: bool,
     ) -> Result<Option<bool>, Declined> {
+        let asked = if absent { Fields::Absent } else { Fields::Any };
+        self.hash_set_upload_lasting(key, field, upload, (asked, Lasting::Never))
+    }
+
+    /// The same, if what is asked holds of the field, which lasts as long as is said; none if it does not.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn hash_set_upload_lasting(
+        &mut self,
+        key: &Key<'_>,
+        field: &[u8],
+        upload: Upload,
+        (asked, lasting): (Fields, Lasting),
+    ) -> Result<Option<bool>, Declined> {
         self.put_upload(key, Type::Hash, upload, |hash, received| {
-            if absent && hash.has(field) {
-                return Ok(None);
-            }
-            hash.put_received(field, received).map(Some)
+            let holds = match asked {
+                Fields::Any => true,
+                Fields::Present => hash.has(field),
+                Fields::Absent => !hash.has(field),
+            };
+            if holds { hash.put_received(field, received, lasting).map(Some) } else { Ok(None) }
         })
+    }
+
+    /// Puts an element that was received in the place that `place` says of the list's length; whether there is such a place, none
+    /// if there is no list. An element that is not put there gives its memory back.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn list_set_upload(
+        &mut self,
+        key: &Key<'_>,
+        upload: Upload,
+        place: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Option<bool>, Declined> {
+        let mut is_place = None;
+        self.put_upload(key, Type::List, upload, |list, received| {
+            let len = list.len();
+            let at = place(len).filter(|i| *i < len);
+            is_place = (len > 0).then_some(at.is_some());
+            let Some(at) = at else { return Ok(None) };
+            list.set_received_at(at, received).map(Some)
+        })?;
+        Ok(is_place)
     }
 
     /// Runs `put`, which puts what was received into a collection, or says none and does not.

@@ -12,8 +12,8 @@ mod answers;
 mod deed;
 mod doing;
 
-use larder_protocol::resp::Args;
-use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Type};
+use larder_protocol::resp::{Args, Encoder};
+use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Type, Upload};
 
 use super::words::{Ask, Write};
 use super::{Call, Pairs, peek_as};
@@ -157,6 +157,14 @@ fn options(mut args: Args<'_>, now: Millis) -> Result<(Options, Args<'_>), Fail>
     Err(Fail::of("ERR missing FIELDS argument"))
 }
 
+/// Words of HSETEX behind its key, but for the value, which comes last: they are right, and name one field.
+pub(crate) fn is_of_one(words: Args<'_>, now: Millis) -> bool {
+    let mut all = Encoder::default();
+    words.for_each(|word| all.push(word));
+    all.push(b"");
+    options(all.args(), now).is_ok_and(|(_, pairs)| pairs.len() == 2)
+}
+
 /// HGETEX
 pub(super) fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
     peek_as(&mut call.cx.guard, key, Type::Hash)?;
@@ -186,9 +194,13 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
     let (Options { lasting, asked }, pairs) = options(args, call.cx.now())?;
     peek_as(&mut call.cx.guard, key, Type::Hash)?;
     let write = Write::lasting(lasting, call.cx.now());
+    if let Some(value) = call.client.received.take() {
+        let set = set_at_once(call, key.bytes(), pairs, asked, write, Some(*value))?;
+        return call.integer(i64::from(set));
+    }
     let (count, most) = (pairs.len() / 2, call.at_once(write, key, pairs));
     if count <= most || call.cx.guard.in_transaction() || call.are_one_step(write, key, pairs) {
-        let set = set_at_once(call, key.bytes(), pairs, asked, write)?;
+        let set = set_at_once(call, key.bytes(), pairs, asked, write, None)?;
         if asked != Fields::Any {
             call.spend_on_looks(count);
         }
@@ -199,17 +211,26 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
     call.write_in_steps("hsetex", key, pairs, (write, most), false, Some(asked))
 }
 
-/// Sets fields as one moment, if what is asked holds of them, and publishes that; whether they were set.
+/// Sets fields as one moment, if what is asked holds of them, and publishes that; whether they were set. `received`: the value of
+/// the one that there is, where that was received.
 fn set_at_once(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
     pairs: Args<'_>,
     asked: Fields,
     write: Write,
+    received: Option<Upload>,
 ) -> Result<bool, Fail> {
     let (was, key) = (look(call, name), call.key(name));
     let set = if let Write::Set(lasting) = write {
-        call.cx.guard.hash_set_lasting(&key, Pairs(pairs), asked, lasting)?
+        match received {
+            Some(value) => {
+                call.spend_on_linking(&value);
+                let (guard, field) = (&mut call.cx.guard, pairs.at(0).unwrap_or_default());
+                guard.hash_set_upload_lasting(&key, field, value, (asked, lasting))?.is_some()
+            }
+            None => call.cx.guard.hash_set_lasting(&key, Pairs(pairs), asked, lasting)?,
+        }
     } else {
         // They would have gone by now: so they do, as those that are there.
         call.as_one([key], |call| {

@@ -122,6 +122,7 @@ pub(crate) const ROWS: &[Definition] = &[
         fields::set(call, key, args)
     })
     .tells(Tells::Nothing)
+    .uploads(Uploads::FieldBehind)
     .weighs(SETS_BEHIND)
     .doc(
         "8.0.0",

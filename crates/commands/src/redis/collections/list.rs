@@ -88,6 +88,7 @@ pub(crate) const ROWS: &[Definition] = &[
     ),
     Command::of_collection("lset", 4, WRITE | DENYOOM, set)
         .tells(told("lset"))
+        .uploads(Uploads::Place)
         .weighs(Weighs::Elements(Elements::ListWrite))
         .doc("1.0.0", "key index element", "Puts another element in a place."),
     Command::of_collection("linsert", 5, WRITE | DENYOOM, insert)
@@ -328,11 +329,19 @@ fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
     peek_as(&mut call.cx.guard, key, Type::List)?.ok_or(Fail::NO_SUCH_KEY)?;
     let index = integer(next(&mut args)?)?;
     let element = next(&mut args)?;
-    match call.cx.guard.list_set(key, element, |len| place(index, len))? {
-        Some(true) => {
-            call.spend_on_bytes(element.len());
-            call.ok()
+    let set = match call.client.received.take() {
+        Some(element) => {
+            call.spend_on_linking(&element);
+            call.cx.guard.list_set_upload(key, *element, |len| place(index, len))?
         }
+        None => {
+            let set = call.cx.guard.list_set(key, element, |len| place(index, len))?;
+            call.spend_on_bytes(if set == Some(true) { element.len() } else { 0 });
+            set
+        }
+    };
+    match set {
+        Some(true) => call.ok(),
         Some(false) => Err(Fail::of("ERR index out of range")),
         None => Err(Fail::NO_SUCH_KEY),
     }

@@ -8,14 +8,14 @@
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
 //! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX of one element, which is received into the
 //! parts that it lies in, and put into its list when it is whole: the command runs then as any does, with the element beside its
-//! words (`Client::received`). So do HSET, HMSET and HSETNX of one field, whose value comes last. Other long requests are gathered,
-//! see [`super::gather`].
+//! words (`Client::received`). So do LSET, and HSET, HMSET, HSETNX and HSETEX of one field, whose value comes last. Other long
+//! requests are gathered, see [`super::gather`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Encoder, Partial};
-use larder_store::{Attributes, Expect, Millis, Spaces, Type, Upload};
+use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
 
 use super::gather::Discard;
 use super::turn::Turn;
@@ -28,7 +28,7 @@ use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
-use crate::redis::collections::peek_as;
+use crate::redis::collections::{fields, peek_as};
 use crate::redis::commandlog::Kind;
 use crate::redis::facts::ClientFacts;
 use crate::redis::fail::{Done, Fail};
@@ -46,18 +46,19 @@ pub(crate) struct Incoming {
     upload: Upload,
     row: RowId,
     uploads: Uploads,
-    /// The words before the value, but for the key: the name, and the time or the field if there is one.
+    /// The words before the value, but for the key: the name, and a time, a place, options or the field if there are any.
     name: ArrayVec<u8, NAME_BYTES_MAX>,
-    middle: ArrayVec<u8, MIDDLE_BYTES_MAX>,
+    middle: Encoder,
     looks: Looks,
 }
 
 /// Most bytes of the names of commands whose value is received into its item.
 const NAME_BYTES_MAX: usize = 8;
-/// Most bytes of a time, or of the name of a field: values beside longer ones are gathered.
+/// … and of each of the words between the key and the value, of which there are six at most: beside longer ones values are
+/// gathered.
 const MIDDLE_BYTES_MAX: usize = 64;
 /// Bytes of all that comes before a value.
-const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 256;
+const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 512;
 
 impl Incoming {
     /// Bytes of memory that it holds.
@@ -82,11 +83,15 @@ impl Conversation {
         let name = args.next().unwrap_or_default();
         let Some((row, id)) = table::find(name) else { return false };
         let Some(key) = args.next().filter(|key| key.len() <= KEY_BYTES_MAX) else { return false };
-        let Some(uploads) = row.uploads.filter(|uploads| count as usize == uploads.words()) else {
-            return false;
-        };
-        let middle = if uploads.words() > 3 { args.next().unwrap_or_default() } else { &[] };
-        if middle.len() > MIDDLE_BYTES_MAX {
+        let Some(uploads) = row.uploads.filter(|uploads| uploads.fits(count as usize)) else { return false };
+        let mut middle = Encoder::default();
+        for word in args {
+            if word.len() > MIDDLE_BYTES_MAX {
+                return false;
+            }
+            middle.push(word);
+        }
+        if uploads == Uploads::FieldBehind && !fields::is_of_one(args, turn.cx.now()) {
             return false;
         }
         let key = turn.cx.guard.key_in(self.client.db, key);
@@ -95,16 +100,16 @@ impl Conversation {
                 let mut attributes = Attributes::default();
                 if let Some(clock) = clock {
                     // What is wrong with it is said when the request is there.
-                    let Ok(at) = clock.deadline(row.name, middle, turn.cx.now()) else { return false };
+                    let word = args.at(0).unwrap_or_default();
+                    let Ok(at) = clock.deadline(row.name, word, turn.cx.now()) else { return false };
                     attributes.expires_at = at;
                 }
                 turn.cx.guard.upload(&key, value_bytes, &attributes).ok()
             }
-            Uploads::Element | Uploads::Field => {
-                let kind = if uploads == Uploads::Field { Type::Hash } else { Type::List };
+            Uploads::Element | Uploads::Place | Uploads::Field | Uploads::FieldBehind => {
                 // In a pause, or while keys are held, the command looks at its key when it is whole: another may be amid it.
-                let may_look = !turn.cx.shared.pause.looks(turn.cx.now());
-                if may_look && peek_as(&mut turn.cx.guard, &key, kind).is_err() {
+                let kind = uploads.kind().filter(|_| !turn.cx.shared.pause.looks(turn.cx.now()));
+                if kind.is_some_and(|kind| peek_as(&mut turn.cx.guard, &key, kind).is_err()) {
                     // It is refused without memory for the element, which comes all the same.
                     turn.at += start;
                     self.state = State::Discard(Discard::of_wrong_type(value_bytes, id));
@@ -115,8 +120,7 @@ impl Conversation {
         };
         let Some(upload) = upload else { return false };
         // Longer ones there are none.
-        let kept = (ArrayVec::try_from(name), ArrayVec::try_from(middle));
-        let (name, middle) = (kept.0.unwrap_or_default(), kept.1.unwrap_or_default());
+        let name = ArrayVec::try_from(name).unwrap_or_default();
         turn.at += start;
         let looks = Looks::default();
         self.state = State::Upload(Incoming { upload, row: id, uploads, name, middle, looks });
@@ -164,7 +168,7 @@ impl Conversation {
         turn.at += 2;
         turn.left = turn.left.saturating_sub(1);
         let State::Upload(incoming) = std::mem::replace(&mut self.state, State::Ready) else { return None };
-        if matches!(incoming.uploads, Uploads::Element | Uploads::Field) {
+        if incoming.uploads.kind().is_some() {
             return self.run_received(turn, incoming);
         }
         turn.settle_any();
@@ -209,11 +213,9 @@ impl Conversation {
             Some(fail) => turn.call(&mut self.client).fail(fail),
         }
         if let (Some(key), Some(row)) = (key, table::row(incoming.row)) {
-            let mut call = turn.call(&mut self.client);
-            match &incoming.middle[..] {
-                [] => call.note_upload(row, &[&incoming.name, &key], value_bytes),
-                time => call.note_upload(row, &[&incoming.name, &key, time], value_bytes),
-            }
+            let before = [&incoming.name[..], &key[..]];
+            let words: Vec<&[u8]> = before.into_iter().chain(incoming.middle.args()).collect();
+            turn.call(&mut self.client).note_upload(row, &words, value_bytes);
         }
         None
     }
@@ -223,7 +225,7 @@ impl Conversation {
     fn run_received(
         &mut self,
         turn: &mut Turn<'_, '_, '_, '_>,
-        Incoming { upload, row, uploads, name, middle, .. }: Incoming,
+        Incoming { upload, row, name, middle, .. }: Incoming,
     ) -> Option<Next> {
         let (key, value_bytes) = (upload.key().to_vec(), upload.value_bytes());
         let permitted = self.look_again(turn);
@@ -232,9 +234,7 @@ impl Conversation {
                 let mut words = Encoder::default();
                 words.push(&name);
                 words.push(&key);
-                if uploads == Uploads::Field {
-                    words.push(&middle);
-                }
+                words.extend(middle.args());
                 // What monitors and logs are shown.
                 words.push(format!("... ({value_bytes} bytes)").as_bytes());
                 self.client.received = Some(Box::new(upload));
@@ -257,13 +257,8 @@ impl Conversation {
             && value_bytes + HEAD_BYTES_MAX >= from as u64
             && let Some(row) = table::row(row)
         {
-            let mut call = turn.call(&mut self.client);
-            match uploads {
-                Uploads::Field => call.note_upload(row, &[&name, &key, &middle], value_bytes),
-                Uploads::Value { .. } | Uploads::Element => {
-                    call.note_upload(row, &[&name, &key], value_bytes);
-                }
-            }
+            let words: Vec<&[u8]> = [&name[..], &key[..]].into_iter().chain(middle.args()).collect();
+            turn.call(&mut self.client).note_upload(row, &words, value_bytes);
         }
         next
     }
@@ -290,9 +285,7 @@ impl Conversation {
     #[cold]
     fn upload_waits_for_memory(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Upload(incoming) = &mut self.state else { return None };
-        if matches!(incoming.uploads, Uploads::Value { .. }) {
-            return None;
-        }
+        incoming.uploads.kind()?;
         let asks_again = turn.cx.guard.ask_again(false);
         turn.cx.guard.ask_again(asks_again);
         if !asks_again || turn.cx.guard.finds_memory(LEAF.0, LEAF.1) {
@@ -324,9 +317,7 @@ impl Conversation {
         };
         let mut words = Encoder::default();
         words.push(incoming.upload.key());
-        if !incoming.middle.is_empty() {
-            words.push(&incoming.middle);
-        }
+        words.extend(incoming.middle.args());
         // The value says nothing of what is asked.
         words.push(b"");
         turn.call(&mut self.client).permit(row, incoming.row, words.args(), Whence::TopLevel)

@@ -339,6 +339,16 @@ impl Edit {
         place: usize,
         element: &[u8],
     ) -> Result<(), Declined> {
+        self.insert_new(cx, place, NewElement::Text(element))
+    }
+
+    /// The same of an element wherever it is.
+    fn insert_new(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        place: usize,
+        element: NewElement<'_>,
+    ) -> Result<(), Declined> {
         let end = place == self.elements as usize;
         let growth = match place {
             0 => Growth::Front,
@@ -347,17 +357,19 @@ impl Edit {
         };
         self.growth = growth;
         if self.elements == 0 {
-            return self.insert_first(cx, NewElement::Text(element));
+            return self.insert_first(cx, element);
         }
         let beside = place - usize::from(end);
         let at = self.place_of(cx.store, beside);
-        if is_apart(element) || self.is_apart_at(cx.store, &at.path) {
-            return self.insert_beside(cx, (at, beside), end, NewElement::Text(element));
+        match element {
+            NewElement::Text(text) if !is_apart(text) && !self.is_apart_at(cx.store, &at.path) => {
+                self.change_leaf_at(cx, (at, beside), growth, |builder, i| {
+                    let entry = NewEntry { tag: 0, name: text, value: &[], score: 0.0 };
+                    Ok(builder.insert(i + usize::from(end), entry)?)
+                })
+            }
+            element => self.insert_beside(cx, (at, beside), end, element),
         }
-        self.change_leaf_at(cx, (at, beside), growth, |builder, i| {
-            Ok(builder
-                .insert(i + usize::from(end), NewEntry { tag: 0, name: element, value: &[], score: 0.0 })?)
-        })
     }
 
     /// Puts another element in a place.
@@ -379,6 +391,18 @@ impl Edit {
             Growth::Within,
             |builder, i| Ok(builder.set_element(i, element)?),
         )
+    }
+
+    /// Puts an element that was received in a place.
+    pub(in crate::collection) fn set_received_at(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        place: usize,
+        received: Received,
+    ) -> Result<(), Declined> {
+        // As in `set_at`.
+        self.remove_places(cx, place..place + 1, End::Front, true)?;
+        self.insert_new(cx, place, NewElement::Received(received))
     }
 
     /// Takes the elements at some places out, from an end of them on: not all, where that are very many. Those that are

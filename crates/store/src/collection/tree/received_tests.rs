@@ -5,7 +5,7 @@ use super::apart_tests::{List, compare, element};
 use super::testing::{ends, text};
 use super::tests::{NOW, move_all, store};
 use crate::collection::build::STRING_BYTES_MAX;
-use crate::collection::{Declined, Type};
+use crate::collection::{Declined, Fields, Lasting, Type};
 use crate::worker::{Guard, Worker};
 use crate::{Attributes, End, Expect, Key, Store, Upload};
 use std::collections::BTreeMap;
@@ -127,6 +127,85 @@ fn a_push_of_which_any_allocation_is_refused_has_done_nothing_and_keeps_nothing(
             }
             store.check_behind(worker);
         }
+    }
+}
+
+/// In any place of lists of every form, whatever was there. Where there is no such place it is put nowhere.
+#[test]
+fn an_element_that_is_received_takes_a_place() {
+    for len in [1, 5, 60] {
+        let (store, mut worker) = store(16);
+        let mut guard = worker.enter(NOW);
+        let (key, none) = (guard.key(b"key"), guard.key(b"none"));
+        let mut list: List = (0..len).map(|n| element(n, if n % 7 == 3 { 17_000 } else { 40 })).collect();
+        guard.list_push(&key, End::Back, list.iter().map(Vec::as_slice), false).unwrap();
+        for n in 0..30 {
+            let (place, new) = (n * 7 % len, element(n, STRING_BYTES_MAX + 1 + n * 353));
+            let upload = receive(&mut guard, &key, &new, 1_401);
+            assert_eq!(guard.list_set_upload(&key, upload, |_| Some(place)), Ok(Some(true)));
+            list[place] = new;
+            compare(&mut guard, &key, &list);
+            if n % 5 == 0 {
+                move_all(&store, &mut guard);
+                compare(&mut guard, &key, &list);
+            }
+            if n % 3 == 0 {
+                list[place] = b"short".to_vec();
+                assert_eq!(guard.list_set(&key, b"short", |_| Some(place)), Ok(Some(true)));
+                compare(&mut guard, &key, &list);
+            }
+        }
+        for (key, place, there) in [
+            (key, Some(len), Some(false)),
+            (key, None, Some(false)),
+            (none, Some(0), None),
+        ] {
+            let upload = receive(&mut guard, &key, &element(1, 20_000), 100_000);
+            assert_eq!(guard.list_set_upload(&key, upload, |_| place), Ok(there));
+            assert_eq!(store.input_bytes(), 0);
+        }
+        compare(&mut guard, &key, &list);
+        assert!(guard.peek(&none).hit().is_none());
+        drop(guard);
+        reclaim_all(&mut worker);
+        store.check_behind(worker);
+    }
+}
+
+#[test]
+fn an_element_for_a_place_of_which_any_allocation_is_refused_leaves_the_list_as_it_was() {
+    for (len, place) in [(1, 0), (5, 3), (60, 30), (60, 31)] {
+        let (store, mut worker) = store(16);
+        let mut list: List = (0..len).map(|n| element(n, if n == 31 { 17_000 } else { 40 })).collect();
+        let new = element(0, 40_000);
+        for budget in 0.. {
+            reclaim_all(&mut worker);
+            let before = store.totals().item_bytes;
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            if budget == 0 {
+                guard.list_push(&key, End::Back, list.iter().map(Vec::as_slice), false).unwrap();
+            }
+            let upload = receive(&mut guard, &key, &new, 100_000);
+            guard.local.refuse_after = Some(budget);
+            let set = guard.list_set_upload(&key, upload, |_| Some(place));
+            guard.local.refuse_after = None;
+            assert_eq!(store.input_bytes(), 0);
+            if set.is_ok() {
+                assert!(budget > 0 && set == Ok(Some(true)));
+                list[place] = new;
+                compare(&mut guard, &key, &list);
+                break;
+            }
+            assert_eq!(set, Err(Declined::NoMemory));
+            compare(&mut guard, &key, &list);
+            drop(guard);
+            reclaim_all(&mut worker);
+            if budget > 0 {
+                assert_eq!(store.totals().item_bytes, before, "{budget} of {len}");
+            }
+        }
+        store.check_behind(worker);
     }
 }
 
@@ -290,6 +369,47 @@ fn a_value_that_is_received_is_as_one_that_is_set() {
         reclaim_all(&mut worker);
         store.check_behind(worker);
         assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0));
+    }
+}
+
+/// It lasts as long as is said, and is set where what is asked holds.
+#[test]
+fn a_value_that_is_received_lasts_as_long_as_is_said() {
+    for shorts in [0, 5, 200] {
+        let (store, mut worker) = store(16);
+        let mut guard = worker.enter(NOW);
+        let (key, mut map) = (guard.key(b"key"), Map::new());
+        for n in 0..shorts {
+            set(&mut guard, &key, &mut map, (n, element(n, 10)));
+        }
+        let (field, at) = (name(1_000), NOW + 5_000);
+        for (n, (asked, lasting, is_new, time)) in [
+            (Fields::Present, Lasting::Until(at), None, None),
+            (Fields::Absent, Lasting::Until(at), Some(true), Some(at)),
+            (Fields::Absent, Lasting::Never, None, Some(at)),
+            (Fields::Any, Lasting::Keep, Some(false), Some(at)),
+            (Fields::Present, Lasting::Until(at + 1), Some(false), Some(at + 1)),
+            (Fields::Any, Lasting::Never, Some(false), Some(0)),
+            (Fields::Any, Lasting::Keep, Some(false), Some(0)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let value = element(n, 20_000 + n);
+            let upload = receive(&mut guard, &key, &value, 100_000);
+            let done = guard.hash_set_upload_lasting(&key, &field, upload, (asked, lasting));
+            assert_eq!(done, Ok(is_new), "{n} beside {shorts}");
+            assert_eq!(store.input_bytes(), 0);
+            if is_new.is_some() {
+                map.insert(field.clone(), value);
+            }
+            is_as(&mut guard, &key, &map);
+            let there = guard.collection(&key, Type::Hash).unwrap();
+            let entry = there.and_then(|there| there.entry_named(&field));
+            assert_eq!(entry.map(|entry| entry.expires_at), time, "{n} beside {shorts}");
+        }
+        drop(guard);
+        store.check_behind(worker);
     }
 }
 

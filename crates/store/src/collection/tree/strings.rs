@@ -219,22 +219,23 @@ impl Edit {
         self.climb(cx, &path, depth, behind..behind)
     }
 
-    /// Gives a field a value that was received, and no time; whether the field is new. Fields of the same leaf whose time has
-    /// passed go.
+    /// Gives a field a value that was received, and says how long it lasts; whether the field is new. Fields of the same leaf
+    /// whose time has passed go.
     #[cold]
     pub(in crate::collection) fn put_received(
         &mut self,
         cx: &mut EditContext<'_>,
         field: &[u8],
         received: Received,
+        lasting: Lasting,
     ) -> Result<bool, Declined> {
         let hash = cx.store.member_hash(field);
         let mut builder = std::mem::take(&mut self.builder);
         let value = NewElement::Received(received);
         let done = if self.height == 0 {
-            self.put_first_received(cx, &mut builder, (field, hash), value)
+            self.put_first_received(cx, &mut builder, (field, hash), value, lasting)
         } else {
-            self.put_received_by(cx, &mut builder, (field, hash), value)
+            self.put_received_by(cx, &mut builder, (field, hash), value, lasting)
         };
         self.builder = builder;
         done
@@ -247,11 +248,12 @@ impl Edit {
         builder: &mut Builder,
         (field, hash): (&[u8], u64),
         value: NewElement<'_>,
+        lasting: Lasting,
     ) -> Result<bool, Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
         builder.start(Type::Hash);
         let label = self.put_reference(cx, builder, (None, hash), (field, value.len()))?;
-        Lasting::Never.note(builder, 0);
+        lasting.note(builder, 0);
         self.elements = 1;
         self.unmarked = true;
         self.write_leaf(cx, builder, 0)?;
@@ -267,6 +269,7 @@ impl Edit {
         builder: &mut Builder,
         (field, hash): (&[u8], u64),
         value: NewElement<'_>,
+        lasting: Lasting,
     ) -> Result<bool, Declined> {
         let mut path = self.path(cx.store, key_by(hash));
         self.load_live(cx, &path, builder);
@@ -276,7 +279,7 @@ impl Edit {
             self.loosen(builder, i);
         }
         let label = self.put_reference(cx, builder, (there, hash), (field, value.len()))?;
-        Lasting::Never.note(builder, there.unwrap_or(end));
+        lasting.note(builder, there.unwrap_or(end));
         let new = there.is_none();
         if new && self.elements + 1 >= ELEMENTS_MAX {
             return Err(Declined::TooLarge);
