@@ -121,9 +121,10 @@ pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
     Added, Adding, AutoClaimed, BulkLoad, COPIED_BYTES_MAX, Claim, Collection, Consumer, ConsumerLoad,
     Copied, DIGITS_MAX, Declined, Delivered, Due, Element, Entries, EntriesBack, Entry, Fields, Group,
-    GroupLoad, Lasting, LongMember, LongText, Made, NewFields, NewId, Parts, PendingEntry, Removal, Removed,
-    Run, ScoreRule, Scored, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields,
-    StreamId, StreamLoad, StreamRefusal, StreamTrimmed, TakenOut, Timed, Trim, TrimTo, Trimmed, Type,
+    GroupLoad, Lasting, LongMember, LongText, Made, NewFields, NewId, Parts, PendingEntry, PinnedValue,
+    Removal, Removed, Run, ScoreRule, Scored, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry,
+    StreamFields, StreamId, StreamLoad, StreamRefusal, StreamTrimmed, TakenOut, Timed, Trim, TrimTo, Trimmed,
+    Type,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};

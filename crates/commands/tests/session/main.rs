@@ -43,6 +43,7 @@ mod ruled;
 mod scripts;
 mod scripts_bounds;
 mod sent;
+mod sent_entries;
 mod slices;
 mod sorted;
 mod sorting;

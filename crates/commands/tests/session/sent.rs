@@ -15,7 +15,7 @@ const OWN_BYTES_MAX: u64 = 1_000;
 const HELD: &str = "-OOM connections hold as much memory as they may\r\n";
 
 /// Has a session answer a request. The reply waits in `out`.
-fn answer(bench: &mut Bench, session: &mut Session, words: &str, out: &mut Output) {
+pub(crate) fn answer(bench: &mut Bench, session: &mut Session, words: &str, out: &mut Output) {
     let sent = bench.asked(words);
     go_on(bench, session, &sent, out);
 }
@@ -41,7 +41,7 @@ fn go_on(bench: &mut Bench, session: &mut Session, sent: &[u8], out: &mut Output
     assert_eq!(at, sent.len());
 }
 
-fn output() -> Output {
+pub(crate) fn output() -> Output {
     Output::new(64 << 20)
 }
 

@@ -89,6 +89,7 @@ pub(super) use late::LateMembers;
 pub(super) use many::at_once;
 pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
+pub use pinned::PinnedValue;
 pub(crate) use pinned::{PinnedParts, is_let_go, part_pins};
 pub(super) use places::Growth;
 pub(super) use scoring::Move;
@@ -521,6 +522,12 @@ impl<'g> Tree<'g> {
     /// # Panics
     /// If there are no more than `i`.
     pub(super) fn leaf_with(&self, i: usize) -> (Leaf<'g>, usize) {
+        let (location, start) = self.location_with(i);
+        (self.leaf(location), start)
+    }
+
+    /// The same of where the leaf lies.
+    fn location_with(&self, i: usize) -> (u64, usize) {
         assert!(i < self.len, "an element that is not there");
         let (mut location, mut start) = (self.top, 0);
         for _ in 0..self.height {
@@ -536,7 +543,7 @@ impl<'g> Tree<'g> {
             });
             location = child.expect("children have as many elements as is said above them");
         }
-        (self.leaf(location), start)
+        (location, start)
     }
 
     /// Adds the places of the elements of one leaf, that with this order, to `places`; the least order behind it, none if

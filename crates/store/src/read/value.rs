@@ -100,7 +100,7 @@ impl<'g> Pieces<'g> {
 
     /// The parts from byte `offset` on.
     fn of_parts(arena: &'g Arena, parts: &'g PinnedParts, offset: u64) -> Pieces<'g> {
-        let (first, skip) = PinnedParts::place(offset);
+        let (first, skip) = parts.place(offset);
         Pieces { arena, upcoming: Upcoming::Part(parts, first), skip }
     }
 }

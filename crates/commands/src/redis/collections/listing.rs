@@ -42,7 +42,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Bytes that are sent at a time.
 const SENT_BYTES: usize = 16 << 10;
 /// Bytes of long elements that are sent from where they lie in one step, at most: one of the longest has as many.
-const PINNED_AT_ONCE: usize = 4 << 20;
+pub(super) const PINNED_AT_ONCE: usize = 4 << 20;
 /// Picks whose replies have more bytes are copied in steps, however few they are.
 const PICKED_BYTES_MAX: usize = 1 << 20;
 /// Work to leave out one of the entries of which some are drawn.

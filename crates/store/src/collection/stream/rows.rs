@@ -11,6 +11,8 @@
 use super::super::build::{Builder, Full, LEAF_BYTES_MAX};
 use super::super::element::{APART, Element, LongText, Packed, extent};
 use super::super::leaf::Leaf;
+use crate::class::CHUNK_BYTES_MAX;
+use crate::collection::{Type, part_chunk_bytes};
 use std::cmp::Ordering;
 
 /// Which entry of a stream: when it was put, and which of those of that millisecond.
@@ -59,6 +61,11 @@ pub(in crate::collection) const PART_BYTES: usize =
 /// What a row takes beside its strings in a leaf of its own, at most: heads, and an ID that is said at length. With an entry
 /// there may be the row of the stream.
 const ROW_BYTES: usize = 160;
+// With pins it is a node.
+const _: () = assert!(part_chunk_bytes(PART_BYTES + PART_ROW_BYTES) <= CHUNK_BYTES_MAX);
+/// What a part takes beside its bytes, where it is the only row of a leaf, at most: a tag, its line, an ID, its number and how
+/// long it is.
+const PART_ROW_BYTES: usize = 1 + 1 + 20 + NUMBER_BYTES + 3;
 /// Where an entry is too long, values of more bytes lie apart.
 const VALUE_BYTES_MAX: usize = 1 << 10;
 /// Bytes of the number of a part, which stands where names of other rows do.
@@ -828,6 +835,11 @@ impl Builder {
         if full { Err(Full) } else { Ok(done) }
     }
 
+    /// It has one row, which is a part of a value.
+    pub(in crate::collection) fn is_lone_part(&self) -> bool {
+        self.kind() == Type::Stream && matches!(self.codes[..], [tag] if tag >> KIND_SHIFT == KIND_PART)
+    }
+
     /// What there is goes to what is kept for that; it has no rows then.
     fn set_rows_aside(&mut self) {
         std::mem::swap(&mut self.codes, &mut self.spare_codes);
@@ -941,7 +953,7 @@ pub(in crate::collection) fn seek<'a>(leaf: &Leaf<'a>, key: &RowKey<'_>) -> (usi
 /// If it is not so.
 pub(in crate::collection) fn check(leaf: &Leaf<'_>) {
     let mut again = Builder::default();
-    again.start(super::super::Type::Stream);
+    again.start(Type::Stream);
     let mut before = Before::default();
     let mut last: Option<RowKey<'_>> = None;
     for row in Rows::of(leaf) {

@@ -664,6 +664,89 @@ fn every_allocation_of_a_long_entry_may_be_refused() {
     store.check_behind(worker);
 }
 
+/// Its parts stay where they lie while a value is sent, whatever becomes of the entry; what lies beside something else comes with
+/// them.
+#[test]
+fn values_of_entries_are_pinned_while_they_are_sent() {
+    const PART: usize = rows::PART_BYTES;
+    let value = |n: usize, bytes: usize| (0..bytes).map(|i| (i / 7 + 31 * i + n) as u8).collect::<Vec<u8>>();
+    let lengths = [17_000, 24 * PART, 24 * PART + 1, 25 * PART - 1];
+    let pairs: Texts = lengths
+        .iter()
+        .enumerate()
+        .map(|(n, &bytes)| (format!("f{n}").into_bytes(), value(n, bytes)))
+        .collect();
+    for goes in 0..4 {
+        let (store, mut worker) = store(16);
+        let reclaim_all = |worker: &mut crate::Worker| {
+            for _ in 0..4 {
+                worker.rest();
+                (0..32).for_each(|_| _ = worker.enter(NOW).maintain());
+            }
+        };
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let short = vec![(b"f".to_vec(), b"v".to_vec())];
+        add(&mut guard, &key, &short, NewId::Now).unwrap();
+        let long = add(&mut guard, &key, &pairs, NewId::Now).unwrap();
+        add(&mut guard, &key, &short, NewId::Now).unwrap();
+        let pin_all = |guard: &mut Guard<'_>| {
+            with(guard, &key, |stream| {
+                let stream = stream.unwrap();
+                let fields = stream.entry(long).unwrap().fields;
+                let pin = |(_, value): (_, crate::Element<'_>)| {
+                    let crate::Element::Apart(apart) = value else { panic!("it lies apart") };
+                    let value = stream.pin_for_reply(&store, long, &apart)?;
+                    Some((value.parts, value.rest.to_vec()))
+                };
+                fields.map(pin).collect::<Option<Vec<_>>>()
+            })
+        };
+        let taken = (store.held_bytes_max() - store.held_bytes()) as i64;
+        store.hold(taken);
+        assert!(pin_all(&mut guard).is_none(), "connections hold their share");
+        store.hold(-taken);
+        let pinned = pin_all(&mut guard).unwrap();
+        let held: usize = pinned
+            .iter()
+            .zip(lengths)
+            .map(|((_, rest), bytes)| bytes - rest.len() + 8 * (bytes - rest.len()).div_ceil(PART))
+            .sum();
+        assert_eq!(store.held_bytes(), held as u64);
+        // What is sent to another takes no more but for its list.
+        assert!(pin_all(&mut guard).is_some());
+        assert_eq!(store.held_bytes(), held as u64);
+        match goes {
+            0 => guard.delete(&key, Expect::Present).unwrap(),
+            1 => assert_eq!(guard.stream_delete(&key, std::iter::once(long)), Ok(1)),
+            2 => move_all(&store, &mut guard),
+            _ => _ = guard.store_value(&key, b"text", &Attributes::default(), Expect::Any).unwrap(),
+        }
+        drop(guard);
+        reclaim_all(&mut worker);
+        // What was freed is written over.
+        let mut guard = worker.enter(NOW);
+        for n in 0..100_u8 {
+            let name = [n];
+            let key = guard.key(&name);
+            guard.store_value(&key, &[n; 700], &Attributes::default(), Expect::Any).unwrap();
+        }
+        for (n, ((parts, rest), bytes)) in pinned.iter().zip(lengths).enumerate() {
+            let (whole, there) = (value(n, bytes), bytes - rest.len());
+            assert!(rest.len() < PART && parts.value_bytes() == there as u64);
+            for offset in [0, 1, PART - 1, PART, PART + 1, there - 1] {
+                let read: Vec<u8> = parts.pieces(offset as u64).flatten().chain(rest).copied().collect();
+                assert!(read == whole[offset..], "{bytes} from {offset}");
+            }
+        }
+        drop(pinned);
+        assert_eq!(store.held_bytes(), 0);
+        drop(guard);
+        reclaim_all(&mut worker);
+        store.check_behind(worker);
+    }
+}
+
 #[test]
 fn values_that_lie_apart_go_with_their_entries() {
     let (store, mut worker) = store(16);

@@ -4,8 +4,10 @@ use super::rows::{
     Data, ENTRIES, FIRST_LINE, GROUPS, PART_BYTES, PARTS, REMOVED, Row, RowKey, Rows, STREAM, StreamFields,
     StreamId, StreamRow, seek,
 };
-use crate::collection::{Body, Collection, DIGITS_MAX, Element, Type};
+use crate::Store;
+use crate::collection::{Body, Collection, DIGITS_MAX, Element, LongText, PinnedValue, Type};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Parts of values that go in one moment with their entries, about.
 const PARTS_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 20 } else { 512 };
@@ -184,6 +186,22 @@ impl<'g> Stream<'g> {
             let Data::Part(part) = row.data else { unreachable!("each value has its parts") };
             read(part);
         }
+    }
+
+    /// Keeps a value of the entry with this ID that lies apart in place while it is sent, unless connections hold their share of
+    /// the memory. `store` is that of the stream.
+    ///
+    /// # Panics
+    /// If the value is another stream's, or the stream is another store's.
+    pub fn pin_for_reply(
+        &self,
+        store: &Arc<Store>,
+        id: StreamId,
+        apart: &LongText<'_>,
+    ) -> Option<PinnedValue<'g>> {
+        let first = (apart.label() as u32).to_be_bytes();
+        let start = self.seek(&RowKey::of_part(id, &first)).0;
+        self.all.tree()?.pin_rows(store, start..start + apart.len().div_ceil(PART_BYTES), apart.len())
     }
 
     /// Values of entries lie apart.

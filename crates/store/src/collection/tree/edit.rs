@@ -28,6 +28,7 @@ use super::apart::NewElement;
 use super::fell::CHUNK_NS;
 use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
+use super::pinned::{begin_part, part_node_bytes};
 use super::places::{Growth, PartEnd};
 use super::strings::{apart_units, behind_parts, long_text};
 use super::timed::{children_of, put_time, says_time, soonest_below};
@@ -704,13 +705,19 @@ impl Edit {
         key: u64,
     ) -> Result<(), Declined> {
         let bytes = builder.bytes()?;
-        if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
+        // Of a stream a part of a value that has the leaf for itself has pins, as parts of other strings have.
+        let is_part = builder.is_lone_part();
+        let node_bytes = if is_part { part_node_bytes(bytes) } else { NODE_BYTES + bytes };
+        if node_bytes > CHUNK_BYTES_MAX {
             return Err(Declined::TooLarge);
         }
-        let chunk = self.allocate(cx, 0, NODE_BYTES + bytes)?;
+        let chunk = self.allocate(cx, 0, node_bytes)?;
         let arena = &cx.store.arena;
-        // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words.
+        // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words, and for the pins of a part.
         let place = unsafe {
+            if is_part {
+                begin_part(arena, chunk);
+            }
             node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
             std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
         };

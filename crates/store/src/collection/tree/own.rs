@@ -18,7 +18,7 @@ use super::strings::keys_of_parts;
 use super::{Inner, LONG_AGO, Root, Tree, header_of, key_of_name, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
-use crate::collection::stream::rows::{Rows, first_key};
+use crate::collection::stream::rows::{Data, Rows, first_key};
 use crate::collection::{DIGITS_MAX, Element, Type};
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -361,6 +361,9 @@ impl Store {
             if kind == Type::Stream {
                 let all = Rows::of(&leaf).all(|row| within(row.key.word()));
                 assert!(all, "a row in another leaf than its key says");
+                let first = Rows::of(&leaf).next().map(|row| row.data);
+                let is_part = leaf.len() == 1 && matches!(first, Some(Data::Part(_)));
+                assert_eq!(header.is_part(), is_part, "pins are what a part has that is alone in its leaf");
             }
             let named = if kind == Type::Stream { 0 } else { leaf.len() };
             for (i, entry) in leaf.entries(0..named).enumerate() {

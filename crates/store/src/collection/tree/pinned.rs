@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! part   header 8 │ least key 8 │ leaf without entries, up to 16,360 │ pad to 8 │ pins 8
+//!                               │ leaf with one row, of a stream
 //! ```
 //!
 //! 1. A reader pins each part of the string by itself, in the epoch in which it has found the tree ([`Pins`]). Leaves, inner
@@ -17,16 +18,18 @@
 
 use super::apart::PART_BYTES;
 use super::strings::parts_of;
-use super::{NODE_BYTES, header_of, leaf_at};
+use super::{NODE_BYTES, Tree, header_of, leaf_at};
 use crate::Store;
 use crate::arena::Arena;
 use crate::class::CHUNK_BYTES_MAX;
-use crate::collection::{Collection, HEAD_BYTES, LongText};
+use crate::collection::stream::rows::{Data, PART_BYTES as ROW_PART_BYTES, Rows};
+use crate::collection::{Collection, HEAD_BYTES, LongText, Type};
 use crate::item::RawItem;
 use crate::pin::Pins;
 use crate::read::Pinned;
 use crate::sync::atomic::Ordering;
 use crate::worker::give_alone;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of the pins of a part.
@@ -86,17 +89,23 @@ pub(crate) unsafe fn is_let_go(store: &Store, location: u64) -> bool {
 /// The parts of one string, each of which has a pin for this.
 #[derive(Debug)]
 pub(crate) struct PinnedParts {
-    /// In the order of the string. All but the last have [`PART_BYTES`].
+    /// In the order of the string.
     locations: Box<[u64]>,
     bytes: u64,
+    /// What all but the last have of them.
+    each_bytes: usize,
 }
 
 impl PinnedParts {
-    /// Adds a pin to each of the parts of a string of so many bytes.
+    /// Adds a pin to each of the parts of a string of so many bytes, all of which but the last have as many.
     ///
     /// # Safety
     /// The parts were found at these locations in this epoch.
-    unsafe fn pin(store: &Store, mut locations: Vec<u64>, bytes: usize) -> PinnedParts {
+    unsafe fn pin(
+        store: &Store,
+        mut locations: Vec<u64>,
+        (bytes, each_bytes): (usize, usize),
+    ) -> PinnedParts {
         let mut first_bytes = 0;
         for (i, location) in locations.iter_mut().enumerate() {
             let only = loop {
@@ -108,10 +117,11 @@ impl PinnedParts {
                 }
             };
             if only {
-                first_bytes += part_bytes(bytes, i);
+                first_bytes += each_bytes.min(bytes - i * each_bytes);
             }
         }
-        let parts = PinnedParts { locations: locations.into_boxed_slice(), bytes: bytes as u64 };
+        let parts =
+            PinnedParts { locations: locations.into_boxed_slice(), bytes: bytes as u64, each_bytes };
         store.held.pinned(first_bytes as i64);
         store.hold(parts.list_bytes());
         parts
@@ -124,7 +134,7 @@ impl PinnedParts {
             // SAFETY: the pin has kept the part where it is.
             let (last, dead) = unsafe { part_pins(&store.arena, location) }.remove();
             if last {
-                last_bytes += part_bytes(self.bytes as usize, i);
+                last_bytes += self.part_bytes(i);
             }
             if dead {
                 gone.push(location);
@@ -146,9 +156,14 @@ impl PinnedParts {
         let own = |(i, location): (usize, &u64)| {
             // SAFETY: the pin keeps the part where it is.
             let is_only = unsafe { part_pins(arena, *location) }.is_only();
-            if is_only { part_bytes(self.bytes as usize, i) } else { 0 }
+            if is_only { self.part_bytes(i) } else { 0 }
         };
         self.locations.iter().enumerate().map(own).sum::<usize>() as u64
+    }
+
+    /// Bytes of the nth part.
+    fn part_bytes(&self, n: usize) -> usize {
+        self.each_bytes.min(self.bytes as usize - n * self.each_bytes)
     }
 
     /// How many parts it has.
@@ -157,8 +172,8 @@ impl PinnedParts {
     }
 
     /// Which part has the byte at an offset, and how many bytes of the part are in front of it.
-    pub(crate) fn place(offset: u64) -> (usize, usize) {
-        let part = PART_BYTES as u64;
+    pub(crate) fn place(&self, offset: u64) -> (usize, usize) {
+        let part = self.each_bytes as u64;
         ((offset / part) as usize, (offset % part) as usize)
     }
 
@@ -166,7 +181,12 @@ impl PinnedParts {
     pub(crate) fn part<'a>(&'a self, arena: &Arena, n: usize) -> Option<&'a [u8]> {
         let location = *self.locations.get(n)?;
         // SAFETY: the pin keeps the part where it is, for as long as this lives, and its leaf never changes.
-        Some(unsafe { leaf_at(arena, location) }.payload)
+        let leaf = unsafe { leaf_at(arena, location) };
+        if leaf.kind() != Type::Stream {
+            return Some(leaf.payload);
+        }
+        let Data::Part(part) = Rows::of(&leaf).next()?.data else { unreachable!("it is a part") };
+        Some(part)
     }
 
     /// Bytes of the list of locations.
@@ -175,9 +195,57 @@ impl PinnedParts {
     }
 }
 
-/// Bytes of the nth part of a string of so many bytes.
-fn part_bytes(bytes: usize, n: usize) -> usize {
-    PART_BYTES.min(bytes - n * PART_BYTES)
+/// A value of an entry of a stream, kept in place while it is sent.
+#[derive(Debug)]
+pub struct PinnedValue<'g> {
+    /// Its parts, but for the last, if that lies beside something else.
+    pub parts: Pinned,
+    /// What that one has.
+    pub rest: &'g [u8],
+}
+
+impl<'g> Tree<'g> {
+    /// Keeps the rows at some places in place while they are sent, which are the parts of a value of so many bytes, unless
+    /// connections hold their share of the memory. A part that has a leaf for itself is one with pins: all but the last have.
+    ///
+    /// # Panics
+    /// If they are no such rows, or the tree is another store's.
+    pub(in crate::collection) fn pin_rows(
+        &self,
+        store: &Arc<Store>,
+        places: Range<usize>,
+        bytes: usize,
+    ) -> Option<PinnedValue<'g>> {
+        assert!(std::ptr::eq(Arc::as_ptr(store), self.store), "a stream of this store");
+        let (mut locations, mut more_bytes) = (Vec::with_capacity(places.len()), 0);
+        let mut rest: &[u8] = &[];
+        for place in places.clone() {
+            let (location, before) = self.location_with(place);
+            let row = Rows::of(&self.leaf(location)).nth(place - before).expect("a row of this leaf");
+            let Data::Part(part) = row.data else { unreachable!("each value has its parts") };
+            // SAFETY: a node of this tree, of the epoch that `'g` ends before.
+            let is_part = unsafe { header_of(&store.arena, location) }.is_part();
+            if !is_part {
+                if place + 1 < places.end {
+                    return None;
+                }
+                rest = part;
+                break;
+            }
+            // SAFETY: as above, and a part.
+            if !unsafe { part_pins(&store.arena, location) }.any() {
+                more_bytes += part.len() as u64;
+            }
+            locations.push(location);
+        }
+        // What is being sent to another already takes no more memory for this one.
+        if locations.is_empty() || more_bytes > 0 && !store.may_pin(more_bytes) {
+            return None;
+        }
+        // SAFETY: the parts were found in this epoch.
+        let parts = unsafe { PinnedParts::pin(store, locations, (bytes - rest.len(), ROW_PART_BYTES)) };
+        Some(PinnedValue { parts: Pinned::of_parts(Arc::clone(store), parts), rest })
+    }
 }
 
 impl Collection<'_> {
@@ -219,7 +287,7 @@ impl Collection<'_> {
         }
         assert_eq!(locations.len(), parts_of(apart.len()), "parts of one element");
         // SAFETY: the parts were found in this epoch, which the collection ends before.
-        let parts = unsafe { PinnedParts::pin(store, locations, apart.len()) };
+        let parts = unsafe { PinnedParts::pin(store, locations, (apart.len(), PART_BYTES)) };
         Pinned::of_parts(Arc::clone(store), parts)
     }
 }
@@ -228,7 +296,7 @@ impl Collection<'_> {
 mod tests {
     use super::super::tests::{NOW, move_all, store};
     use super::*;
-    use crate::collection::{ScoreRule, Type};
+    use crate::collection::ScoreRule;
     use crate::worker::Guard;
     use crate::{Attributes, End, Expect, Key, Worker};
 
@@ -351,7 +419,7 @@ mod tests {
         let after = moved(&mut mover);
         assert!(before.iter().zip(&after).all(|(before, after)| before != after), "all were moved");
         // SAFETY: they were found in this epoch.
-        let parts = unsafe { PinnedParts::pin(&store, before, BYTES) };
+        let parts = unsafe { PinnedParts::pin(&store, before, (BYTES, PART_BYTES)) };
         assert_eq!(*parts.locations, *after);
         let pinned = Pinned::of_parts(Arc::clone(&store), parts);
         assert_eq!(moved(&mut mover), after);

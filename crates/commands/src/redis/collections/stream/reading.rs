@@ -16,14 +16,14 @@ use larder_protocol::resp::{Args, Encoder, HEAD_BYTES_MAX, parse_integer};
 use larder_store::{Collection, Guard, Key, Stream, StreamId, StreamRefusal, Type};
 use smallvec::SmallVec;
 
-use super::told::{few_bytes, put_entry};
+use super::told::{few_bytes, pin_values, put_entry, put_entry_with, sending_ns};
 use super::{put_id, strict_id};
 use crate::core::events::Class;
 use crate::core::output::Output;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::collections::block;
-use crate::redis::collections::listing::send_whole;
+use crate::redis::collections::listing::{PINNED_AT_ONCE, send_whole};
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
 use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail, shown};
@@ -211,10 +211,12 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
     let mut long = false;
     call.spend(asked.keys.len() as u64 * PRESENT_NS);
     let mut found = 0;
+    // All keys are held while they are looked at.
+    let store = (!call.cx.guard.in_transaction()).then(|| call.cx.guard.store());
     call.as_one_with_room(asked.keys, |call| {
         after.clear();
         (found, long) = (0, false);
-        let mut bytes = HEAD_BYTES_MAX;
+        let (mut bytes, mut sent_bytes) = (HEAD_BYTES_MAX, 0);
         for (name, id) in asked.keys.zip(asked.ids) {
             let key = call.key(name);
             let there = stream_of(&mut call.cx.guard, &key)?;
@@ -225,19 +227,23 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
             let places = places_behind(&stream, id, most);
             if !places.is_empty() {
                 found += 1;
-                match few_bytes(&stream, places) {
-                    Some(few) => bytes += few + name.len() + 2 * HEAD_BYTES_MAX + 2,
+                match few_bytes(&stream, places, store.is_some()) {
+                    Some(few) => {
+                        bytes += few.bytes + name.len() + 2 * HEAD_BYTES_MAX + 2;
+                        sent_bytes += few.sent_bytes;
+                    }
                     None => long = true,
                 }
             }
         }
-        long |= bytes as u64 >= STEPS_BYTES_MIN;
+        long |= bytes as u64 >= STEPS_BYTES_MIN || sent_bytes > PINNED_AT_ONCE as u64;
         if found == 0 || long {
             return Ok(None);
         }
         if !call.has_room(bytes) {
             return Ok(Some(bytes));
         }
+        let mark = call.out.mark();
         if resp3 {
             put_map(call.out, true, found)
         } else {
@@ -249,9 +255,18 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
             let places = places_behind(&stream, *id, most);
             if !places.is_empty() {
                 put_stream(call.out, resp3, name, places.len());
-                stream.entries(places).for_each(|entry| put_entry(call.out, &stream, entry));
+                long |= !stream.entries(places).all(|entry| {
+                    let pinned = pin_values(store, &stream, &entry);
+                    pinned.map(|pinned| put_entry_with(call.out, &stream, entry, pinned)).is_some()
+                });
+            }
+            if long {
+                // A value may not be pinned, and is copied where it is made room for.
+                call.out.rewind(mark);
+                break;
             }
         }
+        call.spend(sending_ns(sent_bytes));
         Ok(None)
     })?;
     // Asked for are those that are there when it is answered.

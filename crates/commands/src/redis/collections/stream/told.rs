@@ -6,17 +6,24 @@
 //! ```
 //!
 //! What is copied is charged before it is made. What was begun anew too often goes on with its streams held.
+//!
+//! Long values of entries that XRANGE, XREVRANGE and XREAD reply are pinned, and sent from where they lie, but in a transaction.
+//! Where one of an entry may not be pinned all of the entry is copied.
+
+use std::sync::Arc;
 
 use larder_protocol::resp::HEAD_BYTES_MAX;
 use larder_store::{
-    Consumer, Element, Group, Key, PendingEntry, Stream, StreamEntry, StreamFields, StreamId, Type,
+    Consumer, Element, Group, Key, PendingEntry, PinnedValue, Store, Stream, StreamEntry, StreamFields,
+    StreamId, Type,
 };
 
 use super::{no_group, put_id};
 use crate::core::output::{Mark, Output};
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::Call;
-use crate::redis::collections::listing::send_whole;
+use crate::redis::call::{Call, has_room};
+use crate::redis::collections::listing::{PINNED_AT_ONCE, send_or_hand_on, send_whole};
+use crate::redis::collections::sending::{is_sent, pinning_ns};
 use crate::redis::collections::{ELEMENT_FRAME, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, peek_as, put_element};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
@@ -35,6 +42,8 @@ const ENTRIES_DIRECT: usize = 2 << 10;
 const ID_BYTES: usize = 48;
 /// What a group or a consumer takes in a reply beside names, at most.
 const NAMED_BYTES: usize = 512;
+/// What of a long value may lie beside something else, and is copied: no more than a leaf of some entries has.
+const BESIDE_BYTES_MAX: usize = 1 << 10;
 /// Entries of one node of Redis's: what is said of its tree goes by that.
 const NODE_ENTRIES: u64 = 100;
 /// Entries that XINFO STREAM FULL shows, unless the client says how many.
@@ -98,6 +107,8 @@ enum Task {
 struct Sink<'k> {
     out: &'k mut Output,
     resp3: bool,
+    /// The store, where long values are sent from where they lie.
+    store: Option<&'k Arc<Store>>,
     ns: u64,
     ns_max: u64,
     /// For what comes next there has to be so much room; 0 if there is.
@@ -116,6 +127,22 @@ impl Sink<'_> {
     fn spend(&mut self, ns: u64) {
         self.ns += ns;
     }
+
+    /// Writes an entry; false if there is no time or no room for it.
+    fn put_entry(&mut self, stream: &Stream<'_>, entry: StreamEntry<'_>) -> bool {
+        if !self.goes_on(0) {
+            return false;
+        }
+        let pinned = pin_values(self.store, stream, &entry).unwrap_or_default();
+        let sent_bytes = pinned.iter().map(|value| value.parts.value_bytes()).sum::<u64>();
+        let bytes = entry_bytes_max(&entry) - sent_bytes as usize;
+        let goes_on = self.goes_on(bytes);
+        if goes_on {
+            put_entry_with(self.out, stream, entry, pinned);
+            self.spend(entry_ns(bytes) + sending_ns(sent_bytes));
+        }
+        goes_on
+    }
 }
 
 /// Bytes that fields take in a reply, at most.
@@ -130,16 +157,73 @@ pub(super) fn entry_bytes_max(entry: &StreamEntry<'_>) -> usize {
 
 /// An entry of a stream.
 pub(super) fn put_entry(out: &mut Output, stream: &Stream<'_>, entry: StreamEntry<'_>) {
+    put_entry_with(out, stream, entry, Vec::new());
+}
+
+/// The same of an entry whose long values are pinned, if these are given.
+pub(super) fn put_entry_with(
+    out: &mut Output,
+    stream: &Stream<'_>,
+    entry: StreamEntry<'_>,
+    pinned: Vec<PinnedValue<'_>>,
+) {
+    let mut pinned = pinned.into_iter();
     put_array(out, 2);
     put_id(out, entry.id);
     put_array(out, 2 * entry.fields.len());
     for (name, value) in entry.fields {
         put_element(out, &name);
         match value {
-            Element::Apart(_) => put_apart(out, stream, entry.id, &value),
+            Element::Apart(apart) => {
+                let sent = if is_sent(apart.len()) { pinned.next() } else { None };
+                match sent {
+                    Some(sent) => put_pinned(out, apart.len(), sent),
+                    None => put_apart(out, stream, entry.id, &value),
+                }
+            }
             Element::Text(_) | Element::Number(_) => put_element(out, &value),
         }
     }
+}
+
+/// The long values of an entry, each pinned, in their order; none are, if one may not be. Without a store nothing is sent.
+#[inline]
+pub(super) fn pin_values<'g>(
+    store: Option<&Arc<Store>>,
+    stream: &Stream<'g>,
+    entry: &StreamEntry<'g>,
+) -> Option<Vec<PinnedValue<'g>>> {
+    match store {
+        Some(store) if entry.fields.has_apart() => pin_long_values(store, stream, entry),
+        _ => Some(Vec::new()),
+    }
+}
+
+#[cold]
+fn pin_long_values<'g>(
+    store: &Arc<Store>,
+    stream: &Stream<'g>,
+    entry: &StreamEntry<'g>,
+) -> Option<Vec<PinnedValue<'g>>> {
+    let long = entry.fields.clone().filter_map(|(_, value)| match value {
+        Element::Apart(apart) if is_sent(apart.len()) => Some(apart),
+        Element::Apart(_) | Element::Text(_) | Element::Number(_) => None,
+    });
+    long.map(|apart| stream.pin_for_reply(store, entry.id, &apart)).collect()
+}
+
+/// A value of an entry that is sent from where it lies, but for what of it lies beside something else.
+#[cold]
+fn put_pinned(out: &mut Output, bytes: usize, PinnedValue { parts, rest }: PinnedValue<'_>) {
+    put_head(out, b'$', bytes as u64);
+    out.splice(parts);
+    out.put(rest);
+    out.put(b"\r\n");
+}
+
+/// What it takes to look for so many bytes of long values and to pin them.
+pub(super) fn sending_ns(bytes: u64) -> u64 {
+    2 * pinning_ns(bytes)
 }
 
 /// A value that lies apart.
@@ -305,24 +389,18 @@ impl Tale {
         match task {
             Task::Entries(mut at, end) => {
                 for entry in stream.entries(at..end) {
-                    let bytes = entry_bytes_max(&entry);
-                    if !sink.goes_on(bytes) {
+                    if !sink.put_entry(stream, entry) {
                         return Some(Task::Entries(at, end));
                     }
-                    put_entry(sink.out, stream, entry);
-                    sink.spend(entry_ns(bytes));
                     at += 1;
                 }
                 None
             }
             Task::Back(start, mut end) => {
                 for entry in stream.entries_back(start..end) {
-                    let bytes = entry_bytes_max(&entry);
-                    if !sink.goes_on(bytes) {
+                    if !sink.put_entry(stream, entry) {
                         return Some(Task::Back(start, end));
                     }
-                    put_entry(sink.out, stream, entry);
-                    sink.spend(entry_ns(bytes));
                     end -= 1;
                 }
                 None
@@ -610,7 +688,10 @@ struct Telling {
     copied: bool,
     /// How often they were begun, all together.
     tries: Tries,
+    /// Long values of entries are spliced in.
     kept: Output,
+    /// The store, where they are sent from where they lie.
+    store: Option<Arc<Store>>,
     sent: u64,
     lane: Option<Lane>,
     _held: Heap,
@@ -628,21 +709,36 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// The key has another type of value; there is no room; or what it is asked for is not there.
     pub(super) fn tell_stream(&mut self, key: &Key<'_>, tale: Tale) -> Done {
+        let store = (!self.cx.guard.in_transaction()).then(|| self.cx.guard.store());
         let there = peek_as(&mut self.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
         let Some(stream) = there else { return tale.put_none(self.out, key.bytes()) };
         if let Tale::Range { from, to, most, back } = tale {
             let places = range_places(&stream, (from, to), most, back);
-            let few = few_bytes(&stream, places.clone());
-            if let Some(bytes) = few.filter(|bytes| *bytes <= self.out.free_bytes()) {
-                put_array(self.out, places.len());
-                let put = |entry: StreamEntry<'_>| put_entry(self.out, &stream, entry);
-                if back {
-                    stream.entries_back(places.clone()).for_each(put);
+            let few = few_bytes(&stream, places.clone(), store.is_some());
+            // Beside what is sent from where it lies there is little.
+            let fits = |few: &Few| {
+                few.bytes <= self.out.free_bytes() || few.sent_bytes > 0 && has_room(self.out, few.bytes)
+            };
+            if let Some(few) = few.filter(fits) {
+                let mark = self.out.mark();
+                let out = &mut *self.out;
+                put_array(out, places.len());
+                let put = |entry: StreamEntry<'_>| {
+                    let pinned = pin_values(store, &stream, &entry);
+                    pinned.map(|pinned| put_entry_with(out, &stream, entry, pinned)).is_some()
+                };
+                let all = if back {
+                    stream.entries_back(places.clone()).all(put)
                 } else {
-                    stream.entries(places.clone()).for_each(put);
+                    stream.entries(places.clone()).all(put)
+                };
+                if all {
+                    self.spend_on(places.len(), entry_ns(few.bytes / places.len().max(1)));
+                    self.spend(sending_ns(few.sent_bytes));
+                    return Ok(());
                 }
-                self.spend_on(places.len(), entry_ns(bytes / places.len().max(1)));
-                return Ok(());
+                // One may not be pinned, and is copied where it is made room for.
+                self.out.rewind(mark);
             }
         }
         let held = Heap::keep(self, tale.names_bytes())?;
@@ -672,6 +768,10 @@ impl Call<'_, '_, '_> {
     fn tell_parts(&mut self, parts: Vec<Part>, reads: Option<usize>, held: Heap) -> Done {
         let kept = Output::charged(u64::MAX, self.cx.guard.store(), 0);
         let resp3 = self.client.resp3;
+        // XINFO copies what it shows, and what is told of groups has no entries.
+        let sends = parts.iter().all(|part| matches!(part.tale, Tale::Range { .. }));
+        let sends = sends && !self.cx.guard.in_transaction();
+        let store = sends.then(|| Arc::clone(self.cx.guard.store()));
         self.work(Telling {
             parts,
             reads,
@@ -679,6 +779,7 @@ impl Call<'_, '_, '_> {
             copied: false,
             tries: Tries::default(),
             kept,
+            store,
             sent: 0,
             lane: None,
             _held: held,
@@ -686,17 +787,40 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Bytes of a reply of the entries at these places, at most; none if they are many.
-pub(super) fn few_bytes(stream: &Stream<'_>, places: std::ops::Range<usize>) -> Option<usize> {
+/// What a reply of a few entries has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Few {
+    /// Bytes beside values that are sent from where they lie, at most.
+    pub bytes: usize,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+}
+
+/// What a reply of the entries at these places has, of which long values are sent if `sends` says so; none if they are many.
+pub(super) fn few_bytes(stream: &Stream<'_>, places: std::ops::Range<usize>, sends: bool) -> Option<Few> {
     if places.len() > ENTRIES_DIRECT {
         return None;
     }
-    let mut bytes = HEAD_BYTES_MAX;
-    let few = stream.entries(places).all(|entry| {
-        bytes += entry_bytes_max(&entry);
-        bytes < STEPS_BYTES_MIN as usize
+    let mut few = Few { bytes: HEAD_BYTES_MAX, sent_bytes: 0 };
+    let are_few = stream.entries(places).all(|entry| {
+        let sent_bytes = if sends { sent_bytes_of(&entry) } else { 0 };
+        few.bytes += entry_bytes_max(&entry) - sent_bytes;
+        few.sent_bytes += sent_bytes as u64;
+        few.bytes < STEPS_BYTES_MIN as usize && few.sent_bytes <= PINNED_AT_ONCE as u64
     });
-    few.then_some(bytes)
+    are_few.then_some(few)
+}
+
+/// Bytes of the long values of an entry, but for what of each may lie beside something else.
+fn sent_bytes_of(entry: &StreamEntry<'_>) -> usize {
+    if !entry.fields.has_apart() {
+        return 0;
+    }
+    let sent = |value: Element<'_>| match value {
+        Element::Apart(apart) if is_sent(apart.len()) => apart.len() - BESIDE_BYTES_MAX,
+        Element::Apart(_) | Element::Text(_) | Element::Number(_) => 0,
+    };
+    entry.fields.clone().map(|(_, value)| sent(value)).sum()
 }
 
 impl Telling {
@@ -787,7 +911,8 @@ impl Telling {
                 *ns += copying_ns(self.kept.len() - before);
                 part.counts_behind = counts.then(|| self.kept.len());
             }
-            let mut sink = Sink { out: &mut self.kept, resp3: self.resp3, ns: *ns, ns_max, needs: 0 };
+            let store = self.store.as_ref();
+            let mut sink = Sink { out: &mut self.kept, resp3: self.resp3, store, ns: *ns, ns_max, needs: 0 };
             part.tale.go_on(&stream, &mut sink, &mut part.tasks, &mut part.count);
             (*ns, needs) = (sink.ns, sink.needs);
             if part.tasks.is_empty() {
@@ -859,7 +984,10 @@ impl Job for Telling {
             // Its client takes the reply when it likes, and what is left is memory that is counted.
             self.lane = None;
         }
-        send_whole(call, &self.kept, &mut self.sent)
+        if self.kept.is_plain() {
+            return send_whole(call, &self.kept, &mut self.sent);
+        }
+        Ok(send_or_hand_on(call, &mut self.kept, &mut self.sent))
     }
 
     fn asks_itself(&self) -> bool {
@@ -875,7 +1003,7 @@ impl Job for Telling {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.kept.capacity_bytes() as u64
+        self.kept.capacity_bytes() as u64 + self.kept.pinned_bytes()
     }
 
     fn only_reads(&self) -> bool {
