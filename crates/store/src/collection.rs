@@ -45,7 +45,7 @@ mod times;
 mod tree;
 mod whole;
 
-pub(crate) use build::Builder;
+pub(crate) use build::{Builder, MEMBER_BYTES_MAX};
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element, LongMember, LongText, Run};
 pub(crate) use fields::UPKEEP_STEPS;

@@ -2,6 +2,7 @@
 //! database's salt.
 
 use crate::Store;
+use crate::collection::{MEMBER_BYTES_MAX, PART_BYTES};
 use crate::database::Word;
 use rapidhash::v3::rapidhash_v3_micro_inline;
 
@@ -73,7 +74,23 @@ impl Store {
         {
             HASHED_BYTES.set(HASHED_BYTES.get() + name.len());
         }
+        if name.len() > MEMBER_BYTES_MAX {
+            return self.hash_of_blocks(name.chunks(PART_BYTES));
+        }
         self.hash(name)
+    }
+
+    /// The same of a name that is longer than a leaf, in blocks as its parts would be: so that one that was received into its
+    /// parts is hashed where it lies.
+    #[cold]
+    pub(crate) fn hash_of_blocks<'p>(&self, blocks: impl Iterator<Item = &'p [u8]>) -> u64 {
+        let [first, second] = self.seeds;
+        let (mut hash, mut bytes) = (second, 0);
+        for block in blocks {
+            hash = folded(hash ^ self.hash_any(block), first | 1);
+            bytes += block.len() as u64;
+        }
+        folded(hash ^ bytes, second | 1)
     }
 
     /// A key of database 0, memcached's, with its hash. Good for the batch it was made in.

@@ -86,6 +86,8 @@ pub(crate) enum Uploads {
     Element,
     /// The same, behind its place.
     Place,
+    /// A member of the set that the key has.
+    Member,
     /// The value of a field, which is named before it, of the hash that the key has.
     Field,
     /// The same, behind options, FIELDS and the number of fields.
@@ -97,7 +99,7 @@ impl Uploads {
     pub fn fits(self, words: usize) -> bool {
         match self {
             Uploads::Value { clock: Some(_) } | Uploads::Field | Uploads::Place => words == 4,
-            Uploads::Value { clock: None } | Uploads::Element => words == 3,
+            Uploads::Value { clock: None } | Uploads::Element | Uploads::Member => words == 3,
             // With no option, or with FNX or FXX and a time.
             Uploads::FieldBehind => (6..=9).contains(&words),
         }
@@ -108,6 +110,7 @@ impl Uploads {
         match self {
             Uploads::Value { .. } => None,
             Uploads::Element | Uploads::Place => Some(Type::List),
+            Uploads::Member => Some(Type::Set),
             Uploads::Field | Uploads::FieldBehind => Some(Type::Hash),
         }
     }

@@ -397,6 +397,70 @@ fn an_element_for_a_place_arrives_in_any_pieces_and_is_whole() {
     checked(bench);
 }
 
+/// By SADD of one: it is there once, however it comes, and is found by its name.
+#[test]
+fn a_member_of_a_set_arrives_in_any_pieces_and_is_there_once() {
+    let mut bench = bench();
+    let (member, other) = (job(50_000), job(49_999) + "!");
+    let request = command(&["SADD", "k", &member]);
+    for others in ["", "a", "a b 12"] {
+        for step in [997, PART, PART + 16, 40_000] {
+            if !others.is_empty() {
+                bench.reply(&format!("SADD k {others}"));
+            }
+            let run = |bench: &mut Bench, expected: &str| {
+                let (replies, closed) = bench.run(&mut Session::new(), &request, step);
+                assert_eq!((&*String::from_utf8_lossy(&replies), closed), (expected, false), "by {step}");
+            };
+            run(&mut bench, ":1\r\n");
+            run(&mut bench, ":0\r\n");
+            assert_eq!(bench.reply(&format!("SADD k {member} {other}")), b":1\r\n");
+            assert_eq!(bench.reply(&format!("SMISMEMBER k {member} {other}")), b"*2\r\n:1\r\n:1\r\n");
+            assert_eq!(bench.reply(&format!("SREM k {member}")), b":1\r\n");
+            run(&mut bench, ":1\r\n");
+            assert_eq!(bench.reply(&format!("SREM k {other}")), b":1\r\n");
+            let count = format!(":{}\r\n", 1 + others.split_whitespace().count());
+            assert_eq!(bench.reply("SCARD k"), count.as_bytes());
+            assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        }
+    }
+    checked(bench);
+}
+
+#[test]
+fn a_member_on_its_way_in_is_charged_and_given_back_or_refused_for_another_type() {
+    let mut bench = bench();
+    bench.reply("SADD k a");
+    bench.reply("SET s v");
+    let store = Arc::clone(bench.worker.store());
+    let (before, member) = (item_bytes(&store), job(100_000));
+    for there in [0, 1, PART, PART + 1, 100_000] {
+        let (one, _) = halves(&["SADD", "k", &member], there);
+        let session = begun(&mut bench, &one);
+        assert_eq!(store.input_bytes(), charged(there, member.len()), "{there}");
+        drop(session);
+        assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{there}");
+    }
+    let (one, other) = halves(&["SADD", "s", &member], 50_000);
+    let mut session = begun(&mut bench, &one);
+    assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before));
+    assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE);
+    // One that is there already is given back when it is whole; it is told of once.
+    let mut listens = Session::new();
+    bench.turns(&mut listens, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    bench.turns(&mut listens, &command(&["PSUBSCRIBE", "__keyevent@0__:*"]));
+    for reply in [":1\r\n", ":0\r\n"] {
+        let (one, other) = halves(&["SADD", "k", &member], 50_000);
+        let mut session = begun(&mut bench, &one);
+        assert_eq!(replied(&mut bench, &mut session, &other), reply);
+        assert_eq!((store.input_bytes(), session.input_bytes()), (0, 0));
+    }
+    let heard = replied(&mut bench, &mut listens, &command(&["PING"]));
+    assert_eq!(heard.matches("__keyevent@0__:sadd\r\n").count(), 1, "{heard}");
+    drop((session, listens));
+    checked(bench);
+}
+
 /// What is queued is gathered, and so is an element beside another one.
 #[test]
 fn a_long_element_in_a_transaction_or_beside_another_is_as_a_short_one() {

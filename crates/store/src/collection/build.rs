@@ -30,7 +30,7 @@ pub(super) const FIELD_BYTES_MAX: usize =
 
 /// A member of a set that is longer than this has no place in a leaf of a tree, even alone: its tag, its code and its length are
 /// there, too. So it lies apart.
-pub(super) const MEMBER_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 2 - LENGTH_BYTES;
+pub(crate) const MEMBER_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 2 - LENGTH_BYTES;
 
 /// The same of a member of a sorted set, whose name a leaf of its members tree may come to have.
 pub(super) const SCORED_BYTES_MAX: usize =

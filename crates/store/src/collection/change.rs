@@ -283,6 +283,18 @@ impl<'c> Workpiece<'c> {
         if self.has(member) { Ok(false) } else { self.put(member, &[]) }
     }
 
+    /// Puts a member that was received into a set, if it is not there; whether it was not.
+    pub(super) fn add_received(&mut self, hash: u64, received: Received) -> Result<bool, Declined> {
+        if !self.is_tree() {
+            // None of its members is as long, and this one has no room in any leaf.
+            self.write();
+            self.plant()?;
+        }
+        let new = self.edit.add_received(&mut self.cx, hash, received)?;
+        self.written |= new;
+        Ok(new)
+    }
+
     /// Gives fields of a hash their values, in this order, or puts members into a set: a member that is there stays. How many
     /// were not there. Those of a tree are put in leaf by leaf, if the iterator says how many they are.
     pub(super) fn put_all<'p>(

@@ -1,11 +1,11 @@
-//! Elements of lists and values of fields that were received: an upload has their bytes in pieces, and each piece becomes the
-//! leaf of a part where it lies.
+//! Elements of lists, values of fields and members of sets that were received: an upload has their bytes in pieces, and each
+//! piece becomes the leaf of a part where it lies.
 //!
 //! ```text
 //! upload  head ─▶ piece │ piece │ … │ piece        header 8 │ lead 16 │ bytes of the element │ room
 //!                   ▼       ▼           ▼          header 8 │ key 8 │ head of a leaf 8 │ bytes of the element │ pins
 //! list    … leaf │ its own leaf │ part │ part │ … │ part │ leaf …
-//! hash    … leaf that names it   │ part │ part │ … │ part │ leaf …
+//! hash    … leaf that names it   │ part │ part │ … │ part │ leaf …       or a set
 //! ```
 //!
 //! 1. An edit takes the pieces as nodes that it has made, and writes what is in front of each part and behind it. Nothing is
@@ -16,7 +16,7 @@
 //! 4. Where it comes to nothing the pieces go with the upload: those that a sweep may have seen wait in limbo.
 
 use super::change::{Declined, Workpiece};
-use super::{Fields, Lasting, PART_BYTES, Type};
+use super::{Fields, Lasting, PART_BYTES, PART_LEAD_BYTES, Type};
 use crate::large::PieceCursor;
 use crate::worker::Guard;
 use crate::{End, Key, Store, Upload};
@@ -47,6 +47,20 @@ impl Received {
         let bytes = self.left.min(PART_BYTES);
         self.left -= bytes;
         Some((piece, bytes))
+    }
+
+    /// The bytes of the element, in blocks as its parts have.
+    pub(super) fn blocks<'s>(mut self, store: &'s Store) -> impl Iterator<Item = &'s [u8]> {
+        std::iter::from_fn(move || {
+            let (piece, bytes) = self.next_piece(store)?;
+            // SAFETY: a piece of an upload that is whole, which its owner keeps for as long as it is looked at, or the leaf that
+            // was made of it. Behind its header and its lead, or what a leaf begins with, are so many bytes, which no thread
+            // writes to.
+            Some(unsafe {
+                let at = store.arena.at(piece).add(8 + PART_LEAD_BYTES);
+                std::slice::from_raw_parts(at.as_ptr().cast_const(), bytes)
+            })
+        })
     }
 }
 
@@ -143,6 +157,24 @@ impl Guard<'_> {
             list.set_received_at(at, received).map(Some)
         })?;
         Ok(is_place)
+    }
+
+    /// Puts a member that was received ([`Guard::upload_element`]) into a set; whether it was not there. One that is there
+    /// already gives its memory back.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn set_add_upload(&mut self, key: &Key<'_>, upload: Upload) -> Result<bool, Declined> {
+        // Once, however often it is tried.
+        let hash = self.store.hash_of_blocks(self.received(&upload).blocks(self.store));
+        let added = self.put_upload(key, Type::Set, upload, |set, received| {
+            let new = set.add_received(hash, received)?;
+            Ok(new.then_some(()))
+        })?;
+        Ok(added.is_some())
     }
 
     /// Runs `put`, which puts what was received into a collection, or says none and does not.

@@ -11,21 +11,25 @@ use super::scan::scan;
 use super::words::{Ask, Write};
 use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
+use crate::core::work::copying_ns;
 use crate::redis::call::next;
 use crate::redis::definition::Definition;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::row::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
-use crate::redis::row::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
+use crate::redis::row::{
+    ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Uploads, Weighs,
+};
 
 pub(crate) const ROWS: &[Definition] = &[
     Command::of_collection(
         "sadd",
         -3,
         WRITE | DENYOOM | FAST | WEIGHTLESS | IN_PARTS,
-        |call, key, _, args| call.write_words("sadd", key, args, Write::Add, false),
+        |call, key, _, args| add(call, key, args),
     )
     .tells(told("sadd"))
     .access(&[Access::Extend])
+    .uploads(Uploads::Member)
     .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
     Command::of_collection("srem", -3, WRITE | FAST | WEIGHTLESS | IN_PARTS, |call, key, _, args| {
         call.write_words("srem", key, args, Write::Remove(Type::Set), false)
@@ -147,6 +151,18 @@ const fn told(name: &'static str) -> Tells {
 
 const fn stored(name: &'static str) -> Tells {
     Tells::Each(Change::store(Class::Set, name))
+}
+
+/// SADD
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
+    let Some(member) = call.client.received.take() else {
+        return call.write_words("sadd", key, args, Write::Add, false);
+    };
+    // It is hashed, and compared with one of its length that has its hash.
+    call.spend(copying_ns(member.value_bytes()) / 2);
+    call.spend_on_linking(&member);
+    let new = call.cx.guard.set_add_upload(key, *member)?;
+    call.length(usize::from(new))
 }
 
 /// SMEMBERS

@@ -8,8 +8,8 @@
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
 //! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX of one element, which is received into the
 //! parts that it lies in, and put into its list when it is whole: the command runs then as any does, with the element beside its
-//! words (`Client::received`). So do LSET, and HSET, HMSET, HSETNX and HSETEX of one field, whose value comes last. Other long
-//! requests are gathered, see [`super::gather`].
+//! words (`Client::received`). So do LSET, SADD of one member, and HSET, HMSET, HSETNX and HSETEX of one field, whose value comes
+//! last. Other long requests are gathered, see [`super::gather`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,7 +40,8 @@ use crate::redis::table;
 /// The longest key whose store is recorded at once, where the key is followed.
 const FOLLOWED_KEY_BYTES_MAX: usize = 250;
 
-/// A value on its way in, for a key that is overwritten whatever it has, or an element of a list or the value of a field.
+/// A value on its way in, for a key that is overwritten whatever it has, or an element of a list, a member of a set or the value
+/// of a field.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     upload: Upload,
@@ -106,7 +107,7 @@ impl Conversation {
                 }
                 turn.cx.guard.upload(&key, value_bytes, &attributes).ok()
             }
-            Uploads::Element | Uploads::Place | Uploads::Field | Uploads::FieldBehind => {
+            Uploads::Element | Uploads::Place | Uploads::Member | Uploads::Field | Uploads::FieldBehind => {
                 // In a pause, or while keys are held, the command looks at its key when it is whole: another may be amid it.
                 let kind = uploads.kind().filter(|_| !turn.cx.shared.pause.looks(turn.cx.now()));
                 if kind.is_some_and(|kind| peek_as(&mut turn.cx.guard, &key, kind).is_err()) {

@@ -1,14 +1,14 @@
-//! Elements of lists that were received, against vectors, and values of fields, against maps: their pieces have 700 bytes
-//! here, as parts have.
+//! Elements of lists that were received, against vectors, values of fields, against maps, and members of sets, against sets:
+//! their pieces have 700 bytes here, as parts have.
 
 use super::apart_tests::{List, compare, element};
-use super::testing::{ends, text};
+use super::testing::{ends, member_of, text};
 use super::tests::{NOW, move_all, store};
 use crate::collection::build::STRING_BYTES_MAX;
 use crate::collection::{Declined, Fields, Lasting, Type};
 use crate::worker::{Guard, Worker};
 use crate::{Attributes, End, Expect, Key, Store, Upload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An upload of an element for a list under this key, which is filled so many bytes at a time.
 fn receive(guard: &mut Guard<'_>, key: &Key<'_>, element: &[u8], step: usize) -> Upload {
@@ -440,6 +440,106 @@ fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
             }
             assert_eq!(done, Err(Declined::NoMemory));
             is_as(&mut guard, &key, &map);
+            drop(guard);
+            reclaim_all(&mut worker);
+            if budget > 0 {
+                assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
+            }
+        }
+        store.check_behind(worker);
+    }
+}
+
+/// The set has these members, and no others.
+fn has_all(guard: &mut Guard<'_>, key: &Key<'_>, set: &BTreeSet<Vec<u8>>) {
+    guard.check_tree(key);
+    let Some(there) = guard.collection(key, Type::Set).unwrap() else {
+        return assert!(set.is_empty());
+    };
+    assert_eq!(there.len(), set.len());
+    let all = there.entries(0..there.len()).map(|entry| text(&there, &entry.name));
+    assert!(all.collect::<BTreeSet<_>>() == *set);
+    assert!(set.iter().all(|member| there.has(member)), "each is found by its name");
+}
+
+/// Into sets of every form, beside others of its length and of its beginning: it is there once, however it comes.
+#[test]
+fn a_member_that_is_received_is_as_one_that_is_added() {
+    for shorts in [0, 1, 5, 200] {
+        let (store, mut worker) = store(16);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let mut set: BTreeSet<Vec<u8>> = (0..shorts).map(|n| element(n, 10)).collect();
+        guard.set_add(&key, set.iter().map(Vec::as_slice)).unwrap();
+        let shorts = set.clone();
+        for n in 0..40 {
+            // Some of them twice, and some by way of a request.
+            let nth = n * 7 % 25;
+            let member = member_of(nth, STRING_BYTES_MAX + 1 + nth / 2 * 353);
+            let new = set.insert(member.clone());
+            if n % 3 == 2 {
+                assert_eq!(guard.set_add(&key, [&member[..]].into_iter()), Ok(usize::from(new)), "{n}");
+            } else {
+                let upload = receive(&mut guard, &key, &member, 1_401);
+                assert_eq!(guard.set_add_upload(&key, upload), Ok(new), "{n}");
+            }
+            assert_eq!(store.input_bytes(), 0);
+            has_all(&mut guard, &key, &set);
+            if n % 5 == 0 {
+                move_all(&store, &mut guard);
+                has_all(&mut guard, &key, &set);
+            }
+        }
+        // One that is like another but for its last byte is another.
+        let mut other = member_of(0, STRING_BYTES_MAX + 1);
+        *other.last_mut().expect("it has some") ^= 1;
+        let upload = receive(&mut guard, &key, &other, 100_000);
+        assert_eq!(guard.set_add_upload(&key, upload), Ok(set.insert(other)));
+        has_all(&mut guard, &key, &set);
+        let long: Vec<Vec<u8>> = set.difference(&shorts).cloned().collect();
+        for member in long {
+            assert_eq!(guard.remove_named(&key, Type::Set, [&member[..]].into_iter()), Ok(1));
+            set.remove(&member);
+            has_all(&mut guard, &key, &set);
+        }
+        drop(guard);
+        reclaim_all(&mut worker);
+        store.check_behind(worker);
+    }
+}
+
+#[test]
+fn a_member_for_which_any_allocation_is_refused_leaves_the_set_as_it_was() {
+    for shorts in [0, 5, 200] {
+        let (store, mut worker) = store(16);
+        let mut set: BTreeSet<Vec<u8>> = (0..shorts).map(|n| element(n, 10)).collect();
+        let member = member_of(1, 40_000);
+        for budget in 0.. {
+            reclaim_all(&mut worker);
+            let before = store.totals().item_bytes;
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            if budget == 0 {
+                guard.set_add(&key, set.iter().map(Vec::as_slice)).unwrap();
+            }
+            let upload = receive(&mut guard, &key, &member, 100_000);
+            guard.local.refuse_after = Some(budget);
+            let done = guard.set_add_upload(&key, upload);
+            guard.local.refuse_after = None;
+            assert_eq!(store.input_bytes(), 0);
+            if done.is_ok() {
+                assert_eq!(done, Ok(true));
+                set.insert(member.clone());
+                has_all(&mut guard, &key, &set);
+                // It comes again, and its memory is back at once.
+                let there = store.totals().item_bytes;
+                let upload = receive(&mut guard, &key, &member, 100_000);
+                assert_eq!(guard.set_add_upload(&key, upload), Ok(false));
+                assert_eq!((store.totals().item_bytes, store.input_bytes()), (there, 0));
+                break;
+            }
+            assert_eq!(done, Err(Declined::NoMemory));
+            has_all(&mut guard, &key, &set);
             drop(guard);
             reclaim_all(&mut worker);
             if budget > 0 {

@@ -291,6 +291,68 @@ impl Edit {
         Ok(new)
     }
 
+    /// Puts a member that was received, and has this hash, into a set, if it is not there; whether it was not.
+    #[cold]
+    pub(in crate::collection) fn add_received(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        hash: u64,
+        received: Received,
+    ) -> Result<bool, Declined> {
+        let mut builder = std::mem::take(&mut self.builder);
+        let done = self.add_received_by(cx, &mut builder, hash, received);
+        self.builder = builder;
+        done
+    }
+
+    fn add_received_by(
+        &mut self,
+        cx: &mut EditContext<'_>,
+        builder: &mut Builder,
+        hash: u64,
+        received: Received,
+    ) -> Result<bool, Declined> {
+        let (named, member) = ((&b""[..], received.bytes()), NewElement::Received(received));
+        if self.height == 0 {
+            debug_assert!(self.elements == 0 && self.news.is_empty());
+            builder.start(Type::Set);
+            let label = self.put_reference(cx, builder, (None, hash), named)?;
+            self.elements = 1;
+            self.unmarked = true;
+            self.write_leaf(cx, builder, 0)?;
+            self.write_all_parts(cx, (Type::Set, label + 1), member)?;
+            self.write_top(cx, 1)?;
+            return Ok(true);
+        }
+        let path = self.path(cx.store, key_by(hash));
+        if self.has_received(cx.store, &self.leaf(cx.store, &path), hash, received) {
+            return Ok(false);
+        }
+        if self.elements + 1 >= ELEMENTS_MAX {
+            return Err(Declined::TooLarge);
+        }
+        self.load_live(cx, &path, builder);
+        let label = self.put_reference(cx, builder, (None, hash), named)?;
+        self.elements += 1;
+        self.store_leaf(cx, &path, builder)?;
+        self.put_parts(cx, (Type::Set, label), member)?;
+        Ok(true)
+    }
+
+    /// A leaf of a set names a member that is one that was received: their parts are compared where they lie.
+    fn has_received(&self, store: &Store, leaf: &Leaf<'_>, hash: u64, received: Received) -> bool {
+        if received.bytes() as u64 > self.apart {
+            return false;
+        }
+        let tree = self.tree(store, Type::Set);
+        let is = |apart: &LongText<'_>| {
+            key_by(apart.label()) == key_by(hash)
+                && apart.len() == received.bytes()
+                && tree.parts(apart).eq(received.blocks(store))
+        };
+        leaf.find_apart(hash as u8, is).is_some()
+    }
+
     /// Takes out the member of a set that lies apart and is named so; whether it was there.
     #[cold]
     pub(in crate::collection) fn take_long(
