@@ -82,26 +82,34 @@ pub(crate) enum Uploads {
         /// The unit of the time that it is given, if it is given one.
         clock: Option<Clock>,
     },
-    /// An element of the list that the key has.
+    /// An element of the list that the key has, behind others.
     Element,
     /// The same, behind its place.
     Place,
-    /// A member of the set that the key has.
+    /// A member of the set that the key has, behind others.
     Member,
     /// The value of a field, which is named before it, of the hash that the key has.
     Field,
+    /// The same, behind other fields with their values.
+    Fields,
     /// The same, behind options, FIELDS and the number of fields.
     FieldBehind,
 }
 
+/// Words between the key and the last one, at most: they are kept while that comes.
+const BETWEEN_MAX: usize = 16;
+
 impl Uploads {
-    /// A request of so many words may be such a one, the name and the last one among them.
+    /// A request of so many words may be such a one, the name, the key and the last one among them.
     pub fn fits(self, words: usize) -> bool {
+        let between = words.saturating_sub(3);
         match self {
-            Uploads::Value { clock: Some(_) } | Uploads::Field | Uploads::Place => words == 4,
-            Uploads::Value { clock: None } | Uploads::Element | Uploads::Member => words == 3,
+            Uploads::Value { clock: None } => between == 0,
+            Uploads::Value { clock: Some(_) } | Uploads::Field | Uploads::Place => between == 1,
+            Uploads::Element | Uploads::Member => between <= BETWEEN_MAX,
+            Uploads::Fields => between <= BETWEEN_MAX && between % 2 == 1,
             // With no option, or with FNX or FXX and a time.
-            Uploads::FieldBehind => (6..=9).contains(&words),
+            Uploads::FieldBehind => (3..=6).contains(&between),
         }
     }
 
@@ -111,7 +119,7 @@ impl Uploads {
             Uploads::Value { .. } => None,
             Uploads::Element | Uploads::Place => Some(Type::List),
             Uploads::Member => Some(Type::Set),
-            Uploads::Field | Uploads::FieldBehind => Some(Type::Hash),
+            Uploads::Field | Uploads::Fields | Uploads::FieldBehind => Some(Type::Hash),
         }
     }
 }

@@ -461,7 +461,71 @@ fn a_member_on_its_way_in_is_charged_and_given_back_or_refused_for_another_type(
     checked(bench);
 }
 
-/// What is queued is gathered, and so is an element beside another one.
+/// Behind a few short words, with which it comes.
+#[test]
+fn a_long_word_behind_short_ones_is_received_and_put_in_with_them() {
+    let mut bench = bench();
+    let long = job(50_000);
+    for step in [997, PART, 40_000] {
+        let run = |bench: &mut Bench, words: &[&str], expected: &str| {
+            let words: Vec<&str> = words.iter().copied().chain([&*long]).collect();
+            let (replies, closed) = bench.run(&mut Session::new(), &command(&words), step);
+            assert_eq!((&*String::from_utf8_lossy(&replies), closed), (expected, false), "{:?}", &words[..2]);
+        };
+        run(&mut bench, &["RPUSH", "l", "a", "b"], ":3\r\n");
+        run(&mut bench, &["LPUSH", "l", "c", "d"], ":6\r\n");
+        run(&mut bench, &["LPUSHX", "none", "a"], ":0\r\n");
+        let list = array(&[&long, "d", "c", "a", "b", &long]);
+        assert!(bench.reply("LRANGE l 0 -1") == list.as_bytes());
+        run(&mut bench, &["HSET", "h", "f", "1", "g", "2", "f"], ":2\r\n");
+        run(&mut bench, &["HMSET", "h", "g", "3", "k"], "+OK\r\n");
+        let values = format!("*4\r\n{0}$1\r\n3\r\n{0}$-1\r\n", bulk(&long));
+        assert!(bench.reply("HMGET h f g k none") == values.as_bytes());
+        run(&mut bench, &["SADD", "s", "a", "b"], ":3\r\n");
+        run(&mut bench, &["SADD", "s", "b", "a"], ":0\r\n");
+        run(&mut bench, &["SADD", "s", "c"], ":1\r\n");
+        assert_eq!(bench.reply(&format!("SMISMEMBER s a b c {long}")), b"*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n");
+        assert_eq!(bench.reply("DEL l h s"), b":3\r\n");
+    }
+    // A field without a value.
+    let (one, other) = halves(&["HSET", "h", "f", "1", &long], 20_000);
+    let mut session = begun(&mut bench, &one);
+    let said = "-ERR wrong number of arguments for 'hset' command\r\n";
+    assert_eq!(replied(&mut bench, &mut session, &other), said);
+    drop(session);
+    checked(bench);
+}
+
+/// Up to 16 words, of up to 64 bytes: beside more, or a longer one, it is gathered.
+#[test]
+fn a_few_short_words_are_kept_while_a_long_one_comes() {
+    let mut bench = bench();
+    let store = Arc::clone(bench.worker.store());
+    let long = job(50_000);
+    let words = |count: usize, bytes: usize| vec!["w".repeat(bytes); count];
+    for (between, is_received) in [
+        (words(15, 1), true),
+        (words(16, 1), true),
+        (words(17, 1), false),
+        (words(2, 63), true),
+        (words(16, 64), true),
+        (words(2, 65), false),
+    ] {
+        let before = ["RPUSH", "l"].into_iter().chain(between.iter().map(String::as_str));
+        let all: Vec<&str> = before.chain([&*long]).collect();
+        let (one, other) = halves(&all, 40_000);
+        let mut session = begun(&mut bench, &one);
+        let is_charged = store.input_bytes() == charged(40_000, long.len());
+        assert_eq!(is_charged, is_received, "{} of {}", between.len(), between[0].len());
+        let count = format!(":{}\r\n", between.len() + 1);
+        assert_eq!(replied(&mut bench, &mut session, &other), count);
+        assert!(bench.reply("LRANGE l 0 -1") == array(&all[2..]).as_bytes());
+        assert_eq!(bench.reply("DEL l"), b":1\r\n");
+    }
+    checked(bench);
+}
+
+/// What is queued is gathered.
 #[test]
 fn a_long_element_in_a_transaction_or_beside_another_is_as_a_short_one() {
     let mut bench = bench();

@@ -50,7 +50,7 @@ impl Received {
     }
 
     /// The bytes of the element, in blocks as its parts have.
-    pub(super) fn blocks<'s>(mut self, store: &'s Store) -> impl Iterator<Item = &'s [u8]> {
+    pub(super) fn blocks(mut self, store: &Store) -> impl Iterator<Item = &[u8]> {
         std::iter::from_fn(move || {
             let (piece, bytes) = self.next_piece(store)?;
             // SAFETY: a piece of an upload that is whole, which its owner keeps for as long as it is looked at, or the leaf that
@@ -80,9 +80,30 @@ impl Guard<'_> {
         upload: Upload,
         present: bool,
     ) -> Result<usize, Declined> {
+        self.list_push_upload_behind(key, end, std::iter::empty(), upload, present)
+    }
+
+    /// The same behind other elements, which are pushed before it: all of them or none.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn list_push_upload_behind<'p>(
+        &mut self,
+        key: &Key<'_>,
+        end: End,
+        elements: impl Iterator<Item = &'p [u8]> + Clone,
+        upload: Upload,
+        present: bool,
+    ) -> Result<usize, Declined> {
         let pushed = self.put_upload(key, Type::List, upload, |list, received| {
             if present && list.len() == 0 {
                 return Ok(None);
+            }
+            if elements.clone().next().is_some() {
+                list.push(end, elements.clone())?;
             }
             list.push_received(end, received)?;
             Ok(Some(list.len()))
@@ -134,6 +155,28 @@ impl Guard<'_> {
         })
     }
 
+    /// Sets fields, in order, and then one to a value that was received; how many were not there. None of them expires then.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    ///
+    /// # Panics
+    /// As [`Guard::list_push_upload`].
+    pub fn hash_set_upload_behind<'p>(
+        &mut self,
+        key: &Key<'_>,
+        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+        field: &[u8],
+        upload: Upload,
+    ) -> Result<usize, Declined> {
+        let new = self.put_upload(key, Type::Hash, upload, |hash, received| {
+            let new = hash.put_all(pairs.clone(), Lasting::Never)?;
+            let is_new = hash.put_received(field, received, Lasting::Never)?;
+            Ok(Some(new + usize::from(is_new)))
+        })?;
+        Ok(new.unwrap_or(0))
+    }
+
     /// Puts an element that was received in the place that `place` says of the list's length; whether there is such a place, none
     /// if there is no list. An element that is not put there gives its memory back.
     ///
@@ -159,22 +202,30 @@ impl Guard<'_> {
         Ok(is_place)
     }
 
-    /// Puts a member that was received ([`Guard::upload_element`]) into a set; whether it was not there. One that is there
-    /// already gives its memory back.
+    /// Puts members into a set, and one that was received ([`Guard::upload_element`]); how many were not there. The latter gives
+    /// its memory back if it is there already.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
     ///
     /// # Panics
     /// As [`Guard::list_push_upload`].
-    pub fn set_add_upload(&mut self, key: &Key<'_>, upload: Upload) -> Result<bool, Declined> {
+    pub fn set_add_upload<'p>(
+        &mut self,
+        key: &Key<'_>,
+        members: impl Iterator<Item = &'p [u8]> + Clone,
+        upload: Upload,
+    ) -> Result<usize, Declined> {
         // Once, however often it is tried.
         let hash = self.store.hash_of_blocks(self.received(&upload).blocks(self.store));
-        let added = self.put_upload(key, Type::Set, upload, |set, received| {
-            let new = set.add_received(hash, received)?;
-            Ok(new.then_some(()))
+        let mut new = 0;
+        self.put_upload(key, Type::Set, upload, |set, received| {
+            new = set.put_all(members.clone().map(|member| (member, &b""[..])), Lasting::Never)?;
+            let is_new = set.add_received(hash, received)?;
+            new += usize::from(is_new);
+            Ok(is_new.then_some(()))
         })?;
-        Ok(added.is_some())
+        Ok(new)
     }
 
     /// Runs `put`, which puts what was received into a collection, or says none and does not.

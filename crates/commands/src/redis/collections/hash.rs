@@ -9,7 +9,7 @@ use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
 use super::words::{Ask, Write};
-use super::{Call, Shown, look, peek_as, put_element, read_as};
+use super::{Call, Pairs, Shown, look, peek_as, put_element, read_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::{OfKey, integer};
 use crate::redis::clock::Clock;
@@ -25,14 +25,14 @@ pub(crate) const ROWS: &[Definition] = &[
         set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
-    .uploads(Uploads::Field)
+    .uploads(Uploads::Fields)
     .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
     Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
-    .uploads(Uploads::Field)
+    .uploads(Uploads::Fields)
     .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
     Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST, set_new)
@@ -214,31 +214,24 @@ fn set(
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity(name));
     }
-    if let Some(new) = set_received(call, key, args, false)? {
-        return if says_ok { call.ok() } else { call.length(usize::from(new)) };
+    if let Some(value) = call.client.received.take() {
+        call.spend_on_linking(&value);
+        let before = (args.len() / 2).saturating_sub(1);
+        let field = args.at(2 * before).unwrap_or_default();
+        let new = call.cx.guard.hash_set_upload_behind(key, Pairs(args).take(before), field, *value)?;
+        return if says_ok { call.ok() } else { call.length(new) };
     }
     call.write_words(name, key, args, Write::Set(Lasting::Never), says_ok)
 }
 
-/// Sets a field to its value, if that was received, or, with `absent`, only where it is not there; whether it was not.
-fn set_received(
-    call: &mut Call<'_, '_, '_>,
-    key: &Key<'_>,
-    mut args: Args<'_>,
-    absent: bool,
-) -> Result<Option<bool>, Fail> {
-    let Some(value) = call.client.received.take() else { return Ok(None) };
-    call.spend_on_linking(&value);
-    let set = call.cx.guard.hash_set_upload(key, args.next().unwrap_or_default(), *value, absent)?;
-    Ok(Some(set.unwrap_or(false)))
-}
-
 /// HSETNX
 fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    if let Some(new) = set_received(call, key, args, true)? {
-        return call.integer(i64::from(new));
-    }
     let (field, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if let Some(received) = call.client.received.take() {
+        call.spend_on_linking(&received);
+        let new = call.cx.guard.hash_set_upload(key, field, *received, true)?;
+        return call.integer(i64::from(new.unwrap_or(false)));
+    }
     let new = call.cx.guard.hash_insert(key, field, value)?;
     call.spend_on_bytes(value.len());
     call.integer(i64::from(new))

@@ -187,7 +187,8 @@ fn push(
         return call.write_words(name, key, args, Write::push(end, present, args), false);
     };
     call.spend_on_linking(&element);
-    let len = call.cx.guard.list_push_upload(key, end, *element, present)?;
+    let before = args.take(args.len().saturating_sub(1));
+    let len = call.cx.guard.list_push_upload_behind(key, end, before, *element, present)?;
     call.length(len)
 }
 

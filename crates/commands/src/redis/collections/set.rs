@@ -161,8 +161,9 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
     // It is hashed, and compared with one of its length that has its hash.
     call.spend(copying_ns(member.value_bytes()) / 2);
     call.spend_on_linking(&member);
-    let new = call.cx.guard.set_add_upload(key, *member)?;
-    call.length(usize::from(new))
+    let before = args.take(args.len().saturating_sub(1));
+    let new = call.cx.guard.set_add_upload(key, before, *member)?;
+    call.length(new)
 }
 
 /// SMEMBERS

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
-//! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX of one element, which is received into the
+//! is stored is known before it. The same for LPUSH, RPUSH, LPUSHX and RPUSHX, whose last element is received into the
 //! parts that it lies in, and put into its list when it is whole: the command runs then as any does, with the element beside its
-//! words (`Client::received`). So do LSET, SADD of one member, and HSET, HMSET, HSETNX and HSETEX of one field, whose value comes
-//! last. Other long requests are gathered, see [`super::gather`].
+//! words (`Client::received`). So do LSET, SADD, HSET and HMSET, and HSETNX and HSETEX of one field, whose value comes last. The
+//! words before it are few and short. Other long requests are gathered, see [`super::gather`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -55,11 +55,11 @@ pub(crate) struct Incoming {
 
 /// Most bytes of the names of commands whose value is received into its item.
 const NAME_BYTES_MAX: usize = 8;
-/// … and of each of the words between the key and the value, of which there are six at most: beside longer ones values are
+/// … and of each of the words between the key and the value, of which there are 16 at most: beside longer ones values are
 /// gathered.
 const MIDDLE_BYTES_MAX: usize = 64;
 /// Bytes of all that comes before a value.
-const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 512;
+const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 2048;
 
 impl Incoming {
     /// Bytes of memory that it holds.
@@ -107,7 +107,12 @@ impl Conversation {
                 }
                 turn.cx.guard.upload(&key, value_bytes, &attributes).ok()
             }
-            Uploads::Element | Uploads::Place | Uploads::Member | Uploads::Field | Uploads::FieldBehind => {
+            Uploads::Element
+            | Uploads::Place
+            | Uploads::Member
+            | Uploads::Field
+            | Uploads::Fields
+            | Uploads::FieldBehind => {
                 // In a pause, or while keys are held, the command looks at its key when it is whole: another may be amid it.
                 let kind = uploads.kind().filter(|_| !turn.cx.shared.pause.looks(turn.cx.now()));
                 if kind.is_some_and(|kind| peek_as(&mut turn.cx.guard, &key, kind).is_err()) {

@@ -481,7 +481,8 @@ fn a_member_that_is_received_is_as_one_that_is_added() {
                 assert_eq!(guard.set_add(&key, [&member[..]].into_iter()), Ok(usize::from(new)), "{n}");
             } else {
                 let upload = receive(&mut guard, &key, &member, 1_401);
-                assert_eq!(guard.set_add_upload(&key, upload), Ok(new), "{n}");
+                let added = guard.set_add_upload(&key, std::iter::empty(), upload);
+                assert_eq!(added, Ok(usize::from(new)), "{n}");
             }
             assert_eq!(store.input_bytes(), 0);
             has_all(&mut guard, &key, &set);
@@ -494,7 +495,8 @@ fn a_member_that_is_received_is_as_one_that_is_added() {
         let mut other = member_of(0, STRING_BYTES_MAX + 1);
         *other.last_mut().expect("it has some") ^= 1;
         let upload = receive(&mut guard, &key, &other, 100_000);
-        assert_eq!(guard.set_add_upload(&key, upload), Ok(set.insert(other)));
+        let added = guard.set_add_upload(&key, std::iter::empty(), upload);
+        assert_eq!(added, Ok(usize::from(set.insert(other))));
         has_all(&mut guard, &key, &set);
         let long: Vec<Vec<u8>> = set.difference(&shorts).cloned().collect();
         for member in long {
@@ -524,17 +526,17 @@ fn a_member_for_which_any_allocation_is_refused_leaves_the_set_as_it_was() {
             }
             let upload = receive(&mut guard, &key, &member, 100_000);
             guard.local.refuse_after = Some(budget);
-            let done = guard.set_add_upload(&key, upload);
+            let done = guard.set_add_upload(&key, std::iter::empty(), upload);
             guard.local.refuse_after = None;
             assert_eq!(store.input_bytes(), 0);
             if done.is_ok() {
-                assert_eq!(done, Ok(true));
+                assert_eq!(done, Ok(1));
                 set.insert(member.clone());
                 has_all(&mut guard, &key, &set);
                 // It comes again, and its memory is back at once.
                 let there = store.totals().item_bytes;
                 let upload = receive(&mut guard, &key, &member, 100_000);
-                assert_eq!(guard.set_add_upload(&key, upload), Ok(false));
+                assert_eq!(guard.set_add_upload(&key, std::iter::empty(), upload), Ok(0));
                 assert_eq!((store.totals().item_bytes, store.input_bytes()), (there, 0));
                 break;
             }
@@ -545,6 +547,88 @@ fn a_member_for_which_any_allocation_is_refused_leaves_the_set_as_it_was() {
             if budget > 0 {
                 assert_eq!(store.totals().item_bytes, before, "{budget} of {shorts}");
             }
+        }
+        store.check_behind(worker);
+    }
+}
+
+/// What is received comes behind short ones: they are put in together, or none is.
+#[test]
+fn what_is_received_behind_others_comes_with_them_or_not_at_all() {
+    let (new, names) = (element(7, 40_000), (0..9).map(|n| element(n, 40)).collect::<List>());
+    let before = || names.iter().map(Vec::as_slice);
+    let kinds = [Type::List, Type::Hash, Type::Set];
+    for (shorts, kind) in [0, 1, 5, 200].into_iter().flat_map(|shorts| kinds.map(|kind| (shorts, kind))) {
+        let (store, mut worker) = store(16);
+        let (mut list, mut map, mut set) = (List::new(), Map::new(), BTreeSet::new());
+        let compare_all = |guard: &mut Guard<'_>, list: &List, map: &Map, set: &BTreeSet<Vec<u8>>| {
+            let key = guard.key(b"key");
+            match kind {
+                Type::List => compare(guard, &key, list),
+                Type::Hash => is_as(guard, &key, map),
+                Type::Set | Type::SortedSet | Type::Stream => has_all(guard, &key, set),
+            }
+        };
+        for budget in 0.. {
+            reclaim_all(&mut worker);
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            if budget == 0 {
+                for n in 0..shorts {
+                    let short = element(n, 30);
+                    match kind {
+                        Type::List => {
+                            guard.list_push(&key, End::Back, [&short[..]].into_iter(), false).unwrap();
+                            list.push(short);
+                        }
+                        Type::Hash => self::set(&mut guard, &key, &mut map, (n, short)),
+                        Type::Set | Type::SortedSet | Type::Stream => {
+                            guard.set_add(&key, [&short[..]].into_iter()).unwrap();
+                            set.insert(short);
+                        }
+                    }
+                }
+            }
+            let upload = receive(&mut guard, &key, &new, 100_000);
+            guard.local.refuse_after = Some(budget);
+            let done = match kind {
+                Type::List => guard.list_push_upload_behind(&key, End::Front, before(), upload, false),
+                Type::Hash => {
+                    let pairs = before().map(|name| (name, name));
+                    guard.hash_set_upload_behind(&key, pairs, &names[3], upload)
+                }
+                Type::Set | Type::SortedSet | Type::Stream => {
+                    guard.set_add_upload(&key, before(), upload)
+                }
+            };
+            guard.local.refuse_after = None;
+            assert_eq!(store.input_bytes(), 0);
+            if let Ok(count) = done {
+                match kind {
+                    Type::List => {
+                        before().for_each(|name| list.insert(0, name.to_vec()));
+                        list.insert(0, new.clone());
+                        assert_eq!(count, list.len());
+                    }
+                    Type::Hash => {
+                        let there = map.len();
+                        map.extend(before().map(|name| (name.to_vec(), name.to_vec())));
+                        // It is the last value of a field that was set before.
+                        map.insert(names[3].clone(), new.clone());
+                        assert_eq!(count, map.len() - there);
+                    }
+                    Type::Set | Type::SortedSet | Type::Stream => {
+                        let there = set.len();
+                        set.extend(before().map(<[u8]>::to_vec));
+                        set.insert(new.clone());
+                        assert_eq!(count, set.len() - there);
+                    }
+                }
+                compare_all(&mut guard, &list, &map, &set);
+                break;
+            }
+            assert_eq!(done, Err(Declined::NoMemory));
+            compare_all(&mut guard, &list, &map, &set);
         }
         store.check_behind(worker);
     }
