@@ -168,7 +168,7 @@ impl Shared {
         let (left, called) = (self.redis.waiters.has_left(), guard.has_called());
         if left || called {
             let (rows, waiters) = (self.redis.rows, &self.redis.waiters);
-            let mut serving = Serving { guard, common: &self.common, rows, waiters, host };
+            let mut serving = Serving { guard, common: &self.common, rows, waiters, host, own: None };
             serving.called();
             serving.left(LEFT_ROUNDS);
         }

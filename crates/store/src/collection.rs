@@ -62,11 +62,11 @@ pub use stream::{
     PendingEntry, Removal, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields,
     StreamId, StreamLoad, StreamRefusal, StreamTrimmed, Trim, TrimTo,
 };
-pub use tree::{Parts, PinnedValue};
 pub(crate) use tree::{
     Edit, PART_BYTES, PART_LEAD_BYTES, PinnedParts, ROOT_BYTES, Root, Trees, first_leaf, is_let_go, moves_of,
     owner_of_node, part_chunk_bytes, part_pins, relabel, word_of as node_word_of,
 };
+pub use tree::{Parts, PinnedValue};
 pub use whole::{COPIED_BYTES_MAX, Made};
 
 use crate::item::{Header, RawItem};

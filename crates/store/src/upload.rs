@@ -116,7 +116,7 @@ impl Guard<'_> {
     /// As [`Guard::upload`], for an element of a list under this key, which [`Guard::list_push_upload`] or
     /// [`Guard::list_set_upload`] puts there, or the value of a field of a hash, which [`Guard::hash_set_upload`] sets; none if
     /// an element of so many bytes is not received ([`Store::element_is_received`]). Or for a member of a set, which
-    /// [`Guard::set_add_upload`] puts in.
+    /// [`Guard::set_add_upload`] puts in, and which may have fewer.
     ///
     /// # Errors
     /// [`Refusal::NoMemory`].

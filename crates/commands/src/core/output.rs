@@ -66,12 +66,12 @@ impl DerefMut for Splices {
 
 impl Drop for Splices {
     fn drop(&mut self) {
-        if self.0.len() <= SPLICES_AT_ONCE {
+        let bytes: u64 = self.0.iter().map(|splice| splice.to).sum();
+        if self.0.len() <= SPLICES_AT_ONCE && bytes <= SPLICED_BYTES_AT_ONCE {
             return;
         }
         let splices = std::mem::take(&mut self.0);
         let store = Arc::clone(splices[0].pinned.store());
-        let bytes = splices.iter().map(|splice| splice.to).sum();
         store.unpin_later(bytes, splices.into_iter().map(|splice| splice.pinned));
     }
 }
@@ -147,8 +147,10 @@ impl Mark {
     }
 }
 
-/// So many values are let go of at once: each is one element of 4 MiB at most, or has 64 pieces that are freed, some 1 ms in all.
+/// So many values are let go of at once: each has 64 pieces that are freed, …
 const SPLICES_AT_ONCE: usize = 16;
+/// … or is an element with a pin for each 16 KiB, of which no more bytes than these are let go of: some 1 ms in all.
+const SPLICED_BYTES_AT_ONCE: u64 = 64 << 20;
 
 /// What may wait for a client; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

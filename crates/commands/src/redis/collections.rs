@@ -43,7 +43,7 @@ use larder_store::{
 
 use super::call::{Call, ELEMENT_BYTES, find, integer};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_double, put_head, put_null_array};
+use super::reply::{put_array, put_bulk, put_double, put_fail, put_head, put_null_array};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -77,8 +77,14 @@ const FEW_ELEMENTS: usize = 16;
 /// What an element takes in a reply beside the bytes that it has in a collection, at most: its head, its end, and the
 /// digits of a number.
 pub(crate) const ELEMENT_ROOM: usize = 32;
-/// The head and the end of an element in a reply, at most: it has fewer than 10,000,000 bytes.
+/// The head and the end of an element in a reply, at most: one that is copied has fewer than 10,000,000 bytes, and so have all but
+/// those that are sent from where they lie.
 const ELEMENT_FRAME: usize = 12;
+/// Bytes of an element that may be copied into a reply, at most: some 1 ms. Longer ones, which were received into their parts, are
+/// sent from there, or an error stands in their place.
+pub(crate) const COPIED_ELEMENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of that error, at most.
+const ERROR_ROOM: usize = 256;
 /// A score in a reply, at most, and that it is one of a pair.
 const SCORE_ROOM: usize = 40;
 
@@ -147,6 +153,16 @@ fn is_large(collection: &Collection<'_>) -> bool {
     collection.len() >= MANY_ELEMENTS || collection.bytes() >= MANY_BYTES
 }
 
+/// An element of so many bytes is not copied, and not compared with another.
+pub(crate) fn is_too_long(bytes: usize) -> bool {
+    bytes > COPIED_ELEMENT_BYTES_MAX
+}
+
+/// Bytes of an element of so many that are copied into a reply: of one that is too long for that the error in its place.
+fn copied_bytes(bytes: usize) -> usize {
+    if is_too_long(bytes) { ERROR_ROOM } else { bytes }
+}
+
 /// Bytes that a reply of an entry takes at most: within some ten of what it takes, but for a score.
 fn entry_bytes_max(entry: &Entry<'_>, kind: Type) -> usize {
     shown_bytes_max(entry, (kind, Shown::Fields))
@@ -165,23 +181,40 @@ fn shown_bytes_max(entry: &Entry<'_>, (kind, shown): (Type, Shown)) -> usize {
     }
 }
 
-/// Bytes that a reply of the entries at these places takes at most. They are measured only where they may be more than `free`.
-fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>, free: usize) -> usize {
-    shown_places_bytes_max(collection, places, (free, Shown::Fields))
+/// The same of what is copied into a reply, which has no element that is too long for that.
+fn copied_bytes_max(entry: &Entry<'_>, (kind, shown): (Type, Shown)) -> usize {
+    let bytes = shown_bytes_max(entry, (kind, shown));
+    let Some(apart) = entry.apart().filter(|apart| is_too_long(apart.len())) else { return bytes };
+    // Of a field it is the value that lies apart, which is not always shown.
+    if bytes > apart.len() { bytes - apart.len() + ERROR_ROOM } else { bytes }
 }
 
-/// The same of what is shown of them, where that is less.
+/// Bytes that a reply of the entries at these places takes at most. They are measured only where they may be more than `free`.
+fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>, free: usize) -> usize {
+    bytes_max_at(collection, places, free, |entry| entry_bytes_max(entry, collection.kind()))
+}
+
+/// The same of what is copied of them into a reply that shows so much of each.
 fn shown_places_bytes_max(
     collection: &Collection<'_>,
     places: Range<usize>,
     (free, shown): (usize, Shown),
 ) -> usize {
-    let (all, kind) = (reply_bytes_max(collection), collection.kind());
+    bytes_max_at(collection, places, free, |entry| copied_bytes_max(entry, (collection.kind(), shown)))
+}
+
+/// The same, where `each` says what an entry takes.
+fn bytes_max_at(
+    collection: &Collection<'_>,
+    places: Range<usize>,
+    free: usize,
+    each: impl Fn(&Entry<'_>) -> usize,
+) -> usize {
+    let all = reply_bytes_max(collection);
     if all <= free && (places.len() == collection.len() || all <= ELEMENT_BYTES) {
         return all;
     }
-    HEAD_BYTES_MAX * 2
-        + collection.entries(places).map(|entry| shown_bytes_max(&entry, (kind, shown))).sum::<usize>()
+    HEAD_BYTES_MAX * 2 + collection.entries(places).map(|entry| each(&entry)).sum::<usize>()
 }
 
 impl Call<'_, '_, '_> {
@@ -347,9 +380,13 @@ pub(crate) fn put_element_of(out: &mut Output, there: &Collection<'_>, element: 
     }
 }
 
-/// Writes an element of a collection that lies apart, as a bulk string: copied.
+/// Writes an element of a collection that lies apart, as a bulk string: copied. In the place of one that is too long for that an
+/// error stands.
 #[cold]
 fn put_apart(out: &mut Output, there: &Collection<'_>, apart: &LongText<'_>) {
+    if is_too_long(apart.len()) {
+        return put_fail(out, &Fail::TOO_LONG_TO_COPY);
+    }
     put_head(out, b'$', apart.len() as u64);
     there.parts(apart).for_each(|part| out.put(part));
     out.put(b"\r\n");

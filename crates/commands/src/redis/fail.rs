@@ -28,7 +28,11 @@ impl Fail {
     pub const WRONG_TYPE: Fail =
         Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const COLLECTION_TOO_LARGE: Fail = Fail::of(
-        "ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)",
+        "ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB; an element of a list or a value that comes last 64 MiB)",
+    );
+    /// An element that was received into its parts is sent and moved as it lies. What copies or compares it is bounded.
+    pub const TOO_LONG_TO_COPY: Fail = Fail::of(
+        "ERR element exceeds 4194304 bytes: it is sent or moved as a whole by LINDEX, LRANGE, LPOP, LMOVE, HGET, HGETALL and their like outside of MULTI and scripts, and not copied or compared",
     );
     pub const BUSY: Fail =
         Fail::of("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");

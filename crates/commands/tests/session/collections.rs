@@ -485,7 +485,7 @@ fn what_names_many_elements_is_done_in_steps() {
     let long = "x".repeat(16_400);
     {
         let words = with("HSET h", each(|n| format!("m{n} v")).chain([format!("{long} v")]));
-        let refused = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
+        let refused = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB; an element of a list or a value that comes last 64 MiB)\r\n";
         assert_eq!(String::from_utf8_lossy(&bench.bounded(&words).0), refused);
     }
     assert_eq!(bench.reply("EXISTS h"), b":0\r\n");

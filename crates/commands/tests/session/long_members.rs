@@ -137,7 +137,7 @@ fn exec_weighs_that_long_members_are_compared() {
 #[test]
 fn a_member_has_four_mebibytes_and_no_byte_more() {
     let mut bench = large_bench();
-    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
+    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB; an element of a list or a value that comes last 64 MiB)\r\n";
     let most = 4 << 20;
     for (bytes, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
         let job = job(bytes);

@@ -15,7 +15,7 @@ const COUNT: usize = 16;
 
 const NO_NUMBER: &str = "-ERR One or more scores can't be converted into double\r\n";
 const TOO_LONG: &str = "-ERR value to sort by exceeds maximum allowed size (4194304 bytes)\r\n";
-const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB; an element of a list or a value that comes last 64 MiB)\r\n";
 const TOO_MUCH: &str =
     "-ERR SORT in a transaction reads at most 1048576 bytes of values that are longer than 16384 bytes\r\n";
 const TOO_LONG_NUMBERS: &str =

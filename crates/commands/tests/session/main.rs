@@ -30,6 +30,7 @@ mod long_members;
 mod long_order;
 mod long_scans;
 mod long_sorting;
+mod longest;
 mod meta;
 mod moments;
 mod named;

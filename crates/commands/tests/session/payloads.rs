@@ -10,7 +10,7 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
 const BAD: &str = "-ERR Bad data format\r\n";
-const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB; an element of a list or a value that comes last 64 MiB)\r\n";
 const MEBIBYTE: usize = 1 << 20;
 
 /// The texts of an array.

@@ -10,7 +10,18 @@ use std::sync::Arc;
 /// Bytes of an element in a piece, but for the last one.
 const PART: usize = 16_352;
 
+/// What an element or a value is behind that is received, and how it is read.
+const BEHIND: [(&[&str], &str); 2] = [(&["RPUSH", "k"], "LINDEX k 0"), (&["HSET", "k", "f"], "HGET k f")];
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size";
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+
+/// A text of so many bytes which is soon made, and no two parts of which begin alike.
+pub(crate) fn long(bytes: usize) -> String {
+    const TEXT_BYTES: usize = 99_991;
+    let mut text = job(TEXT_BYTES).repeat(bytes / TEXT_BYTES + 1);
+    text.truncate(bytes);
+    text
+}
 
 /// What is charged where so many bytes of an element have come: whole pieces.
 fn charged(there: usize, bytes: usize) -> u64 {
@@ -18,24 +29,24 @@ fn charged(there: usize, bytes: usize) -> u64 {
 }
 
 /// A request in two parts, of which the first ends behind so many bytes of its last word.
-fn halves(words: &[&str], there: usize) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn halves(words: &[&str], there: usize) -> (Vec<u8>, Vec<u8>) {
     let mut one = command(words);
     let other = one.split_off(one.len() - 2 - words.last().map_or(0, |word| word.len()) + there);
     (one, other)
 }
 
 /// A session to which the first half of a request has come.
-fn begun(bench: &mut Bench, half: &[u8]) -> Session {
+pub(crate) fn begun(bench: &mut Bench, half: &[u8]) -> Session {
     let mut session = Session::new();
     assert_eq!(bench.turn(&mut session, half), (Next::Receive, Vec::new()));
     session
 }
 
-fn replied(bench: &mut Bench, session: &mut Session, sent: &[u8]) -> String {
+pub(crate) fn replied(bench: &mut Bench, session: &mut Session, sent: &[u8]) -> String {
     String::from_utf8(bench.turns(session, sent).0).expect("text")
 }
 
-fn checked(bench: Bench) {
+pub(crate) fn checked(bench: Bench) {
     let store = Arc::clone(bench.worker.store());
     drop(bench);
     assert_eq!(store.input_bytes(), 0);
@@ -172,20 +183,70 @@ fn a_key_that_has_become_another_type_meanwhile_is_as_it_was_set() {
     checked(bench);
 }
 
+/// As a string may: what `proto-max-bulk-len` says, and half of the memory. More is no request.
 #[test]
-fn an_element_may_have_4_mebibytes() {
+fn an_element_and_a_value_that_are_received_may_have_what_a_word_may() {
+    for (mebibytes, limit, most) in [(64, Some("5242880"), 5 << 20), (16, None, 8 << 20)] {
+        for (bytes, is_taken) in [(most - 1, true), (most, true), (most + 1, false)] {
+            let element = long(bytes);
+            for (words, read) in BEHIND {
+                let mut bench = Bench::of(Settings::default(), mebibytes << 20);
+                if let Some(limit) = limit {
+                    assert_eq!(bench.reply(&format!("CONFIG SET proto-max-bulk-len {limit}")), b"+OK\r\n");
+                }
+                let words: Vec<&str> = words.iter().copied().chain([&*element]).collect();
+                if is_taken {
+                    let (one, other) = halves(&words, 2 << 20);
+                    let mut session = begun(&mut bench, &one);
+                    assert_eq!(replied(&mut bench, &mut session, &other), ":1\r\n", "{bytes}");
+                    assert!(bench.reply(read) == bulk(&element).as_bytes(), "{bytes}");
+                } else {
+                    let (replies, closed) = bench.run(&mut Session::new(), &command(&words), 1 << 20);
+                    let refused = "-ERR Protocol error: invalid bulk length\r\n";
+                    assert_eq!((&*String::from_utf8_lossy(&replies), closed), (refused, true), "{bytes}");
+                    assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
+                }
+                checked(bench);
+            }
+        }
+    }
+}
+
+/// In a memory that is large enough one of up to 64 MiB is received. A longer one is gathered, and refused when it is whole.
+#[test]
+fn an_element_is_received_if_it_has_no_more_than_64_mebibytes() {
+    const COME: usize = 100_000;
+    let most = 64 << 20;
+    for (bytes, is_received) in [(most - 1, true), (most, true), (most + 1, false)] {
+        for head in ["*3\r\n$5\r\nLPUSH\r\n$1\r\nk\r\n", "*4\r\n$4\r\nHSET\r\n$1\r\nk\r\n$1\r\nf\r\n"] {
+            let settings = Settings { append_bytes_max: 128 << 20, ..Settings::default() };
+            let mut bench = Bench::of(settings, 256 << 20);
+            let store = Arc::clone(bench.worker.store());
+            let sent = format!("{head}${bytes}\r\n{}", long(COME));
+            let session = begun(&mut bench, sent.as_bytes());
+            assert_eq!(store.input_bytes() == charged(COME, bytes), is_received, "{bytes}");
+            drop(session);
+            checked(bench);
+        }
+    }
+}
+
+/// One that is copied may have 4 MiB, whatever one may have that is received.
+#[test]
+fn an_element_behind_a_long_word_may_have_4_mebibytes() {
     let mut bench = Bench::new(Settings { append_bytes_max: 32 << 20, ..Settings::default() });
     for (bytes, is_taken) in [((4 << 20) - 1, true), (4 << 20, true), ((4 << 20) + 1, false)] {
-        let element = job(bytes);
-        let (one, other) = halves(&["RPUSH", "k", &element], 2 << 20);
+        let element = long(bytes);
+        // A word that is too long to be kept beside it.
+        let (one, other) = halves(&["RPUSH", "k", &"a".repeat(65), &element], 2 << 20);
         let mut session = begun(&mut bench, &one);
         let reply = replied(&mut bench, &mut session, &other);
         if is_taken {
-            assert_eq!(reply, ":1\r\n", "{bytes}");
-            assert_eq!(bench.reply(&format!("LPOS k {element}")), b":0\r\n");
+            assert_eq!(reply, ":2\r\n", "{bytes}");
+            assert_eq!(bench.reply(&format!("LPOS k {element}")), b":1\r\n");
             assert_eq!(bench.reply("DEL k"), b":1\r\n");
         } else {
-            assert!(reply.starts_with("-ERR collection exceeds maximum allowed size"), "{bytes}: {reply}");
+            assert!(reply.starts_with(TOO_LARGE), "{bytes}: {reply}");
             assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
         }
     }
@@ -422,6 +483,28 @@ fn a_member_of_a_set_arrives_in_any_pieces_and_is_there_once() {
             let count = format!(":{}\r\n", 1 + others.split_whitespace().count());
             assert_eq!(bench.reply("SCARD k"), count.as_bytes());
             assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        }
+    }
+    checked(bench);
+}
+
+/// It is hashed and compared in one step: one that is longer is gathered, and refused when it is whole.
+#[test]
+fn a_member_that_is_received_may_have_4_mebibytes() {
+    let mut bench = Bench::new(Settings { append_bytes_max: 32 << 20, ..Settings::default() });
+    let store = Arc::clone(bench.worker.store());
+    for (bytes, is_taken) in [((4 << 20) - 1, true), (4 << 20, true), ((4 << 20) + 1, false)] {
+        let member = long(bytes);
+        let (one, other) = halves(&["SADD", "k", &member], 2 << 20);
+        let mut session = begun(&mut bench, &one);
+        assert_eq!(store.input_bytes() == charged(2 << 20, bytes), is_taken, "{bytes}");
+        let reply = replied(&mut bench, &mut session, &other);
+        if is_taken {
+            assert_eq!(reply, ":1\r\n", "{bytes}");
+            assert_eq!(bench.reply("DEL k"), b":1\r\n");
+        } else {
+            assert!(reply.starts_with(TOO_LARGE), "{bytes}: {reply}");
+            assert_eq!(bench.reply("EXISTS k"), b":0\r\n");
         }
     }
     checked(bench);

@@ -203,7 +203,8 @@ impl Guard<'_> {
     }
 
     /// Puts members into a set, and one that was received ([`Guard::upload_element`]); how many were not there. The latter gives
-    /// its memory back if it is there already.
+    /// its memory back if it is there already. It is hashed and compared in one step, and so has no more bytes than one that is
+    /// copied ([`Store::element_bytes_max`]).
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -216,6 +217,9 @@ impl Guard<'_> {
         members: impl Iterator<Item = &'p [u8]> + Clone,
         upload: Upload,
     ) -> Result<usize, Declined> {
+        if upload.value_bytes() > self.store.element_bytes_max() as u64 {
+            return Err(Declined::TooLarge);
+        }
         // Once, however often it is tried.
         let hash = self.store.hash_of_blocks(self.received(&upload).blocks(self.store));
         let mut new = 0;

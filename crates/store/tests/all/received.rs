@@ -87,6 +87,51 @@ fn elements_that_two_workers_receive_come_out_once_and_whole() {
     assert_eq!(Arc::strong_count(&store), 1, "no upload is left");
 }
 
+/// In a memory that is large enough.
+#[test]
+fn the_longest_that_is_received_has_64_mebibytes() {
+    const MOST: usize = 64 << 20;
+    let store = Store::new(Config { memory_bytes: 256 << 20, workers_max: 1, ..Config::default() }).unwrap();
+    assert_eq!((store.element_bytes_max(), store.received_bytes_max()), (4 << 20, MOST));
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    for (bytes, is_received) in [(MOST - 1, true), (MOST, true), (MOST + 1, false)] {
+        let upload = guard.upload_element(&key, bytes as u64).unwrap();
+        assert_eq!(upload.is_some(), is_received, "{bytes}");
+        let Some(mut upload) = upload else { continue };
+        // No two parts are alike.
+        let piece: Vec<u8> = (0..99_991_u32).flat_map(u32::to_le_bytes).collect();
+        while upload.missing() > 0 {
+            let some = piece.len().min(upload.missing() as usize);
+            guard.upload_fill(&mut upload, &piece[..some]).expect("there is memory");
+        }
+        assert_eq!(guard.list_push_upload(&key, End::Back, upload, false), Ok(1));
+        let mut read = 0;
+        {
+            let popped = guard.list_pop(&key, End::Front, 1).unwrap().expect("it is there");
+            let entry = popped.entries().next().expect("one");
+            popped.collection().each_part(&entry.name, |part| {
+                for i in (0..part.len()).step_by(1_021) {
+                    assert_eq!(part[i], piece[(read + i) % piece.len()]);
+                }
+                read += part.len();
+            });
+        }
+        assert_eq!(read, bytes);
+        drop(guard);
+        for _ in 0..2_000 {
+            worker.enter(NOW).maintain();
+        }
+        guard = worker.enter(NOW);
+    }
+    assert!(guard.peek(&key).hit().is_none());
+    drop(guard);
+    drop(worker);
+    assert_eq!((store.totals().item_bytes, store.input_bytes()), (0, 0));
+    store.check();
+}
+
 /// The shortest elements that are too long for a leaf have two parts, whatever key is beside them.
 #[test]
 fn the_shortest_are_received_beside_an_empty_key_too() {

@@ -1,18 +1,20 @@
 //! Commands on lists: their rows, and what each does.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use larder_protocol::resp::Args;
-use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, Type};
+use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, Store, Type};
 
 use super::listing::{Form, Listed, Which};
 use super::seeking::{insert, position};
-use super::sending::{ToSend, is_sent, pinning_ns};
+use super::sending::{ToSend, has_too_long, is_sent, pinning_ns, put_gone};
 use super::sifting::{remove, trim};
 use super::taking::{TAKEN_AT_ONCE, TAKEN_BYTES, take};
 use super::words::Write;
 use super::{
-    Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_max, put_element, put_element_of,
+    COPIED_ELEMENT_BYTES_MAX, Call, ELEMENT_ROOM, Shown, block, is_too_long, len, mpop, peek_as,
+    places_bytes_max, put_element, put_element_of,
 };
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
@@ -199,8 +201,8 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
         let mut sends = !call.cx.guard.in_transaction();
         loop {
             let free = free_room(call.out).saturating_sub(ELEMENT_ROOM);
-            // One that may be sent from where it lies is not copied.
-            let free = if sends { free.min(COPIED_BYTES_MAX) } else { free };
+            // One that may be sent from where it lies is not copied, nor one that is too long.
+            let free = free.min(if sends { COPIED_BYTES_MAX } else { COPIED_ELEMENT_BYTES_MAX });
             let needed = match call.cx.guard.list_pop_within(key, end, free)? {
                 Ok(Some(popped)) => {
                     let (list, mut bytes) = (popped.collection(), 0);
@@ -223,6 +225,10 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
                 }
                 sends = false;
             }
+            if is_too_long(needed) {
+                let in_transaction = call.cx.guard.in_transaction();
+                return Err(if in_transaction { Fail::TOO_LONG_TO_COPY } else { Fail::HELD });
+            }
             call.make_room(needed + ELEMENT_ROOM)?;
         }
     };
@@ -241,13 +247,16 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     if bytes > TAKEN_BYTES && in_steps {
         return take(call, key, (Type::List, end), count);
     }
+    if there.is_some_and(|list| has_too_long(&list, end, count)) {
+        return Err(Fail::TOO_LONG_TO_COPY);
+    }
     call.make_room(bytes)?;
-    let before = call.out.own_bytes();
+    let (before, store) = (call.out.own_bytes(), Arc::clone(call.cx.guard.store()));
     let popped = call.cx.guard.list_pop(key, end, count)?;
     let elements = popped.as_ref().map_or(0, Removed::len);
     match popped {
         None => put_null_array(call.out, resp3),
-        popped => put_popped(call.out, end, popped.as_ref()),
+        popped => put_popped(call.out, end, popped.as_ref(), &store),
     }
     call.spend_on_elements(elements);
     call.spend_on_bytes((call.out.own_bytes() - before) as usize);
@@ -281,14 +290,14 @@ pub(super) fn places_within(list: &Collection<'_>, end: End, count: usize) -> Ra
     end_places(list, end, some.max(count.min(1)))
 }
 
-/// What was taken from an end, that which was there first.
-fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
+/// What was taken from an end, that which was there first. One that is too long to be copied has come since the look.
+fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>, store: &Arc<Store>) {
     put_array(out, popped.map_or(0, Removed::len));
     let Some(popped) = popped else { return };
     let list = popped.collection();
     match end {
-        End::Front => popped.entries().for_each(|entry| put_element_of(out, list, &entry.name)),
-        End::Back => popped.entries_back().for_each(|entry| put_element_of(out, list, &entry.name)),
+        End::Front => popped.entries().for_each(|entry| put_gone(out, list, &entry.name, store)),
+        End::Back => popped.entries_back().for_each(|entry| put_gone(out, list, &entry.name, store)),
     }
 }
 
@@ -355,6 +364,9 @@ fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -
     call.as_one_with_room([from, to], |call| {
         let (from, to) = (call.key(from), call.key(to));
         let bytes = end_bytes(&mut call.cx.guard, &from, from_end)?;
+        if is_too_long(bytes) && !sends {
+            return Err(Fail::TOO_LONG_TO_COPY);
+        }
         let mut to_send = ToSend::default();
         if sends && is_sent(bytes) {
             to_send = ToSend::of(&mut call.cx.guard, &from, (Type::List, from_end), 1)?;

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Long elements that lie apart are pinned, and sent from where they lie: in one step where the reply has little beside them, else
-//! where others would be copied in steps. One for which that is refused is copied.
+//! where others would be copied in steps. One for which that is refused is copied, unless it is too long ([`is_too_long`]): then
+//! the command is. In a transaction, and where picks are made of a copy, an error stands in the place of such a one, and DUMP is
+//! refused.
 //!
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
@@ -22,8 +24,8 @@ use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Millis, Pinned, S
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::sending::{is_sent, pinning_ns};
 use super::{
-    Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, is_large, of_type, of_type_at, payload,
-    peek_as, places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
+    Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, copied_bytes_max, is_large, is_too_long,
+    of_type, of_type_at, payload, peek_as, places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
@@ -41,7 +43,7 @@ use crate::redis::steps::job::{Job, Step};
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes that are sent at a time.
 const SENT_BYTES: usize = 16 << 10;
-/// Bytes of long elements that are sent from where they lie in one step, at most: one of the longest has as many.
+/// Bytes of long elements that are sent from where they lie in one step, at most. One that is longer is the only one of its step.
 pub(super) const PINNED_AT_ONCE: usize = 4 << 20;
 /// Picks whose replies have more bytes are copied in steps, however few they are.
 const PICKED_BYTES_MAX: usize = 1 << 20;
@@ -261,8 +263,15 @@ impl Listed {
         }
         // The head of the last one may be longer while it is written.
         let mut bytes = 2 * HEAD_BYTES_MAX;
-        self.each(there, &mut |entry| bytes += shown_bytes_max(entry, (kind, self.told())));
+        self.each(there, &mut |entry| bytes += copied_bytes_max(entry, (kind, self.told())));
         bytes
+    }
+
+    /// A payload of it would have an element that is too long to be copied.
+    fn is_refused(&self, there: &Collection<'_>) -> bool {
+        self.form == Form::Payload
+            && is_too_long(there.longest_apart().min(there.bytes()))
+            && there.entries(0..there.len()).any(|entry| has_too_long(&entry))
     }
 
     /// Bytes of the reply, at most; none if it is made in steps.
@@ -283,6 +292,11 @@ impl Listed {
         let may_be_long = large || matches!(self.which, Which::Any(..));
         (!may_be_long || bytes <= PICKED_BYTES_MAX).then_some(bytes)
     }
+}
+
+/// What lies apart of an entry is too long to be copied.
+fn has_too_long(entry: &Entry<'_>) -> bool {
+    entry.apart().is_some_and(|apart| is_too_long(apart.len()))
 }
 
 impl Call<'_, '_, '_> {
@@ -341,6 +355,9 @@ impl Call<'_, '_, '_> {
             }
             return self.list_in_steps(name, key, args, listed, (version, len), choose);
         }
+        if at_once && listed.is_refused(&there) {
+            return Err(Fail::TOO_LONG_TO_COPY);
+        }
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
@@ -356,6 +373,10 @@ impl Call<'_, '_, '_> {
                 self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
                     let none = Listed { which: Which::All, ..listed };
                     let listed = if there.is_some() { chosen.get() } else { none };
+                    // It may have come while room was made.
+                    if there.as_ref().is_some_and(|there| listed.is_refused(there)) {
+                        return Err(Fail::TOO_LONG_TO_COPY);
+                    }
                     listed.write(out, resp3, there.as_ref());
                     Ok(())
                 })?;
@@ -485,6 +506,15 @@ enum Looked {
     Changed,
 }
 
+/// Why an entry is not copied.
+#[derive(Debug)]
+enum Uncopied {
+    /// It needs so much room.
+    Needs(usize),
+    /// It is too long for that, and connections may not hold it; or it is to be in a payload.
+    Refused(Fail),
+}
+
 /// Where entries are copied to, and what that takes.
 struct Sink<'k> {
     listed: Listed,
@@ -493,8 +523,10 @@ struct Sink<'k> {
     ends: Option<&'k mut Vec<usize>>,
     ns: u64,
     ns_max: u64,
-    /// Room that the next entry needs, if that is more than there is for any.
+    /// Room that the next entry needs, if that is more than there is for any, …
     needs: usize,
+    /// … or why it is not copied in any.
+    refused: Option<Fail>,
     /// The store, where long elements are sent from where they lie.
     store: Option<&'k Arc<Store>>,
     /// What lies apart of the next entry, if it is sent.
@@ -519,6 +551,17 @@ impl Sink<'_> {
             if self.pinned.is_some() {
                 bytes -= apart.len();
             }
+        }
+        if is_too_long(apart.len()) && self.pinned.is_none() {
+            self.refused = match self.store {
+                Some(_) => Some(Fail::HELD),
+                None if self.listed.form == Form::Payload => Some(Fail::TOO_LONG_TO_COPY),
+                None => None,
+            };
+            if self.refused.is_some() {
+                return false;
+            }
+            bytes = copied_bytes_max(entry, (self.listed.kind, self.listed.told())) + 3 * ELEMENT_ROOM;
         }
         let fits = bytes <= self.kept.free_bytes();
         if !fits {
@@ -679,8 +722,8 @@ impl Copying {
     /// Copies entries of what is there until `ns_max` is spent or there is no more room; what was spent is added to `ns`.
     ///
     /// # Errors
-    /// The next one needs so much room.
-    fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> Result<bool, usize> {
+    /// The next one needs more room, or is not copied.
+    fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> Result<bool, Uncopied> {
         let Copying { listed, resp3, kept, store, ends, .. } = self;
         let before = kept.len();
         let mut sink = Sink {
@@ -693,17 +736,22 @@ impl Copying {
             ns: *ns,
             ns_max,
             needs: 0,
+            refused: None,
             pinned: None,
         };
         let done = self.next.copy(there, &mut sink);
-        let needs = sink.needs;
+        let (needs, refused) = (sink.needs, sink.refused);
         *ns = sink.ns;
         if self.listed.form == Form::Payload {
             let copied = &self.kept.contiguous().unwrap_or_default()[before as usize..];
             self.checksum = crc64_on(self.checksum, copied);
             *ns += checking_ns(copied.len() as u64);
         }
-        if needs > 0 { Err(needs) } else { Ok(done) }
+        match refused {
+            Some(fail) => Err(Uncopied::Refused(fail)),
+            None if needs > 0 => Err(Uncopied::Needs(needs)),
+            None => Ok(done),
+        }
     }
 
     /// Copies what a step is for.
@@ -721,7 +769,8 @@ impl Copying {
             match self.copy(&there, &mut ns, ns_max) {
                 Ok(true) => break if self.takes(call, seen) { Looked::All } else { Looked::Changed },
                 Ok(false) => longest = ELEMENT_BYTES,
-                Err(needs) => longest = needs.max(ELEMENT_BYTES),
+                Err(Uncopied::Needs(needs)) => longest = needs.max(ELEMENT_BYTES),
+                Err(Uncopied::Refused(fail)) => return Err(fail),
             }
             if ns >= ns_max {
                 break Looked::More;
@@ -750,6 +799,9 @@ impl Copying {
                         {
                             // Values, which may be most of it, are not shown.
                             bytes = shown_places_bytes_max(there, 0..there.len(), (0, Shown::Names));
+                        } else if is_too_long(there.longest_apart()) {
+                            // None of these is copied.
+                            bytes = shown_places_bytes_max(there, 0..there.len(), (0, listed.told()));
                         }
                     }
                 }
@@ -773,7 +825,8 @@ impl Copying {
                     match self.copy(&there, &mut ns, u64::MAX) {
                         Ok(true) => break,
                         Ok(false) => _ = self.kept.room(PIECE_BYTES),
-                        Err(needs) => _ = self.kept.room(needs.max(PIECE_BYTES)),
+                        Err(Uncopied::Needs(needs)) => _ = self.kept.room(needs.max(PIECE_BYTES)),
+                        Err(Uncopied::Refused(fail)) => return Err(fail),
                     }
                 }
             }

@@ -200,7 +200,7 @@ fn take(
     if let Some(set) = &set {
         picked.each(set, &mut |entry| bytes += entry_bytes_max(entry, Type::Set));
         if sends && is_sent(set.longest_apart()) {
-            to_send = ToSend::of_each(Arc::clone(store), set, |visit| picked.each(set, visit));
+            to_send = ToSend::of_each(Arc::clone(store), set, |visit| picked.each(set, visit))?;
             bytes -= to_send.bytes();
         }
     }

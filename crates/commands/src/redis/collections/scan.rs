@@ -1,16 +1,23 @@
 //! HSCAN, SSCAN, ZSCAN: the elements of a collection, leaf by leaf, as many as it takes, and no more than others wait for. One
 //! that is one leaf is one piece, as Redis has it with those that are one listpack.
+//!
+//! Long values are copied, but for one that is too long for that: it is sent from where it lies, or an error stands in its place.
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::Arc;
 
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
+use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Store, Type};
 
 use super::matching::{Known, match_in_steps};
+use super::sending::put_or_send;
 use super::words::COMPARED_TIMES;
-use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_places_bytes_max};
+use super::{
+    Call, ELEMENT_NS, LOOK_NS, Shown, copied_bytes_max, is_too_long, peek_as, put_element, shown_bytes_max,
+    shown_places_bytes_max,
+};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -212,11 +219,26 @@ impl<'a> Wanted<'a> {
     /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long
     /// member there is room in any case: it is matched once.
     fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
+        self.bytes_by(hash, range, shown_bytes_max)
+    }
+
+    /// The same of what is copied into the reply.
+    fn copied_bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
+        self.bytes_by(hash, range, copied_bytes_max)
+    }
+
+    /// The same, where `each` says what an entry takes.
+    fn bytes_by(
+        &self,
+        hash: &Collection<'_>,
+        range: Range<usize>,
+        each: fn(&Entry<'_>, (Type, Shown)) -> usize,
+    ) -> usize {
         let entries = hash.entries(range).filter(|entry| {
             let is_long = matches!(entry.value, Element::Apart(_));
             !is_long || self.wants(hash, entry)
         });
-        entries.map(|entry| shown_bytes_max(&entry, (hash.kind(), self.shown))).sum()
+        entries.map(|entry| each(&entry, (hash.kind(), self.shown))).sum()
     }
 
     /// Work to look at so many elements of so many bytes, but for what lies apart.
@@ -234,8 +256,14 @@ impl<'a> Wanted<'a> {
         self.pattern.as_ref().map_or(0, |pattern| pattern.weight().read_ns)
     }
 
-    /// Replies elements of these places, and where to go on.
-    fn put(&self, out: &mut Output, collection: &Collection<'_>, (places, next): (Vec<Range<usize>>, u64)) {
+    /// Replies elements of these places, and where to go on. With the collection's store a value that is too long to be copied is
+    /// sent from where it lies.
+    fn put(
+        &self,
+        out: &mut Output,
+        (collection, store): (&Collection<'_>, Option<&Arc<Store>>),
+        (places, next): (Vec<Range<usize>>, u64),
+    ) {
         let all = || places.iter().flat_map(|range| collection.entries(range.clone()));
         // Where some may be long each is matched once.
         let matched: Option<Vec<bool>> = (self.pattern.is_some() && collection.longest_apart() > 0)
@@ -251,8 +279,15 @@ impl<'a> Wanted<'a> {
         let digits = write_u64(&mut room, next);
         put_bulk(out, &room[..digits]);
         put_array(out, each * entries().count());
-        // Scores are bulk strings in RESP3, too.
-        entries().for_each(|entry| self.shown.put(out, false, (collection, &entry)));
+        entries().for_each(|entry| {
+            if self.shown == Shown::Fields && is_too_long(entry.value.len()) {
+                put_element(out, &entry.name);
+                put_or_send(out, collection, &entry.value, store);
+            } else {
+                // Scores are bulk strings in RESP3, too.
+                self.shown.put(out, false, (collection, &entry));
+            }
+        });
     }
 }
 
@@ -338,6 +373,7 @@ pub(super) fn scan_knowing(
         }
     };
     let free = free_room(call.out);
+    let store = (!call.cx.guard.in_transaction()).then(|| Arc::clone(call.cx.guard.store()));
     // What was measured last, which is what is written: long members are not looked for again.
     let measured = Cell::new(None);
     let measure = |collection: &Collection<'_>| {
@@ -346,7 +382,7 @@ pub(super) fn scan_knowing(
         let (has_long, room) = (collection.longest_apart() > 0, (free, wanted.shown));
         let bytes = |range: Range<usize>| {
             if has_long {
-                wanted.bytes_max(collection, range) + 2 * HEAD_BYTES_MAX
+                wanted.copied_bytes_max(collection, range) + 2 * HEAD_BYTES_MAX
             } else {
                 shown_places_bytes_max(collection, range, room)
             }
@@ -382,7 +418,7 @@ pub(super) fn scan_knowing(
         }
         let count = places.iter().map(Range::len).sum();
         ns = names.ns + wanted.read_ns() + wanted.ns(&collection, count, short_bytes(&collection, &places));
-        wanted.put(out, &collection, (places, next));
+        wanted.put(out, (&collection, store.as_ref()), (places, next));
         Ok(())
     });
     // Whatever came of it.

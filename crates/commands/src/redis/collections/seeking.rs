@@ -5,13 +5,16 @@
 //! a long one                        ─▶ some elements a step ─▶ all of one version? ─▶ done, or the places are replied
 //!                                              ▲                └── no: begun anew
 //! ```
+//!
+//! One that is to be found is compared in one step with each that is as long. Where the list may have such of more than 4 MiB the
+//! command is refused, and so is LREM.
 
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Element, End, Entry, Hint, Key, Type};
 
-use super::{COMPARE_NS, Call, is_large, of_type, peek_as, symmetric};
+use super::{COMPARE_NS, Call, is_large, is_too_long, of_type, peek_as, symmetric};
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
@@ -60,6 +63,14 @@ pub(super) fn looks_at_once(
         list.entries(places.start..places.start + most).all(|entry| fits(&entry));
     }
     (looks, bytes as u64)
+}
+
+/// Elements of a list may be compared with one of so many bytes: it is not too long for that, or longer than any of them.
+///
+/// # Errors
+/// They may not.
+pub(super) fn may_compare(list: &Collection<'_>, element: usize) -> Done {
+    if is_too_long(element) && list.longest_apart() >= element { Err(Fail::TOO_LONG_TO_COPY) } else { Ok(()) }
 }
 
 /// How a list is looked through.
@@ -195,10 +206,14 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// The list of a key is looked through in steps.
-fn takes_steps(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, Fail> {
-    let large = peek_as(&mut call.cx.guard, key, Type::List)?.is_some_and(|list| is_large(&list));
-    Ok(large && !call.cx.guard.in_transaction())
+/// The list of a key is looked through in steps, for an element of so many bytes.
+///
+/// # Errors
+/// The key has another type of value; or the element is too long to be compared.
+fn takes_steps(call: &mut Call<'_, '_, '_>, key: &Key<'_>, element: usize) -> Result<bool, Fail> {
+    let list = peek_as(&mut call.cx.guard, key, Type::List)?;
+    list.map_or(Ok(()), |list| may_compare(&list, element))?;
+    Ok(list.is_some_and(|list| is_large(&list)) && !call.cx.guard.in_transaction())
 }
 
 /// LPOS
@@ -206,7 +221,7 @@ pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'
     let mut options = args;
     let element = Element::of(next(&mut options)?);
     let search = Search::parse(options)?;
-    if takes_steps(call, key)? {
+    if takes_steps(call, key, element.len())? {
         super::read_as(call.cx, call.tally, key, hint, Type::List)?;
         match call.leave(STEPS_BYTES_MIN, "lpos", Some(key.bytes()), args)? {
             Leave::Later => return Ok(()),
@@ -244,7 +259,7 @@ pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, a
         _ => return Err(Fail::SYNTAX),
     };
     let (pivot, element) = (next(&mut words)?, next(&mut words)?);
-    if takes_steps(call, key)? {
+    if takes_steps(call, key, pivot.len())? {
         match call.leave(STEPS_BYTES_MIN, "linsert", Some(key.bytes()), args)? {
             Leave::Later => return Ok(()),
             Leave::Yes(again, lane) => {

@@ -4,14 +4,17 @@
 //! in a leaf, or of up to 16 KiB ─▶ copied into the reply, which has room for it
 //! longer, and it lies apart     ─▶ its parts are pinned, and spliced into the reply       as a large string
 //!             in a transaction  ─▶ copied
+//! of more than 4 MiB            ─▶ the same, and never copied
+//!             in a transaction  ─▶ an error stands in its place, and it is not popped
 //! ```
 //!
 //! What is popped is pinned before anything else is done to the store, so that its parts are still there: by LPOP and RPOP behind
 //! the pop, and where the key is held (SPOP, LMPOP, BLPOP, HGETDEL and others) before it ([`ToSend`]). Nothing is popped that may
 //! not be pinned and has no room.
 //!
-//! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is copied,
-//! if there is room for it. Else one that is alone is refused, and among others an error stands in its place.
+//! What is pinned counts as what connections hold, and needs no room in the reply. Where connections hold their share it is
+//! copied, if there is room for it, and it is not too long for that ([`is_too_long`]). Else one that is alone is refused, and among
+//! others an error stands in its place.
 //!
 //! In a transaction all replies are made before the first is sent, and EXEC makes room for them before it takes its keys: a pin
 //! that is refused would come too late there.
@@ -22,7 +25,7 @@ use std::sync::Arc;
 use larder_store::{Collection, Element, End, Entry, Guard, Key, LongText, Pinned, Store, Type};
 
 use super::list::end_places;
-use super::{Call, ELEMENT_ROOM, Shown, peek_as, put_element, put_element_of};
+use super::{Call, ELEMENT_ROOM, Shown, copied_bytes, is_too_long, peek_as, put_element, put_element_of};
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::has_room;
@@ -52,8 +55,23 @@ fn put_pinned(out: &mut Output, pinned: Pinned) {
     out.put(b"\r\n");
 }
 
+/// Writes an element that was popped, as a bulk string: one that is too long to be copied is sent from where it lies, whatever
+/// connections hold, since it is nowhere else.
+pub(super) fn put_gone(out: &mut Output, there: &Collection<'_>, element: &Element<'_>, store: &Arc<Store>) {
+    match element {
+        Element::Apart(apart) if is_too_long(apart.len()) => put_pinned(out, there.pin(store, apart)),
+        element => put_element_of(out, there, element),
+    }
+}
+
+/// Some of so many elements at an end of a collection are too long to be copied.
+pub(super) fn has_too_long(there: &Collection<'_>, end: End, count: usize) -> bool {
+    is_too_long(there.longest_apart())
+        && there.entries(end_places(there, end, count)).any(|entry| is_too_long(entry.name.len()))
+}
+
 /// Writes an element of a collection, or a field's value, as a bulk string. With the collection's store a long one is sent from
-/// where it lies; if that is refused, and there is no room for it, an error stands in its place.
+/// where it lies; if that is refused, and it is not copied, an error stands in its place.
 pub(super) fn put_or_send(
     out: &mut Output,
     there: &Collection<'_>,
@@ -64,7 +82,9 @@ pub(super) fn put_or_send(
         (Element::Apart(apart), Some(store)) if is_sent(apart.len()) => {
             match there.pin_for_reply(store, apart) {
                 Some(pinned) => put_pinned(out, pinned),
-                None if has_room(out, apart.len() + ELEMENT_ROOM) => put_element_of(out, there, element),
+                None if !is_too_long(apart.len()) && has_room(out, apart.len() + ELEMENT_ROOM) => {
+                    put_element_of(out, there, element);
+                }
                 None => put_fail(out, &Fail::HELD),
             }
         }
@@ -107,7 +127,7 @@ impl ToSend {
     /// not hold one of them: all are copied then.
     ///
     /// # Errors
-    /// The key has another type of value.
+    /// The key has another type of value; or connections may not hold one of them, and one is too long to be copied.
     #[cold]
     pub fn of(
         guard: &mut Guard<'_>,
@@ -121,7 +141,7 @@ impl ToSend {
         let to_send = match end {
             End::Front => ToSend::of_entries(store, &there, there.entries(places)),
             End::Back => ToSend::of_entries(store, &there, there.entries_back(places)),
-        };
+        }?;
         let read_bytes = if kind == Type::SortedSet { to_send.bytes } else { 0 };
         Ok(ToSend { read_bytes, ..to_send })
     }
@@ -135,28 +155,34 @@ impl ToSend {
         let store = Arc::clone(guard.store());
         let Some(hash) = peek_as(guard, key, Type::Hash)? else { return Ok(ToSend::default()) };
         let entry = hash.find(field).map(|i| hash.entry(i));
-        Ok(ToSend::of_entries(store, &hash, entry.into_iter()))
+        ToSend::of_entries(store, &hash, entry.into_iter())
     }
 
     fn of_entries<'g>(
         store: Arc<Store>,
         there: &Collection<'g>,
         entries: impl Iterator<Item = Entry<'g>>,
-    ) -> ToSend {
+    ) -> Result<ToSend, Fail> {
         ToSend::of_each(store, there, |visit| entries.for_each(|entry| visit(&entry)))
     }
 
     /// The same of entries of a collection that `each` visits.
+    ///
+    /// # Errors
+    /// Connections may not hold one of them, and one is too long to be copied.
     #[cold]
     pub fn of_each<'g>(
         store: Arc<Store>,
         there: &Collection<'g>,
         each: impl FnOnce(&mut dyn FnMut(&Entry<'g>)),
-    ) -> ToSend {
-        let (mut to_send, mut refused) = (ToSend::default(), false);
+    ) -> Result<ToSend, Fail> {
+        let (mut to_send, mut refused, mut longest) = (ToSend::default(), false, 0_usize);
         each(&mut |entry| {
-            let Some(apart) = long_of(entry).filter(|_| !refused) else { return };
-            match there.pin_for_reply(&store, &apart) {
+            let Some(apart) = long_of(entry) else { return };
+            longest = longest.max(apart.len());
+            // Behind one that is refused there may be many.
+            let pinned = if refused { None } else { there.pin_for_reply(&store, &apart) };
+            match pinned {
                 Some(pinned) => {
                     to_send.bytes += apart.len();
                     to_send.pinned.push_back(pinned);
@@ -165,10 +191,10 @@ impl ToSend {
             }
         });
         if refused {
-            return ToSend::default();
+            return if is_too_long(longest) { Err(Fail::HELD) } else { Ok(ToSend::default()) };
         }
         to_send.store = Some(store);
-        to_send
+        Ok(to_send)
     }
 
     /// An entry of which something is sent, if any is.
@@ -232,15 +258,24 @@ impl Call<'_, '_, '_> {
             if let Some(there) = &there
                 && let Some(Element::Apart(apart)) = find(there)
                 && is_sent(apart.len())
-                && let Some(pinned) = there.pin_for_reply(&store, &apart)
             {
-                let bytes = pinned.value_bytes();
-                put_pinned(self.out, pinned);
-                self.spend(pinning_ns(bytes));
-                return Ok(());
+                match there.pin_for_reply(&store, &apart) {
+                    Some(pinned) => {
+                        let bytes = pinned.value_bytes();
+                        put_pinned(self.out, pinned);
+                        self.spend(pinning_ns(bytes));
+                        return Ok(());
+                    }
+                    None if is_too_long(apart.len()) => return Err(Fail::HELD),
+                    None => {}
+                }
             }
+        } else if is_too_long(bytes) {
+            return Err(Fail::TOO_LONG_TO_COPY);
         }
-        let measure = |there: &Collection<'_>| find(there).map_or(0, |element| element.len() + ELEMENT_ROOM);
+        let bytes = copied_bytes(bytes);
+        let room = |element: Element<'_>| copied_bytes(element.len()) + ELEMENT_ROOM;
+        let measure = |there: &Collection<'_>| find(there).map_or(0, room);
         self.reply_with_room(key, kind, bytes + ELEMENT_ROOM, measure, |out, resp3, there| {
             match there.as_ref().and_then(|there| Some((there, find(there)?))) {
                 Some((there, element)) => put_element_of(out, there, &element),

@@ -10,7 +10,7 @@ use std::ops::Range;
 use larder_protocol::resp::Args;
 use larder_store::{End, Hint, Key, Trimmed, Type};
 
-use super::seeking::{ROUND_NS, looking_ns, looks_at_once};
+use super::seeking::{ROUND_NS, looking_ns, looks_at_once, may_compare};
 use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symmetric};
 use crate::core::work::copying_ns;
 use crate::redis::call::{integer, next};
@@ -33,7 +33,9 @@ pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, m
     let left =
         if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
     let element = next(&mut args)?;
-    let large = peek_as(&mut call.cx.guard, key, Type::List)?.is_some_and(|list| is_large(&list));
+    let list = peek_as(&mut call.cx.guard, key, Type::List)?;
+    list.map_or(Ok(()), |list| may_compare(&list, element.len()))?;
+    let large = list.is_some_and(|list| is_large(&list));
     if !large || call.cx.guard.in_transaction() {
         let looked_ns = call.looking_through_ns(key, usize::MAX)?;
         call.spend(looked_ns);
@@ -89,6 +91,11 @@ impl Sift {
         if self.version.is_some() && self.version != version {
             self.looked = 0;
             self.tries.fail();
+        }
+        // One as long may have come meanwhile.
+        match may_compare(&list, self.element.len()) {
+            Err(_) if self.gone > 0 => return Ok(true),
+            may => may?,
         }
         let len = list.len();
         let each = list.bytes() / len + 1;

@@ -5,13 +5,16 @@
 //! LMPOP k1 k2 … ─▶ the first that is there │ all, or the first of many ─▶ some │ some │ … ─▶ the reply
 //!                   └──────────── one moment over the keys ──────────┘
 //! ```
+//!
+//! An element that is too long to be copied, of more than 4 MiB, is sent from where it lies, alone in its moment. LMPOP and its
+//! like that find one at the end take no others. In a transaction they are refused.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Database, End, Entry, Guard, Key, Removed, Type};
 
 use super::list::{self, end_places};
-use super::listing::send;
-use super::sending::{ToSend, is_sent};
+use super::listing::send_or_hand_on;
+use super::sending::{ToSend, has_too_long, is_sent};
 use super::sorted;
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, MANY_BYTES, PRESENT_NS, SCORE_NS, SCORED_NS, Shown, entry_bytes_max,
@@ -100,7 +103,8 @@ impl Portion {
         Portion { count: places.len(), bytes: places_bytes_max(there, places, free), left: 0 }
     }
 
-    /// All, if they are not more than are taken in one step, or else as many as so much time is for.
+    /// All, if they are not more than are taken in one step, or else as many as so much time is for. One that is too long to be
+    /// copied is taken alone.
     pub fn of_step(
         there: &Collection<'_>,
         end: End,
@@ -116,7 +120,8 @@ impl Portion {
         }
         let most = asked.min(((until_ns / each_ns) as usize).clamp(1, most));
         let (count, bytes) = measure(there, end, most);
-        Portion { count, bytes, left: asked - count }
+        let is_alone = has_too_long(there, end, count);
+        Portion { count, bytes, left: if is_alone { 0 } else { asked - count } }
     }
 
     /// Work to take these, beside copying them.
@@ -154,6 +159,9 @@ pub(super) fn take_first(
             } else {
                 Portion::of_step(&there, end, count, (free, until_ns))
             };
+            if whole && has_too_long(&there, end, portion.count) {
+                return Err(Fail::TOO_LONG_TO_COPY);
+            }
             // What is kept behind the first of several moments is copied.
             let sends = !whole && portion.left == 0 && is_sent(there.longest_apart());
             let mut to_send = ToSend::default();
@@ -251,7 +259,7 @@ fn moment(kind: Type) -> (usize, u64) {
 
 /// What came of taking elements.
 enum Taken {
-    /// How many were taken, and their bytes.
+    /// So many were, which took so long beside what each takes.
     Elements(usize, u64),
     /// None was: so many bytes are needed for their replies.
     Needs(usize),
@@ -268,12 +276,18 @@ fn take_some(
     let Form { kind, end, .. } = form;
     let Some(there) = peek_as(guard, key, kind)? else { return Ok(Taken::Elements(0, 0)) };
     let (count, bytes) = measure(&there, end, most);
+    let mut to_send = ToSend::default();
+    if has_too_long(&there, end, count) {
+        to_send = ToSend::of(guard, key, (kind, end), count)?;
+    }
+    let bytes = bytes.saturating_sub(to_send.bytes());
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));
     }
+    let ns = to_send.ns() + copying_ns(2 * bytes as u64);
     let Some(popped) = pop(guard, key, (kind, end), count)? else { return Ok(Taken::Elements(0, 0)) };
-    form.put_all(out, &popped, &mut ToSend::default());
-    Ok(Taken::Elements(popped.len(), bytes as u64))
+    form.put_all(out, &popped, &mut to_send);
+    Ok(Taken::Elements(popped.len(), ns))
 }
 
 /// How many elements from an end on are taken at a time, one at least, and how many bytes their replies have at most.
@@ -327,9 +341,7 @@ impl Taking {
                 Ok(())
             })?;
             match taken {
-                Taken::Elements(taken, bytes) => {
-                    return Ok((taken, taken as u64 * each_ns + copying_ns(2 * bytes)));
-                }
+                Taken::Elements(taken, ns) => return Ok((taken, taken as u64 * each_ns + ns)),
                 Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
             }
         }
@@ -354,7 +366,7 @@ impl Job for Taking {
             let key = self.name.key(call);
             self.form.put_head(call.out, key.bytes(), self.taken);
         }
-        Ok(send(call, &self.kept, &mut self.sent))
+        Ok(send_or_hand_on(call, &mut self.kept, &mut self.sent))
     }
 
     /// What was taken is nowhere but in its reply.
@@ -363,6 +375,6 @@ impl Job for Taking {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.kept.capacity_bytes() as u64
+        self.kept.capacity_bytes() as u64 + self.kept.pinned_bytes()
     }
 }

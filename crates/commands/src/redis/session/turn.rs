@@ -133,7 +133,8 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     fn serve(&mut self, serve: impl FnOnce(&mut Serving<'_, 'w>) -> usize) {
         let (common, host) = (self.cx.shared, self.cx.host);
         let (rows, waiters) = (self.shared.rows, &self.shared.waiters);
-        let served = serve(&mut Serving { guard: &mut self.cx.guard, common, rows, waiters, host });
+        let guard = &mut self.cx.guard;
+        let served = serve(&mut Serving { guard, common, rows, waiters, host, own: None });
         self.cx.spend(self.out, served as u64 * SERVE_NS);
         self.cx.go_on_telling();
     }

@@ -121,6 +121,11 @@ impl Conversation {
                     self.state = State::Discard(Discard::of_wrong_type(value_bytes, id));
                     return true;
                 }
+                let member_bytes_max = turn.cx.guard.store().element_bytes_max() as u64;
+                if uploads == Uploads::Member && value_bytes > member_bytes_max {
+                    // It would be hashed and compared in one step: it is refused when all of the request is there.
+                    return false;
+                }
                 turn.cx.guard.upload_element(&key, value_bytes).ok().flatten()
             }
         };

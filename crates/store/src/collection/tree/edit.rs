@@ -525,8 +525,8 @@ impl Edit {
         };
         let built = match built {
             Err(Full) if lies_apart(kind, name, value) => {
-                let bytes = long_text(kind, name, value).len();
-                self.put_reference(cx, &mut builder, (there, hash), (name, bytes)).map(Some)
+                let text = NewElement::Text(long_text(kind, name, value));
+                self.put_reference(cx, &mut builder, (there, hash), (name, &text)).map(Some)
             }
             built => built.map_err(Declined::from),
         };

@@ -120,8 +120,7 @@ impl PinnedParts {
                 first_bytes += each_bytes.min(bytes - i * each_bytes);
             }
         }
-        let parts =
-            PinnedParts { locations: locations.into_boxed_slice(), bytes: bytes as u64, each_bytes };
+        let parts = PinnedParts { locations: locations.into_boxed_slice(), bytes: bytes as u64, each_bytes };
         store.held.pinned(first_bytes as i64);
         store.hold(parts.list_bytes());
         parts

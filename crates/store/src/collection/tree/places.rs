@@ -362,12 +362,11 @@ impl Edit {
         let beside = place - usize::from(end);
         let at = self.place_of(cx.store, beside);
         match element {
-            NewElement::Text(text) if !is_apart(text) && !self.is_apart_at(cx.store, &at.path) => {
-                self.change_leaf_at(cx, (at, beside), growth, |builder, i| {
+            NewElement::Text(text) if !is_apart(text) && !self.is_apart_at(cx.store, &at.path) => self
+                .change_leaf_at(cx, (at, beside), growth, |builder, i| {
                     let entry = NewEntry { tag: 0, name: text, value: &[], score: 0.0 };
                     Ok(builder.insert(i + usize::from(end), entry)?)
-                })
-            }
+                }),
             element => self.insert_beside(cx, (at, beside), end, element),
         }
     }

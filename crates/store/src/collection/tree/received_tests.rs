@@ -155,11 +155,9 @@ fn an_element_that_is_received_takes_a_place() {
                 compare(&mut guard, &key, &list);
             }
         }
-        for (key, place, there) in [
-            (key, Some(len), Some(false)),
-            (key, None, Some(false)),
-            (none, Some(0), None),
-        ] {
+        for (key, place, there) in
+            [(key, Some(len), Some(false)), (key, None, Some(false)), (none, Some(0), None)]
+        {
             let upload = receive(&mut guard, &key, &element(1, 20_000), 100_000);
             assert_eq!(guard.list_set_upload(&key, upload, |_| place), Ok(there));
             assert_eq!(store.input_bytes(), 0);
@@ -284,11 +282,11 @@ fn an_element_that_is_put_nowhere_leaves_nothing() {
 
 #[test]
 fn an_element_is_received_where_it_is_too_long_for_a_leaf_and_not_for_a_list() {
-    for (mebibytes, most) in [(4, 2 << 20), (16, 4 << 20)] {
+    for (mebibytes, copied, most) in [(4, 2 << 20, 2 << 20), (16, 4 << 20, 8 << 20), (64, 4 << 20, 8 << 20)] {
         let (store, mut worker) = store(mebibytes);
         let mut guard = worker.enter(NOW);
         let key = guard.key(b"key");
-        assert_eq!(store.element_bytes_max(), most);
+        assert_eq!((store.element_bytes_max(), store.received_bytes_max()), (copied, most));
         let lengths = [0, 1, STRING_BYTES_MAX, STRING_BYTES_MAX + 1, most - 1, most, most + 1];
         let received = [false, false, false, true, true, true, false];
         for (bytes, is_received) in lengths.into_iter().zip(received) {
@@ -297,6 +295,61 @@ fn an_element_is_received_where_it_is_too_long_for_a_leaf_and_not_for_a_list() {
             assert_eq!(store.element_is_received(bytes as u64), is_received);
         }
     }
+}
+
+/// At the longest that is copied and at the longest that is received: such a one is put in, read, moved, carried, replaced and
+/// taken out. One that is longer than the first is not copied into a list or a hash.
+#[test]
+fn what_is_received_may_be_longer_than_what_is_copied() {
+    let (store, mut worker) = store(64);
+    let (copied, most) = (store.element_bytes_max(), store.received_bytes_max());
+    for bytes in [copied, copied + 1, most - 1, most] {
+        let mut guard = worker.enter(NOW);
+        let (list, other, hash) = (guard.key(b"list"), guard.key(b"other"), guard.key(b"hash"));
+        let new = element(bytes, bytes);
+        let upload = receive(&mut guard, &list, &new, 1 << 20);
+        assert_eq!(guard.list_push_upload(&list, End::Back, upload, false), Ok(1));
+        guard.list_push(&list, End::Back, [&b"a"[..]].into_iter(), false).unwrap();
+        let there = guard.collection(&list, Type::List).unwrap().expect("it is there");
+        assert_eq!(there.longest_apart(), bytes);
+        move_all(&store, &mut guard);
+        compare(&mut guard, &list, &[new.clone(), b"a".to_vec()]);
+        if bytes > copied {
+            let pushed = guard.list_push(&list, End::Back, [&new[..]].into_iter(), false);
+            assert_eq!(pushed, Err(Declined::TooLarge));
+            assert_eq!(guard.list_set(&list, &new, |_| Some(0)), Err(Declined::TooLarge));
+            assert_eq!(guard.list_insert_at(&list, 1, &new), Err(Declined::TooLarge));
+            let set = guard.hash_set(&hash, [(&b"f"[..], &new[..])].into_iter());
+            assert_eq!(set, Err(Declined::TooLarge));
+        }
+        guard.begin([list, other]);
+        assert_eq!(guard.list_carry((&list, End::Front), (&other, End::Back)), Ok(true));
+        guard.finish();
+        compare(&mut guard, &list, &[b"a".to_vec()]);
+        compare(&mut guard, &other, std::slice::from_ref(&new));
+        assert!(guard.list_pop(&other, End::Back, 1).unwrap().is_some());
+        drop(guard);
+        reclaim_all(&mut worker);
+        let mut guard = worker.enter(NOW);
+        let mut map = Map::new();
+        let upload = receive(&mut guard, &hash, &new, 1 << 20);
+        assert_eq!(guard.hash_set_upload(&hash, &name(0), upload, false), Ok(Some(true)));
+        map.insert(name(0), new);
+        set(&mut guard, &hash, &mut map, (1, b"short".to_vec()));
+        is_as(&mut guard, &hash, &map);
+        // The root says how long it is, a little more at most.
+        let said = guard.collection(&hash, Type::Hash).unwrap().expect("it is there").longest_apart();
+        assert!((bytes..bytes + (16 << 10)).contains(&said), "{said} of {bytes}");
+        set(&mut guard, &hash, &mut map, (0, b"short".to_vec()));
+        is_as(&mut guard, &hash, &map);
+        for key in [list, hash] {
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        drop(guard);
+        (0..5).for_each(|_| reclaim_all(&mut worker));
+        assert_eq!((store.totals().item_bytes, store.trees.count()), (0, 0), "{bytes}");
+    }
+    store.check_behind(worker);
 }
 
 /// Names of fields, and their values.
@@ -450,6 +503,23 @@ fn a_value_for_which_any_allocation_is_refused_leaves_the_hash_as_it_was() {
     }
 }
 
+/// A member of a set is hashed and compared in one step: it has no more than one that is copied.
+#[test]
+fn a_member_that_is_received_is_no_longer_than_one_that_is_copied() {
+    let (store, mut worker) = store(64);
+    let most = store.element_bytes_max();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    for (bytes, added) in [(most - 1, Ok(1)), (most, Ok(1)), (most + 1, Err(Declined::TooLarge))] {
+        let upload = receive(&mut guard, &key, &member_of(bytes, bytes), 1 << 20);
+        assert_eq!(guard.set_add_upload(&key, std::iter::empty(), upload), added, "{bytes}");
+        assert_eq!(store.input_bytes(), 0);
+    }
+    assert_eq!(guard.collection(&key, Type::Set).unwrap().map(|there| there.len()), Some(2));
+    drop(guard);
+    store.check_behind(worker);
+}
+
 /// The set has these members, and no others.
 fn has_all(guard: &mut Guard<'_>, key: &Key<'_>, set: &BTreeSet<Vec<u8>>) {
     guard.check_tree(key);
@@ -597,9 +667,7 @@ fn what_is_received_behind_others_comes_with_them_or_not_at_all() {
                     let pairs = before().map(|name| (name, name));
                     guard.hash_set_upload_behind(&key, pairs, &names[3], upload)
                 }
-                Type::Set | Type::SortedSet | Type::Stream => {
-                    guard.set_add_upload(&key, before(), upload)
-                }
+                Type::Set | Type::SortedSet | Type::Stream => guard.set_add_upload(&key, before(), upload),
             };
             guard.local.refuse_after = None;
             assert_eq!(store.input_bytes(), 0);

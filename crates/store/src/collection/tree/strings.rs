@@ -26,7 +26,7 @@ use super::super::build::{Builder, FIELD_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, 
 use super::super::change::Declined;
 use super::super::element::LongText;
 use super::super::leaf::Leaf;
-use super::apart::{ELEMENT_BYTES_MAX, NewElement, PART_BYTES};
+use super::apart::{ELEMENT_BYTES_MAX, NewElement, PART_BYTES, RECEIVED_BYTES_MAX};
 use super::{
     ELEMENTS_MAX, Edit, EditContext, Growth, LONG_AGO, ORDER_SHIFT, Path, Root, Tree, header_of, key_by,
     key_of_name, location_of, node_word,
@@ -40,17 +40,36 @@ use std::collections::HashSet;
 pub(super) const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
 /// What a member of a sorted set may have that lies apart, if memory is large enough.
 const SCORED_APART_BYTES_MAX: usize = 1 << 20;
-/// What the longest string is counted in by a root.
+/// What the longest string is counted in by a root, up to so many of these units, …
 const APART_UNIT: u64 = 128;
+const APART_UNITS: u64 = 1 << 15;
+/// … and behind them: strings that were received.
+const APART_LONG_UNIT: u64 = 16 << 10;
 /// Parts that are left of a value that loses its last ones: of so many bytes it lies apart still.
 const PARTS_LEFT: usize = FIELD_BYTES_MAX / PART_BYTES + 1;
 
-const _: () = assert!(ELEMENT_BYTES_MAX / APART_UNIT <= u16::MAX as u64);
-const _: () = assert!((ELEMENT_BYTES_MAX as usize).div_ceil(PART_BYTES) < PARTS_MAX as usize);
+const _: () = assert!(ELEMENT_BYTES_MAX == APART_UNIT * APART_UNITS);
+const _: () = assert!(units_of(RECEIVED_BYTES_MAX) <= u16::MAX as u64);
+const _: () = assert!((RECEIVED_BYTES_MAX as usize).div_ceil(PART_BYTES) < PARTS_MAX as usize);
+
+/// The units of a string of so many bytes.
+const fn units_of(bytes: u64) -> u64 {
+    let short = APART_UNIT * APART_UNITS;
+    if bytes <= short {
+        bytes.div_ceil(APART_UNIT)
+    } else {
+        APART_UNITS + (bytes - short).div_ceil(APART_LONG_UNIT)
+    }
+}
+
+/// Bytes that a string of so many units has at most.
+pub(super) fn bytes_of_units(units: u64) -> u64 {
+    units.min(APART_UNITS) * APART_UNIT + units.saturating_sub(APART_UNITS) * APART_LONG_UNIT
+}
 
 /// The longest string as the root of a tree of so many bytes says it: 0 where no string can lie apart.
 pub(super) fn apart_units(longest: u64, bytes: u64) -> u16 {
-    if bytes <= FIELD_BYTES_MAX as u64 { 0 } else { longest.min(bytes).div_ceil(APART_UNIT) as u16 }
+    if bytes <= FIELD_BYTES_MAX as u64 { 0 } else { units_of(longest.min(bytes)) as u16 }
 }
 
 /// The least key behind all parts of the order that a part with this key has.
@@ -76,7 +95,7 @@ impl Root {
         match kind {
             Type::List => self.beside.load(Ordering::Relaxed),
             Type::Hash | Type::Set | Type::SortedSet | Type::Stream => {
-                (u64::from(self.apart) * APART_UNIT).min(self.bytes)
+                bytes_of_units(u64::from(self.apart)).min(self.bytes)
             }
         }
     }
@@ -172,17 +191,17 @@ impl Edit {
     }
 
     /// Has the leaf that is built name a value that lies apart, of the field that is `there` or of a new one at the end, or a new
-    /// member that does. `bytes`: what lies apart has so many. Its label.
+    /// member that does. `text`: what lies apart. Its label.
     #[cold]
     pub(super) fn put_reference(
         &mut self,
         cx: &EditContext<'_>,
         builder: &mut Builder,
         (there, hash): (Option<usize>, u64),
-        (name, bytes): (&[u8], usize),
+        (name, text): (&[u8], &NewElement<'_>),
     ) -> Result<u64, Declined> {
-        let (kind, end) = (builder.kind(), builder.leaf().len());
-        if bytes > cx.store.element_bytes_max() {
+        let (kind, end, bytes) = (builder.kind(), builder.leaf().len(), text.len());
+        if text.is_too_long(cx.store) {
             return Err(Declined::TooLarge);
         }
         match there {
@@ -252,7 +271,7 @@ impl Edit {
     ) -> Result<bool, Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
         builder.start(Type::Hash);
-        let label = self.put_reference(cx, builder, (None, hash), (field, value.len()))?;
+        let label = self.put_reference(cx, builder, (None, hash), (field, &value))?;
         lasting.note(builder, 0);
         self.elements = 1;
         self.unmarked = true;
@@ -278,7 +297,7 @@ impl Edit {
         if let Some(i) = there {
             self.loosen(builder, i);
         }
-        let label = self.put_reference(cx, builder, (there, hash), (field, value.len()))?;
+        let label = self.put_reference(cx, builder, (there, hash), (field, &value))?;
         lasting.note(builder, there.unwrap_or(end));
         let new = there.is_none();
         if new && self.elements + 1 >= ELEMENTS_MAX {
@@ -312,11 +331,11 @@ impl Edit {
         hash: u64,
         received: Received,
     ) -> Result<bool, Declined> {
-        let (named, member) = ((&b""[..], received.bytes()), NewElement::Received(received));
+        let member = NewElement::Received(received);
         if self.height == 0 {
             debug_assert!(self.elements == 0 && self.news.is_empty());
             builder.start(Type::Set);
-            let label = self.put_reference(cx, builder, (None, hash), named)?;
+            let label = self.put_reference(cx, builder, (None, hash), (&b""[..], &member))?;
             self.elements = 1;
             self.unmarked = true;
             self.write_leaf(cx, builder, 0)?;
@@ -332,7 +351,7 @@ impl Edit {
             return Err(Declined::TooLarge);
         }
         self.load_live(cx, &path, builder);
-        let label = self.put_reference(cx, builder, (None, hash), named)?;
+        let label = self.put_reference(cx, builder, (None, hash), (&b""[..], &member))?;
         self.elements += 1;
         self.store_leaf(cx, &path, builder)?;
         self.put_parts(cx, (Type::Set, label), member)?;
@@ -387,8 +406,8 @@ impl Edit {
         let mut builder = std::mem::take(&mut self.builder);
         builder.start(kind);
         let label = if lies_apart(kind, name, value) {
-            let bytes = long_text(kind, name, value).len();
-            self.put_reference(cx, &mut builder, (None, hash), (name, bytes)).map(Some)
+            let text = NewElement::Text(long_text(kind, name, value));
+            self.put_reference(cx, &mut builder, (None, hash), (name, &text)).map(Some)
         } else {
             let built = builder.insert(0, NewEntry { tag: hash as u8, name, value, score: 0.0 });
             built.map(|()| None).map_err(Declined::from)

@@ -2,7 +2,7 @@
 //! 17,000 bytes has 25 parts, below several nodes.
 
 use super::apart::PART_BYTES;
-use super::strings::{PARTS_MAX, free_label};
+use super::strings::{PARTS_MAX, apart_units, bytes_of_units, free_label};
 use super::testing::{carry, copy, live, publish, scanned, set_all, text};
 use super::tests::{NOW, move_all, store};
 use crate::collection::build::{Builder, FIELD_BYTES_MAX, NewEntry};
@@ -22,7 +22,25 @@ type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 /// Two names of one order, with the seed of tests.
 const ALIKE: [&[u8]; 2] = [b"f297588", b"f63139430"];
 
-/// If the longest element fits, each that is no longer fits.
+/// The root of a tree says no less, and less than 128 bytes more up to what is copied.
+#[test]
+fn a_root_says_how_long_its_longest_string_is() {
+    const COPIED: u64 = 4 << 20;
+    let short = [16_346, 16_384, 100_000, COPIED - 129, COPIED - 1, COPIED];
+    for bytes in short {
+        let said = bytes_of_units(apart_units(bytes, u64::MAX).into());
+        assert_eq!(said, bytes.next_multiple_of(128), "{bytes}");
+    }
+    for bytes in [COPIED + 1, COPIED + (16 << 10), COPIED + (16 << 10) + 1, (64 << 20) - 1, 64 << 20] {
+        let said = bytes_of_units(apart_units(bytes, u64::MAX).into());
+        assert_eq!(said, COPIED + (bytes - COPIED).next_multiple_of(16 << 10), "{bytes}");
+    }
+    // No string is longer than all nodes, and none lies apart where all have no more than a leaf.
+    assert_eq!(bytes_of_units(apart_units(64 << 20, 20_000).into()), 20_000_u64.next_multiple_of(128));
+    assert_eq!(apart_units(64 << 20, FIELD_BYTES_MAX as u64), 0);
+}
+
+/// What is said of all elements by the longest of them is so of each.
 #[test]
 fn elements_fit_that_are_no_longer_than_ones_that_do() {
     let (store, _) = store(64);

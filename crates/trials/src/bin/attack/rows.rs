@@ -120,6 +120,7 @@ pub const ROWS: &[Row] = &[
     heap("hotkeys", elements::hotkeys),
     Row { prepare: long::elements, ..heap("elements-unread", long::unread) },
     heap("elements-in-part", long::in_part),
+    Row { megabytes: 1024, ..row("longest-elements", long::longest) },
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { full: true, ..row("half-open", half_open::half_open) },
     Row {

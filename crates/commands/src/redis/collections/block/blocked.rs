@@ -92,8 +92,9 @@ impl Blocked {
     /// Serves the waiters in line at its keys, of which it is one.
     fn look(&self, call: &mut Call<'_, '_, '_>) {
         let (common, rows, host) = (call.cx.shared, call.shared.rows, call.cx.host);
-        let served = Serving { guard: &mut call.cx.guard, common, rows, waiters: &self.waiters, host }
-            .at_keys_of(&self.waiter);
+        let (waiters, own) = (&*self.waiters, Some(&*self.waiter));
+        let served =
+            Serving { guard: &mut call.cx.guard, common, rows, waiters, host, own }.at_keys_of(&self.waiter);
         call.spend(served as u64 * SERVE_NS);
         call.cx.go_on_telling();
     }

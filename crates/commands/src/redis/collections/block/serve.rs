@@ -11,7 +11,7 @@ use crate::core::output::Output;
 use crate::core::shared::Shared;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
-use crate::redis::collections::sending::{ToSend, is_sent};
+use crate::redis::collections::sending::{ToSend, has_too_long, is_sent};
 use crate::redis::collections::stream::trimming;
 use crate::redis::collections::{ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
@@ -51,6 +51,8 @@ pub(crate) struct Serving<'s, 'w> {
     pub rows: &'static Rows,
     pub waiters: &'s Waiters,
     pub host: &'s dyn Host,
+    /// The waiter whose own worker serves here, if its client is being served.
+    pub own: Option<&'s Waiter>,
 }
 
 /// Converts work into a number of waiters that are served. Each of the bytes is copied into a reply, and to where it is kept
@@ -77,6 +79,8 @@ enum First {
     Gone,
     /// There is nothing for it.
     Nothing,
+    /// What there is could not be put back: the waiter is called, and its own worker takes that.
+    Called,
 }
 
 impl Serving<'_, '_> {
@@ -126,8 +130,10 @@ impl Serving<'_, '_> {
                     Err(fail) => self.refuse(name, &waiter, fail),
                 };
                 *left = left.saturating_sub((ns / SERVE_NS) as isize);
-                if matches!(first, First::Nothing) {
-                    break;
+                match first {
+                    First::Nothing => break,
+                    First::Called if waiter.call(self.host) => break,
+                    First::Called | First::Gone | First::Served(_) => {}
                 }
                 self.waiters.leave_lines(&waiter);
                 *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
@@ -189,7 +195,7 @@ impl Serving<'_, '_> {
             };
             *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
             match given {
-                First::Nothing => {}
+                First::Nothing | First::Called => {}
                 First::Served(given) => {
                     *left -= given;
                     self.waiters.leave_lines(&waiter);
@@ -364,19 +370,28 @@ impl Serving<'_, '_> {
         first
     }
 
-    /// The key is held: it is looked at, the first in line is claimed, and given what it waits for.
+    /// The key is held: it is looked at, the first in line is claimed, and given what it waits for. What is too long to be copied
+    /// could not be put back if the client goes: unless it is moved, its own worker alone takes it.
     fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter, moment: Moment) -> First {
         let Ok(Some(there)) = peek_as(self.guard, key, waiter.want.kind()) else { return First::Nothing };
         let portion = waiter.want.portion(&there, SERVED_AT_ONCE as u64 * SERVE_NS);
         let is_long = is_sent(there.longest_apart());
+        let is_own = self.own.is_some_and(|own| std::ptr::eq(own, waiter));
+        let is_popped = waiter.want.target().is_none();
+        if is_popped && !is_own && has_too_long(&there, waiter.want.end(), portion.count) {
+            return First::Called;
+        }
         if !waiter.claim() {
             return First::Gone;
         }
         // What is pinned may be more than connections may hold, if it is alone.
         let held_bytes = self.guard.store().held_bytes();
-        let mut to_send = ToSend::default();
+        let (mut to_send, mut refused) = (ToSend::default(), None);
         if is_long {
-            to_send = waiter.want.pin(self.guard, key, &portion).unwrap_or_default();
+            match waiter.want.pin(self.guard, key, &portion) {
+                Ok(pinned) => to_send = pinned,
+                Err(fail) => refused = Some(fail),
+            }
         }
         let pinning_ns = to_send.ns();
         let unpinned_bytes = portion.bytes.saturating_sub(to_send.bytes());
@@ -389,7 +404,9 @@ impl Serving<'_, '_> {
             held_bytes.saturating_add(copied.saturating_add(bytes)) <= most && held.raise(copied, most);
         let mut reply = Output::charged(u64::MAX, store, 0);
         let mut taken = Taken::within(held);
-        let given = if has_room {
+        let given = if let Some(fail) = refused {
+            Err(fail)
+        } else if has_room {
             if bytes > REPLY_BYTES_FREE {
                 // What moves an element looks for room before it takes it.
                 reply.room(bytes as usize);

@@ -87,7 +87,7 @@ impl Want {
     }
 
     /// From which end of a collection it takes.
-    fn end(&self) -> End {
+    pub fn end(&self) -> End {
         match self {
             Want::Elements { end, .. } | Want::Move { from: end, .. } => *end,
             Want::Members { which, .. } => which.end(),
@@ -108,7 +108,7 @@ impl Want {
     /// is.
     ///
     /// # Errors
-    /// The key has another type of value.
+    /// The key has another type of value; or connections may not hold what is too long to be copied.
     #[cold]
     pub fn pin(&self, guard: &mut Guard<'_>, key: &Key<'_>, portion: &Portion) -> Result<ToSend, Fail> {
         match self {

@@ -13,7 +13,7 @@ use crate::core::output::Output;
 use crate::redis::call::has_room;
 use crate::redis::collections::sending::{ToSend, is_sent};
 use crate::redis::collections::words::first;
-use crate::redis::collections::{Call, ELEMENT_ROOM, Shown, peek_as};
+use crate::redis::collections::{Call, ELEMENT_ROOM, Shown, is_too_long, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_fail, put_integer, put_null};
 
@@ -129,6 +129,9 @@ pub(super) fn answer(
 }
 
 /// Replies the values of fields, and takes these out or has them last; how much room that needs, if it has done nothing.
+///
+/// # Errors
+/// One of them is too long to be copied, and not sent from where it lies; or the store refuses it. Nothing is done then.
 fn tell_values(
     call: &mut Call<'_, '_, '_>,
     name: &[u8],
@@ -142,6 +145,11 @@ fn tell_values(
     if part.sends && hash.is_some_and(|hash| is_sent(hash.longest_apart())) {
         to_send = ToSend::of_field(&mut call.cx.guard, &key, fields.at(0).unwrap_or_default())?;
         hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+    } else if hash.is_some_and(|hash| is_too_long(hash.longest_apart())) {
+        let mut some = fields;
+        if some.any(|field| is_too_long(bytes_of(hash.as_ref(), field))) {
+            return Err(Fail::TOO_LONG_TO_COPY);
+        }
     }
     let bytes: usize = fields.map(|field| bytes_of(hash.as_ref(), field) + ELEMENT_ROOM).sum();
     let bytes = bytes.saturating_sub(to_send.bytes());

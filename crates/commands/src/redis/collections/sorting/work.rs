@@ -16,7 +16,9 @@ use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, has_room};
 use crate::redis::collections::making::Making;
 use crate::redis::collections::members::{COMPARES, Sorted};
-use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, put_element_of};
+use crate::redis::collections::{
+    ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, is_too_long, put_element_of,
+};
 use crate::redis::copied::Copied;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::heap::Heap;
@@ -65,6 +67,14 @@ fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize 
     let put = text.len().min(before.saturating_add(most));
     out.put(&text[before..put]);
     put
+}
+
+/// What a copy of an element of so many bytes takes.
+///
+/// # Errors
+/// It is too long to be copied.
+fn row_bytes(bytes: usize) -> Result<usize, Fail> {
+    if is_too_long(bytes) { Err(Fail::TOO_LONG_TO_COPY) } else { Ok(bytes + ROW_BYTES) }
 }
 
 /// What comes next.
@@ -395,7 +405,10 @@ impl Sorting {
             let (version, there) = (item.map_or(0, |item| item.cas()), sortable(item)?);
             let (kind, len) = there.as_ref().map_or((Type::List, 0), |there| (there.kind(), there.len()));
             self.begin(kind, len, ordered);
-            let bytes = there.as_ref().map_or(0, |there| self.copied_bytes(there));
+            let bytes = match &there {
+                Some(there) => self.copied_bytes(there)?,
+                None => 0,
+            };
             if bytes <= room {
                 self.version = version;
                 if let Some(there) = &there {
@@ -411,10 +424,16 @@ impl Sorting {
     }
 
     /// Bytes that a copy takes of what is copied of a collection.
-    fn copied_bytes(&self, there: &Collection<'_>) -> usize {
+    ///
+    /// # Errors
+    /// An element is too long to be copied.
+    fn copied_bytes(&self, there: &Collection<'_>) -> Result<usize, Fail> {
         let window = self.shape.first.min(there.len())..self.shape.last.min(there.len());
-        let texts: usize = there.entries(window.clone()).map(|entry| entry.name.len() + ROW_BYTES).sum();
-        2 * (texts + if self.sorts() { Sorted::bytes(window.len()) } else { 0 })
+        let mut texts = 0;
+        for entry in there.entries(window.clone()) {
+            texts += row_bytes(entry.name.len())?;
+        }
+        Ok(2 * (texts + if self.sorts() { Sorted::bytes(window.len()) } else { 0 }))
     }
 
     /// Copies the elements at these places.
@@ -447,9 +466,9 @@ impl Sorting {
             return Ok(Looked::More);
         }
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
-        let (mut bytes, mut count) = (0, 0);
+        let (mut bytes, mut count, mut longest) = (0, 0, 0_usize);
         let mut note = |len: usize| {
-            (bytes, count) = (bytes + len, count + 1);
+            (bytes, count, longest) = (bytes + len, count + 1, longest.max(len));
             bytes < BYTES_AT_ONCE
         };
         let some = ELEMENTS_AT_ONCE.min(end - start);
@@ -458,6 +477,7 @@ impl Sorting {
         } else {
             let _ = there.entries(start..start + some).all(|entry| note(entry.name.len()));
         }
+        row_bytes(longest)?;
         self.held.set(call, self.bytes() + 2 * (bytes + count * ROW_BYTES))?;
         // Items may have given way to that.
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
@@ -730,6 +750,9 @@ impl Sorting {
                     let put = |found: Found<'_>| match found {
                         Found::Nothing => put_null(out, resp3),
                         Found::Text(text) => put_bulk(out, text),
+                        Found::Apart(_, apart) if is_too_long(apart.len()) => {
+                            put_fail(out, &Fail::TOO_LONG_TO_COPY);
+                        }
                         Found::Apart(_, apart) if !has_room(out, apart.len() + ELEMENT_ROOM) && may_fail => {
                             put_fail(out, &Fail::HELD);
                         }

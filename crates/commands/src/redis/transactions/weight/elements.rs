@@ -1,7 +1,7 @@
 //! What commands at elements of collections take in EXEC, and how large they leave their keys.
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{Type, Value};
+use larder_store::{Entry, Type, Value};
 
 use super::{
     COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, behind, count_of, number_behind, pattern_behind,
@@ -19,8 +19,8 @@ use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
 use crate::redis::collections::stream::{APART_COPIES, FULL_ENTRIES};
 use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS, MOVED_TIMES};
 use crate::redis::collections::{
-    self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
-    SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
+    self, COMPARE_NS, COPIED_ELEMENT_BYTES_MAX, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT,
+    SCAN_NS, SCORE_NS, SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
 };
 use crate::redis::row::flag::{DENYOOM, WRITE};
 use crate::redis::row::{By, Command, Elements};
@@ -73,9 +73,19 @@ impl Size {
         Size { bytes, longest: 0, ..self }
     }
 
-    /// Bytes of an element, at most.
+    /// Bytes of an element that are copied or compared, at most: of one that is too long for that an error is replied, and it is
+    /// neither popped nor moved.
     fn longest(self) -> u64 {
-        self.longest.max(ELEMENT_BYTES as u64)
+        self.longest.max(ELEMENT_BYTES as u64).min(COPIED_ELEMENT_BYTES_MAX as u64)
+    }
+
+    /// Bytes of its elements that are copied, at most.
+    fn copied_bytes(self) -> u64 {
+        if self.longest > COPIED_ELEMENT_BYTES_MAX as u64 {
+            self.bytes.min(self.elements.saturating_mul(self.longest()))
+        } else {
+            self.bytes
+        }
     }
 
     /// Bytes of an element at random, at most.
@@ -85,12 +95,12 @@ impl Size {
 
     /// Work to reply its elements.
     fn told_ns(self) -> u64 {
-        copying_ns(self.bytes).saturating_add(self.elements.saturating_mul(ELEMENT_NS))
+        copying_ns(self.copied_bytes()).saturating_add(self.elements.saturating_mul(ELEMENT_NS))
     }
 
     /// Bytes of a reply of its elements, at most: of a hash with their values, of a sorted set with their scores.
     fn told_bytes(self) -> u64 {
-        self.bytes.saturating_add(self.elements.saturating_mul(2 * ELEMENT_ROOM as u64))
+        self.copied_bytes().saturating_add(self.elements.saturating_mul(2 * ELEMENT_ROOM as u64))
     }
 
     /// Work to reply entries of a stream as large as `all`, and so many of its rows: what lies there once, names of
@@ -457,13 +467,15 @@ impl Scale {
             }
             // They look at what they name.
             Elements::Named | Elements::NamedBehind => {
-                let (told, look_ns) = self.named(call, first, there, fields(which, args), copying_ns);
+                let most = COPIED_ELEMENT_BYTES_MAX as u64;
+                let (told, look_ns) = self.named(call, first, there, fields(which, args), (copying_ns, most));
                 let is_long = there.longest > ELEMENT_BYTES as u64;
                 let due_ns = if is_long && row.has(WRITE) { self.due_ns(call, first, args.len()) } else { 0 };
                 (look_ns + due_ns + if is_long { copying_ns(told.bytes) } else { 0 }, told)
             }
             Elements::WriteFields { .. } => {
-                let (lost, look_ns) = self.named(call, first, there, fields(which, args), dropping_ns);
+                let (lost, look_ns) =
+                    self.named(call, first, there, fields(which, args), (dropping_ns, u64::MAX));
                 // What is due in the same leaves goes with it.
                 let is_long = there.longest > ELEMENT_BYTES as u64;
                 let due_ns = if is_long { self.due_ns(call, first, args.len()) } else { 0 };
@@ -485,15 +497,15 @@ impl Scale {
     }
 
     /// The values of fields that a command names, one perhaps again and again: each has what it has now, or what commands
-    /// before may have given it. `ns`: what is done with so many bytes, of which no more is looked at than one EXEC may do. With
-    /// what it takes to look at them, which is spent.
+    /// before may have given it, and counts no more than `most`. `ns`: what is done with so many bytes, of which no more is looked
+    /// at than one EXEC may do. With what it takes to look at them, which is spent.
     fn named<'f>(
         &self,
         call: &mut Call<'_, '_, '_>,
         name: &[u8],
         there: Size,
         fields: impl Iterator<Item = &'f [u8]> + Clone,
-        ns: fn(u64) -> u64,
+        (ns, most): (fn(u64) -> u64, u64),
     ) -> (Size, u64) {
         let count = fields.clone().count() as u64;
         if there.longest <= ELEMENT_BYTES as u64 {
@@ -513,6 +525,7 @@ impl Scale {
             } else {
                 there.longest
             };
+            let value = value.min(most);
             bytes = bytes.saturating_add(value.max(there.given));
             if ns(bytes) > EXEC_NS_MAX {
                 break;
@@ -540,8 +553,9 @@ impl Scale {
         let range = collections::places(start, stop, list.len());
         let elements = range.len() as u64;
         let looks = elements.min(LOOKED_AT_MAX);
-        let seen: u64 = list.entries(range).take(looks as usize).map(|entry| entry.name.len() as u64).sum();
-        let bytes = seen.saturating_add((elements - looks).saturating_mul(there.longest));
+        let copied = |entry: Entry<'_>| entry.name.len().min(COPIED_ELEMENT_BYTES_MAX) as u64;
+        let seen: u64 = list.entries(range).take(looks as usize).map(copied).sum();
+        let bytes = seen.saturating_add((elements - looks).saturating_mul(there.longest()));
         let look_ns = looks * ELEMENT_NS;
         call.spend(look_ns);
         (Size { bytes: bytes.min(some.bytes), elements, ..some }, look_ns)

@@ -18,6 +18,10 @@ const STANDS: Duration = Duration::from_secs(3);
 const SENDERS: usize = 60;
 const PART_BYTES: usize = 400_000;
 
+/// Bytes of an element and of a value that come last, at most, and how often each is put, moved, read and taken out.
+const LONGEST_BYTES: usize = 64 << 20;
+const ROUNDS: usize = 3;
+
 fn pushed(key: &[u8]) -> Vec<u8> {
     encode(&[b"RPUSH", key, &vec![b'e'; ELEMENT_BYTES]])
 }
@@ -56,4 +60,29 @@ pub(super) fn in_part(stage: &Stage) -> Result<String, String> {
         return Err(format!("{what}: {}", shown(&reply)));
     }
     within(took, 1000, &what)
+}
+
+/// Each part of an element is linked, pinned and given back in the step of its command.
+pub(super) fn longest(stage: &Stage) -> Result<String, String> {
+    let bytes = vec![b'e'; LONGEST_BYTES];
+    let push = encode(&[b"RPUSH", b"longest", &bytes]);
+    let set = encode(&[b"HSET", b"hash", b"field", &bytes]);
+    let lines = [
+        "LMOVE longest moved LEFT RIGHT",
+        "LMOVE moved longest LEFT RIGHT",
+        "LRANGE longest 0 -1",
+        "HGET hash field",
+        "LPOP longest",
+        "HDEL hash field",
+    ];
+    let requests = [push, set, lines.map(said).concat()].concat();
+    let mut all = Duration::ZERO;
+    for _ in 0..ROUNDS {
+        let (took, reply) = exchange(stage.resp, &requests, PATIENCE)?;
+        if !reply.starts_with(b":1\r\n:1\r\n$67108864\r\n") {
+            return Err(format!("elements and values of 64 MiB: {}", shown(&reply)));
+        }
+        all += took;
+    }
+    within(all, 60_000, &format!("{ROUNDS} × an element and a value of 64 MiB put, moved, read, taken out"))
 }
