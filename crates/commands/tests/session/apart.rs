@@ -193,6 +193,18 @@ fn exec_weighs_the_elements_at_places() {
     }
 }
 
+/// EXEC weighs that the parts of what was in a place are given back.
+#[test]
+fn exec_weighs_what_lset_takes_the_place_of() {
+    let mut bench = large_bench();
+    assert_eq!(bench.reply(&format!("RPUSH l {}", job(4 << 20))), b":1\r\n");
+    assert_eq!(bench.reply("RPUSH l b"), b":2\r\n");
+    for (count, fits) in [(100, true), (300, false)] {
+        let sets = vec!["LSET l 1 c"; count];
+        assert_eq!(!exec(&mut bench, &sets).starts_with("-EXECABORT "), fits, "{count}");
+    }
+}
+
 /// Many elements that are nearly one are compared in steps.
 #[test]
 fn long_elements_that_are_nearly_alike_are_looked_through_in_steps() {

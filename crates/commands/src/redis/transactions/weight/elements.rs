@@ -319,7 +319,12 @@ impl Scale {
             Elements::Insert => (there.compared_ns() + there.list_ns() + written_ns(args), none),
             // Each leaf may be made anew.
             Elements::RemoveEqual => (there.compared_ns() + there.bytes, none),
-            Elements::ListWrite => (there.list_ns() + written_ns(args), none),
+            Elements::ListWrite => {
+                // LSET gives back the parts of what was in its place.
+                let is_long = row.name == "lset" && there.longest > ELEMENT_BYTES as u64;
+                let lost_ns = if is_long { dropping_ns(there.longest) } else { 0 };
+                (there.list_ns() + written_ns(args) + lost_ns, none)
+            }
             Elements::Trim => (there.list_ns() + there.gone_ns(), none),
             Elements::Pop => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
@@ -497,8 +502,8 @@ impl Scale {
     }
 
     /// The values of fields that a command names, one perhaps again and again: each has what it has now, or what commands
-    /// before may have given it, and counts no more than `most`. `ns`: what is done with so many bytes, of which no more is looked
-    /// at than one EXEC may do. With what it takes to look at them, which is spent.
+    /// before may have given it, and counts no more than `most`. `ns`: what is done with so many bytes, of which no more is
+    /// looked at than one EXEC may do. With what it takes to look at them, which is spent.
     fn named<'f>(
         &self,
         call: &mut Call<'_, '_, '_>,
