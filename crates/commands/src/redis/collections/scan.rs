@@ -12,7 +12,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Store, Type};
 
 use super::matching::{Known, match_in_steps};
-use super::sending::put_or_send;
+use super::sending::{pinning_ns, put_or_send};
 use super::words::COMPARED_TIMES;
 use super::{
     Call, ELEMENT_NS, LOOK_NS, Shown, copied_bytes_max, is_too_long, peek_as, put_element, shown_bytes_max,
@@ -418,7 +418,9 @@ pub(super) fn scan_knowing(
         }
         let count = places.iter().map(Range::len).sum();
         ns = names.ns + wanted.read_ns() + wanted.ns(&collection, count, short_bytes(&collection, &places));
+        let pinned_bytes = out.pinned_bytes();
         wanted.put(out, (&collection, store.as_ref()), (places, next));
+        ns += pinning_ns(out.pinned_bytes() - pinned_bytes);
         Ok(())
     });
     // Whatever came of it.
