@@ -92,8 +92,8 @@ impl Store {
 }
 
 impl Local {
-    /// Drops some of the pins that are dropped later; true if there may be more. Costs some 50 µs, or 0.6 ms where the last of them
-    /// is that of the longest element.
+    /// Drops some of the pins that are dropped later; true if there may be more. Costs some 50 µs, or 0.6 ms where the last of
+    /// them is that of the longest element.
     pub(crate) fn unpin_some(&mut self, store: &Store) -> bool {
         let Some(mut batch) = store.unpinned.take() else { return false };
         let mut chunks = 0;

@@ -77,11 +77,11 @@ const FEW_ELEMENTS: usize = 16;
 /// What an element takes in a reply beside the bytes that it has in a collection, at most: its head, its end, and the
 /// digits of a number.
 pub(crate) const ELEMENT_ROOM: usize = 32;
-/// The head and the end of an element in a reply, at most: one that is copied has fewer than 10,000,000 bytes, and so have all but
-/// those that are sent from where they lie.
+/// The head and the end of an element in a reply, at most: one that is copied has fewer than 10,000,000 bytes, and so have all
+/// but those that are sent from where they lie.
 const ELEMENT_FRAME: usize = 12;
-/// Bytes of an element that may be copied into a reply, at most: some 1 ms. Longer ones, which were received into their parts, are
-/// sent from there, or an error stands in their place.
+/// Bytes of an element that may be copied into a reply, at most: some 1 ms. Longer ones, which were received into their parts,
+/// are sent from there, or an error stands in their place.
 pub(crate) const COPIED_ELEMENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes of that error, at most.
 const ERROR_ROOM: usize = 256;

@@ -209,7 +209,7 @@ fn in_a_transaction_what_is_too_long_to_be_copied_is_refused() {
     checked(bench);
 }
 
-/// It is in its list until the client comes for it, since it could not be put back: where the client has gone the next one has it.
+/// It is in its list until the client comes for it, since it could not be put back: where the client has gone the next has it.
 #[test]
 fn a_client_that_waits_takes_what_is_too_long_to_be_copied_itself() {
     let text = long(BYTES);

@@ -25,8 +25,8 @@
 //! - **Many are given some at a time.** A waiter that wants more than is taken in one step (`LMPOP` and its kin with COUNT) is
 //!   served with the first of them, which holds up no client that pushes, and takes the others as one that did not wait
 //!   (`taking`).
-//! - **What is too long to be copied its client takes itself.** It could not be put back if the client went before it has that. So
-//!   the worker that has pushed it calls the first in line, whose own worker pops it.
+//! - **What is too long to be copied its client takes itself.** It could not be put back if the client went before it has that.
+//!   So the worker that has pushed it calls the first in line, whose own worker pops it.
 //! - **A waiter whose rules forbid it by then gets an error.** Before a waiter is claimed it is asked whether its user may still
 //!   do what it asked for, as Redis asks again when it runs the command again: rules may have changed since it joined.
 //! - A push serves 64 at most; the next in line is woken then, and goes on with it.

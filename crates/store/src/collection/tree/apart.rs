@@ -52,8 +52,8 @@ pub(crate) const fn part_chunk_bytes(bytes: usize) -> usize {
 pub(super) const ELEMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// What one may have that is received into its parts, if memory is large enough. All parts of an element are put in, pinned or
-/// taken out in one step, which takes some 0.2, 0.3 and 0.15 µs a part. The dearest step moves an element of 4,105 parts to another
-/// list and pins it for the reply: some 4 ms. With 512 MiB it would take 30 ms. Tests have short parts, and fewer bytes.
+/// taken out in one step, which takes some 0.2, 0.3 and 0.15 µs a part. The dearest step moves an element of 4,105 parts to
+/// another list and pins it for the reply: some 4 ms. With 512 MiB it would take 30 ms. Tests have short parts, and fewer bytes.
 pub(super) const RECEIVED_BYTES_MAX: u64 =
     if cfg!(any(test, feature = "schedule")) { 8 << 20 } else { 64 << 20 };
 
