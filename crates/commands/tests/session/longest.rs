@@ -4,6 +4,8 @@
 use crate::apart::{array, bulk};
 use crate::named::exec;
 use crate::received::{begun, checked, halves, long, replied};
+use crate::survey::command;
+use crate::users::{NO_KEY, say, with_user};
 use crate::{Bench, bench};
 use larder_commands::{Next, Session};
 use std::sync::Arc;
@@ -251,6 +253,36 @@ fn a_client_that_waits_takes_what_is_too_long_to_be_copied_itself() {
     assert!(replied(&mut bench, &mut waiter, b"") == bulk(&text));
     is(&mut bench, "LINDEX m 0", &bulk(&text));
     drop(waiter);
+    checked(bench);
+}
+
+/// Also where clients are shown what is done, and by a user with rules, which are asked when it is whole.
+#[test]
+fn what_is_too_long_to_be_copied_is_received_whoever_sends_it_and_whoever_looks_on() {
+    let text = long(BYTES);
+    let mut bench = bench();
+    let (mut listens, mut monitor) = (Session::new(), Session::new());
+    bench.turns(&mut listens, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    bench.turns(&mut listens, &command(&["PSUBSCRIBE", "__keyevent@0__:*"]));
+    assert_eq!(replied(&mut bench, &mut monitor, &command(&["MONITOR"])), "+OK\r\n");
+    assert_eq!(put(&mut bench, &["RPUSH", "l", &text]), ":1\r\n");
+    let heard = replied(&mut bench, &mut listens, &command(&["PING"]));
+    assert_eq!(heard.matches("__keyevent@0__:rpush\r\n").count(), 1, "{heard}");
+    let seen = replied(&mut bench, &mut monitor, &command(&["PING"]));
+    assert!(seen.contains(&format!("\"... ({BYTES} bytes)\"")), "{seen}");
+    is(&mut bench, "LLEN l", ":1\r\n");
+    drop((listens, monitor));
+    checked(bench);
+    // One key has another type, which the user may not know.
+    let (mut bench, mut admin, mut user) = with_user("~l +@all");
+    assert_eq!(say(&mut bench, &mut admin, "SET s v"), "+OK");
+    for (key, reply) in [("l", ":1"), ("s", NO_KEY)] {
+        let (one, other) = halves(&["RPUSH", key, &text], 1 << 20);
+        assert_eq!(bench.turn(&mut user, &one), (Next::Receive, Vec::new()), "{key}");
+        assert_eq!(replied(&mut bench, &mut user, &other).trim_end(), reply, "{key}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "LLEN l"), ":1");
+    drop((admin, user));
     checked(bench);
 }
 

@@ -77,7 +77,7 @@ impl Conversation {
         let (Some(count), Some((value_bytes, start))) = (partial.count(), partial.under_way(input)) else {
             return false;
         };
-        if partial.read() + 1 != count || !self.is_looked_at_when_whole(turn) {
+        if partial.read() + 1 != count {
             return false;
         }
         let mut args = partial.args(input);
@@ -85,6 +85,9 @@ impl Conversation {
         let Some((row, id)) = table::find(name) else { return false };
         let Some(key) = args.next().filter(|key| key.len() <= KEY_BYTES_MAX) else { return false };
         let Some(uploads) = row.uploads.filter(|uploads| uploads.fits(count as usize)) else { return false };
+        if !self.is_looked_at_when_whole(turn) && !self.is_only_received(turn, uploads, value_bytes) {
+            return false;
+        }
         let mut middle = Encoder::default();
         for word in args {
             if word.len() > MIDDLE_BYTES_MAX {
@@ -115,6 +118,8 @@ impl Conversation {
             | Uploads::FieldBehind => {
                 // In a pause, or while keys are held, the command looks at its key when it is whole: another may be amid it.
                 let kind = uploads.kind().filter(|_| !turn.cx.shared.pause.looks(turn.cx.now()));
+                // What a key has is told to no user that may perhaps not know it: the command says that, or refuses.
+                let kind = kind.filter(|_| self.client.standing.is_free());
                 if kind.is_some_and(|kind| peek_as(&mut turn.cx.guard, &key, kind).is_err()) {
                     // It is refused without memory for the element, which comes all the same.
                     turn.at += start;
@@ -136,6 +141,15 @@ impl Conversation {
         let looks = Looks::default();
         self.state = State::Upload(Incoming { upload, row: id, uploads, name, middle, looks });
         true
+    }
+
+    /// One that is too long to be copied is received in any case, but in a transaction and where replies are off: gathered it
+    /// would be refused. Its command is run as any is, and looks at what its user may do, and at all that is shown of it.
+    fn is_only_received(&self, turn: &Turn<'_, '_, '_, '_>, uploads: Uploads, value_bytes: u64) -> bool {
+        uploads.kind().is_some()
+            && value_bytes > turn.cx.guard.store().element_bytes_max() as u64
+            && self.client.standing.is_admitted()
+            && self.client.is_plain_but_for_rules()
     }
 
     /// Goes on with a value; stores it when it is whole.
