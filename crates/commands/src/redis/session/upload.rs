@@ -14,8 +14,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
-use larder_protocol::resp::{Encoder, Partial};
+use larder_protocol::resp::{Args, Encoder, Partial};
 use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
+use smallvec::SmallVec;
 
 use super::gather::Discard;
 use super::turn::Turn;
@@ -49,15 +50,30 @@ pub(crate) struct Incoming {
     uploads: Uploads,
     /// The words before the value, but for the key: the name, and a time, a place, options or the field if there are any.
     name: ArrayVec<u8, NAME_BYTES_MAX>,
-    middle: Encoder,
+    middle: Middle,
     looks: Looks,
+}
+
+/// Words as they were received, which have room in their connection if they are short.
+#[derive(Debug)]
+struct Middle {
+    encoded: SmallVec<[u8; MIDDLE_ROOM]>,
+    count: usize,
+}
+
+impl Middle {
+    fn args(&self) -> Args<'_> {
+        Args::rest(&self.encoded, self.count)
+    }
 }
 
 /// Most bytes of the names of commands whose value is received into its item.
 const NAME_BYTES_MAX: usize = 8;
-/// … and of each of the words between the key and the value, of which there are 16 at most: beside longer ones values are
+/// Most bytes of each of the words between the key and the value, of which there are 16 at most: values beside longer ones are
 /// gathered.
 const MIDDLE_BYTES_MAX: usize = 64;
+/// Bytes of them that have room in their connection.
+const MIDDLE_ROOM: usize = 64;
 /// Bytes of all that comes before a value.
 const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 2048;
 
@@ -88,13 +104,12 @@ impl Conversation {
         if !self.is_looked_at_when_whole(turn) && !self.is_only_received(turn, uploads, value_bytes) {
             return false;
         }
-        let mut middle = Encoder::default();
-        for word in args {
-            if word.len() > MIDDLE_BYTES_MAX {
-                return false;
-            }
-            middle.push(word);
+        let mut behind = args;
+        if !behind.all(|word| word.len() <= MIDDLE_BYTES_MAX) {
+            return false;
         }
+        let bytes = args.encoded().len() - behind.encoded().len();
+        let middle = Middle { encoded: SmallVec::from_slice(&args.encoded()[..bytes]), count: args.len() };
         if uploads == Uploads::FieldBehind && !fields::is_of_one(args, turn.cx.now()) {
             return false;
         }
