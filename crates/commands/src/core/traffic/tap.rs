@@ -9,7 +9,8 @@
 //! worker raises its shift as soon as it writes more than its share of samples, and lowers it when it writes fewer;
 //! each sample says how many keys it stands for, so that estimates are right whatever the shift was.
 //!
-//! While samples are not wanted the countdown does not end: it takes a subtraction and a jump for a group of keys.
+//! While samples are not wanted the countdown does not end. A run of requests finds out before its first key which of its groups
+//! has the next sample, and counts its keys down behind the last (`core/stages.rs`): that takes some instructions a run.
 //!
 //! Some keys are **followed** besides: those with 0 in some bits of their hashes ([`super::spatial`]). Each request for them is
 //! recorded. That takes a comparison for each key, and nothing else for a key that is not followed. While none is followed all
@@ -101,6 +102,18 @@ impl Tap {
         let left = self.left.get() - keys as i64;
         self.left.set(left);
         left <= 0
+    }
+
+    /// How many keys there are until the next that is sampled, that one counted; 0 or less: it has passed.
+    #[inline(always)]
+    pub fn left(&self) -> i64 {
+        self.left.get()
+    }
+
+    /// Counts on from so many: a run has counted its keys down for itself.
+    #[inline(always)]
+    pub fn set_left(&self, left: i64) {
+        self.left.set(left);
     }
 
     /// A key is followed if these bits of its hash are 0.

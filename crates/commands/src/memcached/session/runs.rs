@@ -66,32 +66,41 @@ impl Conversation {
         let input = turn.reader.input;
         let value_bytes_max = VALUE_BYTES_MAX.min(fitting_value_bytes(&turn.cx.shared.settings));
         let mut lines = PlainLines::new(input, turn.reader.at, turn.reader.left, value_bytes_max);
-        let mut stages = Stages::new(turn.cx.room.tap().mask());
-        let mut line = None;
-        // Keys from here on belong to a line that is not plain after all, or not allowed.
-        let mut end = usize::MAX;
-        while stages.turn(&turn.cx.guard, &mut lines, |lines, group| {
-            let before = lines.clone();
-            if !Staged::next(&turn.cx.guard, lines, group) {
-                return false;
-            }
-            let is_let = |staged: &Staged<'_, '_>| gate.lets(staged.key.bytes(), &staged.ask);
-            if G::LOOKS && !group.last().is_some_and(is_let) {
-                // The request is read again, the general way, and so is the line that has it behind others.
-                group.pop();
-                *lines = before;
-                return false;
-            }
-            true
-        }) {
-            if end == usize::MAX && stages.has_ended() && lines.is_inside() {
-                // The general way replies what is wrong with the line, as if it had not begun.
+        let mut stages = Stages::new(turn.cx.room.tap());
+        let (mut line, mut given_back) = (None, false);
+        loop {
+            stages.turn(&turn.cx.guard, &mut lines, |lines, group| {
+                let before = lines.clone();
+                if !Staged::next(&turn.cx.guard, lines, group) {
+                    return false;
+                }
+                let is_let = |staged: &Staged<'_, '_>| gate.lets(staged.key.bytes(), &staged.ask);
+                if G::LOOKS && !group.last().is_some_and(is_let) {
+                    // It is read again, the general way, and so is the line that has it behind others.
+                    group.pop();
+                    *lines = before;
+                    return false;
+                }
+                true
+            });
+            if stages.has_ended() && lines.is_inside() && !given_back {
+                // The line turned out not to be plain, or not to be allowed. The general way says what is wrong with it: as if it
+                // had not begun.
+                given_back = true;
                 lines.give_back();
-                end = lines.at();
+                let end = lines.at();
+                stages.take_back(|staged| staged.at < end);
                 turn.take_back(line.take().filter(|line: &Line| line.at == end));
             }
-            if let Some(next) = self.answer(turn, stages.group(), stages.followed(), &mut line, end) {
+            if let Some(next) = self.answer(turn, &mut stages, &mut line) {
                 return Some(next);
+            }
+            if stages.is_due() {
+                turn.look(&mut stages, 0);
+                if stages.is_over() {
+                    break;
+                }
+                stages.go_on(turn.cx.room.tap());
             }
         }
         turn.reader.at = lines.at();
@@ -100,21 +109,15 @@ impl Conversation {
         (turn.reader.at == input.len()).then_some(Next::Receive)
     }
 
-    /// Answers the keys of a group that begin before `end`: the last stage.
+    /// The last stage.
     #[inline(always)]
     fn answer(
         &mut self,
         turn: &mut Turn<'_, '_, '_, '_>,
-        group: &[Staged<'_, '_>],
-        followed: u32,
+        stages: &mut Stages<Staged<'_, '_>>,
         line: &mut Option<Line>,
-        end: usize,
     ) -> Option<Next> {
-        let mut group = group;
-        if end != usize::MAX {
-            group = &group[..group.partition_point(|staged| staged.at < end)];
-        }
-        let mut rest = group;
+        let mut rest = stages.group();
         while let Some(staged) = rest.first() {
             let Staged { part, at, .. } = *staged;
             if turn.skips {
@@ -131,7 +134,11 @@ impl Conversation {
                     }
                     turn.reader.at = at;
                 }
-                turn.pass(&group[..group.len() - rest.len()], followed);
+                let unanswered = rest.len();
+                turn.look(stages, unanswered);
+                if turn.times.measures() {
+                    turn.time(stages.answered(unanswered));
+                }
                 return Some(Next::Flush);
             }
             if part == Part::First {
@@ -154,7 +161,9 @@ impl Conversation {
             }
             rest = &rest[1..];
         }
-        turn.pass(group, followed);
+        if turn.times.measures() {
+            turn.time(stages.group());
+        }
         None
     }
 }
@@ -389,14 +398,11 @@ impl<'c> Alike<'c> {
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// Counts requests that were answered: some may be sampled, or followed.
-    #[inline(always)]
-    fn pass(&mut self, group: &[Staged<'_, '_>], followed: u32) {
-        if self.cx.room.tap().pass(group.len()) || followed != 0 {
-            self.sample(group, followed);
-        }
-        if self.times.measures() {
-            self.time(group);
+    /// All of the group but the last so many were answered: some may be sampled, or followed.
+    #[inline]
+    fn look(&mut self, stages: &mut Stages<Staged<'_, '_>>, unanswered: usize) {
+        if stages.looks(self.cx.room.tap(), unanswered) {
+            self.sample(stages, unanswered);
         }
     }
 
@@ -417,8 +423,10 @@ impl Turn<'_, '_, '_, '_> {
 
     #[cold]
     #[inline(never)]
-    fn sample(&mut self, group: &[Staged<'_, '_>], followed: u32) {
+    fn sample(&mut self, stages: &mut Stages<Staged<'_, '_>>, unanswered: usize) {
         let tap = self.cx.room.tap();
+        let followed = stages.take_followed();
+        let group = stages.answered(unanswered);
         for (_, staged) in group.iter().enumerate().filter(|(nth, _)| followed >> nth & 1 == 1) {
             traffic::follow(tap, &mut self.cx.guard, &staged.key, staged.verb());
         }

@@ -46,27 +46,28 @@ impl Conversation {
         turn.runs = false;
         let input = turn.input;
         let mut requests = PlainRequests::new(input, turn.at, turn.left);
-        let mut stages = Stages::new(turn.cx.room.tap().mask());
+        let mut stages = Stages::new(turn.cx.room.tap());
         let null = null(self.client.resp3);
-        while stages.turn(&turn.cx.guard, &mut requests, |requests, group| {
-            let at = requests.at();
-            let Some((Plain { key, ask }, bytes)) = requests.peek() else { return false };
-            if !G::lets_plain(&self.client.standing, key, &ask) {
-                // It is read again, the general way.
-                return false;
-            }
-            requests.take(bytes);
-            let key = turn.cx.guard.key_in(self.client.db, key);
-            group.push(Staged { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
-            true
-        }) {
-            let group = stages.group();
-            let mut rest = group;
+        loop {
+            stages.turn(&turn.cx.guard, &mut requests, |requests, group| {
+                let at = requests.at();
+                let Some((Plain { key, ask }, bytes)) = requests.peek() else { return false };
+                if !G::lets_plain(&self.client.standing, key, &ask) {
+                    // It is read again, the general way.
+                    return false;
+                }
+                requests.take(bytes);
+                let key = turn.cx.guard.key_in(self.client.db, key);
+                group.push(Staged { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
+                true
+            });
+            let mut rest = stages.group();
             while let Some(staged) = rest.first() {
                 if turn.out.is_full() {
                     // The input is set back to the request that is read again.
                     turn.at = staged.at;
-                    turn.pass(self.client.db, &group[..group.len() - rest.len()], stages.followed());
+                    let unanswered = rest.len();
+                    turn.look(self.client.db, &mut stages, unanswered);
                     return Some(Next::Flush);
                 }
                 let done = usual(&mut turn.cx.guard, rest, turn.out.room_for(), null, &mut turn.tally);
@@ -79,7 +80,13 @@ impl Conversation {
                 turn.left -= count as u32;
                 rest = &rest[count..];
             }
-            turn.pass(self.client.db, group, stages.followed());
+            if stages.is_due() {
+                turn.look(self.client.db, &mut stages, 0);
+                if stages.is_over() {
+                    break;
+                }
+                stages.go_on(turn.cx.room.tap());
+            }
         }
         turn.at = requests.at();
         turn.runs = stages.keys() >= KEYS_MIN;
@@ -88,18 +95,20 @@ impl Conversation {
 }
 
 impl Turn<'_, '_, '_, '_> {
-    /// Passes answered requests to the tap, which may sample or follow some.
-    #[inline(always)]
-    fn pass(&mut self, db: u8, group: &[Staged<'_, '_>], followed: u32) {
-        if self.cx.room.tap().pass(group.len()) || followed != 0 {
-            self.sample(db, group, followed);
+    /// All of the group but the last so many were answered: some may be sampled, or followed.
+    #[inline]
+    fn look(&mut self, db: u8, stages: &mut Stages<Staged<'_, '_>>, unanswered: usize) {
+        if stages.looks(self.cx.room.tap(), unanswered) {
+            self.sample(db, stages, unanswered);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn sample(&mut self, db: u8, group: &[Staged<'_, '_>], followed: u32) {
+    fn sample(&mut self, db: u8, stages: &mut Stages<Staged<'_, '_>>, unanswered: usize) {
         let tap = self.cx.room.tap();
+        let followed = stages.take_followed();
+        let group = stages.answered(unanswered);
         for (_, staged) in group.iter().enumerate().filter(|(nth, _)| followed >> nth & 1 == 1) {
             traffic::follow(tap, &mut self.cx.guard, &staged.key, staged.verb());
         }
