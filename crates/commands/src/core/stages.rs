@@ -13,7 +13,7 @@
 //!
 //! Some keys are looked at once more behind their answers, since they are sampled or followed ([`Tap`]). All groups but the last
 //! are full, so that it is known from the beginning in which turn the next sample is answered; of a key that is followed it is
-//! known two turns ahead. The turn in which there is something to do, a look or the end, is one number: no turn before it asks
+//! known when it is hashed. The turn in which there is something to do, a look or the end, is one number: no turn before it asks
 //! for either.
 
 use arrayvec::ArrayVec;
@@ -28,6 +28,8 @@ const GROUPS: usize = 4;
 
 /// A request of one key that is hashed and looked for ahead.
 pub(crate) trait Ahead<'w> {
+    /// Its key.
+    fn key(&self) -> &Key<'_>;
     /// Its key, and what the stages find out about it.
     fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>);
     /// Returns whether it stores its key, be that there or not.
@@ -39,17 +41,14 @@ struct Group<S> {
     keys: ArrayVec<S, GROUP>,
     /// A bit for each request whose key is looked for again.
     again: u32,
-    /// A bit for each request whose key is followed.
+    /// A bit for each whose key is followed, until a look behind their answers.
     followed: u32,
 }
 
 /// All groups on their way.
 pub(crate) struct Stages<S> {
     groups: [Group<S>; GROUPS],
-    /// How many turns there were, beside as many as there are groups.
-    turn: usize,
-    /// The turn behind whose answers a look is due, or the end.
-    due: usize,
+    turns: Turns,
     /// The last turn, once no more come.
     last: usize,
     /// No more come.
@@ -64,6 +63,21 @@ pub(crate) struct Stages<S> {
     mask: u64,
 }
 
+/// Turns by their numbers, of which the first is one more than there are groups.
+struct Turns {
+    now: usize,
+    /// The one behind whose answers a look is due, or the end.
+    due: usize,
+}
+
+impl Turns {
+    /// The one in which the group is answered that is decoded now.
+    #[inline(always)]
+    fn of_decoded(&self) -> usize {
+        self.now + GROUPS - 1
+    }
+}
+
 /// The turn in which a run answers the key that is sampled when so many are left, that one counted.
 #[inline(always)]
 fn turn_of(left: i64) -> usize {
@@ -76,8 +90,8 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     pub fn new(tap: &Tap) -> Stages<S> {
         let groups = std::array::from_fn(|_| Group { keys: ArrayVec::new(), again: 0, followed: 0 });
         let (left, mask) = (tap.left(), tap.mask());
-        let due = if WATCHES { turn_of(left) } else { usize::MAX };
-        Stages { groups, turn: GROUPS, due, last: usize::MAX, ended: false, keys: 0, back: 0, left, mask }
+        let turns = Turns { now: GROUPS, due: if WATCHES { turn_of(left) } else { usize::MAX } };
+        Stages { groups, turns, last: usize::MAX, ended: false, keys: 0, back: 0, left, mask }
     }
 
     /// Moves every group on, and decodes the next one from `input` with `next`, which adds a request until it
@@ -89,20 +103,19 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         input: &mut I,
         next: impl FnMut(&mut I, &mut ArrayVec<S, GROUP>) -> bool,
     ) {
-        debug_assert!((self.turn + 1..=self.last).contains(&self.due), "it would never come to an end");
-        let turn = self.turn;
-        self.turn += 1;
+        debug_assert!((self.turns.now + 1..=self.last).contains(&self.turns.due), "it would never end");
+        let turn = self.turns.now;
+        self.turns.now += 1;
         let group = &mut self.groups[turn % GROUPS];
         group.keys.clear();
         if !self.ended {
-            group.decode(input, next);
+            group.decode(input, self.mask, &mut self.turns, next);
             self.keys += group.keys.len();
             if !group.keys.is_full() {
                 self.end();
             }
         }
-        // It is answered two turns later.
-        self.groups[(turn - 1) % GROUPS].items(guard, self.mask, &mut self.due, turn + GROUPS - 1);
+        self.groups[(turn - 1) % GROUPS].items(guard);
         self.groups[(turn - 2) % GROUPS].again(guard);
     }
 
@@ -110,15 +123,15 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     #[cold]
     fn end(&mut self) {
         self.ended = true;
-        self.last = self.turn + GROUPS - 1;
-        self.due = self.due.min(self.last);
+        self.last = self.turns.of_decoded();
+        self.turns.due = self.turns.due.min(self.last);
     }
 
     /// The group that is to be answered in this turn.
     #[inline(always)]
     pub fn group(&self) -> &[S] {
         // It has been decoded three turns ago, and its place is the next one's.
-        &self.groups[self.turn % GROUPS].keys
+        &self.groups[self.turns.now % GROUPS].keys
     }
 
     /// Those of [`Stages::group`] that were answered: all but the last so many.
@@ -132,13 +145,13 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     /// [`Stages::go_on`].
     #[inline(always)]
     pub fn is_due(&self) -> bool {
-        self.turn == self.due
+        self.turns.now == self.turns.due
     }
 
     /// All have been answered.
     #[inline(always)]
     pub fn is_over(&self) -> bool {
-        self.turn == self.last
+        self.turns.now == self.last
     }
 
     /// Has `tap` know of what was answered, which is all of the group but the last so many: whether some of that is sampled, by
@@ -149,12 +162,12 @@ impl<'w, S: Ahead<'w>> Stages<S> {
             return false;
         }
         tap.set_left(self.left - self.all_answered(unanswered));
-        tap.left() <= 0 || self.groups[self.turn % GROUPS].followed != 0
+        tap.left() <= 0 || self.groups[self.turns.now % GROUPS].followed != 0
     }
 
     /// A bit for each of the group whose key is followed; none when asked again.
     pub fn take_followed(&mut self) -> u32 {
-        std::mem::take(&mut self.groups[self.turn % GROUPS].followed)
+        std::mem::take(&mut self.groups[self.turns.now % GROUPS].followed)
     }
 
     /// Goes on to the next turn behind which something is to be done.
@@ -162,17 +175,18 @@ impl<'w, S: Ahead<'w>> Stages<S> {
     #[inline(never)]
     pub fn go_on(&mut self, tap: &Tap) {
         let followed = |turn: &usize| self.groups[turn % GROUPS].followed != 0;
-        let followed = (self.turn + 1..self.turn + GROUPS).find(followed).unwrap_or(usize::MAX);
+        let now = self.turns.now;
+        let followed = (now + 1..now + GROUPS).find(followed).unwrap_or(usize::MAX);
         self.left = tap.left().saturating_add(self.all_answered(0));
         // Where keys were taken back the turn that had the next sample may be this one.
-        let sampled = if WATCHES { turn_of(self.left).max(self.turn + 1) } else { usize::MAX };
-        self.due = sampled.min(followed).min(self.last);
+        let sampled = if WATCHES { turn_of(self.left).max(now + 1) } else { usize::MAX };
+        self.turns.due = sampled.min(followed).min(self.last);
     }
 
     /// Keys that were answered, all of the group but the last so many among them.
     #[inline]
     fn all_answered(&self, unanswered: usize) -> i64 {
-        let group = |ahead: usize| &self.groups[(self.turn + ahead) % GROUPS];
+        let group = |ahead: usize| &self.groups[(self.turns.now + ahead) % GROUPS];
         let behind: usize = (1..GROUPS).map(|ahead| group(ahead).keys.len()).sum();
         (self.keys - self.back - behind - unanswered) as i64
     }
@@ -202,28 +216,38 @@ impl<'w, S: Ahead<'w>> Stages<S> {
 }
 
 impl<'w, S: Ahead<'w>> Group<S> {
-    /// The first stage.
+    /// The first stage. The hash that was made just now is looked at, too: while it is at hand that is a comparison a key.
     #[inline(never)]
     fn decode<I: Clone>(
         &mut self,
         input: &mut I,
+        mask: u64,
+        turns: &mut Turns,
         mut next: impl FnMut(&mut I, &mut ArrayVec<S, GROUP>) -> bool,
     ) {
+        debug_assert_eq!(self.followed, 0, "those that had this place before were looked at");
         // A copy that no other thread can see stays in registers.
         let mut from = input.clone();
-        while !self.keys.is_full() && next(&mut from, &mut self.keys) {}
+        loop {
+            let nth = self.keys.len();
+            if nth == GROUP || !next(&mut from, &mut self.keys) {
+                break;
+            }
+            if WATCHES
+                && let Some(staged) = self.keys.get(nth)
+                && staged.key().hash() & mask == 0
+            {
+                follow(&mut self.followed, nth, turns);
+            }
+        }
         *input = from;
     }
 
-    /// The second stage. Its keys are answered in this `turn`, behind which a look is due if one of them is followed.
     #[inline(always)]
-    fn items(&mut self, guard: &Guard<'w>, mask: u64, due: &mut usize, turn: usize) {
-        (self.again, self.followed) = (0, 0);
+    fn items(&mut self, guard: &Guard<'w>) {
+        self.again = 0;
         for (i, staged) in self.keys.iter_mut().enumerate() {
             let (key, hint) = staged.ahead();
-            if WATCHES && key.hash() & mask == 0 {
-                follow(&mut self.followed, i, due, turn);
-            }
             self.again |= u32::from(guard.prefetch_item(key, hint)) << i;
         }
     }
@@ -246,9 +270,9 @@ impl<'w, S: Ahead<'w>> Group<S> {
 /// Notes a followed key. It is a call, so that the usual way is a branch that is not taken.
 #[cold]
 #[inline(never)]
-fn follow(followed: &mut u32, nth: usize, due: &mut usize, turn: usize) {
+fn follow(followed: &mut u32, nth: usize, turns: &mut Turns) {
     *followed |= 1 << nth;
-    *due = (*due).min(turn);
+    turns.due = turns.due.min(turns.of_decoded());
 }
 
 #[cfg(test)]
@@ -265,6 +289,9 @@ mod tests {
     }
 
     impl<'w> Ahead<'w> for Asked<'_, 'w> {
+        fn key(&self) -> &Key<'_> {
+            &self.key
+        }
         fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
             (&self.key, &mut self.hint)
         }

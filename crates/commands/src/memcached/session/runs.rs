@@ -39,6 +39,10 @@ struct Staged<'a, 'w> {
 
 impl<'w> Ahead<'w> for Staged<'_, 'w> {
     #[inline(always)]
+    fn key(&self) -> &Key<'_> {
+        &self.key
+    }
+    #[inline(always)]
     fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
         (&self.key, &mut self.hint)
     }
