@@ -26,9 +26,10 @@ const CLOSED_MAX: usize = 32;
 const DELIVERY_NS: u64 = 150;
 const SEND_NS: u64 = 3000;
 
-/// Work of writing and sending so many bytes.
+/// Work of writing and sending so many bytes: a megabyte is a turn's. It takes half a millisecond, but 9 where the system has no
+/// memory at hand for what its sockets hold: with four in a turn others of the worker waited for 40.
 fn bytes_ns(bytes: usize) -> u64 {
-    bytes as u64 / 2
+    bytes as u64 * 2
 }
 
 impl Service {
