@@ -91,6 +91,8 @@ pub(crate) struct Arena {
     preparer: OnceLock<Thread>,
     /// The preparer is to have the heap's free pages given back, too.
     trims_heap: AtomicBool,
+    /// The preparer was woken to map memory, or maps some.
+    maps: AtomicBool,
     /// Nothing has an expiry, as far as eviction knows.
     pub(crate) barren: Barren,
 }
@@ -159,7 +161,7 @@ impl Arena {
             resident: AtomicU32::new(0),
             free: Mutex::new(Free {
                 next: 1,
-                mapped: 1,
+                ever: 1,
                 tail: 0,
                 back: Numbers::new(spans_max),
                 gone: Numbers::new(spans_max),
@@ -170,6 +172,7 @@ impl Arena {
             agenda: Agenda::new(spans_max),
             preparer: OnceLock::new(),
             trims_heap: AtomicBool::new(false),
+            maps: AtomicBool::new(false),
             barren: Barren::default(),
         })
     }
@@ -269,10 +272,11 @@ impl Arena {
             None => return None,
         };
         free.used += 1;
+        free.ever = free.ever.max(number + 1);
         self.publish(&mut free);
         // Free spans that keep their memory count, too.
         let over = self.resident.load(Ordering::Relaxed) > allowed;
-        let ready = free.back.len() as u32 + free.ahead();
+        let ready = free.back.len() as u32;
         drop(free);
         self.call_preparer(ready);
         if over {
@@ -321,7 +325,7 @@ impl Arena {
     fn publish(&self, free: &mut Free) {
         free.back_low = free.back_low.min(free.back.len());
         self.used.store(free.used, Ordering::Relaxed);
-        self.resident.store(free.used + free.back.len() as u32 + free.ahead(), Ordering::Relaxed);
+        self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);
     }
 
     /// All spans in use fit below this number, if they are moved together.
@@ -407,7 +411,7 @@ impl Arena {
 
     /// Numbers of spans that were ever handed out are below this.
     pub(crate) fn spans_ever(&self) -> u32 {
-        self.free.lock().expect("no panic under the lock").next
+        self.free.lock().expect("no panic under the lock").ever
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {
@@ -417,7 +421,7 @@ impl Arena {
     /// Spans that had an owner and have none now.
     pub(crate) fn spans_given_back(&self) -> u64 {
         let free = self.free.lock().expect("no panic under the lock");
-        (free.back.len() + free.gone.len()) as u64
+        u64::from(free.ever - 1 - free.used)
     }
 
     pub(crate) fn spans_free(&self) -> u64 {
@@ -537,14 +541,39 @@ mod tests {
         assert!(arena.set_limit_bytes(GROUP as u64 * SPAN_BYTES as u64));
         taken.drain(..).for_each(|number| arena.give_span(number));
         while arena.trim(1) {}
-        assert!(resident() < GROUP, "with its last span a huge page goes, and what is ahead in it");
-        while arena.make_ready() {}
         assert_eq!(resident(), GROUP);
+        assert!(!arena.make_ready(), "the limit allows no more");
         assert!(arena.set_limit_bytes(u64::from(2 * GROUP) * SPAN_BYTES as u64));
         (1..GROUP).for_each(|_| _ = take());
         while arena.make_ready() {}
         assert_eq!((resident(), arena.spans_used()), (2 * GROUP, u64::from(GROUP)));
         arena.check(|_, _| {});
+    }
+
+    #[test]
+    fn what_wants_much_memory_waits_while_the_thread_maps_some() {
+        let arena = Arena::new(16 << 20, 64 << 20).unwrap();
+        let take = || arena.take_span(1, Share::Index).unwrap();
+        take();
+        assert!(!arena.awaits_memory(), "there is no such thread");
+        arena.is_made_ready_by(std::thread::current());
+        take();
+        assert!(arena.awaits_memory(), "it was woken");
+        while arena.make_ready() {}
+        assert!(!arena.awaits_memory());
+        while !arena.awaits_memory() {
+            take();
+        }
+        let ready = arena.resident.load(Ordering::Relaxed) - arena.used.load(Ordering::Relaxed);
+        assert!(ready >= GROUP / 2, "{ready} are left to others");
+        // Where the limit allows no more, nothing is mapped, and nothing waits for it.
+        while arena.make_ready() {}
+        assert!(arena.set_limit_bytes(u64::from(arena.resident.load(Ordering::Relaxed)) * SPAN_BYTES as u64));
+        take();
+        assert!(!arena.make_ready() && !arena.awaits_memory());
+        while arena.take_span(1, Share::Index).is_some() {
+            assert!(!arena.awaits_memory());
+        }
     }
 
     #[test]

@@ -159,4 +159,10 @@ impl Store {
     pub fn make_memory_ready(&self) -> bool {
         self.arena.make_ready()
     }
+
+    /// Returns whether the thread that makes memory ready is behind: little of what it mapped is left. What takes more than that
+    /// waits for the system, up to 20 ms in some virtual machines, with all clients of its worker.
+    pub fn awaits_memory(&self) -> bool {
+        self.arena.awaits_memory()
+    }
 }

@@ -184,6 +184,9 @@ impl Guard<'_> {
         self.assert_own(upload);
         let goal = upload.value_bytes().min(upload.filled + bytes as u64);
         while upload.reserved < goal {
+            if upload.reserved > upload.filled && self.store.arena.awaits_memory() {
+                return Ok(());
+            }
             if let Err(refusal) = self.reserve_piece(upload) {
                 return if upload.reserved > upload.filled { Ok(()) } else { Err(refusal) };
             }
@@ -232,10 +235,7 @@ impl Guard<'_> {
         };
         let more = bytes as u64;
         let ahead = upload.reserved > upload.filled;
-        if upload.sent
-            && !store
-                .may_take_input(upload.held, if ahead { more + store.input_bytes_max() / 2 } else { more })
-        {
+        if upload.sent && !upload.may_take(if ahead { more + store.input_bytes_max() / 2 } else { more }) {
             return Err(Refusal::NoMemory);
         }
         let table = if large.needs_table() {
@@ -375,6 +375,18 @@ impl Upload {
     #[inline]
     pub fn missing(&self) -> u64 {
         self.bytes - self.filled
+    }
+
+    /// It may take `more` bytes of what requests on their way in may hold. One that begins leaves a quarter of that to those under
+    /// way: otherwise many that stand still would have all of it by turns, and one that goes on would be as slow as they.
+    pub fn may_take(&self, more: u64) -> bool {
+        let may = |more| self.store.may_take_input(self.held, more);
+        may(more) && (self.held > 0 || may(more + self.store.input_bytes_max() / 4))
+    }
+
+    /// All memory that it has is filled.
+    pub fn is_full(&self) -> bool {
+        self.filled == self.reserved
     }
 
     /// Bytes that it holds of what requests on their way in may hold.

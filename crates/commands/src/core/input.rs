@@ -19,7 +19,7 @@ pub(crate) const UPLOAD_SPACE_MIN: u64 = 2048;
 /// Memory of a large value is reserved so far ahead of what has arrived. A value of 100 KiB is then
 /// received by one call behind the one that brought its head; memory that waits for a slow sender's
 /// bytes is no more than this and a piece.
-pub(crate) const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
+const UPLOAD_RECEIVE_BYTES: usize = 96 << 10;
 /// Most bytes that an upload takes at a time.
 const UPLOAD_PIECE_BYTES: u64 = 16 << 10;
 
@@ -28,11 +28,13 @@ pub const UNAUTHENTICATED_SHARE: u64 = 4;
 
 /// Most looks of a request for memory of the store that is on its way: for about 240 ms, …
 const LOOKS_MAX: u8 = 24;
-/// … and where other requests on their way in hold the memory: for about 480 ms. Those of them that stood still when this one came
-/// are closed by then, which takes 250 ms for the first.
-const LOOKS_MAX_HELD: u8 = 48;
+/// … and where other requests on their way in hold the memory: for about two seconds. Those that stand still for 250 ms are
+/// closed one after the other, and others that wait may take their memory first, and stand as long.
+const LOOKS_MAX_HELD: u8 = 200;
 /// Milliseconds between two looks.
 const LOOK_MS: Millis = 10;
+/// Most looks, a millisecond apart, of a value on its way in for memory that is being mapped: after those it is taken unmapped.
+const LOOKS_MAX_MAPPING: u8 = 50;
 /// Most further looks while flushed items are cleaned up, which takes a second or two.
 const LOOKS_MAX_CLEANING: u16 = 500;
 
@@ -42,14 +44,39 @@ pub(crate) struct Looks {
     count: u8,
     /// Others held the memory in one of them.
     held: bool,
+    /// Number of looks for memory that is being mapped.
+    mapping: u8,
+    /// There was no room to receive the next bytes on their own: the next step looks, though no bytes came.
+    no_space: bool,
 }
 
 impl Looks {
+    /// Makes room for the next bytes of a value to be received on their own. False if there is none: whether the value waits or is
+    /// refused is decided by its next step, which is to come at once.
+    pub fn make_space(&mut self, cx: &mut Context<'_, '_>, upload: &mut Upload) -> bool {
+        self.no_space =
+            self.awaits_mapping(cx, upload) || cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err();
+        !self.no_space
+    }
+
+    /// Lets a value wait that has filled its memory while what it would take next is being mapped. Otherwise the worker would wait
+    /// for the system with all its clients. `None`: it takes memory now.
+    pub fn for_mapping(&mut self, cx: &Context<'_, '_>, upload: &Upload) -> Option<Next> {
+        self.awaits_mapping(cx, upload).then(|| {
+            self.mapping += 1;
+            Next::Sleep(1)
+        })
+    }
+
+    fn awaits_mapping(&self, cx: &Context<'_, '_>, upload: &Upload) -> bool {
+        upload.is_full() && self.mapping < LOOKS_MAX_MAPPING && cx.guard.store().awaits_memory()
+    }
+
     /// Decides for a value that got no more memory on its way into its item. It waits if others hold the memory; `None`: it
     /// waits in vain.
     #[cold]
     pub fn for_upload(&mut self, cx: &Context<'_, '_>, upload: &Upload) -> Option<Next> {
-        let may = cx.guard.store().may_take_input(upload.held_bytes(), UPLOAD_PIECE_BYTES);
+        let may = upload.may_take(UPLOAD_PIECE_BYTES);
         self.again(cx, may)
     }
 
@@ -88,9 +115,9 @@ impl Looks {
         Some(Next::Sleep(LOOK_MS))
     }
 
-    /// Returns whether the request waits.
+    /// Returns whether the request waits, or is to look.
     pub fn any(&self) -> bool {
-        self.count > 0
+        self.count > 0 || self.mapping > 0 || self.no_space
     }
 }
 

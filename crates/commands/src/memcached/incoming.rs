@@ -109,6 +109,9 @@ pub(crate) fn fill(
         if rest.is_empty() && !looks.any() {
             return Arrival::Next(Next::Receive);
         }
+        if let Some(next) = looks.for_mapping(cx, upload) {
+            return Arrival::Next(next);
+        }
         let missing = upload.missing();
         let rest = &rest[..missing.min(rest.len() as u64) as usize];
         let filled = match rest {

@@ -273,7 +273,7 @@ fn a_short_request_that_stands_stays_where_long_ones_hold_what_is_missing() {
     assert!(!small.closed());
 }
 
-/// Values under way that take all the share, of clients that `say` this first.
+/// Values under way that take all the share when all of them have begun, of clients that `say` this first.
 fn uploads(world: &mut World, say: &str) -> Vec<Peer> {
     let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
     for (number, peer) in peers.iter().enumerate() {
@@ -281,7 +281,11 @@ fn uploads(world: &mut World, say: &str) -> Vec<Peer> {
             world.exchange(peer, say, "STORED\r\n");
         }
         peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
-        peer.send(&vec![b'v'; 980_000]);
+        peer.send(&[b'v'; 20_000]);
+        world.run_until_idle();
+    }
+    for peer in &peers {
+        peer.send(&vec![b'v'; 960_000]);
         world.run_until_idle();
     }
     peers

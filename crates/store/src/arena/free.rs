@@ -1,17 +1,17 @@
-//! Spans without an owner: never handed out, given back with their memory, or without.
+//! Spans without an owner: untouched, with memory, or without it again.
 
 use crate::numbers::Numbers;
 
 /// Spans without an owner.
 #[derive(Debug)]
 pub(super) struct Free {
-    /// First span that was never handed out.
+    /// First span that was neither handed out nor mapped ahead.
     pub(super) next: u32,
-    /// Spans from `next` up to this were never handed out, but have memory; none, if this is not above `next`.
-    pub(super) mapped: u32,
+    /// Spans that were ever handed out have lower numbers.
+    pub(super) ever: u32,
     /// `next` at the time when the memory mapped behind it was last given back.
     pub(super) tail: u32,
-    /// Spans given back that have their memory; the lowest address goes out first.
+    /// Spans that have memory: given back, or mapped ahead. The lowest address goes out first.
     pub(super) back: Numbers,
     /// Spans given back whose memory went to the system.
     pub(super) gone: Numbers,
@@ -23,11 +23,6 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// Spans that were never handed out and have memory.
-    pub(super) fn ahead(&self) -> u32 {
-        self.mapped.saturating_sub(self.next)
-    }
-
     /// The lowest free span if it is below `below`.
     pub(super) fn pop_below(&mut self, below: u32) -> Option<u32> {
         [&mut self.back, &mut self.gone].into_iter().find_map(|spans| {

@@ -31,10 +31,7 @@ impl Arena {
                 if !self.over_resident() {
                     return false;
                 }
-                let Some(number) = free.back.pop_last() else {
-                    self.give_ahead(&mut free);
-                    return false;
-                };
+                let Some(number) = free.back.pop_last() else { return false };
                 self.publish(&mut free);
                 number
             };
@@ -47,7 +44,7 @@ impl Arena {
     /// but for a few. Returns the number of spans ever handed out.
     pub(crate) fn note_spare(&self) -> u32 {
         let mut free = self.free.lock().expect("no panic under the lock");
-        let kept = (free.used as usize / SPARE_SHARE).max(self.kept_ready(&free));
+        let kept = (free.used as usize / SPARE_SHARE).max(self.kept_ready());
         free.spare = free.back_low.saturating_sub(kept);
         free.back_low = free.back.len();
         free.next
@@ -113,7 +110,7 @@ impl Arena {
         }
     }
 
-    /// Gives back what was never handed out of the last huge page, if `number` lies in it: the system mapped all of it for
+    /// Gives back what is untouched of the last huge page, if `number` lies in it: the system mapped all of it for
     /// its first span, and it is no huge page any more.
     fn give_tail(&self, free: &mut Free, number: u32) {
         let (next, end) = (free.next, (number / GROUP + 1) * GROUP);
@@ -121,25 +118,10 @@ impl Arena {
             return;
         }
         free.tail = next;
-        self.give_from_next(free, end);
-    }
-
-    /// Gives back the memory of spans that were never handed out.
-    fn give_ahead(&self, free: &mut Free) {
-        if free.ahead() > 0 {
-            self.give_from_next(free, free.mapped);
-            self.publish(free);
-        }
-    }
-
-    /// Gives the memory of what was never handed out to the system, up to this span and as far as it is mapped ahead.
-    fn give_from_next(&self, free: &mut Free, end: u32) {
-        let spans = end.max(free.mapped) - free.next;
-        free.mapped = free.next;
-        let address = self.at(Self::location_of(free.next)).as_ptr();
+        let address = self.at(Self::location_of(next)).as_ptr();
         // SAFETY: inside the mapping, which has whole huge pages, and not handed out before the lock on
         // `free` goes.
-        let _ = unsafe { madvise(address.cast(), spans as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
+        let _ = unsafe { madvise(address.cast(), (end - next) as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
     }
 
     /// Gives the page of [`Span`] records that `number`'s is in to the system, if all its spans are

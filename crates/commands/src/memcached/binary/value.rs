@@ -6,7 +6,7 @@ use larder_store::Spaces;
 use super::execute::pass_key;
 use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
-use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::input::{Looks, UPLOAD_SPACE_MIN};
 use crate::core::output::Output;
 use crate::core::traffic::Verb;
 use crate::core::watchers::stream;
@@ -23,13 +23,7 @@ impl Conversation {
             return None;
         }
         let State::Upload { upload, looks, .. } = &mut self.state else { return None };
-        if cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err() {
-            // This announces that memory is wanted. Whether this session waits for it, or its client gets the error, is decided
-            // when it is given the next bytes, or none.
-            let _ = looks.for_upload(cx, upload);
-            return None;
-        }
-        Some(upload.spaces())
+        looks.make_space(cx, upload).then(|| upload.spaces())
     }
 
     /// Bytes that a large value still misses: what follows them belongs in a buffer again.

@@ -5,7 +5,7 @@ use larder_store::{Key, Spaces};
 
 use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
-use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::input::{Looks, UPLOAD_SPACE_MIN};
 use crate::core::watchers::stream;
 use crate::memcached::asked::tell_too_large;
 use crate::memcached::batch::Block;
@@ -23,18 +23,8 @@ impl Conversation {
         if self.value_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
-        if let State::Upload { upload, looks, .. } = &mut self.state
-            && cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err()
-        {
-            if looks.for_upload(cx, upload).is_none() {
-                self.fail_upload(cx);
-            }
-            return None;
-        }
-        match &mut self.state {
-            State::Upload { upload, .. } => Some(upload.spaces()),
-            _ => None,
-        }
+        let State::Upload { upload, looks, .. } = &mut self.state else { return None };
+        looks.make_space(cx, upload).then(|| upload.spaces())
     }
 
     /// Bytes that a large value still misses: what follows them belongs in a buffer again.

@@ -24,7 +24,7 @@ use crate::core::acl::log::Whence;
 use crate::core::calls::RowId;
 use crate::core::context::Context;
 use crate::core::hold::LOOK_MS;
-use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::input::{Looks, UPLOAD_SPACE_MIN};
 use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
@@ -175,6 +175,9 @@ impl Conversation {
             let rest = &turn.input[turn.at..];
             if rest.is_empty() && !looks.any() {
                 return Some(Next::Receive);
+            }
+            if let Some(next) = looks.for_mapping(turn.cx, upload) {
+                return Some(next);
             }
             let missing = upload.missing();
             let filled = match &rest[..missing.min(rest.len() as u64) as usize] {
@@ -376,16 +379,8 @@ impl Conversation {
             return None;
         }
         let State::Upload(incoming) = &mut self.state else { return None };
-        if cx.guard.upload_reserve(&mut incoming.upload, UPLOAD_RECEIVE_BYTES).is_err() {
-            if incoming.looks.for_upload(cx, &incoming.upload).is_none() {
-                self.fail_upload();
-            }
-            return None;
-        }
-        match &mut self.state {
-            State::Upload(incoming) => Some(incoming.upload.spaces()),
-            _ => None,
-        }
+        let Incoming { upload, looks, .. } = incoming;
+        looks.make_space(cx, upload).then(|| upload.spaces())
     }
 
     /// Bytes that the value on its way in misses.

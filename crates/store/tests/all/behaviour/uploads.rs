@@ -68,7 +68,7 @@ fn uploads_with_memory_ahead_leave_half_of_the_share_to_others() {
     let (_store, mut worker) = store(16);
     let mut guard = worker.enter(NOW);
     let mut uploads = Vec::new();
-    for i in 0..60 {
+    for i in 0..30 {
         let name = [i];
         let key = guard.key(&name);
         let mut upload = guard.upload(&key, 1 << 20, &Attributes::default()).unwrap();
@@ -76,7 +76,29 @@ fn uploads_with_memory_ahead_leave_half_of_the_share_to_others() {
         uploads.push(upload);
     }
     let spaces: Vec<usize> = uploads.iter_mut().map(|upload| upload.spaces().count()).collect();
-    assert_eq!((spaces[0], spaces[59]), (7, 1), "{spaces:?}");
+    assert_eq!((spaces[0], spaces[29]), (7, 1), "{spaces:?}");
+}
+
+#[test]
+fn uploads_that_begin_leave_a_quarter_of_the_share_to_those_under_way() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let begin = |guard: &mut Guard<'_>, name: &[u8]| {
+        let mut upload = guard.upload(&guard.key(name), 1 << 20, &Attributes::default()).unwrap();
+        guard.upload_reserve(&mut upload, 1).map(|()| upload)
+    };
+    let mut first = begin(&mut guard, b"first").unwrap();
+    let others = store.input_bytes_max() * 3 / 4 - store.input_bytes();
+    store.note_input(others as i64);
+    let late = begin(&mut guard, b"late");
+    assert_eq!(late.unwrap_err(), Refusal::NoMemory);
+    while first.held_bytes() < 256 << 10 {
+        guard.upload_reserve(&mut first, 1).expect("it is under way");
+        let bytes = first.spaces().map(|space| space.len()).sum();
+        first.advance(bytes);
+    }
+    store.note_input(-(others as i64));
+    begin(&mut guard, b"late").unwrap();
 }
 
 #[test]
