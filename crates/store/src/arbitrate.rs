@@ -31,8 +31,9 @@ const STEP_CHUNKS_MIN: usize = 8;
 const STEP_CHUNKS_MAX: usize = 64;
 /// Spans that [`Guard::reassign`] tries for each span wanted: values being sent or received keep some from emptying.
 const REASSIGN_TRIES: usize = 4;
-/// Spans' worth of free chunks that make a class give one.
+/// Spans' worth of free chunks that make a class give one; where nothing may be evicted less does.
 const SPARE_SPANS: u64 = 2;
+const SPARE_SPANS_LEAST: u64 = 1;
 
 /// The class that gives a span.
 enum Donor {
@@ -220,6 +221,7 @@ impl Local {
             return None;
         }
         let least = if poor { 1 } else { 2 };
+        let spare = if store.may_evict() { SPARE_SPANS } else { SPARE_SPANS_LEAST };
         let bias = Bias::new(store);
         let clock = store.moment(self.now).clock;
         // Probation is compared with probation alone: the parts of large values are in classes that have nothing there.
@@ -228,12 +230,15 @@ impl Local {
         for id in ClassId::all().filter(|&id| Some(id) != class) {
             let view = store.slabs.view(id);
             let spans = view.spans();
+            let (free, in_span) = (view.free_chunks(), id.chunks_per_span() as u64);
+            // The last span of a class, too, if nothing is in it: what this worker has of it goes back as it is drained.
+            let is_empty =
+                spans > 0 && free + self.magazines[id.0 as usize].len() as u64 == u64::from(spans) * in_span;
+            if is_empty || spans > 1 && free > spare * in_span {
+                return Some(Donor::Spare(id));
+            }
             if spans < least {
                 continue;
-            }
-            let free = view.free_chunks();
-            if spans > 1 && free > SPARE_SPANS * id.chunks_per_span() as u64 {
-                return Some(Donor::Spare(id));
             }
             let Some(passed) = view.age_to_give(clock) else { continue };
             let front = bias.front(id, view).filter(|_| new);

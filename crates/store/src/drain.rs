@@ -137,8 +137,7 @@ impl Local {
                 drain.chunk = 0;
             }
             if drain.looks == 2 {
-                // What is missing is in other workers' hands.
-                self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+                self.ask_others(store);
             }
             drain.looks += 1;
             if all || drain.given_up || drain.looks > LINGER_LOOKS_MAX {
@@ -147,6 +146,11 @@ impl Local {
                 self.lingering.push(drain);
             }
         }
+    }
+
+    /// Asks other workers for the free chunks that they have, and, if they wait for this one, for the spans that they drain.
+    pub(crate) fn ask_others(&mut self, store: &Store) {
+        self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     /// Counts spans that were drained and have become empty.
@@ -410,8 +414,7 @@ impl Local {
                 self.count_moved(store, Purpose::Class);
                 return;
             }
-            // What is missing is in other workers' hands.
-            self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
+            self.ask_others(store);
             // Another worker's batch holds back what went already, and would hold back more. And nothing has come into spans
             // that were gone through a moment ago: going through them again keeps workers, which have what is missing, from
             // the locks that they need to give it back.

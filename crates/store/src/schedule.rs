@@ -218,16 +218,20 @@ fn pause(running: &Running, why: Pause) {
     }
 }
 
-/// The frames of this project on the stack of the thread that runs.
+/// The functions of this project on the stack of the thread that runs, with their lines where a build has them (`Cargo.toml`,
+/// `profile.dev`).
 fn stack() -> String {
     let all = Backtrace::force_capture().to_string();
     let mut lines = all.lines().map(str::trim).peekable();
     let mut ours = String::new();
     while let Some(line) = lines.next() {
-        let Some(place) = lines.next_if(|line| line.starts_with("at ./")) else { continue };
+        let place = lines.next_if(|line| line.starts_with("at ")).unwrap_or("at ");
         let name = line.split_once(": ").map_or(line, |(_, name)| name);
-        let name = name.split('<').next().unwrap_or(name);
-        if !place.contains("schedule.rs") && !place.contains("words.rs") {
+        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part) || place.contains(part));
+        let is_ours =
+            has(&["at ./src/", "at ./tests/"]) || place == "at " && has(&["larder_store::", "schedules::"]);
+        if is_ours && !has(&["schedule.rs", "words.rs", "::schedule::", "::sync::"]) {
+            let name = name.split('<').next().unwrap_or(name);
             let _ = writeln!(ours, "    {name} {place}");
         }
     }

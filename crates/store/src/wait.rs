@@ -16,9 +16,9 @@
 //!
 //! The caller holds no reference into the arena, and no lock.
 
-use crate::Store;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::worker::Local;
+use crate::{Millis, Store};
 use std::time::Duration;
 
 /// Turns of spinning, for what mostly ends within a microsecond.
@@ -59,6 +59,11 @@ impl Wait {
     /// As [`Wait::for_memory`], sleeping after so many turns.
     pub(crate) fn for_memory_sleeping_from(yields: u32) -> Wait {
         Wait { turn: SPINS, sleep_from: SPINS + yields, idle: false }
+    }
+
+    /// How long it has slept at least: the time of a batch is that of its beginning.
+    pub(crate) fn slept_ms(&self) -> Millis {
+        u64::from(self.turn.saturating_sub(self.sleep_from)) * SLEEP.as_micros() as u64 / 1000
     }
 
     /// One turn.

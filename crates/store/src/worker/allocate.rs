@@ -237,7 +237,7 @@ impl Local {
                 // Two things come: what this worker has retired, when other workers have left their batches, and what they
                 // have found that was flushed. A worker that has other clients to serve does not sleep for the second. A
                 // worker that did not leave its batch for so long is not waited for again before it has.
-                let others = || (self.patient || later) && store.flushed_comes(self.now);
+                let others = || (self.patient || later) && store.flushed_comes(self.now + wait.slept_ms());
                 if self.limbo.len() == 0 && !others() || self.waits_in_vain(store) {
                     break;
                 }
@@ -248,6 +248,10 @@ impl Local {
                 if later && round == ALLOCATE_ROUNDS_LATER {
                     self.comes_later(store);
                     break;
+                }
+                if round == ALLOCATE_ROUNDS_SLEEP {
+                    // Another may drain the class's last span, and wait for this worker's transaction.
+                    self.ask_others(store);
                 }
                 self.wait(store, &mut wait);
                 self.may_take_pieces(PASS_CHUNKS);

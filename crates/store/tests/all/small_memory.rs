@@ -1,6 +1,6 @@
 //! A limit of few spans, less than one for each class that is in use.
 
-use larder_store::{Attributes, Config, Expect, Store, Worker};
+use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Worker, chunk_sizes};
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -55,6 +55,39 @@ fn an_upload_that_stands_still_does_not_keep_other_classes_from_spans() {
     let mut guard = one.enter(NOW);
     guard.upload_fill(&mut upload, &[b'u'; 200_000]).unwrap();
     guard.publish(upload, Expect::Any).unwrap();
+}
+
+/// Where nothing may be evicted, the last span of a class goes to another when nothing is in it any more.
+#[test]
+fn classes_that_have_become_empty_leave_room_for_all_others() {
+    /// Stores an item that takes a chunk of so many bytes.
+    fn set(worker: &mut Worker, bytes: u32) -> Result<(), Refusal> {
+        let mut guard = worker.enter(NOW);
+        let name = bytes.to_le_bytes();
+        let key = guard.key(&name);
+        let value = vec![b'v'; bytes as usize - 12];
+        guard.store_value(&key, &value, &Attributes::default(), Expect::Any).map(|_| ())
+    }
+    fn delete(worker: &mut Worker, bytes: u32) {
+        let mut guard = worker.enter(NOW);
+        let name = bytes.to_le_bytes();
+        let key = guard.key(&name);
+        guard.delete(&key, Expect::Present).unwrap();
+    }
+    for eviction in [Eviction::Off, Eviction::Volatile] {
+        let store = store(2);
+        store.set_eviction(eviction);
+        let mut worker = store.worker().unwrap();
+        let sizes: Vec<u32> = chunk_sizes().map(|(_, bytes)| bytes).filter(|&bytes| bytes >= 24).collect();
+        let first = sizes.iter().take_while(|&&bytes| set(&mut worker, bytes).is_ok()).count();
+        assert!((20..32).contains(&first), "{first} classes have a span each, and there is no other");
+        sizes[..first].iter().for_each(|&bytes| delete(&mut worker, bytes));
+        for &bytes in &sizes[first..] {
+            let stored = set(&mut worker, bytes);
+            assert!(stored.is_ok(), "{eviction:?}: {bytes} bytes of a store without items: {stored:?}");
+            delete(&mut worker, bytes);
+        }
+    }
 }
 
 /// The memory that remembers the keys of a million evicted items is given back when the limit falls below what it takes.

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// When the clock starts.
 pub const NOW: u64 = 1_700_000_000_000;
-/// A batch that waits more often than this waits for too long. A rebuilding of a segment is some 30,000 turns, and in the worst
-/// of schedules a thread that waits for it waits for each of them.
-const WAITS_MAX: u64 = 800_000;
+/// A batch that waits more often than this waits for too long. To take out of a segment what was flushed is up to 500,000 turns,
+/// and in the worst of schedules a thread that waits for it waits for each of them; a batch may meet that in several segments.
+const WAITS_MAX: u64 = 2_000_000;
 /// A batch may sleep no longer than this: others may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
 thread_local! {

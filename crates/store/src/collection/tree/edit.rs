@@ -174,6 +174,20 @@ pub(in crate::collection) struct EditContext<'c> {
     pub(in crate::collection) key: &'c Key<'c>,
 }
 
+/// Where the item of the key lies, if this worker's transaction holds it: [`Store::find`] passes such buckets by.
+#[cold]
+fn find_held(cx: &EditContext<'_>) -> Option<(u64, RawItem)> {
+    let (store, key) = (cx.store, cx.key);
+    let locked = cx.local.try_lock(store, key.hash)?;
+    let held = locked.control.in_transaction();
+    let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
+    locked.home.unlock(locked.control);
+    // SAFETY: reachable in this epoch.
+    found
+        .filter(|_| held)
+        .map(|found| (found.slot.location(), unsafe { RawItem::new(store.arena.at(found.slot.location())) }))
+}
+
 impl Edit {
     pub(super) fn clear(&mut self) {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
@@ -401,14 +415,16 @@ impl Edit {
     /// The item is the one that the edit began with, and so are its nodes.
     fn still_holds(&self, cx: &EditContext<'_>) -> bool {
         let Some(base) = self.base else { return true };
-        match cx.store.find(cx.key) {
-            Find::Item(found, raw) => {
-                let now = seen(raw, found.slot.location(), cx.key.hash);
-                // SAFETY: reachable in this epoch.
-                Seen { moves: unsafe { moves_of(raw) }, ..now } == base
-            }
-            Find::Nothing | Find::Unclean => false,
-        }
+        let found = match cx.store.find(cx.key) {
+            Find::Item(found, raw) => Some((found.slot.location(), raw)),
+            Find::Nothing => None,
+            Find::Unclean => find_held(cx),
+        };
+        found.is_some_and(|(location, raw)| {
+            let now = seen(raw, location, cx.key.hash);
+            // SAFETY: reachable in this epoch.
+            Seen { moves: unsafe { moves_of(raw) }, ..now } == base
+        })
     }
 
     /// A node is no part of the tree any more.

@@ -7,7 +7,7 @@ use super::tests::{NOW, move_all, store, text};
 use crate::collection::build::FIELD_BYTES_MAX;
 use crate::collection::{Declined, Due, Fields, Lasting, ScoreRule, Type};
 use crate::worker::Guard;
-use crate::{Expect, Key, Store};
+use crate::{Attributes, Eviction, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -41,6 +41,36 @@ fn set_one_by_one(guard: &mut Guard<'_>, key: &Key<'_>, fields: u32) {
     for n in 0..fields {
         assert_eq!(guard.hash_set(key, [(&field(n)[..], &b"some 000"[..])].into_iter()), Ok(1));
     }
+}
+
+/// An allocation for which items give way moves the epoch on. In a transaction, too, an edit goes on then: no other worker changes
+/// what it holds.
+#[test]
+fn no_node_is_made_again_where_an_allocation_moves_the_epoch_on() {
+    let (store, mut worker) = store(2);
+    store.set_eviction(Eviction::Volatile);
+    let gives_way = Attributes { expires_at: NOW + 100_000, ..Attributes::default() };
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    set_one_by_one(&mut guard, &key, 280);
+    for n in 0..280u32 {
+        for fill in 0..20 {
+            let name = (n * 20 + fill).to_le_bytes();
+            let fill_key = guard.key(&name);
+            let value = vec![b'f'; ((n * 20 + fill) * 7 % 1000) as usize];
+            guard.store_value(&fill_key, &value, &gives_way, Expect::Any).unwrap();
+        }
+        guard.begin([key]);
+        let made = makes(&mut guard, |guard| {
+            let pair = (&field(n)[..], &b"more 000"[..]);
+            assert_eq!(guard.hash_set(&key, [pair].into_iter()), Ok(0));
+        });
+        guard.finish();
+        assert_eq!(made[0], 1, "the leaf of field {n}");
+    }
+    assert!(store.totals().evictions > 1_000, "memory is short");
+    drop(guard);
+    store.check_behind(worker);
 }
 
 /// An inner node that was made for one field of a command names the leaves of the others where it lies.
