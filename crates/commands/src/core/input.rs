@@ -33,7 +33,8 @@ const LOOKS_MAX: u8 = 24;
 const LOOKS_MAX_HELD: u8 = 200;
 /// Milliseconds between two looks.
 const LOOK_MS: Millis = 10;
-/// Most looks, a millisecond apart, of a value on its way in for memory that is being mapped: after those it is taken unmapped.
+/// Most looks, a millisecond apart, of a value on its way in, or of a command's step, for memory that is being mapped: after those
+/// it is taken unmapped.
 const LOOKS_MAX_MAPPING: u8 = 50;
 /// Most further looks while flushed items are cleaned up, which takes a second or two.
 const LOOKS_MAX_CLEANING: u16 = 500;
@@ -62,14 +63,20 @@ impl Looks {
     /// Lets a value wait that has filled its memory while what it would take next is being mapped. Otherwise the worker would wait
     /// for the system with all its clients. `None`: it takes memory now.
     pub fn for_mapping(&mut self, cx: &Context<'_, '_>, upload: &Upload) -> Option<Next> {
-        self.awaits_mapping(cx, upload).then(|| {
-            self.mapping += 1;
-            Next::Sleep(1)
-        })
+        self.awaits_mapping(cx, upload).then(|| self.once_more_for_mapping())
+    }
+
+    fn once_more_for_mapping(&mut self) -> Next {
+        self.mapping += 1;
+        Next::Sleep(1)
     }
 
     fn awaits_mapping(&self, cx: &Context<'_, '_>, upload: &Upload) -> bool {
-        upload.is_full() && self.mapping < LOOKS_MAX_MAPPING && cx.guard.store().awaits_memory()
+        upload.is_full() && self.may_await_mapping(cx)
+    }
+
+    fn may_await_mapping(&self, cx: &Context<'_, '_>) -> bool {
+        self.mapping < LOOKS_MAX_MAPPING && cx.guard.store().awaits_memory()
     }
 
     /// Decides for a value that got no more memory on its way into its item. It waits if others hold the memory; `None`: it
@@ -134,6 +141,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Lets a step that takes memory wait while some is being mapped, as [`Looks::for_mapping`] does. `None`: the step is made.
+    pub fn for_mapping(&mut self, cx: &Context<'_, '_>) -> Option<Next> {
+        self.looks.may_await_mapping(cx).then(|| self.looks.once_more_for_mapping())
+    }
+
     /// Decides for the request that begins at `begins` of the input and found no memory: how it waits, if it does.
     #[cold]
     pub fn again(&mut self, cx: &Context<'_, '_>, begins: usize) -> Option<Next> {

@@ -5,7 +5,7 @@ use crate::full::{exhaust, exhaust_by, pressed, until_answered, waits_for_memory
 use crate::slices::set;
 use crate::survey::command;
 use crate::{Bench, START};
-use larder_commands::{Next, Session};
+use larder_commands::{Next, Session, Settings};
 use larder_testkit::talk::encode;
 use std::sync::Arc;
 
@@ -277,4 +277,51 @@ fn a_write_that_monitors_are_shown_waits_for_its_memory_before_it_is_tried() {
     let told: Vec<_> = told.iter().map(|delivery| String::from_utf8_lossy(delivery.message.text())).collect();
     let shown = told.iter().filter(|line| line.contains(" \"SET\" \"shown\" ")).count();
     assert_eq!((shown, told.len()), (1, 1), "{told:?}");
+}
+
+/// Where memory is mapped ahead, steps that may take some wait for the thread that maps it: some turns, and others are served
+/// meanwhile. A step whose memory does not come is made all the same. What reads, or takes out, waits for none.
+#[test]
+fn steps_that_take_memory_wait_for_what_is_being_mapped() {
+    const LOOKS_MAX: usize = 50;
+    const KEYS: usize = 100_000;
+    /// A command with so many keys.
+    fn words(name: &str, prefix: &str, value: Option<&str>) -> Vec<u8> {
+        let keys: Vec<String> = (0..KEYS).map(|n| format!("{prefix}:{n}")).collect();
+        let named = keys.iter().flat_map(|key| std::iter::once(key.as_str()).chain(value));
+        command(&std::iter::once(name).chain(named).collect::<Vec<_>>())
+    }
+    let mut bench = Bench::with_debug(Settings::default());
+    let store = Arc::clone(bench.worker.store());
+    store.memory_is_made_ready_by(std::thread::current());
+    // As the thread that maps memory does, when the store wakes it.
+    let make_ready = || while store.make_memory_ready() {};
+    // Runs a command: its reply, and how many turns in a row waited for memory, at most.
+    let mut run = |input: &[u8], maps: bool| {
+        let (mut session, mut input, mut said) = (Session::new(), input, Vec::new());
+        let (mut row, mut most) = (0, 0);
+        while said.is_empty() {
+            let (next, reply, consumed) = bench.call(&mut session, input);
+            (said, input) = (reply, &input[consumed..]);
+            row = if next == Next::Sleep(1) { row + 1 } else { 0 };
+            most = most.max(row);
+            if maps && row > 0 {
+                make_ready();
+            }
+            bench.system += 1;
+        }
+        (String::from_utf8(said).expect("text"), most)
+    };
+    for (maps, looks) in [(true, 1), (false, LOOKS_MAX)] {
+        let prefix = if maps { "mapped" } else { "not" };
+        make_ready();
+        assert_eq!(run(&words("MSET", prefix, Some("value")), maps), ("+OK\r\n".to_owned(), looks));
+        make_ready();
+        let populate = command(&["DEBUG", "POPULATE", &KEYS.to_string(), &format!("populated-{prefix}")]);
+        assert_eq!(run(&populate, maps), ("+OK\r\n".to_owned(), looks));
+    }
+    assert!(store.awaits_memory());
+    for name in ["EXISTS", "DEL"] {
+        assert_eq!(run(&words(name, "not", None), false), (format!(":{KEYS}\r\n"), 0), "it takes no memory");
+    }
 }

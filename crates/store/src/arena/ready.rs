@@ -11,7 +11,7 @@
 //!
 //! A huge page takes 0.1 ms where the system has one at hand, and 5 to 20 ms in a virtual machine whose host has to find 512
 //! pages for it. Nothing depends on the thread: a worker that finds nothing ready maps what it takes by its first use. Only
-//! what can outrun the thread waits for it: large values on their way in ([`Arena::awaits_memory`]).
+//! what can outrun the thread waits for it: large values on their way in, and commands in steps ([`Arena::awaits_memory`]).
 
 use super::free::Free;
 use super::{Arena, HUGE_PAGE_BYTES};

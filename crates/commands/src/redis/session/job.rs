@@ -8,6 +8,7 @@ use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
 use crate::core::progress::{Ending, Next};
 use crate::redis::call::Flow;
+use crate::redis::call::job::UnderWay;
 use crate::redis::reply::put_fail;
 use crate::redis::row::flag;
 use crate::redis::session::{Conversation, State};
@@ -66,6 +67,15 @@ impl Conversation {
         }
     }
 
+    /// Whether the next step may take memory. Commands that only read or take out take none, nor does what only sends its reply.
+    fn may_take_memory(under_way: &UnderWay) -> bool {
+        let row = under_way.row.and_then(table::row);
+        let takes =
+            row.is_none_or(|row| row.has(flag::DENYOOM) || !row.has(flag::READONLY) && !row.has(flag::WRITE));
+        let job = &under_way.job;
+        takes && !job.only_reads() && !job.only_replies() && !job.waits()
+    }
+
     /// Makes a step of the job.
     pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         if turn.out.is_full() && !self.must_end() && !self.holds() {
@@ -74,6 +84,13 @@ impl Conversation {
         if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {
             turn.cx.shared.pause.holds.note_waiter();
             return Some(Next::Sleep(LOOK_MS));
+        }
+        if let State::Job(under_way) = &self.state
+            && Self::may_take_memory(under_way)
+            && let Some(next) = self.asked.for_mapping(turn.cx)
+        {
+            rest(&*under_way.job, true);
+            return Some(next);
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         let (mark, replied, held) = (turn.out.mark(), turn.out.len(), under_way.job.holds());
