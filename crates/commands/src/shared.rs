@@ -286,6 +286,12 @@ impl Shared {
         self.common.watchers.tell_connection(Scene { host, store, now }, peer, closed);
     }
 
+    /// Sends watchers a line: TLS failed on this connection, for this reason.
+    #[cold]
+    pub fn watch_failure(&self, host: &dyn Host, store: &Store, now: Millis, peer: &dyn Peer, why: &str) {
+        self.common.watchers.tell_failure(Scene { host, store, now }, peer, why);
+    }
+
     /// Upkeep is to be measured, for [`Shared::note_upkeep`].
     #[inline]
     pub fn watches_latency(&self) -> bool {

@@ -65,6 +65,11 @@ pub trait Stream {
         None
     }
 
+    /// Returns, once, why the peer has broken the stream's protocol. The loop asks before it closes the connection for an error.
+    fn take_failure(&mut self) -> Option<Box<str>> {
+        None
+    }
+
     /// Sends what fits now of [`Between::unsent`].
     ///
     /// # Errors

@@ -259,6 +259,11 @@ pub trait Handler {
         let _ = (connection, name);
     }
 
+    /// The connection's peer has broken the stream's protocol ([`crate::Stream::take_failure`]), and is about to be closed.
+    fn stream_failed(&mut self, connection: &mut Self::Connection, why: &str) {
+        let _ = (connection, why);
+    }
+
     /// A stream has taken a step of its handshake, which took so many nanoseconds.
     fn stream_opened(&mut self, took_ns: u64) {
         let _ = took_ns;

@@ -8,6 +8,9 @@ use crate::config::Config;
 use crate::extended::EXTENDED;
 use crate::options::{Effect, OPTIONS, described, markdown};
 
+/// Options whose values are shown nowhere: they hold passwords.
+const SECRETS: [&str; 4] = ["requirepass", "acl-user", "tls-key-file-pass", "tls-client-key-file-pass"];
+
 /// What a command line asks for.
 #[derive(Debug)]
 pub enum Request {
@@ -41,7 +44,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
         };
         let name = row.letter.map_or(format!("--{}", row.name), |letter| format!("-{letter}"));
         for value in values {
-            let is_secret = row.name == "requirepass" || row.name == "acl-user";
+            let is_secret = SECRETS.contains(&row.name);
             let is_shown = !value.is_empty() && !is_secret;
             let shown = if is_shown { format!("{name} {value}") } else { name.clone() };
             if let Effect::Refused(why) = row.effect {
@@ -142,6 +145,19 @@ mod tests {
             Request::Serve(config) => Ok(*config),
             Request::Print(text) => Err(text),
         }
+    }
+
+    #[test]
+    fn errors_show_no_passwords() {
+        for line in
+            ["--tls-key-file-pass=hunter2", "--requirepass=hunter2 --requirepass=", "--acl-user=hunter2"]
+        {
+            let why = config(line).err();
+            assert!(why.as_ref().is_none_or(|why| !why.contains("hunter2")), "{line}: {why:?}");
+        }
+        assert!(config("--tls-key-file-pass=hunter2").is_err());
+        let given = config("--tls-client-key-file-pass=hunter2 --tls-replication=no").unwrap().given;
+        assert!(given.iter().all(|(_, value)| value != "hunter2"), "{given:?}");
     }
 
     #[test]

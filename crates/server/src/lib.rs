@@ -210,6 +210,9 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     }
     // It starts a thread, which has to be of the user that the server runs as.
     let log = Log::start(config.verbosity);
+    if rustix::process::geteuid().is_root() {
+        tracing::warn!("it runs as root: with -u USER it would not");
+    }
     if let Some(warning) = no_http {
         tracing::warn!("{warning}");
     }

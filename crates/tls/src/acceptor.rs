@@ -8,6 +8,7 @@ use larder_eventloop::Stream;
 use rustls::ServerConfig;
 use rustls::crypto::GetRandomFailed;
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::sign::SingleCertAndKey;
 use rustls::ticketer::TicketRotator;
 
 use crate::expiry;
@@ -62,6 +63,7 @@ impl Acceptor {
             .map_err(|why| LoadError::Key(options.key.clone(), why))?;
         let not_after_s = chain.first().and_then(|leaf| expiry::not_after(leaf));
         let provider = Arc::new(load::provider(options)?);
+        let certified = load::pair(&provider, chain, key)?;
         let pair = |error: rustls::Error| LoadError::Pair(error.to_string());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&load::versions(options))
@@ -70,7 +72,7 @@ impl Acceptor {
             Some(verifier) => config.with_client_cert_verifier(verifier),
             None => config.with_no_client_auth(),
         };
-        let mut config = config.with_single_cert(chain, key).map_err(pair)?;
+        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.ignore_client_order = options.prefer_own_ciphers;
         // Tickets hold what is needed to resume a session: the server keeps nothing in memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -38,6 +38,17 @@ pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
+/// The public key of a certificate, with what kind it is: the whole element.
+pub(crate) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+    let mut body = from_validity(certificate)?;
+    // Validity, subject.
+    skip(&mut body)?;
+    skip(&mut body)?;
+    let mut rest = body;
+    take(&mut rest, SEQUENCE)?;
+    body.get(..body.len() - rest.len())
+}
+
 /// The fields of a certificate's body from its validity on:
 ///
 /// ```text

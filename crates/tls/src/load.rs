@@ -13,9 +13,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, SupportedProtocolVersion, version};
+use rustls::sign::CertifiedKey;
+use rustls::{InconsistentKeys, RootCertStore, SupportedProtocolVersion, version};
 use zeroize::Zeroizing;
 
+use crate::der;
 use crate::options::{CIPHERS, ClientAuth, KeyFormat, Options, SUITES, Version};
 use crate::provider::default_provider;
 
@@ -43,6 +45,9 @@ impl fmt::Display for LoadError {
             }
             LoadError::Key(path, why) => write!(f, "Error loading the key: {} : {why}", path.display()),
             LoadError::Pair(why) => write!(f, "Error validating the certificate: {why}"),
+            LoadError::Authorities(path, _) if path.as_os_str().is_empty() => {
+                f.write_str("Error loading the CA certificate: clients are asked for certificates, and no authorities are named")
+            }
             LoadError::Authorities(path, why) => {
                 write!(f, "Error loading the CA certificate: {} : {why}", path.display())
             }
@@ -152,6 +157,38 @@ pub(crate) fn provider(options: &Options) -> Result<CryptoProvider, LoadError> {
     Ok(provider)
 }
 
+/// The server's certificate with its key.
+///
+/// # Errors
+/// The key is of no kind that the provider knows, or of another certificate.
+pub(crate) fn pair(
+    provider: &CryptoProvider,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, LoadError> {
+    let key = provider.key_provider.load_private_key(key).map_err(|_| {
+        let known = "the key is none of ECDSA (P-256, P-384), Ed25519, and RSA of 2048 bits and more";
+        LoadError::Pair(known.to_owned())
+    })?;
+    let certified = CertifiedKey::new(chain, key);
+    let other = || LoadError::Pair("the key is of another certificate".to_owned());
+    match certified.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(other()),
+        // rustls reads no certificate of version 1, as `openssl x509 -req` makes them without extensions. Clients of OpenSSL do.
+        Err(rustls::Error::InvalidCertificate(why)) => {
+            let of_leaf = certified.cert.first().and_then(|leaf| der::public_key(leaf));
+            let of_key = certified.key.public_key();
+            match (of_leaf, of_key) {
+                (Some(of_leaf), Some(of_key)) if of_leaf == &of_key[..] => Ok(certified),
+                (Some(_), Some(_)) => Err(other()),
+                _ => Err(LoadError::Pair(format!("the certificate cannot be read: {why:?}"))),
+            }
+        }
+        Err(error) => Err(LoadError::Pair(error.to_string())),
+    }
+}
+
 /// The versions that the options allow.
 pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersion> {
     let all = [(Version::Tls13, &version::TLS13), (Version::Tls12, &version::TLS12)];
@@ -215,4 +252,65 @@ fn add_folder(files: &mut Files, roots: &mut RootCertStore, folder: &Path) -> Re
         }
     }
     if roots.len() == before { Err("there is no certificate in it".to_owned()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+
+    use super::*;
+    use crate::der::{SEQUENCE, skip, take};
+
+    /// An element of DER.
+    fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(contents.len()).expect("it is short").to_be_bytes();
+        [&[tag, 0x82], &length[..], contents].concat()
+    }
+
+    /// The certificate as of version 1: without its version, and without extensions. Its signature is not good any more.
+    fn first_version(certificate: &[u8]) -> Vec<u8> {
+        const VERSION: u8 = 0xa0;
+        const EXTENSIONS: u8 = 0xa3;
+        let (mut certificate, mut fields) = (certificate, Vec::new());
+        let mut whole = take(&mut certificate, SEQUENCE).expect("a certificate");
+        let mut body = take(&mut whole, SEQUENCE).expect("its body");
+        while let Some(&tag) = body.first() {
+            let before = body;
+            skip(&mut body).expect("a field");
+            if tag != VERSION && tag != EXTENSIONS {
+                fields.extend(&before[..before.len() - body.len()]);
+            }
+        }
+        element(SEQUENCE, &[&element(SEQUENCE, &fields)[..], whole].concat())
+    }
+
+    #[test]
+    fn certificates_of_version_1_serve_with_their_key_alone() {
+        let made = [(); 2]
+            .map(|()| rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate"));
+        let provider = default_provider();
+        let key = |nth: usize| {
+            let key: &rcgen::KeyPair = &made[nth].signing_key;
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()))
+        };
+        let whole = made[0].cert.der().to_vec();
+        let first = first_version(&whole);
+        for certificate in [whole, first.clone()] {
+            let chain = || vec![CertificateDer::from(certificate.clone())];
+            assert!(pair(&provider, chain(), key(0)).is_ok());
+            let other = pair(&provider, chain(), key(1)).err();
+            assert_eq!(other, Some(LoadError::Pair("the key is of another certificate".to_owned())));
+        }
+        let key_of_first = provider.key_provider.load_private_key(key(0)).expect("a key");
+        let refused = CertifiedKey::new(vec![CertificateDer::from(first)], key_of_first).keys_match();
+        assert!(
+            matches!(refused, Err(rustls::Error::InvalidCertificate(_))),
+            "rustls reads it now: {refused:?}"
+        );
+        let junk = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(vec![1, 2, 3]));
+        let why = pair(&provider, Vec::new(), junk).expect_err("no key").to_string();
+        assert!(why.contains("none of ECDSA"), "{why}");
+        let none = pair(&provider, vec![CertificateDer::from(vec![1, 2, 3])], key(0));
+        assert!(none.is_err_and(|why| why.to_string().contains("cannot be read")));
+    }
 }

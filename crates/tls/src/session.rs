@@ -75,6 +75,8 @@ pub(crate) struct Opened {
     pub ended: bool,
     /// The bytes are not valid records, or the handshake failed.
     pub failed: bool,
+    /// Why, if rustls says so.
+    pub why: Option<rustls::Error>,
 }
 
 impl Session {
@@ -126,7 +128,8 @@ impl Session {
         messages: &mut Vec<u8>,
         mut plain: impl FnMut(&[u8]) -> bool,
     ) -> Opened {
-        let mut opened = Opened { used: 0, records: 0, stopped: false, ended: false, failed: false };
+        let mut opened =
+            Opened { used: 0, records: 0, stopped: false, ended: false, failed: false, why: None };
         let mut quiet = 0;
         let answers = messages.len();
         while let Some(next) = self.next_record(&records[opened.used..]) {
@@ -159,8 +162,12 @@ impl Session {
                         false
                     }
                     Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => false,
+                    Err(error) => {
+                        (opened.failed, opened.why) = (true, Some(error));
+                        false
+                    }
                     // Early data is never accepted.
-                    Ok(_) | Err(_) => {
+                    Ok(_) => {
                         opened.failed = true;
                         false
                     }

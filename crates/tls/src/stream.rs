@@ -71,6 +71,8 @@ pub struct Tls<S> {
     ended: bool,
     /// The peer broke the protocol, or the handshake failed.
     failed: bool,
+    /// Why, until it is asked for.
+    failure: Option<Box<str>>,
     /// The connection has ended: it sends nothing more, and drops what it receives.
     finished: bool,
     /// Records that were opened and not yet reported.
@@ -201,6 +203,7 @@ impl<S> Tls<S> {
             unsent,
             ended: false,
             failed: false,
+            failure: None,
             finished: false,
             opened: 0,
         }
@@ -229,8 +232,10 @@ impl<S> Tls<S> {
     }
 
     #[cold]
-    fn note_failure(&mut self, opening: bool) {
+    fn note_failure(&mut self, opening: bool, why: Option<rustls::Error>) {
         self.failed = true;
+        let why = why.map_or("bytes that are no records of TLS".to_owned(), |error| error.to_string());
+        self.failure = Some(why.into());
         let errors = if opening { &self.counters.handshake_errors } else { &self.counters.protocol_errors };
         errors.fetch_add(1, Relaxed);
     }
@@ -276,7 +281,7 @@ impl<S: Stream> Tls<S> {
         let opening = self.session.is_handshaking();
         let plain = &mut self.plain;
         let records = &mut scratch.incoming[..len];
-        let Opened { used, records: opened, stopped, ended, failed } =
+        let Opened { used, records: opened, stopped, ended, failed, why } =
             self.session.open(records, &mut scratch.messages, |bytes| {
                 let fits = destination.put(bytes);
                 plain.put(&bytes[fits..]);
@@ -296,7 +301,7 @@ impl<S: Stream> Tls<S> {
         self.ended |= ended;
         let too_long = !self.whole && rest.len() > self.session.kept_bytes_max();
         if failed || too_long {
-            self.note_failure(opening);
+            self.note_failure(opening, why);
         } else if opening && !self.session.is_handshaking() {
             self.note_handshake();
         }
@@ -405,6 +410,10 @@ impl<S: Stream> Stream for Tls<S> {
 
     fn take_peer_name(&mut self) -> Option<Box<str>> {
         self.session.take_name()
+    }
+
+    fn take_failure(&mut self) -> Option<Box<str>> {
+        self.failure.take()
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -103,6 +103,13 @@ impl<S: Stream> Stream for Transport<S> {
         }
     }
 
+    fn take_failure(&mut self) -> Option<Box<str>> {
+        match self {
+            Transport::Plain(stream) => stream.take_failure(),
+            Transport::Tls(tls) => tls.take_failure(),
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Transport::Plain(stream) => stream.flush(),

@@ -301,6 +301,13 @@ impl Watchers {
             let _ = write!(line, " cfd={}", peer.number());
         });
     }
+
+    /// Sends a line: TLS failed on a connection, for this reason.
+    pub fn tell_failure(&self, scene: Scene<'_>, peer: &dyn Peer, why: &str) {
+        self.tell(scene, stream::CONNEVENTS, |line| {
+            let _ = write!(line, "type=conntlserr fd={} msg={why}", peer.number());
+        });
+    }
 }
 
 impl Watcher {

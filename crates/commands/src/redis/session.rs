@@ -118,6 +118,15 @@ fn begins_tls(input: &[u8], at: usize) -> bool {
     input.get(at) == Some(&TLS_HANDSHAKE)
 }
 
+/// Whether the line is the first of a request of HTTP: `GET / HTTP/1.1`. No command takes such words.
+fn begins_http(line: &[u8]) -> bool {
+    const METHODS: [&[u8]; 8] =
+        [b"GET", b"HEAD", b"OPTIONS", b"PUT", b"PATCH", b"DELETE", b"TRACE", b"CONNECT"];
+    let mut words = line.split(|&byte| byte == b' ');
+    let is_method = words.next().is_some_and(|method| METHODS.contains(&method));
+    is_method && words.nth(1).is_some_and(|version| version.starts_with(b"HTTP/1.")) && words.next().is_none()
+}
+
 impl Conversation {
     /// Makes a conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
@@ -686,6 +695,7 @@ impl Conversation {
                 None => self.single_again(turn, args),
             },
             Stop::Inline(line) if begins_tls(line, 0) => self.hear_tls(turn),
+            Stop::Inline(line) if begins_http(line) => self.close(),
             Stop::Inline(line) => match split(line) {
                 Some(words) if words.args().is_empty() => None,
                 Some(words) => match self.waits_to_log_in(turn, words.args()) {

@@ -289,6 +289,8 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     assert_eq!(check(b"user default off"), Ok(Some(true)));
     assert_eq!(check(b"user app on +get\n"), Ok(None));
     assert_eq!(check(b"user default on nopass ~* &* +@all"), Ok(Some(false)));
+    // Commands of Redis that are not here may be named, as its own files do.
+    assert_eq!(check(b"user replica on >x -@all +PSYNC +replconf +ping -lolwut -client|capa"), Ok(None));
     for (bad, why) in [
         ("usr app\n", "x:1 should start with user keyword followed by the username."),
         (

@@ -76,6 +76,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             if why != Closed::Error {
                 connection.stream.finish();
+            } else if let Some(failure) = connection.stream.take_failure() {
+                handler.stream_failed(&mut connection.state, &failure);
             }
             if why == Closed::Drained || connection.between.worn {
                 // A socket that is closed with unread bytes is reset, and replies under way are lost.

@@ -724,6 +724,60 @@ pub const OPTIONS: &[Row] = &[
         ..row(' ', "tls-session-cache-size", "sessions that are remembered")
     },
     Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        effect: Effect::Accepted("keys are agreed on by elliptic curves"),
+        apply: |_, _| Ok(()),
+        ..row(' ', "tls-dh-params-file", "parameters of Diffie-Hellman")
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        effect: Effect::Accepted("this server is no client of others"),
+        apply: |_, _| Ok(()),
+        ..row(' ', "tls-client-cert-file", "the certificate that the server shows other servers")
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        effect: Effect::Accepted("this server is no client of others"),
+        apply: |_, _| Ok(()),
+        ..row(' ', "tls-client-key-file", "its key")
+    },
+    Row {
+        value: Some("PASSWORD"),
+        letter: None,
+        default: OFF,
+        range: "",
+        effect: Effect::Accepted("this server is no client of others"),
+        apply: |_, _| Ok(()),
+        ..row(' ', "tls-client-key-file-pass", "the password of its key")
+    },
+    Row {
+        value: Some("no"),
+        letter: None,
+        default: "no",
+        range: "no",
+        effect: Effect::Accepted("there are no replicas and no cluster"),
+        apply: |_, value| if value == "no" { Ok(()) } else { Err("no".into()) },
+        ..row(' ', "tls-replication", "replicas speak TLS")
+    },
+    Row {
+        value: Some("no"),
+        letter: None,
+        default: "no",
+        range: "no",
+        effect: Effect::Accepted("there are no replicas and no cluster"),
+        apply: |_, value| if value == "no" { Ok(()) } else { Err("no".into()) },
+        ..row(' ', "tls-cluster", "nodes of a cluster speak TLS")
+    },
+    Row {
         apply: |config, _| {
             config.sasl = true;
             Ok(())

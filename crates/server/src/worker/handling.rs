@@ -307,6 +307,15 @@ impl Handler for Service {
         connection.session.log_in_by_certificate(&context, name);
     }
 
+    #[cold]
+    fn stream_failed(&mut self, connection: &mut Connection, why: &str) {
+        tracing::info!(peer = %connection.facts.peer, why, "TLS failed");
+        if self.hub.shared.watches_connections() {
+            let peer = At { facts: &connection.facts, hub: &self.hub };
+            self.hub.shared.watch_failure(&*self.hub, &self.hub.store, self.wall, &peer, why);
+        }
+    }
+
     fn stream_opened(&mut self, took_ns: u64) {
         self.room.work().spend(took_ns);
     }

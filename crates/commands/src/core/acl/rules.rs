@@ -5,7 +5,7 @@
 //! a later word takes the place of those that it overrides.
 
 use super::asked::{Asked, AskedKeys};
-use super::catalog::{Catalog, CommandId, Commands};
+use super::catalog::{Catalog, CommandId, Commands, is_absent};
 use super::pattern::{COMPARE_NS, Glob, Head, Need};
 use super::sieve::{GLOBS_MAX, Sieve, WORDS_MIN};
 
@@ -276,6 +276,7 @@ impl Rules {
                 self.change(commands, *sign == b'+');
                 self.note(&rule[1..], *sign);
             }
+            [sign @ (b'+' | b'-'), name @ ..] if is_absent(name) => self.note(name, *sign),
             [b'+', name @ ..] if name.contains(&b'|') => self.allow_part(catalog, name)?,
             [sign @ (b'+' | b'-'), name @ ..] => {
                 let id = catalog.find(name).ok_or(Fault::Unknown)?;

@@ -105,6 +105,30 @@ fn settings_and_counters_tell_of_tls() {
 }
 
 #[test]
+fn watchers_are_told_why_a_handshake_failed() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &[]);
+    let mut watcher = connect(&server, &trusting(&identity, None));
+    watcher.write_all(b"watch connevents\r\n").expect("sent");
+    let mut said = Vec::new();
+    let mut until = |end: &[u8]| {
+        while !said.ends_with(end) {
+            let mut byte = [0];
+            watcher.read_exact(&mut byte).expect("more lines");
+            said.extend(byte);
+        }
+        String::from_utf8(std::mem::take(&mut said)).expect("text")
+    };
+    assert_eq!(until(b"\r\n"), "OK\r\n");
+    let mut wrong = server.connect().expect("it listens");
+    wrong.write_all(b"get k\r\nget k\r\n").expect("sent");
+    _ = wrong.read_to_end(&mut Vec::new());
+    let lines = until(b" reason=error cfd=");
+    let told = lines.lines().find(|line| line.contains(" type=conntlserr fd=")).expect(&lines);
+    assert!(told.ends_with(" msg=received corrupt message of type InvalidContentType"), "{told}");
+}
+
+#[test]
 fn certificates_are_read_anew_when_asked_and_bad_ones_leave_the_old() {
     let (identity, next) = (Identity::new(), Identity::new());
     let server = text_server(&identity, &[]);
