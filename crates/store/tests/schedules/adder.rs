@@ -1,5 +1,6 @@
-//! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and the records
-//! of each thread are in its order. One more thread sets when the values expire, and an append keeps the expiry.
+//! Values to which several threads append and prepend: each acknowledged record is there once and whole, and
+//! each thread's records are in its order. One more thread sets the values' expiry, which an append must
+//! keep.
 
 use crate::stage::{Actor, Cast, collect};
 use larder_store::{Attributes, End, Expect};
@@ -7,18 +8,19 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// The keys to which all threads add: to one at its back, to one at its front.
+/// The two keys: all threads add to the back of the first, and to the front of the second.
 const KEYS: [(&[u8], End); 2] = [(b"added-behind", End::Back), (b"added-before", End::Front)];
 /// The head of a record: its length, the thread that wrote it, and the number of the record.
 const HEAD_BYTES: usize = 12;
 
-/// The first expiry of the values, in milliseconds: never, within a schedule. Each later expiry is one more.
+/// The first expiry of the values, in milliseconds: it does not pass within a schedule. Each later one is 1
+/// ms later.
 const FAR: u64 = 1 << 45;
 
 /// The records of each key that were acknowledged.
 type Added = Rc<RefCell<[BTreeSet<(u32, u32)>; 2]>>;
 
-/// Adds `count` threads that each add so many records, and one that sets when they expire.
+/// Adds `count` threads that each add `records` records, and one that sets the values' expiry.
 pub fn join(cast: &mut Cast, count: u32, records: u32) {
     let added = Added::default();
     for owner in 0..count {
@@ -28,7 +30,7 @@ pub fn join(cast: &mut Cast, count: u32, records: u32) {
     cast.main("dater", move |actor| (0..u64::from(records)).for_each(|n| date(actor, FAR + n)));
 }
 
-/// Sets when a value expires, and reads it in a batch of its own: a thread that added to it meanwhile has kept the expiry.
+/// Sets a value's expiry, and reads it in a second batch: a thread that appended between the two has kept it.
 fn date(actor: &mut Actor, at: u64) {
     let name = KEYS[actor.random.below(2) as usize].0;
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(name), at).is_ok());
@@ -50,12 +52,12 @@ fn add(actor: &mut Actor, added: &Added, owner: u32, n: u32) {
     actor.batch(|guard, _, _| {
         let key = guard.key(name);
         while guard.concat(&key, &record, end, None, Expect::Present).is_err() {
-            // The first record of all needs the value to be made; another thread may have made it by now.
+            // The first record fails until the value is made; another thread may have made it by now.
             let _ = guard.store_value(&key, b"", &Attributes::default(), Expect::Absent);
         }
     });
     assert!(added.borrow_mut()[which].insert((owner, n)));
-    // The value is read in a batch of its own: a write of another thread may come between.
+    // The value is read in a second batch, so that other threads' writes come between.
     let acknowledged = added.borrow()[which].clone();
     let value = actor.batch(|guard, _, _| {
         let key = guard.key(name);
@@ -70,8 +72,8 @@ fn record(owner: u32, n: u32, bytes: usize) -> Vec<u8> {
     record
 }
 
-/// Checks that all acknowledged records are in the value, that none is there twice, and that the first record is the farthest
-/// from the end at which it was added.
+/// Checks that all acknowledged records are in the value, that none is there twice, and that each thread's
+/// first record is the farthest from the end at which it adds.
 fn check(value: &[u8], end: End, acknowledged: &BTreeSet<(u32, u32)>) {
     let mut records = Vec::new();
     let mut rest = value;

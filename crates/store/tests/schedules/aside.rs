@@ -1,4 +1,4 @@
-//! Threads beside those that know what must be there.
+//! Threads of other roles beside the threads that know what must be there.
 
 use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::{fail, sleep, waited};
@@ -7,46 +7,46 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a thread does all the time.
+/// What a thread does until the others are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Flushes, once or twice.
     Flusher,
-    /// Inserts many small items and deletes them again, so that the index grows and shrinks.
+    /// Inserts many small items and deletes them again: the index grows and shrinks.
     Grower,
-    /// Stores values of all sizes, so that classes take from each other.
+    /// Stores values of all sizes, so that classes take spans from each other.
     Filler,
-    /// Upkeep, with time that passes.
+    /// Does upkeep and moves the clock.
     Upkeep,
-    /// Walks over everything, some steps a batch.
+    /// Walks over all items, some steps in each batch.
     Walker,
-    /// Walks over everything in one batch, several times.
+    /// Walks over all items several times in one batch.
     Keys,
-    /// Walks over everything in one batch, once.
+    /// Walks over all items once, in one batch.
     Survey,
-    /// Moves spans from class to class.
+    /// Moves spans from one class to another.
     Mover,
-    /// Lowers and raises the limit.
+    /// Lowers and raises the memory limit.
     Limiter,
     /// Enters a batch and stays in it for a while.
     Staller,
-    /// Lets many items expire.
+    /// Stores items that expire soon.
     Expirer,
-    /// Begins uploads that stand still, and pins values that are being sent.
+    /// Begins uploads, continues them late, and abandons some.
     Pinner,
-    /// Makes transactions of many keys.
+    /// Writes many keys in each transaction.
     Transactions,
-    /// Walks over everything, and reads what owners have written.
+    /// Walks over all items, and checks those that owners have written.
     Reader,
-    /// Flushes one database or all, if not too much of earlier flushes is to be cleaned up.
+    /// Flushes one database or all. The flush is refused while too much of earlier flushes is not cleaned up.
     DatabaseFlusher,
     /// Swaps databases.
     Swapper,
-    /// Deletes some of what filled the store to the last chunk.
+    /// Deletes some of the items that filled the store to the last chunk.
     Thinner,
 }
 
-/// All roles that were there first, for a store that evicts.
+/// The first roles, for a store that evicts. (Seeds draw from this list: it stays as it is.)
 pub const ALL: [Role; 11] = [
     Role::Flusher,
     Role::Grower,
@@ -61,7 +61,7 @@ pub const ALL: [Role; 11] = [
     Role::Transactions,
 ];
 
-/// Those roles, and the ones that were added later.
+/// All of [`ALL`], and roles that were added later.
 pub const MORE: [Role; 14] = [
     Role::Flusher,
     Role::Grower,
@@ -79,7 +79,7 @@ pub const MORE: [Role; 14] = [
     Role::DatabaseFlusher,
 ];
 
-/// Roles that take nothing out, and leave enough memory where nothing is evicted.
+/// Roles that remove no key of others, and leave enough memory in a store that evicts nothing.
 pub const HARMLESS: [Role; 10] = [
     Role::Grower,
     Role::Upkeep,
@@ -93,7 +93,7 @@ pub const HARMLESS: [Role; 10] = [
     Role::Reader,
 ];
 
-/// Roles that leave enough memory where nothing is evicted, though they flush.
+/// Roles that leave enough memory in a store that evicts nothing; one of them flushes.
 pub const KEEPING: [Role; 7] =
     [Role::Flusher, Role::Grower, Role::Upkeep, Role::Walker, Role::Mover, Role::Staller, Role::Transactions];
 
@@ -161,7 +161,7 @@ pub fn one(cast: &mut Cast, role: Role) {
                 let items = 1 + actor.random.below(100) as usize;
                 cursor = actor.batch(|guard, _, _| {
                     guard.walk(cursor, items, &mut |item| {
-                        // No value is torn, even if it is written over in place meanwhile.
+                        // No value is a mix of two writes, even if it is overwritten in place meanwhile.
                         if item.key().starts_with(b"owner-") {
                             words(&collect(item.value()));
                         }
@@ -210,8 +210,8 @@ pub fn one(cast: &mut Cast, role: Role) {
     }
 }
 
-/// Adds a thread whose upkeep goes through so many periods of compaction; adds the spans that were emptied and the items that
-/// were evicted to `done`.
+/// Adds a thread whose upkeep goes through this many periods of compaction; it then adds the store's emptied
+/// spans and its evictions to `done`.
 pub fn compact(cast: &mut Cast, periods: u64, done: &Rc<Cell<Compacted>>) {
     let done = Rc::clone(done);
     cast.main("compactor", move |actor| {
@@ -228,7 +228,7 @@ pub fn compact(cast: &mut Cast, periods: u64, done: &Rc<Cell<Compacted>>) {
     });
 }
 
-/// What had happened in all schedules when their compactions were over.
+/// Sums over all schedules, each taken when its compaction was over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compacted {
     /// Spans that were emptied.
@@ -237,16 +237,16 @@ pub struct Compacted {
     pub evictions: u64,
 }
 
-/// The time in which compaction gives memory back that was free throughout.
+/// Compaction frees memory that was free for this long.
 const PERIOD_MS: u64 = 2_000;
 const PERIOD_STEPS: u64 = 8;
 
 /// Databases that are flushed and swapped, by their names.
 pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
-/// Walks in one batch: so many that a worker which waits for their end waits for some 10 ms.
+/// Walks in one batch: together they take some 10 ms.
 const KEYS_WALKS: usize = 4;
-/// Walks over everything so many times, in one batch.
+/// Walks over all items `walks` times in one batch.
 fn survey(actor: &mut Actor, walks: usize) {
     actor.batch(|guard, _, _| {
         for _ in 0..walks {
@@ -261,10 +261,10 @@ fn survey(actor: &mut Actor, walks: usize) {
     });
 }
 
-/// How long a write may sleep beside the walks: each sleep is several steps of a walk.
+/// How long a write may sleep beside the walks: a few steps of a walk take as long.
 const SLEPT_MAX: Duration = Duration::from_millis(3);
 
-/// Makes a write that may hardly wait.
+/// Makes a write, and fails if it sleeps longer than [`SLEPT_MAX`].
 pub fn write_soon(actor: &mut Actor) {
     let before = waited().1;
     fill(actor, 0);
@@ -299,7 +299,7 @@ const GROWN_MAX: u64 = 4_000;
 
 fn grow(actor: &mut Actor, id: u64, next: &mut u64, most: &mut u64) {
     if *next >= *most {
-        // The newest items go first, all but some.
+        // Deletes the newest items, and leaves a random number of the oldest.
         let stay = actor.random.below(*next + 1);
         let gone = *next - stay;
         for _ in 0..gone.div_ceil(64) {

@@ -1,5 +1,5 @@
-//! Keys that are awaited: a thread that writes one while another waits for it learns of that, also when it came by a swap of
-//! databases.
+//! Keys that are awaited: a thread that writes a key for which another waits learns of that, also when a swap
+//! of databases gave the key its value.
 
 use crate::aside::DATABASES;
 use crate::stage::{Actor, Cast};
@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Lists that are waited for, in each of two databases.
+/// Lists for which threads wait, in each of two databases.
 const LISTS: [&[u8]; 3] = [b"awaited-1", b"awaited-2", b"awaited-3"];
 
-/// A thread that waits: since when, for which list, and in the database of which name.
+/// A waiting thread: since which tick it waits, for which list, and in the database of which name.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     id: u64,
@@ -23,7 +23,8 @@ struct Waiter {
 
 type Waiting = Rc<RefCell<Vec<Waiter>>>;
 
-/// Adds two threads that wait, so many times each, one that pushes and deletes, and with `swaps` one that swaps databases.
+/// Adds two threads that wait `steps` times each, one that pushes and deletes, and with `swaps` one that
+/// swaps databases.
 pub fn join(cast: &mut Cast, steps: u64, swaps: bool) {
     let waiting = Waiting::default();
     for _ in 0..2 {
@@ -37,7 +38,8 @@ pub fn join(cast: &mut Cast, steps: u64, swaps: bool) {
     }
 }
 
-/// BLPOP: the key is awaited, then looked at; a thread that finds nothing waits for a while, and leaves.
+/// BLPOP: marks the key as awaited, then tries to pop. A thread that finds nothing waits for a while, and
+/// then gives up.
 fn wait(actor: &mut Actor, waiting: &Waiting) {
     let id = actor.stage.number();
     let name = DATABASES[actor.random.below(2) as usize];
@@ -57,7 +59,8 @@ fn wait(actor: &mut Actor, waiting: &Waiting) {
     actor.stage.store.unawait(name, LISTS[list]);
 }
 
-/// Checks that the writer learns of all waiters that waited before this began, and still do, for one of these lists.
+/// Checks that the writer learns of each waiter for one of the written lists that began to wait before tick
+/// `began` and still waits.
 fn told(guard: &mut Guard<'_>, waiting: &Waiting, began: u64, written: &[(u8, usize)]) {
     let called = guard.take_called();
     for waiter in waiting.borrow().iter() {

@@ -1,15 +1,16 @@
-//! Counters that several threads raise: by a token, by what they have seen, and in transactions.
+//! Counters that several threads raise: by a token, by the item that they have read, and in transactions.
 //!
-//! A counter has a generation, made new by the thread that finds none, and a count. A key's tokens only grow, so its writes
-//! in the order of their tokens have to read 1, 2, 3 … of one generation, then 1, 2, 3 … of the next: a lost update is
-//! a count that comes twice, an item that came back is a generation that goes on after another began.
+//! A counter has a generation, which is new whenever a thread finds no counter, and a count. The tokens of a
+//! key only grow. So its writes in the order of their tokens read 1, 2, 3 … of one generation, then 1, 2, 3 …
+//! of the next. After a lost update a count comes twice; if an old item came back, its generation continues
+//! after another began.
 
 use crate::stage::{Actor, Cast, Stage, collect, size, value, words};
 use larder_store::schedule::Random;
 use larder_store::{Attributes, Expect, Guard, Lookup, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many keys all of them raise.
+/// Keys that all threads raise.
 const KEYS: u64 = 4;
 
 /// The writes of each counter, by their tokens: generation and count.
@@ -41,7 +42,8 @@ fn step(actor: &mut Actor) {
     });
 }
 
-/// Reads a counter and writes it one higher; alone in a transaction, else if it is unchanged.
+/// Reads a counter and writes the next count: with `alone` in a transaction, else on condition that the item
+/// is unchanged.
 fn raise(guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, counter: u64, alone: bool) {
     let name = format!("counter-{counter}");
     let key = guard.key(name.as_bytes());

@@ -1,6 +1,7 @@
-//! Collections that several threads change: a hash with a count and two fields that are always set together, a list that is
-//! pushed to and popped from, and two sets between which members move in transactions. Where a store evicts and is flushed all of
-//! them may be gone at any time, but no part of one.
+//! Collections that several threads change: a hash with a count and two fields that are always set together,
+//! a list to which they push and from which they pop, and two sets between which members move in
+//! transactions. In a store that evicts or is flushed a whole collection may be gone at any time, but never a
+//! part of one.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::sleep;
@@ -14,9 +15,10 @@ use std::time::Duration;
 const HASH: &[u8] = b"elements-hash";
 const LIST: &[u8] = b"elements-list";
 const SETS: [&[u8]; 2] = [b"elements-one", b"elements-other"];
-/// The first expiry of the hash, in milliseconds: never, within a schedule. Each later expiry is one more.
+/// The first expiry of the hash, in milliseconds: it does not pass within a schedule. Each later one is 1 ms
+/// later.
 const FAR: u64 = 1 << 45;
-/// A set of only its first four members is a leaf, but for the one that lies apart; a set of all of them is a tree.
+/// Members of a set. The first four without the long one fit a leaf; all of them need a tree.
 const MEMBERS: u64 = 60;
 
 /// What was acknowledged.
@@ -34,17 +36,17 @@ fn number(element: Element<'_>) -> i64 {
     element.number().expect("numbers were written")
 }
 
-/// The element that is pushed for a number: some lie apart.
+/// The element that is pushed for a number: each ninth is so long that it lies outside of the leaf.
 fn element(number: i64) -> String {
     if number % 9 == 0 { format!("{number:0>17000}") } else { number.to_string() }
 }
 
-/// A member of the sets: one of the first four lies apart, and some of the others do.
+/// A member of the sets: each thirteenth, one of the first four among them, lies outside of the leaf.
 fn member(number: u64) -> String {
     if number % 13 == 2 { format!("{number:0>17000}") } else { number.to_string() }
 }
 
-/// The value that fields have at a number: some lie apart.
+/// The value of a field for a number: each fifth lies outside of the leaf.
 fn value(number: u64) -> String {
     if number % 5 == 0 { format!("{number:0>17000}") } else { number.to_string() }
 }
@@ -61,7 +63,7 @@ fn numbers(list: &Collection<'_>, entries: Entries<'_>) -> Vec<i64> {
     entries.map(|entry| number(text(list, &entry.name)).expect("numbers were written")).collect()
 }
 
-/// Adds `threads` threads that each take so many steps.
+/// Adds `threads` threads that each take `steps` steps.
 pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     let all = All::default();
     all.borrow_mut().at_work = threads;
@@ -80,20 +82,21 @@ pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
-/// Adds a thread that watches the collections, and one that sets when the hash expires, which the threads that change it keep.
+/// Adds a thread that watches the collections, and one that sets the hash's expiry, which all changes must
+/// keep.
 pub fn join_watched(cast: &mut Cast, steps: u64) {
     cast.main("watcher", move |actor| (0..steps).for_each(|_| watch(actor)));
     cast.main("dater", move |actor| (0..steps).for_each(|n| date(actor, FAR + n)));
 }
 
-/// Everything in a collection, in its order; none if there is no collection.
+/// All elements of a collection, in its order; `None` if the key has no collection.
 fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let there = guard.collection(key, kind).expect("it has its type")?;
     let text = |element| text(&there, &element);
     Some(there.entries(0..there.len()).map(|entry| (text(entry.name), text(entry.value))).collect())
 }
 
-/// WATCH, a look, other work, and EXEC: a key that has raised no flag is what it was.
+/// WATCH, a read, other work, and EXEC: a key whose flag is not set has the contents that it had.
 fn watch(actor: &mut Actor) {
     let all = [(HASH, Type::Hash), (LIST, Type::List), (SETS[0], Type::Set)];
     let (name, kind) = all[actor.random.below(3) as usize];
@@ -116,7 +119,8 @@ fn watch(actor: &mut Actor) {
     actor.stage.store.unwatch(0, name, &flag);
 }
 
-/// Sets when the hash expires, and reads it in a batch of its own: a thread that changed it meanwhile has kept the expiry.
+/// Sets the hash's expiry, and reads it in a second batch: a thread that changed the hash between the two has
+/// kept it.
 fn date(actor: &mut Actor, at: u64) {
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(HASH), at).is_ok());
     if set {
@@ -126,7 +130,7 @@ fn date(actor: &mut Actor, at: u64) {
     }
 }
 
-/// Adds `threads` threads that each take so many steps; everything may be gone at any time.
+/// Adds `threads` threads that each take `steps` steps; any collection may be gone at any time.
 pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
     for _ in 0..threads {
         cast.main("elements", move |actor| {
@@ -149,12 +153,12 @@ pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
-/// Sets all fields of a tree as one, and finds them all alike.
+/// Sets all fields of a tree in one call, then reads them: all must have the value of the same call.
 fn all_fields(actor: &mut Actor) {
     actor.batch(|guard, stage, _| {
         let key = guard.key(HASH);
         let number = stage.number();
-        // The fields stand beside two whose values may lie apart.
+        // Beside these fields there are two whose values may lie outside of the leaf.
         let (value, long) = (format!("{number:060}"), value(number));
         let names: Vec<String> = (0..MEMBERS).map(|n| n.to_string()).collect();
         let pairs = names.iter().map(|name| (name.as_bytes(), value.as_bytes()));
@@ -179,7 +183,7 @@ fn all_fields(actor: &mut Actor) {
     });
 }
 
-/// Pushes three elements as one, or pops three.
+/// Pushes three equal elements in one call, or pops three.
 fn three(actor: &mut Actor) {
     actor.batch(|guard, stage, random| {
         let key = guard.key(LIST);
@@ -206,7 +210,7 @@ fn step(actor: &mut Actor, all: &All) {
     }
 }
 
-/// Counts one higher. The other fields make a leaf of another length and another class each time.
+/// Adds 1 to the count. The other fields give the leaf another length, and so another class, each time.
 fn count(actor: &mut Actor, all: &All) {
     let padding = actor.random.below(200) as usize;
     let fields: Vec<String> =
@@ -217,7 +221,7 @@ fn count(actor: &mut Actor, all: &All) {
         let count = guard
             .hash_update(&key, b"count", |old| Ok::<_, Declined>((old.map_or(0, number) + 1).to_string()));
         guard.hash_set(&key, [(&b"padding"[..], &vec![b'x'; padding][..])].into_iter()).expect("memory");
-        // The fields are enough for a tree now and then.
+        // Now and then there are so many fields that the hash becomes a tree.
         let pairs = fields.iter().map(|field| (field.as_bytes(), &b"some bytes of a value"[..]));
         guard.hash_set(&key, pairs).expect("memory");
         guard.remove_named(&key, Type::Hash, gone.iter().map(String::as_bytes)).expect("memory");
@@ -245,7 +249,7 @@ fn together(actor: &mut Actor) {
 fn push(actor: &mut Actor, all: &All) {
     let numbers = {
         let mut known = all.borrow_mut();
-        // The elements are enough for a tree now and then.
+        // Now and then the elements are enough for a tree.
         let many = if actor.random.below(8) == 0 { 40 } else { 1 };
         let numbers: Vec<String> = (known.pushed + 1..=known.pushed + many).map(element).collect();
         known.pushed += many;
@@ -271,8 +275,8 @@ fn pop(actor: &mut Actor, all: &All) {
     }
 }
 
-/// Adds `threads` threads that each take so many steps at a list whose elements are all put about one place, so that leaves get
-/// other labels where they lie. Where the store evicts, the list may be gone at any time.
+/// Adds `threads` threads that each take `steps` steps at a list. They insert near one place of it, so that
+/// leaves get other labels without a move. If the store evicts, the list may be gone at any time.
 pub fn join_relabeled(cast: &mut Cast, threads: u64, steps: u64) {
     let all = All::default();
     all.borrow_mut().at_work = threads;
@@ -297,7 +301,7 @@ pub fn join_relabeled(cast: &mut Cast, threads: u64, steps: u64) {
     }
 }
 
-/// Puts some elements about one place of the list, half of which lie apart.
+/// Inserts some elements near one place of the list; half of them lie outside of the leaf.
 fn put(actor: &mut Actor, all: &All) {
     let new: Vec<i64> = {
         let mut known = all.borrow_mut();
@@ -331,7 +335,8 @@ fn has(guard: &mut Guard<'_>, set: &[u8], member: &[u8]) -> bool {
     guard.collection(&key, Type::Set).expect("a set").is_some_and(|set| set.find(member).is_some())
 }
 
-/// Takes a member to the other set in a transaction; a thread that looks at both in a transaction finds it in one at most.
+/// Moves a member to the other set in a transaction. A thread that reads both sets in a transaction finds it
+/// in one at most.
 fn change_sides(actor: &mut Actor) {
     actor.batch(|guard, stage, random| {
         let few = random.below(2) == 0;
@@ -348,7 +353,7 @@ fn change_sides(actor: &mut Actor) {
     });
 }
 
-/// Checks that all that was counted is there, and that what was pushed was popped or is in the list.
+/// Checks that no count is missing, and that each pushed element was popped or is in the list.
 fn check(actor: &mut Actor, all: &All) {
     let count: i64 = actor.batch(|guard, _, _| {
         let key = guard.key(HASH);
@@ -359,7 +364,7 @@ fn check(actor: &mut Actor, all: &All) {
     check_list(actor, all);
 }
 
-/// Checks that what was pushed was popped or is in the list.
+/// Checks that each pushed element was popped or is in the list.
 fn check_list(actor: &mut Actor, all: &All) {
     let known = all.borrow();
     let list: Vec<i64> = actor.batch(|guard, _, _| {

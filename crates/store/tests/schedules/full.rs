@@ -1,5 +1,5 @@
-//! Collections of a store that evicts nothing and is full to the last chunk: elements are taken out of them whichever thread
-//! takes the memory that comes free.
+//! Collections in a store that evicts nothing and is full to the last chunk: elements are removed from them
+//! whichever thread takes the memory that this frees.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::Random;
@@ -9,7 +9,7 @@ use larder_store::{DIGITS_MAX, Declined, Element, End, Guard, ScoreRule, Type};
 const ELEMENTS: [u64; 4] = [3, 20, 60, 200];
 const TYPES: [Type; 4] = [Type::Hash, Type::Set, Type::SortedSet, Type::List];
 
-/// A collection that one thread alone changes, and its elements in order.
+/// A collection that only one thread changes, and its elements in order.
 struct Kept {
     name: String,
     kind: Type,
@@ -17,8 +17,8 @@ struct Kept {
     next: u64,
 }
 
-/// Adds `count` threads that so many times take something out of collections; these are filled before all else is. With `always`
-/// none of that may be refused.
+/// Adds `count` threads that each remove elements `steps` times, from collections that are filled before the
+/// rest of the store. With `always` no removal may be refused.
 pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -27,7 +27,7 @@ pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
                 let name = format!("kept-{}", actor.stage.number());
                 let mut kept = Kept { name, kind, elements: Vec::new(), next: 0 };
                 for _ in 0..ELEMENTS[actor.random.below(4) as usize] {
-                    // It may fail: there may be no memory for chunks of so many lengths.
+                    // This may be refused: the collections' chunks are of many sizes, and memory is short.
                     let _ = actor.batch(|guard, _, _| kept.add(guard));
                 }
                 kept
@@ -51,11 +51,11 @@ pub fn join(cast: &mut Cast, count: u64, steps: u64, always: bool) {
 fn step(actor: &mut Actor, kept: &mut Kept, always: bool) {
     actor.batch(|guard, _, random| {
         if random.below(8) == 0 {
-            // There may be no memory for more of it.
+            // This may be refused: there may be no memory.
             let _ = kept.add(guard);
             return;
         }
-        // Of several elements whose removal is refused some may be gone.
+        // A refused removal of several elements may have removed some of them, so only one is asked for.
         let refused = kept.take_out(guard, random, if always { 3 } else { 1 }).err();
         assert!(refused.is_none() || !always, "{refused:?}: {} of {:?}", kept.elements.len(), kept.kind);
     });
@@ -67,7 +67,7 @@ fn text(element: Element<'_>) -> String {
 }
 
 impl Kept {
-    /// Adds one more, behind all others.
+    /// Adds one more element, behind all others.
     fn add(&mut self, guard: &mut Guard<'_>) -> Result<(), Declined> {
         let name = format!("element {:06}", self.next);
         let key = guard.key(self.name.as_bytes());
@@ -86,7 +86,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes up to `most` elements out in one call: by name, or from an end.
+    /// Removes up to `most` elements in one call: by name, or from an end.
     fn take_out(&mut self, guard: &mut Guard<'_>, random: &mut Random, most: u64) -> Result<(), Declined> {
         let len = self.elements.len();
         let count = (1 + random.below(most) as usize).min(len);

@@ -1,16 +1,18 @@
-//! Buffers of connections beside upkeep: what they hold is charged whenever no thread is in the middle of a call.
+//! Buffers of connections beside upkeep: whenever no thread is inside a call, all bytes that connections hold
+//! are charged.
 
 use crate::stage::Cast;
 use larder_store::schedule::sleep;
 use std::time::Duration;
 
-/// Bytes that a connection takes at a time: far above what else a store of this size charges.
+/// Most bytes that a connection takes at a time: far more than anything else in a store of this size is
+/// charged.
 const BYTES_MAX: u64 = 1 << 20;
-/// Upkeep lowers what is charged every so often.
+/// Interval at which upkeep lowers the charge, in milliseconds.
 const UPKEEP_MS: u64 = 250;
 
-/// Adds `count` threads whose connections take and give back buffers so many times, and one that does upkeep. Each connection
-/// ends with buffers that it keeps.
+/// Adds `count` threads whose connections take and give back buffers `steps` times, and a thread that does
+/// upkeep. Each connection still holds buffers at the end.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
         cast.main("holder", move |actor| {

@@ -1,17 +1,19 @@
-//! Items that come and go about the number at which the index wants a page more or less: rebuildings that are planned for fewer
-//! items than there are when they begin.
+//! Inserts and deletes around the number of items at which the index needs one page more or less: a
+//! rebuilding is planned for fewer items than there are when it begins.
 
 use crate::stage::{Actor, Cast};
 use larder_store::{Attributes, Expect};
 
-/// How many items fit the page for which a shrinking plans; the next two are fewer, and more than a shrinking goes on with.
+/// How many items fit a page that a shrinking plans. Between the two next numbers the test goes up and down:
+/// with the fewest the index begins to shrink, with the most it gives that up.
 const PAGE_ITEMS: u64 = 448 * 87 / 100;
 const FEWEST: u64 = PAGE_ITEMS - 60;
 const MOST: u64 = PAGE_ITEMS + 80;
 /// A database without items.
 const EMPTY: u8 = 7;
 
-/// Adds a thread that inserts and deletes so many times, and one that has upkeep look at the segment again and again.
+/// Adds a thread that inserts and deletes `steps` times, and one whose upkeep looks at the segment again and
+/// again.
 pub fn join(cast: &mut Cast, steps: u64) {
     cast.main("hoverer", move |actor| {
         let mut there = 0;
@@ -26,7 +28,7 @@ pub fn join(cast: &mut Cast, steps: u64) {
         }
     });
     cast.aside("upkeep", |actor| {
-        // Upkeep passes over everything after a flush, whatever was flushed.
+        // After a flush upkeep looks at all segments, whichever database was flushed.
         actor.batch(|guard, _, _| guard.flush_database(EMPTY));
         while actor.batch(|guard, _, _| guard.maintain()) {}
     });

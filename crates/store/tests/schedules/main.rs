@@ -1,12 +1,13 @@
-//! The store's own code under the seeded scheduler: built with the feature `schedule`, run by `cargo xtask schedules`.
+//! The store's own code under the seeded scheduler: built with the feature `schedule`, run by `cargo xtask
+//! schedules`.
 //!
-//! A scenario is a store, a few threads that know exactly what must be there, and others beside them that grow,
-//! shrink, flush, move, expire, stall and wait. After each schedule every acknowledged write is there, or the store
-//! has said that it was evicted, or a flush explains it; the books are right, no lock is held, and all memory comes
-//! back. `LARDER_SCHEDULE_SEED=n` replays one schedule of a scenario, `LARDER_SCHEDULE_RUNS=n` tries so many, from
-//! `LARDER_SCHEDULE_FIRST` on.
+//! A scenario is a store, a few threads that know exactly what must be there, and other threads beside them
+//! that grow, shrink, flush, move, expire, stall and wait. After each schedule every acknowledged write is
+//! there, or the store has said that it was evicted, or a flush explains why it is not. The store's counts
+//! are right, no lock is held, and all memory can be freed. `LARDER_SCHEDULE_SEED=n` replays one schedule of
+//! a scenario. `LARDER_SCHEDULE_RUNS=n` plays `n` schedules, beginning with seed `LARDER_SCHEDULE_FIRST`.
 //!
-//! `upkeep` plays no schedule: it counts what a step takes.
+//! `upkeep` plays no schedule: it counts the memory accesses of a step.
 
 mod adder;
 mod aside;
@@ -30,10 +31,12 @@ use stage::{Cast, MOST_WAITS, play};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The turns over which a schedule spreads its changes: each seed has the same schedule, whichever came before.
+/// Turns over which the scheduler spreads a seed's thread changes. It is a constant, so that a seed has the
+/// same schedule whichever ones were played before.
 const LENGTH: u64 = 100_000;
 
-/// Plays a scenario with seeds 0 to `runs`, or as the environment says; returns how many it played.
+/// Plays a scenario with seeds 0 to `runs` - 1, or with those that the environment names; returns how many it
+/// played.
 fn explore(name: &str, runs: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let seeds = match given("LARDER_SCHEDULE_SEED") {
@@ -58,7 +61,7 @@ fn config(mebibytes: u64) -> Config {
     Config { memory_bytes: mebibytes << 20, memory_bytes_max: 16 << 20, workers_max: 8, evict: true, seed: 1 }
 }
 
-/// Owners beside a few of everything that may happen to a store, drawn by the seed; the store evicts.
+/// Owners beside threads of other roles, drawn by the seed, in a store that evicts.
 #[test]
 fn what_is_acknowledged_is_there_or_was_evicted() {
     explore("evicting", 60, |cast| {
@@ -70,7 +73,7 @@ fn what_is_acknowledged_is_there_or_was_evicted() {
     });
 }
 
-/// As above with eviction off: nothing may be missing but for flushes.
+/// As above with eviction off: only a flush may remove a key.
 #[test]
 fn what_is_acknowledged_is_there_where_nothing_is_evicted() {
     explore("keeping", 100, |cast| {
@@ -98,7 +101,7 @@ fn what_never_expires_is_there_where_only_the_rest_is_evicted() {
     });
 }
 
-/// Databases that are swapped and flushed, one of them or all: each keeps its own keys.
+/// Databases are swapped and flushed, one of them or all. Each keeps its own keys.
 #[test]
 fn each_database_has_its_own_wherever_it_is() {
     explore("databases", 40, |cast| {
@@ -114,7 +117,8 @@ fn each_database_has_its_own_wherever_it_is() {
     });
 }
 
-/// What is left of many items, spread over all spans, is moved together beside threads that read and write it.
+/// Deletes leave few items, spread over all spans. Compaction moves them together while threads read and
+/// write them.
 #[test]
 fn what_compaction_moves_is_there() {
     const RUNS: u64 = 60;
@@ -132,8 +136,8 @@ fn what_compaction_moves_is_there() {
     assert!(played < RUNS || done.get().spans > RUNS, "nothing is compacted");
 }
 
-/// Removals from collections of a store that evicts nothing and is full: they are done whichever thread takes the memory that
-/// comes free.
+/// Removals from collections in a full store that evicts nothing. They succeed whichever thread takes the
+/// memory that they free.
 #[test]
 fn what_is_taken_out_of_a_full_store_goes() {
     use aside::Role::{Filler, Mover, Staller, Thinner, Upkeep};
@@ -145,7 +149,8 @@ fn what_is_taken_out_of_a_full_store_goes() {
     });
 }
 
-/// As above while the limit moves: far above it a removal may be refused, and the element is still there then.
+/// As above while the memory limit changes: far above it a removal may be refused, and then the element is
+/// still there.
 #[test]
 fn what_is_taken_out_of_a_full_store_goes_or_stays_where_the_limit_moves() {
     use aside::Role::{Filler, Limiter, Mover, Thinner, Upkeep};
@@ -158,7 +163,7 @@ fn what_is_taken_out_of_a_full_store_goes_or_stays_where_the_limit_moves() {
     });
 }
 
-/// Growth, merges and flushes, and nothing else: where a flush meets a rebuilding.
+/// Growth, merges and flushes, and nothing else: a flush happens while the index is rebuilt.
 #[test]
 fn writes_after_a_flush_stay_beside_growth_and_merges() {
     explore("flushing", 100, |cast| {
@@ -178,7 +183,7 @@ fn writes_after_a_flush_stay_beside_growth_and_merges() {
 fn merges_beside_inserts_leave_no_lock() {
     explore("merging", 100, |cast| {
         cast.store(config(16), Eviction::Off);
-        // Two halves of a split with so few items that they are merged, nearly.
+        // So few items that the two halves of a split segment are almost merged.
         cast.fill(8_000);
         let stay = 3_000 + cast.random.below(1_700);
         cast.thin(stay);
@@ -189,7 +194,7 @@ fn merges_beside_inserts_leave_no_lock() {
     });
 }
 
-/// A segment that is made smaller while more is inserted than fits what was planned.
+/// The index plans a smaller segment, and more items are inserted meanwhile than fit it.
 #[test]
 fn a_rebuilding_that_gives_up_leaves_no_lock() {
     explore("hovering", 100, |cast| {
@@ -198,7 +203,8 @@ fn a_rebuilding_that_gives_up_leaves_no_lock() {
     });
 }
 
-/// Counters that several threads raise by CAS and in transactions: no update lost, none doubled, none back.
+/// Counters that several threads raise by CAS and in transactions: no update is lost, counted twice or
+/// undone.
 #[test]
 fn counters_are_exact_beside_everything() {
     explore("counting", 60, |cast| {
@@ -210,7 +216,8 @@ fn counters_are_exact_beside_everything() {
     });
 }
 
-/// One key's item after another, by every way of writing beside every other, and beside a thread that watches what is written.
+/// Writes one key in every way of publishing an item, each beside every other, and beside a thread that
+/// watches the key.
 #[test]
 fn what_is_published_by_any_way_is_there_once() {
     explore("publishing", 100, |cast| {
@@ -223,7 +230,7 @@ fn what_is_published_by_any_way_is_there_once() {
     });
 }
 
-/// Buffers that connections take while upkeep lowers what they are charged.
+/// Connections take buffers while upkeep lowers the bytes that are charged for them.
 #[test]
 fn what_buffers_hold_is_charged() {
     explore("holding", 300, |cast| {
@@ -232,7 +239,7 @@ fn what_buffers_hold_is_charged() {
     });
 }
 
-/// Values that several threads append to beside each other: no record lost, none doubled.
+/// Several threads append to the same values: no record is lost, and none is there twice.
 #[test]
 fn what_is_appended_beside_others_is_there_once() {
     explore("adding", 100, |cast| {
@@ -244,7 +251,7 @@ fn what_is_appended_beside_others_is_there_once() {
     });
 }
 
-/// Collections that several threads change: no change lost, none doubled, none half seen.
+/// Several threads change the same collections: no change is lost or made twice, and none is seen half done.
 #[test]
 fn elements_of_collections_are_there_once() {
     explore("elements", 100, |cast| {
@@ -256,7 +263,8 @@ fn elements_of_collections_are_there_once() {
     });
 }
 
-/// As above beside everything that takes no item out, with threads that watch the collections and that set when they expire.
+/// As above beside all roles that remove no item, with threads that watch the collections and that set the
+/// hash's expiry.
 #[test]
 fn elements_of_collections_are_there_once_beside_everything() {
     explore("elements-more", 60, |cast| {
@@ -269,7 +277,7 @@ fn elements_of_collections_are_there_once_beside_everything() {
     });
 }
 
-/// Collections that are flushed and expire where nothing is evicted: they are there as a whole, or gone.
+/// Collections are flushed and expire in a store that evicts nothing: each is there as a whole, or gone.
 #[test]
 fn collections_are_flushed_as_a_whole() {
     explore("elements-flushed", 40, |cast| {
@@ -282,8 +290,8 @@ fn collections_are_flushed_as_a_whole() {
     });
 }
 
-/// A list whose leaves get other labels where they lie, beside sweeps that look for nodes by their labels: a node that was moved
-/// is found, and nothing is lost.
+/// The leaves of a list get other labels without a move, while sweeps look for nodes by their labels. A sweep
+/// finds a node that was moved, and no element is lost.
 #[test]
 fn nodes_are_found_by_labels_that_change() {
     explore("relabeled", 60, |cast| {
@@ -309,7 +317,7 @@ fn a_list_whose_labels_change_is_evicted_as_a_whole() {
     });
 }
 
-/// Long elements that are sent while their collections are changed, moved, evicted and flushed, and that are received meanwhile.
+/// Long elements are sent and received while their collections are changed, moved, evicted and flushed.
 #[test]
 fn what_is_sent_of_a_collection_stays_what_it_was() {
     explore("sent", 40, |cast| {
@@ -322,7 +330,8 @@ fn what_is_sent_of_a_collection_stays_what_it_was() {
     });
 }
 
-/// Keys that are awaited beside growth, flushes, moves and swaps: a thread that writes one learns that it is awaited.
+/// Threads wait for keys beside growth, flushes, moves and swaps: a thread that writes such a key learns that
+/// it is awaited.
 #[test]
 fn whoever_writes_what_is_awaited_is_told() {
     explore("awaiting", 40, |cast| {
@@ -336,8 +345,9 @@ fn whoever_writes_what_is_awaited_is_told() {
     });
 }
 
-/// Collections in a store that evicts, beside everything: they are there as a whole, or gone. (In 2 MiB the edits of three threads
-/// have room one after another alone, and wait longer than a batch may.)
+/// Collections in a store that evicts, beside everything: each is there as a whole, or gone. (In 2 MiB there
+/// is memory for the edit of only one of three threads at a time; the others would wait longer than a batch
+/// may.)
 #[test]
 fn collections_are_evicted_as_a_whole() {
     explore("elements-evicted", 40, |cast| {
@@ -349,7 +359,7 @@ fn collections_are_evicted_as_a_whole() {
     });
 }
 
-/// Several keys written as one, and read one by one, by hints, and as one.
+/// Several keys are written in one transaction. They are read one by one, by hints, and in a transaction.
 #[test]
 fn keys_of_a_transaction_change_as_one() {
     explore("together", 60, |cast| {
@@ -361,7 +371,8 @@ fn keys_of_a_transaction_change_as_one() {
     });
 }
 
-/// Two keys written as one, and read one after the other, the second by a hint, without much in between.
+/// Two keys are written in one transaction, and read one after the other, the second by a hint. A batch does
+/// little else, so that a schedule reaches every place between two steps.
 #[test]
 fn a_hint_shows_nothing_older_than_what_was_read_before() {
     explore("hinting", 1_000, |cast| {
@@ -370,7 +381,8 @@ fn a_hint_shows_nothing_older_than_what_was_read_before() {
     });
 }
 
-/// Transactions in a full store, beside others and walks: no thread waits long, and no write is refused.
+/// Transactions in a full store, beside other threads and walks: no thread waits long, and no write is
+/// refused.
 #[test]
 fn transactions_of_a_full_store_get_their_memory() {
     explore("full", 50, |cast| {
@@ -383,7 +395,8 @@ fn transactions_of_a_full_store_get_their_memory() {
     });
 }
 
-/// Writes to a full store beside walks over everything in one batch, as KEYS makes them: the walk holds no memory back.
+/// Writes to a full store beside walks over everything in one batch, as KEYS makes them. A write does not
+/// wait for the end of a walk to get memory.
 #[test]
 fn writes_wait_for_no_walk() {
     explore("walking", 16, |cast| {
@@ -394,7 +407,8 @@ fn writes_wait_for_no_walk() {
     });
 }
 
-/// Watches beside growth and merges: a write raises the flag, and the bit ends with the watch.
+/// Watches beside growth and merges: each write sets the flag of a watch, and the bucket's mark ends with the
+/// watch.
 #[test]
 fn watches_see_every_write_and_end() {
     explore("watching", 100, |cast| {
@@ -406,7 +420,7 @@ fn watches_see_every_write_and_end() {
     });
 }
 
-/// Watches beside whatever else a store that evicts nothing goes through.
+/// Watches beside all other roles in a store that evicts nothing.
 #[test]
 fn watches_see_every_write_beside_everything() {
     explore("watching-more", 60, |cast| {
@@ -418,7 +432,8 @@ fn watches_see_every_write_beside_everything() {
     });
 }
 
-/// Watches where compaction moves a watched item and eviction takes it: a key that raised no flag is what it was, or gone.
+/// Compaction moves watched items, and eviction removes some. A key whose flag is not set has the value that
+/// it had, or is gone.
 #[test]
 fn watches_see_every_write_where_items_move_and_are_evicted() {
     use aside::Role::{Filler, Mover, Staller, Transactions, Upkeep};

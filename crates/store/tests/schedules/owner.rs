@@ -1,4 +1,4 @@
-//! Owners: each writes keys of its own, and so knows to the byte what must be there.
+//! Owners: each is the only writer of its keys, and so knows to the byte what must be there.
 
 use crate::stage::{Actor, Cast, Stage, collect, size, value, words};
 use larder_store::schedule::Random;
@@ -12,7 +12,7 @@ const KEYS: u64 = 12;
 pub struct Known {
     pub write: u64,
     pub bytes: usize,
-    /// None where the write did not say it.
+    /// `None` after a write that did not return it.
     pub cas: Option<u64>,
     pub expires_at: u64,
     /// Ticks between which the last write happened.
@@ -28,12 +28,13 @@ pub struct Owner {
     pins: Vec<(Pinned, u64, usize)>,
 }
 
-/// Adds `count` owners in database 0, each of which does so many steps.
+/// Adds `count` owners in database 0, each of which takes `steps` steps.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     (0..count).for_each(|_| one(cast, 0, steps, |_| {}));
 }
 
-/// Adds owners as [`join`] does; others wait for some of them, and of these some ask again where they would sleep.
+/// Adds owners as [`join`] does. Two thirds of them have waiting clients, and half of these are refused where
+/// they would sleep, and try again.
 pub fn join_hurried(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
         one(cast, 0, steps, |actor| {
@@ -58,7 +59,7 @@ fn one(cast: &mut Cast, number: u8, steps: u64, first: impl FnOnce(&mut Actor) +
         for _ in 0..steps {
             owner.step(actor);
         }
-        // Checks everything once more.
+        // Checks all keys once more.
         actor.batch(|guard, stage, random| {
             for n in 0..KEYS {
                 owner.read(guard, stage, random, n);
@@ -112,19 +113,19 @@ impl Owner {
         assert!(now == value(self.id, write, bytes), "a value changed while it was sent");
     }
 
-    /// The item that must be there, as far as the time of this batch says.
+    /// The item that must be there at the time of this batch.
     pub fn live(&mut self, guard: &Guard<'_>, n: u64) -> Option<Known> {
         let known = self.known[n as usize]?;
         (known.expires_at == 0 || known.expires_at > guard.now()).then_some(known)
     }
 
-    /// Notes that the key is missing for a reader that began at `began`, and checks that it may be.
+    /// Notes that a read missed the key, and checks that expiry, a flush or eviction explains it.
     pub fn missing(&mut self, guard: &Guard<'_>, stage: &Stage, n: u64) {
         let ended = stage.tick();
         let live = self.live(guard, n);
         self.known[n as usize] = None;
         let Some(known) = live else { return };
-        // Batches of other threads may be later than this one.
+        // The clock of other threads' batches may be ahead of this one.
         let expired = known.expires_at != 0 && known.expires_at <= stage.now();
         if expired || stage.may_be_flushed(self.number, known.began, ended) {
             return;
@@ -163,7 +164,8 @@ impl Owner {
         }
     }
 
-    /// Whether a flush that began after its write has taken it, for a reader from `began` on.
+    /// Returns whether a flush that began after the write of `known` must have removed it, for a read that
+    /// began at `began`.
     pub fn must_be_gone(&self, stage: &Stage, known: Known, began: u64) -> bool {
         stage.must_be_flushed(self.number, known.ended, began)
     }
@@ -229,7 +231,7 @@ impl Owner {
         self.judge((guard, stage), (n, began, expect), done, new);
     }
 
-    /// Appends more of the same to a value.
+    /// Appends to a value, in the same pattern.
     fn append(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n).filter(|known| known.bytes % 16 == 0 && known.bytes < 90_000)
         else {
@@ -266,7 +268,7 @@ impl Owner {
         }
     }
 
-    /// Uploads a value in several batches, which may never be complete.
+    /// Begins an upload, which is filled over several batches, and may never be complete.
     fn upload(&mut self, actor: &mut Actor) {
         let n = actor.random.below(KEYS);
         let name = self.name(n);

@@ -1,6 +1,6 @@
-//! The items of one key, one after another, published in all ways that there are, beside each other: counts that are raised by a
-//! hint, by what was seen, or by an upload, and keys that are taken out and begun anew. A count that was acknowledged is there
-//! once, and the counts of a key end where it was taken out.
+//! Items of the same keys, published in all ways beside each other: threads raise counts by a hint, by the
+//! item that they have read, or by an upload, and delete keys and begin them again. An acknowledged count is
+//! there once, and the counts of a life end where its key was deleted.
 
 use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::Random;
@@ -10,20 +10,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 const KEYS: u64 = 3;
-/// When some of them expire, in milliseconds: never, within a schedule.
+/// The expiry of some items, in milliseconds: it does not pass within a schedule.
 const FAR: u64 = 1 << 45;
 
-/// The acknowledged counts of a key between two times when it was taken out.
+/// The acknowledged counts of a key from its creation to its deletion.
 #[derive(Default)]
 struct Life {
     counts: BTreeSet<u64>,
-    /// The count that was taken out.
+    /// The count that was deleted.
     ended: Option<u64>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// The lives, by key and number of the life.
+    /// Lives by key and number of the life.
     lives: BTreeMap<(u64, u64), Life>,
     at_work: u64,
 }
@@ -35,7 +35,7 @@ impl Known {
     }
 }
 
-/// Adds `threads` threads that each take so many steps.
+/// Adds `threads` threads that each take `steps` steps.
 pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     let all = Rc::new(RefCell::new(Known { at_work: threads, ..Known::default() }));
     for _ in 0..threads {
@@ -62,10 +62,10 @@ fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     hint
 }
 
-/// What a key has: its life, its count, and what was seen of it.
+/// What is at a key: its life, its count, and the version that was seen.
 fn peek(guard: &mut Guard<'_>, key: &Key<'_>) -> Option<((u64, u64), Seen)> {
     let item = guard.peek(key).hit()?;
-    // First the version, then the bytes: a large value may be written over in between.
+    // Reads the version first, then the bytes: a large value may be overwritten in between.
     let seen = item.seen();
     Some((words(&collect(item.value())), seen))
 }
@@ -105,7 +105,7 @@ fn step(actor: &mut Actor, all: &RefCell<Known>) {
                         assert_eq!(before, None, "{name} ended twice");
                     }
                 }
-                // A copy in a shape with an expiry.
+                // Publishes a copy with an expiry, which changes the item's layout.
                 1 => drop(guard.touch(&key, FAR)),
                 _ => {
                     let bytes = value(life, count + 1, bytes);
@@ -118,7 +118,7 @@ fn step(actor: &mut Actor, all: &RefCell<Known>) {
     });
 }
 
-/// Stores a value where there is none.
+/// Stores a value if the key has none; returns whether it did.
 fn begin(
     guard: &mut Guard<'_>,
     random: &mut Random,
@@ -129,7 +129,7 @@ fn begin(
         || follow(guard, random, (key, hint), bytes, Expect::Absent)
 }
 
-/// Stores a value under a condition.
+/// Stores a value if `expect` holds; returns whether it did.
 fn follow(
     guard: &mut Guard<'_>,
     random: &mut Random,
@@ -154,7 +154,7 @@ fn follow(
     stored.is_ok()
 }
 
-/// Stores a value, whatever is there, by one of the ways.
+/// Stores a value unconditionally, in one of the ways.
 pub fn set(guard: &mut Guard<'_>, random: &mut Random, key: &Key<'_>, bytes: &[u8]) {
     let hint = look(guard, key);
     let done = match random.below(4) {
@@ -168,7 +168,8 @@ pub fn set(guard: &mut Guard<'_>, random: &mut Random, key: &Key<'_>, bytes: &[u
     }
 }
 
-/// Checks at the end that each life has counted from one on, and has ended with its last count or is there with it.
+/// Checks at the end that each life counted 1, 2, 3 …, and that its last count is the one that was deleted,
+/// or is still there.
 fn check(actor: &mut Actor, known: &Known) {
     for n in 0..KEYS {
         let there = actor.batch(|guard, _, _| peek(guard, &guard.key(name(n).as_bytes())));

@@ -1,5 +1,6 @@
-//! Long elements that are sent from where they lie, beside whatever becomes of their collections, and such that are received into
-//! their parts: what is pinned stays what it was, and each element is whole.
+//! Long elements of collections are pinned, and sent from the store's memory, whatever happens to the
+//! collections; others are received straight into that memory. A pinned element keeps its bytes, and each
+//! element is whole.
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::sleep;
@@ -7,28 +8,28 @@ use larder_store::{Declined, End, Expect, Guard, Key, Pinned, Type, Upload};
 use std::time::Duration;
 
 const LIST: &[u8] = b"sent-list";
-/// Elements of the list are carried there, and back.
+/// The second list, to which elements of the first are moved, and back.
 const OTHER: &[u8] = b"sent-other";
 const HASH: &[u8] = b"sent-hash";
-/// Pins that a thread has from one batch to the next, at most.
+/// Most pins that a thread keeps from one batch to the next.
 const PINS_MAX: usize = 3;
 /// The fields of the hash.
 const FIELDS: u64 = 4;
 
-/// The element with a number, which it says: it lies apart.
+/// The element with a number: its text is this number, so long that it lies outside of the leaf.
 fn element(number: u64) -> String {
     let bytes = 17_000 + (number % 4) as usize * 350;
     format!("{number:0>bytes$}")
 }
 
-/// What is sent is the element with some number, from its first byte to its last.
+/// Checks that the pinned bytes are one element, unchanged from its first byte to its last.
 fn check(pinned: &Pinned) {
     let bytes: Vec<u8> = pinned.pieces(0).flatten().copied().collect();
     let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok()).expect("a number");
     assert!(bytes == element(number).as_bytes(), "{number} changed while it was sent");
 }
 
-/// Adds `threads` threads that each take so many steps; the collections may be gone at any time.
+/// Adds `threads` threads that each take `steps` steps; the collections may be gone at any time.
 pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     for _ in 0..threads {
         cast.main("sender", move |actor| {
@@ -58,7 +59,7 @@ fn step(actor: &mut Actor, pins: &mut Vec<Pinned>) {
     }
 }
 
-/// An upload of an element, which is whole; none if there is no memory.
+/// A completed upload of an element; `None` if there is no memory.
 fn receive(guard: &mut Guard<'_>, key: &Key<'_>, element: &str) -> Option<Upload> {
     let mut upload = guard.upload_element(key, element.len() as u64).ok()?.expect("it is long enough");
     guard.upload_fill(&mut upload, element.as_bytes()).ok()?;
@@ -94,7 +95,7 @@ fn set(actor: &mut Actor) {
     });
 }
 
-/// Carries an element to an end of the other list, or of its own.
+/// Moves an element from an end of a list to an end of the other list, or of the same.
 fn carry(actor: &mut Actor) {
     actor.batch(|guard, _, random| {
         let keys = [guard.key(LIST), guard.key(OTHER)];
@@ -118,7 +119,7 @@ fn pop(actor: &mut Actor) -> Option<Pinned> {
     })
 }
 
-/// Pins an element of a list or a value of the hash, where connections may hold it.
+/// Pins an element of a list or a value of the hash, if connections may hold that much.
 fn look(actor: &mut Actor) -> Option<Pinned> {
     actor.batch(|guard, stage, random| {
         let names = [(LIST, Type::List), (OTHER, Type::List), (HASH, Type::Hash)];

@@ -1,5 +1,5 @@
-//! The short ways of writing, as owners use them: after a look by the stages of a batch, in place, over a part of a value, and on
-//! condition that an expiry is what it was.
+//! The short ways of writing, used by owners: by the hint of a batch, in place, over a part of a value, and
+//! on condition that the expiry is the known one.
 
 use crate::owner::{Known, Owner};
 use crate::stage::{Stage, size, value, words};
@@ -7,13 +7,15 @@ use larder_store::schedule::Random;
 use larder_store::{Attributes, Expect, Guard, Refusal};
 
 impl Owner {
-    /// Makes the usual SET: over the item that the hint names, or as a new key where it names none, or as any other write.
+    /// Makes the usual SET: over the item that the hint names, as a new key if it names none, or as a general
+    /// write.
     pub fn write_shortly(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let name = self.name(n);
         let key = self.key(guard, stage, &name);
         let (write, began) = (stage.number(), stage.tick());
         let live = self.live(guard, n);
-        // A value of the same length now and then: its chunk is the next one's.
+        // Half of the values have the length of the present one, so that a chunk of the same class replaces
+        // it.
         let bytes = live.filter(|_| random.below(2) == 0).map_or_else(|| size(random), |live| live.bytes);
         let bytes_of = value(self.id, write, bytes);
         let mut hint = guard.prefetch_bucket(&key);
@@ -51,7 +53,7 @@ impl Owner {
         self.known[n as usize] = Some(Known { ended: stage.tick(), ..new });
     }
 
-    /// Writes over all of the value, or over a part of it and beyond its end: in place, or in a copy.
+    /// Overwrites the whole value, or a part of it and bytes beyond its end: in place, or in a copy.
     pub fn write_over(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n) else { return };
         let name = self.name(n);
@@ -60,7 +62,7 @@ impl Owner {
         let (write, offset, bytes) = if random.below(2) == 0 {
             (stage.number(), 0, known.bytes + 40 * random.below(2) as usize)
         } else {
-            // The bytes that are there already: the offset is a place where the value's pattern begins anew.
+            // Writes the bytes that are there already: the value's pattern begins anew at each such offset.
             let offset = 16 * random.below(known.bytes as u64 / 16 + 1);
             (known.write, offset, 16 + random.below(3_000) as usize)
         };
@@ -92,7 +94,8 @@ impl Owner {
         }
     }
 
-    /// Deletes the key or sets its expiry, on condition that its expiry is the known one, or some other.
+    /// Deletes the key or sets its expiry, on condition that its expiry is the known one; a quarter of the
+    /// conditions are false.
     pub fn change_if(&mut self, guard: &mut Guard<'_>, stage: &Stage, random: &mut Random, n: u64) {
         let Some(known) = self.live(guard, n) else { return };
         let name = self.name(n);

@@ -1,4 +1,5 @@
-//! What the threads of a schedule share: a store, time, the flushes, and the keys that the store says it took out.
+//! What the threads of a schedule share: a store, its clock, the flushes, and the keys whose removal the
+//! store announced.
 
 use larder_store::schedule::{Random, Schedule, fail, pass, progress, waited};
 use larder_store::{
@@ -13,19 +14,20 @@ use std::time::Duration;
 
 /// When the clock starts.
 pub const NOW: u64 = 1_700_000_000_000;
-/// A batch that waits more often than this waits for too long. To take out of a segment what was flushed is up to 500,000 turns,
-/// and in the worst of schedules a thread that waits for it waits for each of them; a batch may meet that in several segments.
+/// A batch that waits more often than this waits for too long. Removing flushed items from a segment takes up
+/// to 500,000 turns, and in the worst schedule another thread waits for each of them. One batch may meet this
+/// in several segments.
 const WAITS_MAX: u64 = 2_000_000;
-/// A batch may sleep no longer than this: others may stall for 20 ms, one after another.
+/// A batch may sleep no longer than this: several other threads may stall for 20 ms, one after another.
 const SLEPT_MAX: Duration = Duration::from_millis(200);
 thread_local! {
     /// The most waits that any batch had.
     pub static MOST_WAITS: Cell<u64> = const { Cell::new(0) };
 }
-/// The most steps of upkeep in which everything that a flush took has to come free.
+/// Most steps of upkeep until all memory of what was flushed is free.
 const CLEARING_STEPS_MAX: u64 = 100_000;
 
-/// A flush, by the ticks between which it was made, and the number of the database that it concerned; none: all.
+/// A flush: the ticks between which it was made, and the number of the database; `None`: all databases.
 #[derive(Clone, Copy, Debug)]
 pub struct Flush {
     began: u64,
@@ -46,20 +48,20 @@ pub struct Stage {
     pub evicts: bool,
     /// Whether items with an expiry may be evicted.
     pub evicts_brief: bool,
-    /// Which database each name stands for, by the number that it had at first.
+    /// The number of the database that each name stands for; at first each name has its own number.
     names: RefCell<Vec<u8>>,
     ms: Cell<u64>,
     tick: Cell<u64>,
     pub flushes: RefCell<Vec<Flush>>,
-    /// How often the store said that it took a key out.
+    /// How often the store announced that it removed this key.
     taken: RefCell<HashMap<Vec<u8>, u64>>,
-    /// How often a key was missing for which only the store's taking it out is a reason.
+    /// How often a thread missed this key, where only a removal by the store explains it.
     missed: RefCell<HashMap<Vec<u8>, u64>>,
-    /// How many threads still do the work for whose end the others wait.
+    /// Threads that still do their given work; threads aside run until it is 0.
     at_work: Cell<usize>,
     /// Writes of counters.
     pub notes: RefCell<crate::counter::Notes>,
-    /// How many numbers were given; each is given once.
+    /// Count of the numbers that were given out.
     numbers: Cell<u64>,
 }
 
@@ -73,37 +75,37 @@ impl Stage {
         self.ms.set(self.ms.get() + ms);
     }
 
-    /// The next moment, later than all before.
+    /// The next tick, later than all before.
     pub fn tick(&self) -> u64 {
         self.tick.set(self.tick.get() + 1);
         self.tick.get()
     }
 
-    /// The next number, which is given once.
+    /// The next number; each is given out once.
     pub fn number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
     }
 
-    /// How many numbers were given.
+    /// The count of the numbers that were given out.
     pub fn numbers(&self) -> u64 {
         self.numbers.get()
     }
 
-    /// Whether a thread that the others wait for is still at work.
+    /// Returns whether a thread added by [`Cast::main`] is still at work.
     pub fn at_work(&self) -> bool {
         self.at_work.get() > 0
     }
 
-    /// Makes a flush of the database with this number, or of all; `flush` returns whether it did.
+    /// Flushes the database with this number, or all, by `flush`, which returns whether the store did it.
     pub fn flush(&self, number: Option<u8>, flush: impl FnOnce() -> bool) {
         let at = self.flushes.borrow().len();
         let began = self.tick();
-        // Until the flush is over it may take anything, whenever that is looked for.
+        // Until the flush is over it may remove any key at any time.
         self.flushes.borrow_mut().push(Flush { began, ended: u64::MAX, number });
         let made = flush();
         let flush = &mut self.flushes.borrow_mut()[at];
-        // A refused flush has taken nothing: it counts as if it had been before everything.
+        // A refused flush has removed nothing: it gets a time before all else.
         (flush.began, flush.ended) = if made { (began, self.tick()) } else { (0, 0) };
     }
 
@@ -118,29 +120,31 @@ impl Stage {
         self.names.borrow()[usize::from(name)]
     }
 
-    /// Notes that two names were swapped; no other thread is in a batch.
+    /// Notes that two names were swapped; the caller makes sure that no other thread is in a batch.
     pub fn swapped(&self, one: u8, other: u8) {
         self.names.borrow_mut().swap(usize::from(one), usize::from(other));
     }
 
-    /// Whether something was flushed, or is about to be.
+    /// Returns whether any flush was made or begun.
     pub fn flushes(&self) -> bool {
         !self.flushes.borrow().is_empty()
     }
 
-    /// Whether a flush may have taken what was written from the first tick on and is missing before the second.
+    /// Returns whether a flush may have removed a write that began at `write_began`, for a read that ended at
+    /// `read_ended`.
     pub fn may_be_flushed(&self, number: u8, write_began: u64, read_ended: u64) -> bool {
         let took = |flush: &Flush| flush.ended > write_began && flush.began < read_ended;
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
-    /// Whether a flush must have taken what was written before `write_ended`, for a reader from `read_began` on.
+    /// Returns whether a flush must have removed a write that ended at `write_ended`, for a read that began
+    /// at `read_began`.
     pub fn must_be_flushed(&self, number: u8, write_ended: u64, read_began: u64) -> bool {
         let took = |flush: &Flush| flush.began > write_ended && flush.ended < read_began;
         self.flushes.borrow().iter().any(|flush| flush.concerns(number) && took(flush))
     }
 
-    /// Notes that a key is missing for which only eviction or its expiry is a reason: the store has to have said so.
+    /// Notes that a key is missing, which only eviction or expiry explains: the store must have announced it.
     pub fn miss(&self, key: &[u8]) {
         *self.missed.borrow_mut().entry(key.to_vec()).or_default() += 1;
     }
@@ -171,12 +175,13 @@ impl Actor {
         result
     }
 
-    /// Rests, as a worker that has nothing to do.
+    /// Rests, as an idle worker does.
     pub fn rest(&mut self) {
         self.worker.rest();
     }
 
-    /// Makes it a worker that others wait for; with `asks_again` its writes are refused where they would sleep.
+    /// Makes this a worker with waiting clients, whose writes sleep less; with `asks_again` a write that
+    /// would sleep is refused, and may be tried again.
     pub fn hurry(&mut self, asks_again: bool) {
         self.worker.set_patient(false);
         self.worker.set_asked_again(asks_again);
@@ -232,12 +237,13 @@ impl Cast {
         Actor { stage, random: Random(self.random.draw()), worker }
     }
 
-    /// Does something before the schedule begins.
+    /// Runs `step` before the schedule begins.
     pub fn before<R>(&mut self, step: impl FnOnce(&mut Actor) -> R) -> R {
         step(&mut self.actor())
     }
 
-    /// Stores strings of all sizes, the longest first, until none finds a chunk: a store that evicts is not filled so.
+    /// Stores strings of all sizes, the longest first, until a write of each size is refused. Use it only
+    /// where nothing is evicted.
     pub fn fill_up(&mut self) {
         self.before(|actor| {
             for (_, chunk_bytes) in chunk_sizes().collect::<Vec<_>>().into_iter().rev() {
@@ -251,7 +257,7 @@ impl Cast {
         });
     }
 
-    /// Stores so many small items before the schedule begins, or as many as there is memory for.
+    /// Stores this many small items before the schedule begins, or as many as memory allows.
     pub fn fill(&mut self, items: u64) {
         let mut actor = self.actor();
         for n in 0..items {
@@ -266,7 +272,7 @@ impl Cast {
         }
     }
 
-    /// Deletes these items again, but for the first `stay`.
+    /// Deletes the items of [`Cast::fill`], all but the first `stay`.
     pub fn thin(&mut self, stay: u64) {
         let mut actor = self.actor();
         for n in stay.. {
@@ -281,7 +287,7 @@ impl Cast {
         }
     }
 
-    /// Deletes these items again, but for one of `of`.
+    /// Deletes the items of [`Cast::fill`], but leaves each `of`th.
     pub fn spread(&mut self, items: u64, of: u64) {
         let mut actor = self.actor();
         for n in (0..items).filter(|n| n % of != 0) {
@@ -293,7 +299,7 @@ impl Cast {
         }
     }
 
-    /// Adds a thread for whose end the others wait.
+    /// Adds a thread with given work; the schedule goes on until all of these are done.
     pub fn main(&mut self, name: &'static str, body: impl FnOnce(&mut Actor) + 'static) {
         let stage = self.stage();
         stage.at_work.set(stage.at_work.get() + 1);
@@ -303,7 +309,7 @@ impl Cast {
         });
     }
 
-    /// Adds a thread that does `step` as long as others are at work.
+    /// Adds a thread that repeats `step` until the threads of [`Cast::main`] are done.
     pub fn aside(&mut self, name: &'static str, mut step: impl FnMut(&mut Actor) + 'static) {
         self.thread(name, move |actor| {
             while actor.stage.at_work() {
@@ -324,7 +330,7 @@ impl Cast {
     }
 }
 
-/// Plays one schedule and what comes after it; returns its turns.
+/// Plays one schedule and checks the store afterwards; returns how many turns it had.
 pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     let mut cast = Cast {
         random: Random(seed ^ 0x5eed),
@@ -336,7 +342,7 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     let stage = cast.stage();
     let Cast { schedule, .. } = cast;
     let turns = schedule.run();
-    // 1. What is missing was taken out, as the store's events say.
+    // 1. The store has announced the removal of each key that was missing.
     let (taken, missed) = (stage.taken.borrow(), stage.missed.borrow());
     for (key, times) in missed.iter() {
         let said = taken.get(key).copied().unwrap_or(0);
@@ -345,8 +351,8 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     crate::counter::check(&stage.notes.borrow());
     let (charged, held) = (stage.store.heap_bytes(), stage.store.held_bytes());
     assert!(charged >= held, "connections hold {held} bytes, and {charged} are charged");
-    // 2. The books are right, no bucket is locked, and everything can be given back. This runs as a schedule, too: so a wait for
-    // a lock that no thread holds is found.
+    // 2. The store's counts are right, no bucket is locked, and all memory can be freed. These checks run in
+    // a schedule, too, so that a wait for a lock that no thread holds is found.
     let store = Arc::clone(&stage.store);
     let mut now = stage.now();
     let mut after = Schedule::new(seed, 0);
@@ -363,7 +369,8 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
             worker.enter(now).maintain();
             progress();
         }
-        // Collections are taken apart, memory that waited is free, watches have ended: each class keeps a span or two.
+        // Upkeep frees flushed collections, memory in limbo and ended watches: each class keeps a span or
+        // two.
         store.set_automove(Automove::Ages);
         for step in 0.. {
             now += 50;
@@ -383,13 +390,13 @@ pub fn play(seed: u64, length: u64, scenario: impl Fn(&mut Cast)) -> u64 {
     turns + after.run()
 }
 
-/// A value whose words say which owner and which write made it, to its end.
+/// A value that repeats its owner and its write from the first byte to the last.
 pub fn value(owner: u64, write: u64, bytes: usize) -> Vec<u8> {
     let words = [owner.to_le_bytes(), write.to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes.max(16)).collect()
 }
 
-/// The owner of a value, and the write that made it.
+/// The owner and the write of a value; panics if the value is a mix of two writes.
 pub fn words(bytes: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (owner, write) = (word(0), word(8));
@@ -406,7 +413,7 @@ pub fn collect(value: Value<'_>) -> Vec<u8> {
     }
 }
 
-/// Bytes of a value: mostly small, now and then in pieces.
+/// A length for a value: mostly small, now and then so long that it lies in pieces.
 pub fn size(random: &mut Random) -> usize {
     match random.below(60) {
         0 => 70_000 + random.below(30_000) as usize,

@@ -1,11 +1,11 @@
-//! Keys that are written in one transaction: a reader that saw one of its writes sees all of them.
+//! Keys that are written in one transaction: a reader that has seen one of the writes sees all of them.
 
 use crate::stage::{Actor, Cast, collect, words};
 use larder_store::{Attributes, Expect, Guard, Lookup};
 
 /// Keys of a transaction.
 const KEYS: u64 = 4;
-/// Pairs of reads of one batch.
+/// Pairs of reads in one batch.
 const READS: u64 = 4;
 /// Keys of a transaction that inserts.
 const INSERTS: u64 = 16;
@@ -14,7 +14,7 @@ fn name(n: u64) -> String {
     format!("together-{n}")
 }
 
-/// Adds two threads that write all keys in transactions, and two that read them in every way there is.
+/// Adds two threads that write all keys in transactions, and two that read them in all ways.
 pub fn join(cast: &mut Cast, steps: u64) {
     for _ in 0..2 {
         cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, KEYS)));
@@ -38,7 +38,7 @@ fn write(actor: &mut Actor, count: u64) {
         let keys: Vec<_> = names.iter().map(|name| guard.key(name.as_bytes())).collect();
         guard.begin(keys.iter().copied());
         let number = stage.number();
-        // The value has one length now and then: then the usual overwrite is made, instead of an insertion.
+        // Half of the values have the same length: these are usual overwrites, the others are insertions.
         let bytes = if random.below(2) == 0 { 32 } else { 16 + random.below(200) as usize };
         for key in &keys {
             let value = crate::stage::value(0, number, bytes);
@@ -87,7 +87,8 @@ fn read_by_versions(actor: &mut Actor) {
     });
 }
 
-/// Reads one key after another, in any order: a key that is read later is not older, unless a flush took it.
+/// Reads one key after another, in any order. A key that is read later is not older, unless a flush removed
+/// it.
 fn read_one_by_one(actor: &mut Actor, hinted: bool) {
     actor.batch(|guard, stage, random| {
         let order: Vec<u64> = (0..6).map(|_| random.below(KEYS)).collect();
@@ -123,8 +124,8 @@ fn read_one_by_one(actor: &mut Actor, hinted: bool) {
     });
 }
 
-/// Adds a thread that writes two keys in a transaction, and two that read them in that order, the second by a hint: there is so
-/// little between two steps that a schedule comes between any two of them.
+/// Adds a thread that writes two keys in a transaction, and two that read them in that order, the second by a
+/// hint. They do so little else that the schedules reach every place between two steps.
 pub fn join_closely(cast: &mut Cast, steps: u64) {
     cast.main("writer", move |actor| (0..steps).for_each(|_| write(actor, 2)));
     for _ in 0..2 {
@@ -132,7 +133,7 @@ pub fn join_closely(cast: &mut Cast, steps: u64) {
     }
 }
 
-/// Reads the first key, then the second by a hint of the batch.
+/// Reads the first key, then the second by a hint that was taken before.
 fn read_by_hint(actor: &mut Actor) {
     let names = [name(0), name(1)];
     actor.batch(|guard, _, _| {
@@ -147,7 +148,8 @@ fn read_by_hint(actor: &mut Actor) {
     });
 }
 
-/// Adds a thread whose transactions insert new keys, so many times: none is refused, in a full store either.
+/// Adds a thread whose transactions insert new keys, `steps` times; none may be refused, even in a full
+/// store.
 pub fn join_inserts(cast: &mut Cast, steps: u64) {
     cast.main("inserter", move |actor| {
         for _ in 0..steps {

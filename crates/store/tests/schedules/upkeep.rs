@@ -1,28 +1,30 @@
-//! The cost of a step of upkeep: accesses to shared words, fences and locks of the only worker, counted. Most take a nanosecond;
-//! those whose word is in no cache take a hundred. No schedule runs.
+//! The cost of a step of upkeep, counted in accesses to shared words, fences and locks by the only worker.
+//! Most accesses take a nanosecond; one to a word in no cache takes a hundred. No schedule runs.
 
 use crate::stage::NOW;
 use larder_store::schedule::counted;
 use larder_store::{Attributes, Config, Eviction, Expect, Fields, Lasting, Refusal, Store, Worker};
 use std::sync::Arc;
 
-/// Some 100 µs: a thousand items that were flushed were 80,760 accesses, and took 150 µs. By reckoning a part of a segment that
-/// is cleaned is 35,000 to 44,000, a rebuilding of one 30,000 to 37,000; most steps are far shorter. (A segment whose items were
-/// all flushed was 160,000 in one step.)
+/// Most accesses of a step, some 100 µs: flushed items, a thousand in one step, were 80,760 accesses and took
+/// 150 µs. By calculation, cleaning a part of a segment takes 35,000 to 44,000 accesses, and rebuilding a
+/// segment 30,000 to 37,000. Most steps are far shorter. (Before segments were cleaned in parts, one with
+/// only flushed items took 160,000 in a step.)
 const STEP_MAX: u64 = 50_000;
-/// Where nodes of a tree have five children, and not 62 as in a server: with 256 parts that are taken out fifty of them are made
-/// anew, each with those above it.
+/// As above for a step that removes fields from a tree. Built for schedules, a tree's nodes have five
+/// children, not 62 as in a server: removing 256 parts rewrites fifty nodes, each with the nodes above it.
 const FIELDS_STEP_MAX: u64 = 100_000;
-/// The last pin of a long value: its head, the list, and what connections hold.
+/// Most accesses to drop the last pin of a long value: to its head, to the list of dropped values, and to the
+/// count of what connections hold.
 const PIN_MAX: u64 = 64;
-/// Upkeep passes the whole index twice within this.
+/// Time in which upkeep passes over the whole index twice.
 const PASSES_MS: u64 = 220_000;
-/// The pause between two ticks of upkeep. The next is how many steps a tick has at most.
+/// The time between two ticks of upkeep. `STEPS`: the most steps of a tick.
 const TICK_MS: usize = 20;
 const STEPS: usize = 16;
-/// When the items with an expiry expire.
+/// The expiry of items that expire.
 const EXPIRES_AT: u64 = NOW + 1_000;
-/// When items are deleted, one in so many stays.
+/// Of this many items the deletes leave one.
 const LEFT: u64 = 16;
 
 fn set(worker: &mut Worker, n: u64, expires_at: u64) -> Result<(), Refusal> {
@@ -40,7 +42,7 @@ fn delete(worker: &mut Worker, n: u64) {
     guard.delete(&key, Expect::Present).expect("it was stored, and nothing is evicted");
 }
 
-/// A store that is full of small items, and how many there are.
+/// A full store of small items, its worker, and how many items there are.
 fn full(mebibytes: u64, expires_at: u64) -> (Arc<Store>, Worker, u64) {
     let config = Config { memory_bytes: mebibytes << 20, workers_max: 1, evict: false, ..Config::default() };
     let store = Store::new(config).expect("there is memory");
@@ -49,7 +51,7 @@ fn full(mebibytes: u64, expires_at: u64) -> (Arc<Store>, Worker, u64) {
     (store, worker, items as u64)
 }
 
-/// Does upkeep from then on; returns the most accesses of a step, and how many steps there were.
+/// Does upkeep from the time `from` on; returns the most accesses of a step, and the count of steps.
 fn upkeep(worker: &mut Worker, from: u64) -> (u64, u64) {
     let (mut most, mut steps) = (0, 0);
     for now in (from..from + PASSES_MS).step_by(TICK_MS) {
@@ -64,7 +66,8 @@ fn upkeep(worker: &mut Worker, from: u64) -> (u64, u64) {
     (most, steps)
 }
 
-/// Whatever there is to do, a store of eight times the items takes more steps, and none is beyond the bound.
+/// A store with eight times the items needs more steps of upkeep, but no step exceeds the limit, whatever
+/// work there is.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
     for way in ["nothing", "expiry", "flush", "deletes", "limit"] {
@@ -81,7 +84,7 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
             }
             let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
             println!("{way}, {mebibytes} MiB: {most} accesses in the longest of {steps} steps");
-            // A segment was looked at, and no step went on for as long as there was something to do.
+            // At least one step looked at a segment, and none did all of its work at once.
             assert!((1_000..=STEP_MAX).contains(&most), "{way}, {mebibytes} MiB: {most}");
             let left = store.totals().items;
             match way {
@@ -95,7 +98,7 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
     }
 }
 
-/// However many pieces a value has that comes free, a step takes back so many of them.
+/// A deleted value of many pieces is freed in steps of a limited number of pieces.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
     for mebibytes in [1, 48] {
@@ -111,13 +114,14 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_long_a_value_is() {
         }
         let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
         println!("{mebibytes} MiB: {most} accesses in the longest of {steps} steps");
-        // 3,074 pieces are 100,000 in one step.
+        // Freeing 3,074 pieces in one step would be 100,000 accesses.
         assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
         store.check_behind(worker);
     }
 }
 
-/// However many pieces a value has whose key is gone, its last pin leaves them to upkeep, a step of which takes back so many.
+/// Dropping the last pin of a deleted value leaves its pieces to upkeep, which frees a limited number in each
+/// step.
 #[test]
 fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
     for mebibytes in [2_usize, 48] {
@@ -138,7 +142,7 @@ fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
         let ((), accesses) = counted(|| drop(pinned));
         let (most, steps) = upkeep(&mut worker, NOW + PASSES_MS);
         println!("{mebibytes} MiB: {accesses} accesses, and {most} in the longest of {steps} steps");
-        // A piece takes a dozen.
+        // Freeing a single piece takes a dozen accesses.
         assert!(accesses < PIN_MAX, "{mebibytes} MiB: {accesses}");
         assert!((1_000..=STEP_MAX).contains(&most), "{mebibytes} MiB: {most}");
         assert_eq!(store.totals().item_bytes, 0);
@@ -146,7 +150,7 @@ fn the_last_pin_of_a_value_takes_so_many_accesses_however_long_it_is() {
     }
 }
 
-/// However many values were on their way to a client that is gone, a step drops the pins of so many.
+/// A client that is gone leaves many pinned values. A step of upkeep drops a limited number of pins.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_many_pins_are_dropped() {
     const VALUES: u64 = 500;
@@ -178,7 +182,8 @@ fn a_step_of_upkeep_takes_so_many_accesses_however_many_pins_are_dropped() {
     store.check();
 }
 
-/// A step that needs memory itself, for what is left of a hash, takes back some pieces of what has come free, and not all.
+/// A step that itself needs memory, to rewrite a hash without its expired fields, frees some pieces of a
+/// dropped value, not all of them.
 #[test]
 fn a_step_of_upkeep_that_needs_memory_takes_back_some_pieces_of_a_long_value() {
     let config = Config { memory_bytes: 128 << 20, workers_max: 1, evict: false, ..Config::default() };
@@ -199,14 +204,14 @@ fn a_step_of_upkeep_that_needs_memory_takes_back_some_pieces_of_a_long_value() {
     }
     let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
     println!("{most} accesses in the longest of {steps} steps");
-    // 3,074 pieces are 100,000 alone.
+    // Freeing the 3,074 pieces alone would be 100,000 accesses.
     assert!((1_000..=FIELDS_STEP_MAX).contains(&most), "{most}");
     let totals = store.totals();
     assert_eq!((totals.items, totals.fields_expired), (0, 500));
     store.check_behind(worker);
 }
 
-/// However many fields of a hash are due, and however long their values are, a step takes so many of them out.
+/// Many fields of a hash are due, with short or long values: a step removes a limited number of them.
 #[test]
 fn a_step_of_upkeep_takes_so_many_accesses_however_many_fields_are_due() {
     let long = vec![7; 500_000];

@@ -1,4 +1,5 @@
-//! Watches: a key that was written since it was watched has raised its flag, and a key that raised no flag is what it was.
+//! Watches: a write to a watched key sets its flag, and a key whose flag is not set has the value that it
+//! had.
 
 use crate::stage::{Actor, Cast, collect, words};
 use larder_store::schedule::sleep;
@@ -34,7 +35,7 @@ pub fn join(cast: &mut Cast, steps: u64) {
     });
 }
 
-/// WATCH, a look, other work, and EXEC: reads again, writes, and ends the watch.
+/// WATCH, a read, other work, and EXEC: reads again, writes, and ends the watch.
 fn watch(actor: &mut Actor) {
     let n = actor.random.below(KEYS);
     let name = name(n);
@@ -57,7 +58,8 @@ fn watch(actor: &mut Actor) {
         guard.begin([key]);
         let now = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
         if !flag.load(Ordering::Relaxed) {
-            // A key that is gone without a flag was flushed or evicted; the session decides what EXEC makes of that.
+            // A flush or an eviction removes a key without a flag; the session decides what EXEC makes of
+            // that.
             let may_go = stage.evicts || stage.may_be_flushed(0, 0, stage.tick());
             assert!(
                 now == seen || now.is_none() && may_go,
