@@ -1,5 +1,6 @@
-//! Access patterns that no stream of independent requests has: each keeps its bound, and soon after another, too. The
-//! same on larger stores, and all pairs: `cargo bench -p larder-store --bench hitratio -- patterns`, `-- turns`.
+//! Access patterns that no stream of independent requests has: the hit ratio of each keeps its bound, also
+//! soon after a change from another pattern. Larger stores: `cargo bench -p larder-store --bench hitratio --
+//! patterns`; all pairs of patterns: `-- turns`.
 
 #[path = "../../benches/hitratio/cold.rs"]
 #[allow(dead_code, reason = "the bench has models beside it")]
@@ -14,16 +15,16 @@ mod race;
 use patterns::{PATTERNS, Pattern, Verb};
 use race::{Cache as _, Stored};
 
-/// When a pattern begins.
+/// The time at which a pattern begins.
 const START: u64 = 1_700_000_000_000;
-/// By how much the hit ratio of a pattern after another may be lower.
+/// By how much the hit ratio of a pattern may be lower after another pattern.
 const TURNED_LESS: f64 = 0.02;
 
 fn row(name: &str) -> &'static Pattern {
     PATTERNS.iter().find(|row| row.name == name).expect("a pattern")
 }
 
-/// The hit ratio of a pattern in a store that was full of keys that are never read.
+/// The hit ratio of a pattern in a store that was filled with keys that are never read.
 fn seen(pattern: &Pattern, memory_bytes: u64, value_bytes: usize) -> f64 {
     let (mut stored, fits) = Stored::full(memory_bytes, value_bytes);
     race::run(&mut stored, pattern.shape, fits, 0, false)
@@ -64,8 +65,9 @@ fn a_pattern_after_another_keeps_its_bound_two_memories_later() {
     }
 }
 
-/// A client writes keys that are never read and keys that are read twice, then again all of them by the same names. Each of these
-/// is stored without having been asked for, and some have ghosts of main, which say nothing of what is read now.
+/// A client writes keys that are never read and keys that are read twice, then writes all of them again under
+/// the same names. Each is stored without a read before, and some have ghosts of main, which say nothing
+/// about the reads that follow.
 #[test]
 fn names_that_are_used_again_are_read_as_often_as_new_ones() {
     let (pattern, (_, fits)) = (row("twice-0.5"), Stored::full(8 << 20, 1_000));
@@ -77,7 +79,7 @@ fn names_that_are_used_again_are_read_as_often_as_new_ones() {
     );
 }
 
-/// One read does not take a key from probation to main; one and a second write do.
+/// One read does not move a key from probation to main; one read and a second write do.
 #[test]
 fn a_key_that_was_written_over_stays_for_one_read_less() {
     let left = |again: bool| {

@@ -183,7 +183,7 @@ fn walk_visits_every_key_while_the_index_grows() {
 fn an_item_that_is_given_an_expiry_keeps_its_marks() {
     let (store, mut worker) = store(16);
     let mut guard = worker.enter(NOW);
-    // Also where the word for the expiry makes it too long for one chunk.
+    // The longer value fits one chunk only if the item has no word for its expiry.
     for bytes in [10, 16_370] {
         for fetched in [false, true] {
             set(&mut guard, b"k", &vec![7; bytes]);
@@ -212,7 +212,7 @@ fn what_a_flush_takes_in_the_second_of_its_last_access_was_never_there() {
     let mut guard = worker.enter(NOW + 1999);
     guard.flush();
     drop(guard);
-    // The first of the flushes that took it counts, whenever a reader asks.
+    // If several flushes removed a key, a reader learns of the first, however late it reads.
     let mut guard = worker.enter(NOW + 5000);
     guard.flush();
     for (name, flushed) in [(b"old", true), (b"new", false)] {

@@ -1,4 +1,4 @@
-//! Collections as items: their verbs, and what may happen to any item.
+//! Collections as items: the operations on them, and what happens to any item.
 
 use crate::plain::store;
 use larder_store::{
@@ -23,7 +23,7 @@ fn names<'p>(names: &'p [&'p str]) -> impl Iterator<Item = &'p [u8]> + Clone {
     names.iter().map(|name| name.as_bytes())
 }
 
-/// What a collection has, in its order, as text.
+/// The elements of a collection as text, in its order.
 fn shown(collection: &Collection<'_>) -> String {
     let entries = collection.entries(0..collection.len()).map(|entry| match collection.kind() {
         Type::Hash => format!("{}={}", text(entry.name), text(entry.value)),
@@ -199,7 +199,7 @@ fn an_item_is_of_one_type_until_it_is_stored_over() {
     assert_eq!(guard.list_pop(&key, End::Front, 1).map(drop), Err(Declined::Type));
     assert_eq!(guard.sorted_remove(&key, |_| 0..1).map(drop), Err(Declined::Type));
     assert_eq!(guard.collection(&key, Type::List).map(drop), Err(Declined::Type));
-    // Verbs of strings that need the old value are refused.
+    // Operations on strings that need the old value are refused.
     assert_eq!(guard.concat(&key, b"more", End::Back, None, Expect::Any), Err(Refusal::Type));
     assert_eq!(guard.overlay(&key, 1, b"more", Expect::Any), Err(Refusal::Type));
     assert_eq!(guard.patch(&key, 0, b"more", Expect::Any), Ok(None));
@@ -209,7 +209,7 @@ fn an_item_is_of_one_type_until_it_is_stored_over() {
     assert!(!guard.replace_value(&key, b"string", &hint));
     assert!(!guard.insert_value(&key, b"string", &hint));
     assert_eq!((show(&mut guard, &key), cas(&mut guard, &key)), ("a".to_owned(), before));
-    // Verbs that do not need it replace the collection.
+    // Operations that do not need the old value replace the collection.
     let refused = guard.store_value(&key, b"string", &attributes, Expect::Absent);
     assert_eq!(refused, Err(Refusal::Present));
     let stored = guard.store_value_hinted(&key, b"string", &attributes, Expect::Any, &hint).unwrap();
@@ -255,7 +255,7 @@ fn a_list_of_one_element_is_as_large_as_a_chunk_and_what_is_longer_lies_apart() 
     for name in [&b"key"[..], &[b'k'; 300], &[b'k'; 8_192], &[b'k'; 8_193]] {
         let key = guard.key(name);
         let max = key.collection_bytes_max();
-        // The item of a list of one element has its head, a code, and the length in front.
+        // The item of a list of one element has a head, a code and the element's length in front.
         let in_item = vec![b'x'; max - 8 - 1 - 2];
         let fits = vec![b'x'; 16_384 - 16 - 8 - 1 - 2];
         let long = vec![b'x'; fits.len() + 1];
@@ -265,7 +265,7 @@ fn a_list_of_one_element_is_as_large_as_a_chunk_and_what_is_longer_lies_apart() 
         assert!(guard.peek(&key).hit().is_none());
         assert_eq!(guard.list_push(&key, End::Back, one(&in_item[..]), false), Ok(1));
         assert_eq!(guard.peek(&key).hit().unwrap().value_bytes(), max as u64);
-        // It gets an expiry, for which the item had no word.
+        // The list gets an expiry, for which its item has no word yet.
         guard.touch(&key, NOW + 1_000).unwrap();
         guard.list_set(&key, &in_item, |_| Some(0)).unwrap();
         assert_eq!(guard.peek(&key).hit().unwrap().value_bytes(), max as u64);
@@ -280,7 +280,7 @@ fn a_list_of_one_element_is_as_large_as_a_chunk_and_what_is_longer_lies_apart() 
         assert_eq!(cas(&mut guard, &key), before);
         guard.list_set(&key, &long, |_| Some(0)).unwrap();
         assert!(is_apart(&mut guard, 0));
-        // The parts of the item have some bytes of their own.
+        // An element's parts take some bytes in the item.
         assert!(guard.peek(&key).hit().unwrap().value_bytes() < long.len() as u64 + 200);
         guard.list_set(&key, &fits, |_| Some(0)).unwrap();
         assert!(!is_apart(&mut guard, 0));
@@ -315,7 +315,7 @@ fn a_list_of_a_hundred_thousand_is_pushed_read_and_popped_at_both_ends() {
         assert_eq!(text(list.entry((ELEMENTS + n) as usize).name), format!("b{n}"));
         assert_eq!(text(list.entry((ELEMENTS - 1 - n) as usize).name), format!("f{n}"));
     }
-    // Each element has above eight bytes and a half.
+    // An element of the list needs eight and a half bytes at least.
     assert!(list.bytes() < 2 * ELEMENTS as usize * 10, "{}", list.bytes());
     drop(guard);
     for n in (0..ELEMENTS).rev() {
@@ -414,8 +414,8 @@ fn a_change_for_which_there_is_no_memory_has_done_nothing() {
     store.check_behind(worker);
 }
 
-/// A change says what it found when it looked for its key: a look before the change would not do, since another worker may take
-/// the key between the two.
+/// A change returns whether it found its key. A read before the change would not do: another worker may
+/// delete the key between the two.
 #[test]
 fn a_change_says_whether_it_found_a_collection() {
     let (_, mut worker) = store(4);
@@ -513,7 +513,7 @@ fn what_expires_or_is_evicted_is_told_and_flushed_collections_are_gone() {
 }
 
 trait CheckAfter {
-    /// Has upkeep move all of it about, then calls `look`.
+    /// Has upkeep move the store's items, then calls `look`.
     fn check_after(&self, worker: &mut Worker, look: impl FnOnce(&mut Guard<'_>));
 }
 

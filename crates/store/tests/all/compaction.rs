@@ -1,4 +1,4 @@
-//! Memory that is not needed any more is the system's again, and nothing is lost by that.
+//! Memory that is not needed any more goes back to the system, and no item is lost.
 
 use crate::plain::delete;
 use larder_store::{Attributes, Automove, Config, Expect, Store, Value, Worker};
@@ -26,7 +26,8 @@ fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {
     })
 }
 
-/// Does upkeep for so long, in ticks, as a server's worker does; returns in how many of them there was something to do.
+/// Does upkeep for `for_ms`, tick by tick, as a server's worker does; returns in how many ticks there was
+/// more work than a tick does.
 fn upkeep(worker: &mut Worker, now: &mut u64, for_ms: u64) -> u64 {
     let (until, mut steps) = (*now + for_ms, 0);
     while *now < until {
@@ -86,7 +87,7 @@ fn automove_0_leaves_the_memory_with_its_class() {
 #[test]
 fn steady_writes_and_deletes_move_nothing() {
     let (mut worker, mut now) = filled();
-    // A tenth of the items comes and goes.
+    // A tenth as many items come and go again.
     for round in 1..40 {
         let names = |round: u64| (0..ITEMS / 10).map(move |name| round << 32 | name);
         names(round).for_each(|name| set(&mut worker, now, name));

@@ -47,7 +47,7 @@ fn flush_of_one_database_leaves_the_others() {
     let seven = 7u32.to_le_bytes();
     let key = guard.key_in(1, &seven);
     assert!(matches!(guard.get(&key), Lookup::Flushed));
-    // What comes after the flush stays, in a bucket that was clean already or not.
+    // Keys that are set after the flush stay, whether or not their bucket was cleaned before.
     set(&mut guard, 1, &5u32.to_le_bytes(), b"new");
     set(&mut guard, 1, b"other", b"new");
     assert_eq!(items(1), 2);

@@ -1,11 +1,11 @@
-//! Expired items: gone from every answer at once, and from memory soon after, without a request.
+//! Expired items: no reply has them any more at once, and their memory is free soon after, without a request.
 
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::collections::HashMap;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A small generator, so that runs are the same.
+/// A small generator of random numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -36,10 +36,10 @@ fn tick(worker: &mut Worker, now: u64) {
     panic!("upkeep finds no end");
 }
 
-/// Items that a step of upkeep takes out at most: some more than the 128 after which it stops.
+/// Most items that a step of upkeep removes: it stops soon after 128.
 const STEP_ITEMS_MAX: u64 = 192;
 
-/// Does a tick as [`tick`] does, and looks at what each step does.
+/// Does a tick as [`tick`] does, and checks how many items each step removes.
 fn tick_seen(worker: &mut Worker, now: u64) {
     let mut more = true;
     while more {
@@ -50,8 +50,8 @@ fn tick_seen(worker: &mut Worker, now: u64) {
     }
 }
 
-/// Items with lifetimes of 1 to 60 s, no request after them, upkeep every 250 ms: at any time at most a
-/// twentieth of their bytes is held though expired.
+/// Items live for 1 to 60 s, then no request comes, and upkeep runs each 250 ms. At any time expired items
+/// have at most a twentieth of the items' bytes.
 fn leave_without_requests(memory_bytes: u64, items: u64, bytes: impl Fn(&mut Random) -> usize) {
     let store = Store::new(Config { memory_bytes, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
@@ -129,7 +129,8 @@ fn upkeep_finds_what_was_touched_to_an_earlier_time_and_spares_what_was_touched_
 fn full_cache_takes_what_expired_before_what_lives() {
     let store = Store::new(Config { memory_bytes: 8 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
-    // A tenth of the cache expires a second later; nothing is evicted until the memory of that tenth has been used up.
+    // A tenth of the items expires a second later; nothing is evicted until the memory of this tenth is used
+    // up.
     let mut count = 0;
     while count % 64 != 0 || store.totals().spans_free > 12 {
         set(&mut worker, NOW, count, 100, if count % 10 == 0 { NOW + 1000 } else { 0 });
@@ -144,8 +145,9 @@ fn full_cache_takes_what_expired_before_what_lives() {
     store.check_behind(worker);
 }
 
-/// A worker may have looked when the span is due, found it early enough for its item, and not shown the item yet. A visit
-/// of the span before that worker has left its batch would not see the item, and no other visit would come for it.
+/// A worker may have read when a span is next due, found that early enough for its item, and not published
+/// the item yet. A visit of the span before that worker leaves its batch would not see the item, and no other
+/// visit would come for it.
 #[test]
 fn a_span_that_is_due_is_not_looked_through_while_a_batch_goes_on_that_began_before() {
     let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! A cache whose expired items hold more than a twentieth of its bytes evicts nothing that has not expired.
+//! While expired items have more than a twentieth of a cache's bytes, it evicts no other items.
 
 use crate::plain::Dice;
 use larder_store::{Attributes, Config, Event, Expect, Refusal, Store, Worker};
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// No wait takes so long unless something hangs.
+/// A test's wait ends after this long: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The share of the bytes held that expired items may have.
+/// The share of the items' bytes that expired items may have.
 const SHARE: f64 = 0.05;
 const KEY_BYTES: u64 = 8;
 
@@ -21,8 +21,8 @@ fn store_one(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u
     guard.store_value(&key, &vec![7; bytes as usize], &attributes, Expect::Any).expect("room is made");
 }
 
-/// Stores a key as [`store_one`] does, beside another worker, which the system may keep from its core for longer than the store
-/// waits for its batch: a refused write is repeated until it is stored.
+/// Stores a key as [`store_one`] does, beside another worker. The system may take that worker off its core
+/// for longer than the store waits for its batch, so a refused write is repeated until it is stored.
 fn store_one_at_last(worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) {
     let since = Instant::now();
     let key = name.to_be_bytes();
@@ -37,13 +37,13 @@ fn store_one_at_last(worker: &mut Worker, now: u64, name: u64, bytes: u64, expir
     }
 }
 
-/// What the store holds, as its events say: keys with their bytes and when they expire.
+/// The store's items by its events: keys with their bytes and expiry.
 #[derive(Default)]
 struct Contents {
     items: HashMap<u64, (u64, u64)>,
-    /// Expiries with their keys, of those that have one.
+    /// Expiry and key of each item that has an expiry.
     expiries: BTreeSet<(u64, u64)>,
-    /// Keys whose time had passed when time last moved.
+    /// Keys that had expired when the clock last moved.
     expired: HashSet<u64>,
     expired_bytes: u64,
     bytes: u64,
@@ -51,7 +51,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Moves the time to `now`.
+    /// Moves the clock to `now`.
     fn pass(&mut self, now: u64) {
         while let Some(&(at, name)) = self.expiries.first()
             && at <= now
@@ -102,16 +102,16 @@ impl Contents {
     }
 }
 
-/// What a run writes, and how time passes in it.
+/// What a run writes, and how its clock moves.
 #[derive(Clone, Copy)]
 struct Run<'s> {
     memory_bytes: u64,
-    /// How many workers write in turns.
+    /// How many workers write, one after another.
     workers: usize,
     sizes: &'s [u64],
-    /// Lifetimes are up to this.
+    /// Lifetimes are up to this, in milliseconds.
     ttl_ms: u64,
-    /// Time passes in steps of up to this; in each step some keys are set.
+    /// The clock moves in steps of up to this; some keys are set in each step.
     step_ms: u64,
     /// Whether one worker does upkeep, ten times a second.
     ticks: bool,
@@ -128,7 +128,7 @@ fn start(run: &Run<'_>) -> (Arc<Store>, Vec<Worker>) {
     (store, workers)
 }
 
-/// The sets of a step: name, bytes, expiry.
+/// The writes of a step: name, bytes, expiry.
 fn step(run: &Run<'_>, random: &mut Dice, now: u64, names: &mut u64) -> Vec<(u64, u64, u64)> {
     let mean = run.sizes.iter().sum::<u64>() / run.sizes.len() as u64 + KEY_BYTES;
     let sets = 1 + random.below((run.memory_bytes / 200 / mean).max(1));
@@ -141,7 +141,8 @@ fn step(run: &Run<'_>, random: &mut Dice, now: u64, names: &mut u64) -> Vec<(u64
     (0..sets).map(one).collect()
 }
 
-/// Returns how many items were evicted; none may be while a larger share of the bytes has expired.
+/// Plays a run; returns how many items were evicted. None may be while expired items have more than
+/// [`SHARE`].
 fn run(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
     let (mut random, mut contents, mut now) = (Dice(seed), Contents::default(), NOW);
@@ -153,7 +154,7 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
             contents.tick(&mut workers[0], now);
             tick = now + 100;
         }
-        // The share is taken before each step: time stands still within it, so the share only falls.
+        // The share is taken before each step: the clock stands still within a step, so the share only falls.
         let before = contents.expired_share();
         let evicted = contents.evicted;
         for (name, bytes, expires_at) in step(&run, &mut random, now, &mut names) {
@@ -176,8 +177,9 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
     contents.evicted
 }
 
-/// Does a run as [`run`] does, with workers at once. Which write was first is not known: a step has failed if an item was evicted
-/// in it that had not expired, and the share of expired bytes is too large even when the step is over.
+/// Plays a run as [`run`] does, with workers in parallel. The order of their writes is not known. So a step
+/// fails only if it evicted an item that had not expired, and the share of expired bytes is too large even
+/// after the step.
 fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);
     let (mut random, mut contents, mut now) = (Dice(seed), Contents::default(), NOW);
@@ -234,13 +236,13 @@ fn items_of_many_sizes() {
 
 #[test]
 fn all_at_once_after_a_pause() {
-    // A step is long enough for a large part of the cache to expire before the next write.
+    // In one step so much time passes that a large part of the cache expires before the next write.
     (0..2).for_each(|seed| {
         run(seed, Run { sizes: &[100, 1000], ttl_ms: 2_000, step_ms: 4_000, ticks: false, ..SMALL });
     });
 }
 
-/// Sizes from a chunk to several spans.
+/// Sizes from one chunk to several spans.
 const LARGE: [u64; 7] = [9_000, 17_000, 40_000, 64 << 10, 100_000, 200_000, 400_000];
 
 fn large(workers: usize, ticks: bool) -> Run<'static> {

@@ -1,5 +1,5 @@
-//! Fields that expire in a store that evicts, expires keys, moves items, flushes and changes its limit: a hash is whole or gone,
-//! and every field of a hash that is there is as it was left, or has expired.
+//! Fields that expire in a store that evicts, expires keys, moves items, flushes and changes its limit. A
+//! hash is whole or gone, and each field of it has its last value and expiry, or has expired.
 
 use crate::plain::Dice;
 use larder_store::{
@@ -28,7 +28,7 @@ fn live(known: &mut Known, now: u64) {
     known.retain(|_, (_, at)| *at == 0 || *at > now);
 }
 
-/// Checks that a key has what is known of it; returns how many fields it has.
+/// Checks that a hash has the known fields, or is gone; returns how many fields it has.
 fn compare(guard: &mut Guard<'_>, name: &[u8], known: &mut Known) -> usize {
     let now = guard.now();
     live(known, now);
@@ -37,7 +37,7 @@ fn compare(guard: &mut Guard<'_>, name: &[u8], known: &mut Known) -> usize {
         match guard.hash_take_due(&key) {
             Ok(Due::Done(_)) => break,
             Ok(Due::More(_)) => {}
-            // Without memory a due field stays, and the fields are checked by their names.
+            // Without memory due fields stay in the hash: only fields that are not due are compared.
             Err(_) => {
                 let there = guard.collection(&key, Type::Hash).unwrap();
                 let Some(there) = there else { break };
@@ -51,7 +51,7 @@ fn compare(guard: &mut Guard<'_>, name: &[u8], known: &mut Known) -> usize {
         }
     }
     let Some(there) = guard.collection(&key, Type::Hash).unwrap() else {
-        // It was evicted, or its last field has expired.
+        // The hash was evicted, or its last field has expired.
         known.clear();
         return 0;
     };
@@ -137,7 +137,7 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
                     }
                 }
                 16 => {
-                    // Other keys need room.
+                    // Other keys need memory, too.
                     for n in 0..400 {
                         let name = format!("string{n}").into_bytes();
                         let string = guard.key(&name);
@@ -163,7 +163,7 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
             compare(&mut guard, name, known);
         }
         drop(guard);
-        // All of it expires, and no request asks for it.
+        // All fields expire, and no request reads them.
         for later in 0..200 {
             let mut guard = workers[later % 2].enter(now + 30_000 + 2_000 * later as u64);
             while guard.maintain() {}
@@ -174,10 +174,12 @@ fn hashes_are_whole_or_gone_whatever_else_happens() {
     }
 }
 
-/// Two threads set and clear expiries of the same fields, and read; upkeep takes out what is due. Each reader finds whole fields.
+/// Two threads set and clear the expiry of the same fields, and read them; upkeep removes fields that are
+/// due. Each reader finds whole fields.
 #[test]
 fn threads_that_give_times_and_ask_see_whole_fields() {
-    // What is taken out waits for a thread that is kept from its core: there is room for all of it.
+    // Removed memory stays in limbo while the system has a thread off its core: the limit leaves enough for
+    // all of it.
     let (store, workers) = store(1024, 3);
     let clock = std::sync::atomic::AtomicU64::new(NOW);
     let clock = &clock;
@@ -195,7 +197,7 @@ fn threads_that_give_times_and_ask_see_whole_fields() {
                     let names = || fields.iter().map(Vec::as_slice);
                     match dice.below(6) {
                         0 | 1 => {
-                            // The value of a field is its name.
+                            // The value of a field is the field's name.
                             let pairs = names().map(|name| (name, name));
                             let lasting = Lasting::Until(now + 1 + dice.below(300));
                             guard.hash_set_lasting(&key, pairs, Fields::Any, lasting).unwrap();

@@ -1,11 +1,11 @@
-//! A worker for which others wait, beside one that does not leave its batch: its writes are refused, and later succeed. How often
-//! it waits is counted in `src/wait.rs`.
+//! A worker with waiting clients, beside one that does not leave its batch: its writes are refused, and later
+//! succeed. How often it waits is counted in `src/wait.rs`.
 
 use larder_store::{Attributes, Config, Expect, Guard, Store};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// How many items the store is full of.
+/// The count of items that fill the store.
 const LARGER: u32 = 16_000;
 
 fn write_larger(guard: &mut Guard<'_>, n: u32) -> bool {
@@ -14,7 +14,7 @@ fn write_larger(guard: &mut Guard<'_>, n: u32) -> bool {
     guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any).is_ok()
 }
 
-/// How long each write beside a stuck worker took.
+/// How long each write took beside a worker that stays in its batch.
 fn beside_a_stuck_worker() -> Vec<Duration> {
     let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
     let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
@@ -51,7 +51,8 @@ fn a_worker_for_whom_others_wait_is_refused_soon_and_then_at_once() {
         took.sort_unstable();
         let (all, half) = (took.iter().sum::<Duration>(), took[took.len() - 250]);
         println!("{all:?}, half of the refusals {half:?} at most");
-        // A patient worker waits for a second and more at each refusal, and again where it waited in vain.
+        // A patient worker would wait for more than a second at each refusal, also after it has waited in
+        // vain.
         all < Duration::from_secs(60) && half < Duration::from_millis(1)
     };
     assert!((0..3).any(holds));

@@ -1,10 +1,11 @@
-//! Large values in a cache full of small ones, and the reverse: no write is refused for want of memory that other values hold.
+//! Large values in a cache full of small ones, and the reverse: no write is refused while other values have
+//! memory that can be evicted.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Value, Worker};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// No wait takes so long unless something hangs.
+/// A test's wait ends after this long: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
@@ -15,8 +16,8 @@ fn set(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
     assert!(stored.is_ok(), "{} bytes: {stored:?}", value.len());
 }
 
-/// Stores a key as [`set`] does, but repeats a write that is refused for want of memory: the system may keep another worker from
-/// its core for longer than the store waits for its batch.
+/// Stores a key as [`set`] does, but repeats a write that is refused for lack of memory: the system may take
+/// another worker off its core for longer than the store waits for its batch.
 fn set_at_last(worker: &mut Worker, now: u64, name: u64, value: &[u8]) {
     let since = Instant::now();
     let name = name.to_be_bytes();
@@ -34,7 +35,7 @@ fn holds(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> bool {
     is_whole(worker, now, name, value) == Some(true)
 }
 
-/// Whether the value is whole; none if it is not there.
+/// Whether the value is whole; `None` if the key is absent.
 fn is_whole(worker: &mut Worker, now: u64, name: u64, value: &[u8]) -> Option<bool> {
     let mut guard = worker.enter(now);
     let name = name.to_be_bytes();
@@ -74,7 +75,7 @@ fn large_and_small_values_take_turns_in_a_full_cache() {
 #[test]
 #[ignore = "time: all of it has two minutes"]
 fn large_and_small_values_that_take_turns_wait_for_no_memory() {
-    // The limit is far above what the test takes, and far below what waiting for memory would.
+    // The limit is far above what the test takes, and far below its time if writes waited for memory.
     let holds = |_| {
         let started = Instant::now();
         large_and_small_values_take_turns_in_a_full_cache();
@@ -100,8 +101,9 @@ fn value_larger_than_half_of_the_rest_is_stored_whole() {
     store.check_behind(worker);
 }
 
-/// Two workers at once: one stores large values and reads them back, the other stores small ones; then both store large values,
-/// then the first stores small ones again. Nothing is refused, or with `at_last` nothing for good.
+/// Two workers in parallel: one stores large values and reads them back, the other stores small ones. Then
+/// both store large values, and then the first stores small ones again. No write is refused; with `at_last` a
+/// refused write is repeated until it succeeds.
 fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
     let set: fn(&mut Worker, u64, u64, &[u8]) = if at_last { set_at_last } else { set };
     let store = Store::new(Config { memory_bytes, workers_max: 2, ..Config::default() }).unwrap();
@@ -113,7 +115,7 @@ fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
     let all = |worker: &mut Worker, name: u64, count: u64| {
         for n in 0..count {
             set(worker, NOW, name << 40 | n, &large);
-            // The other worker may have had it evicted since.
+            // The other worker may have evicted it since.
             assert_ne!(is_whole(worker, NOW, name << 40 | n, &large), Some(false));
         }
     };
@@ -125,7 +127,7 @@ fn two_workers(memory_bytes: u64, large_bytes: usize, at_last: bool) {
         scope.spawn(|| small(other, 3, fills));
     });
     std::thread::scope(|scope| {
-        // Each worker replaces its own value.
+        // Each worker overwrites its own value.
         scope.spawn(|| (0..3).for_each(|_| set(one, NOW, 4 << 40, &large[1..])));
         scope.spawn(|| (0..3).for_each(|_| set(other, NOW, 5 << 40, &large[2..])));
     });
@@ -186,19 +188,20 @@ fn an_upload_leaves_nothing_behind_whichever_way_it_ends() {
     assert_eq!(store.totals().items, 0);
 }
 
-/// The memory ends in different places: in front of a piece, and behind the table in which the piece would have been noted.
+/// Memory runs out in different places: before a piece, and after the table in which the piece would have
+/// been noted.
 #[test]
 fn an_upload_that_finds_no_room_leaves_no_chunk_behind() {
     let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
     store.set_eviction(Eviction::Off);
     let mut worker = store.worker().unwrap();
-    // The value has so many pieces that they are noted in a table, from the 2,046th on at the latest.
+    // The value has so many pieces that a table of its own is needed from the 2,046th piece on.
     let value = vec![7; 40 << 20];
     let fill = |worker: &mut Worker, name: u64| {
         let mut guard = worker.enter(NOW);
         let name = name.to_be_bytes();
         let key = guard.key(&name);
-        // The value's size is that of the class of pieces and tables.
+        // A value of this size takes a chunk of the class of pieces and tables.
         guard.store_value(&key, &value[..16_300], &Attributes::default(), Expect::Any).is_ok()
     };
     let items = (0..).take_while(|&name| fill(&mut worker, name)).count() as u64;
@@ -219,7 +222,7 @@ fn an_upload_that_finds_no_room_leaves_no_chunk_behind() {
         }
         drop(guard);
         worker.rest();
-        // Of more than 64 pieces upkeep takes back some at a time.
+        // An upload of more than 64 pieces is freed by upkeep in steps.
         while worker.enter(NOW).maintain() {}
         let used = store.classes(NOW).iter().map(|class| class.used_chunks).sum::<u64>();
         assert_eq!(used, store.totals().items, "{name} are free");

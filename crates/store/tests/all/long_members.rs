@@ -1,6 +1,7 @@
-//! Sets and sorted sets most of whose members lie apart: two workers add members, look for them, change their scores, take them
-//! out and move them to another set, in a store that evicts sets, moves what is left and has its limit changed. Each set is whole
-//! or gone, each member is where it belongs, and the books are right afterwards.
+//! Sets and sorted sets, most of whose members lie outside of the leaf. Two workers add members, find them,
+//! change their scores, remove them and move them to another set, in a store that evicts sets, moves items
+//! and has its limit changed. Each set is whole or gone, each member is in its place, and the store's counts
+//! are right afterwards.
 
 use crate::long_values::{MEBIBYTES, stepped_by_two};
 use crate::plain::Dice;
@@ -12,7 +13,8 @@ const NOW: u64 = 1_700_000_000_000;
 const SETS: u64 = 12;
 const MEMBERS: u64 = 24;
 
-/// The member with a number: most lie apart, some of one length, and each says at its end which it is.
+/// The member with a number: most lie outside of the leaf, some have the same length, and each ends with its
+/// number.
 fn member(number: u64) -> Vec<u8> {
     let bytes = match number % 8 {
         0 => 8,
@@ -27,7 +29,8 @@ fn member(number: u64) -> Vec<u8> {
     all
 }
 
-/// All that is listed is whole, there once, and found; of a sorted set in its order, and where it is there.
+/// Checks that each listed member is whole, is listed once and is found by name; a sorted set also has its
+/// order and ranks.
 fn look(guard: &mut Guard<'_>, name: &[u8], kind: Type) {
     let key = guard.key(name);
     let Some(there) = guard.collection(&key, kind).expect("a set") else { return };
@@ -35,7 +38,7 @@ fn look(guard: &mut Guard<'_>, name: &[u8], kind: Type) {
     let mut before: Option<(f64, Vec<u8>)> = None;
     for (rank, entry) in there.entries(0..there.len()).enumerate() {
         let mut all = Vec::new();
-        // Others may write while it is read.
+        // The other worker may write while this one reads.
         there.each_part(&entry.name, |part| {
             all.extend_from_slice(part);
             std::thread::yield_now();
@@ -57,7 +60,7 @@ fn look(guard: &mut Guard<'_>, name: &[u8], kind: Type) {
     }
 }
 
-/// Puts members in; into a sorted set with scores that many have.
+/// Adds members; a sorted set gets few scores, so that many members share each.
 fn put(
     guard: &mut Guard<'_>,
     (key, kind): (&Key<'_>, Type),
@@ -72,7 +75,7 @@ fn put(
     guard.sorted_add(key, ScoreRule::default(), pairs.iter().copied()).map(drop)
 }
 
-/// Does one random step; true if there was no memory for it.
+/// Takes one random step; returns true if there was no memory for it.
 fn step(worker: &mut Worker, dice: &mut Dice, kind: Type) -> bool {
     let number = dice.below(SETS);
     let names = [format!("set {number}"), format!("set {}", (number + 1) % SETS)];
@@ -93,8 +96,8 @@ fn step(worker: &mut Worker, dice: &mut Dice, kind: Type) -> bool {
         }
         4 => guard.remove_named(&keys[0], kind, words()).map(drop),
         5 | 6 => {
-            // Moves a member to the other set in a transaction: it is in both sets afterwards if there is no memory to take it
-            // out.
+            // Moves a member to the other set in a transaction. If there is no memory to remove it, it is in
+            // both sets afterwards.
             guard.begin(keys);
             let there = guard.collection(&keys[0], kind).expect("a set").map(|set| set.has(&members[0]));
             let mut done = Ok(());

@@ -1,5 +1,6 @@
-//! Hashes most of whose values lie apart: two workers write, read, expire and delete them in a store that evicts them, moves what
-//! is left and has its limit changed. Each hash is whole or gone, and the books are right afterwards.
+//! Hashes, most of whose values lie outside of the leaf. Two workers write, read, expire and delete them in a
+//! store that evicts them, moves items and has its limit changed. Each hash is whole or gone, and the store's
+//! counts are right afterwards.
 
 use crate::plain::Dice;
 use larder_store::{Collection, Config, Declined, Due, Expect, Fields, Guard, Lasting, Store, Type, Worker};
@@ -10,10 +11,10 @@ use std::time::Duration;
 const NOW: u64 = 1_700_000_000_000;
 const KEYS: u64 = 12;
 const STEPS: u64 = 1_500;
-/// The limits between which tests change.
+/// The memory limits between which the tests switch.
 pub(crate) const MEBIBYTES: [u64; 3] = [8, 12, 16];
 
-/// The length of a value, most of which lie apart.
+/// A length for a value; most are so long that the value lies outside of the leaf.
 fn bytes(dice: &mut Dice) -> usize {
     match dice.below(10) {
         0 => 16 + dice.below(200) as usize,
@@ -23,13 +24,14 @@ fn bytes(dice: &mut Dice) -> usize {
     }
 }
 
-/// A value whose words say which number it has and how long it is, repeated to the end.
+/// A value that repeats its number and its length from the first byte to the last.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let words = [number.to_le_bytes(), (bytes as u64).to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The number of a field's value, after a check that the value is whole. Others may write while it is read.
+/// The number of a field's value, after a check that the value is whole. The other worker may write while
+/// this one reads.
 fn number(there: &Collection<'_>, field: &[u8]) -> Option<u64> {
     let found = there.field(field)?;
     let mut all = Vec::new();
@@ -42,7 +44,8 @@ fn number(there: &Collection<'_>, field: &[u8]) -> Option<u64> {
     Some(word)
 }
 
-/// Checks that the two fields that are always set together are of one moment, and so is all that is listed.
+/// Checks that the two fields that are always set together have the same number, and that each listed value
+/// is whole.
 fn look(guard: &mut Guard<'_>, name: &[u8]) {
     let key = guard.key(name);
     let Some(there) = guard.collection(&key, Type::Hash).expect("a hash") else { return };
@@ -57,13 +60,13 @@ fn look(guard: &mut Guard<'_>, name: &[u8]) {
     assert_eq!(count, there.len());
 }
 
-/// Does one random step; true if there was no memory for it.
+/// Takes one random step; returns true if there was no memory for it.
 fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &AtomicU64)) -> bool {
     let now = clock.fetch_add(1, Ordering::Relaxed);
     let name = format!("hash {}", dice.below(KEYS)).into_bytes();
     let mut guard = worker.enter(now);
     if dice.below(8) == 0 {
-        // The other worker begins batches meanwhile whose time is later.
+        // Meanwhile the other worker begins batches with a later time.
         std::thread::sleep(Duration::from_millis(1));
     }
     if dice.below(60) == 0 {
@@ -104,8 +107,8 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
     refused
 }
 
-/// Waits until another worker has ended a batch, which may be the one that holds back what was evicted, however long its thread
-/// is not run; but not for ever, since the other worker may wait as well.
+/// Waits until another worker has ended a batch: that may be the one that keeps evicted memory in limbo. The
+/// wait has an end, since the other worker may wait in the same way.
 fn wait_for(ended: &AtomicU64) {
     let before = ended.load(Ordering::Relaxed);
     for _ in 0..20 {
@@ -116,8 +119,8 @@ fn wait_for(ended: &AtomicU64) {
     }
 }
 
-/// A store that evicts, behind the random steps of two workers beside each other. `step` makes one; true if there was no memory
-/// for it.
+/// A store that evicts, after random steps of two workers in parallel. `step` takes one step; it returns true
+/// if there was no memory for it.
 pub(crate) fn stepped_by_two(step: impl Fn(&mut Worker, &mut Dice) -> bool + Sync) -> Arc<Store> {
     let most = MEBIBYTES[2] << 20;
     let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
@@ -142,7 +145,8 @@ pub(crate) fn stepped_by_two(step: impl Fn(&mut Worker, &mut Dice) -> bool + Syn
         });
         workers.map(|worker| worker.join().expect("it has ended")).iter().sum()
     });
-    // A write finds no room while another worker's batch holds back what was evicted; once, for it waits then.
+    // A write is refused while another worker's batch keeps evicted memory in limbo; then the step waits for
+    // the end of a batch.
     assert!(refused < STEPS / 4, "{refused}");
     store
 }

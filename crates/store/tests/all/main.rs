@@ -1,5 +1,5 @@
-//! The tests of the store through its interface, as one program: to link each by itself takes longer than most of them.
-//! `schedules` is built in its own way.
+//! The tests of the store through its public interface, as one program: linking one program for each would
+//! take longer than most tests. `schedules` is a program of its own, since it is built with another feature.
 
 mod access_patterns;
 mod behaviour;

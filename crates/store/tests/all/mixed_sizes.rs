@@ -1,4 +1,5 @@
-//! Values of many sizes in one store: a value that is written and read a moment later, or late, is there whatever its size.
+//! Values of many sizes in one store: a value that is read soon or late after its write is still there,
+//! whatever its size.
 
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::collections::VecDeque;
@@ -6,7 +7,7 @@ use std::collections::VecDeque;
 const START: u64 = 1_700_000_000_000;
 /// Requests in a millisecond.
 const RATE_MS: u64 = 50;
-/// Bytes of a key, and about what an item takes beside key and value.
+/// Bytes of a key, and about the bytes of an item beside key and value.
 const ITEM_BYTES: u64 = 16 + 24;
 
 struct Cache {
@@ -18,7 +19,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// A store full of keys with values of so many bytes, which are never read.
+    /// A store full of keys that are never read, with values of `value_bytes` bytes.
     fn full(memory_bytes: u64, value_bytes: usize, seed: u64) -> Cache {
         let config = Config { memory_bytes, workers_max: 1, seed, ..Config::default() };
         let store = Store::new(config).expect("memory");
@@ -29,7 +30,7 @@ impl Cache {
         cache
     }
 
-    /// Lets time pass, and does upkeep as a server's worker with requests does: for some 100 µs.
+    /// Moves the clock by one request, and does upkeep as a server's busy worker does: some 100 µs.
     fn pass(&mut self) {
         self.requests += 1;
         self.now = START + self.requests / RATE_MS;
@@ -65,8 +66,8 @@ impl Cache {
 /// The least share of late reads that find their key.
 const LEAST: f64 = 0.97;
 
-/// How many of `count` values of so many bytes are left when all were written, one after the other, into a store full of smaller
-/// ones that are never read; each of the `count` is read at once or not.
+/// Writes `count` values of `large` bytes into a store full of values of `small` bytes that are never read;
+/// returns how many of them are left. With `read` each one is also read at once.
 fn left(small: usize, large: usize, count: u64, read: bool) -> usize {
     let mut cache = Cache::full(64 << 20, small, 0);
     for id in 0..count {
@@ -76,7 +77,7 @@ fn left(small: usize, large: usize, count: u64, read: bool) -> usize {
     (0..count).filter(|&id| cache.get(id)).count()
 }
 
-/// The large values are a third of the memory. An LRU would keep all of them.
+/// The large values take a third of the memory. An LRU cache would keep all of them.
 #[test]
 fn some_large_values_in_a_store_full_of_small_unread_ones_stay() {
     for (small, large, count) in [
@@ -98,8 +99,9 @@ fn some_large_values_in_a_store_full_of_small_unread_ones_stay() {
 
 const SIZES: [usize; 5] = [50, 300, 3_000, 30_000, 300_000];
 
-/// How often keys are there, by size, that are written once, and read once after `distance` of what fits was written; either each
-/// size has the same share of the bytes, or there are fewer keys the longer they are.
+/// Hit ratio by size, for keys that are written once and read once, after a `distance` of the store's memory
+/// was written. With `equal_bytes` each size has the same share of the bytes; otherwise longer values are
+/// rarer.
 fn late(distance: f64, equal_bytes: bool, seed: u64) -> [f64; SIZES.len()] {
     const MEMORY_BYTES: u64 = 64 << 20;
     let away = (MEMORY_BYTES as f64 * 0.88 * distance) as u64;
@@ -141,7 +143,8 @@ fn what_is_written_once_and_read_late_is_there_whatever_its_size() {
         let hits = late(distance, equal_bytes, 0);
         assert!(hits.iter().all(|&hits| hits >= LEAST), "{distance}, {equal_bytes}: {hits:.3?} of {SIZES:?}");
     }
-    // At half of what fits a store in five gives the memory of large values to others (decision 0006).
+    // At a distance of half the memory, one store in five gives the memory of large values to smaller ones
+    // (decision 0006).
     let runs = [0, 1, 2, 3, 4].map(|seed| late(0.5, true, seed));
     let medians: [f64; SIZES.len()] = std::array::from_fn(|size| {
         let mut hits = runs.map(|hits| hits[size]);

@@ -1,4 +1,4 @@
-//! Memory moves between classes: what is hot stays, and with room everything does.
+//! Memory moves between classes: hot items stay, and with enough memory all items do.
 
 use crate::plain::{collect, store};
 use larder_store::{Attributes, Automove, Config, Eviction, Expect, Lookup, Store, Worker};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A value that names its key and repeats it to its end.
+/// A value that repeats its key from the first byte to the last.
 fn value(name: u64, bytes: usize) -> Vec<u8> {
     name.to_be_bytes().iter().copied().cycle().take(bytes).collect()
 }
@@ -18,7 +18,7 @@ fn set(worker: &mut Worker, now: u64, name: u64, bytes: usize) -> u64 {
     guard.store_value(&key, &value(name, bytes), &Attributes::default(), Expect::Any).unwrap().cas
 }
 
-/// The value's length and token; every byte of it is checked.
+/// The value's length and token, after a check of each byte.
 fn get(worker: &mut Worker, now: u64, name: u64) -> Option<(usize, u64)> {
     let mut guard = worker.enter(now);
     let key = name.to_be_bytes();
@@ -69,8 +69,8 @@ fn pinned_value_is_not_moved_and_the_span_is_used_again() {
     store.check_behind(worker);
 }
 
-/// Upkeep looks for no room for items that all stay. A search among 100,000 of them, for each of some thousand batches, kept a
-/// worker for half a minute.
+/// Upkeep does not search for memory for items that all stay. Such a search among 100,000 items, for each of
+/// some thousand batches, kept a worker busy for half a minute.
 #[test]
 fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_room() {
     let config = Config { memory_bytes: 8 << 20, evict: false, ..Config::default() };
@@ -93,7 +93,8 @@ fn what_has_nowhere_to_go_in_a_full_store_that_evicts_nothing_is_not_looked_for_
     store.check_behind(worker);
 }
 
-/// Pinned values keep their spans; as many other spans move to the class that is to have them, and the result counts no more.
+/// Pinned values keep their spans. As many other spans move to the class, and the result counts only spans
+/// that moved.
 #[test]
 fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let (store, mut worker) = store(16);
@@ -109,7 +110,8 @@ fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let spans =
         |id: u8| store.classes(NOW).iter().find(|class| class.id == id).map_or(0, |class| class.spans);
     let (largest, to) = (store.classes(NOW).last().unwrap().id, 20);
-    // The pinned values have six pieces each: a third of the values keeps a third of the spans.
+    // A pinned value has six pieces, in different spans: a third of the values keeps at least a third of the
+    // spans.
     let pins: Vec<_> = (0..13).map(|name| pin(&mut worker, name)).collect();
     assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (16, 16));
     let pins: Vec<_> = (13..40).map(|name| pin(&mut worker, name)).chain(pins).collect();
@@ -123,7 +125,7 @@ fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     store.check_behind(worker);
 }
 
-/// Fills the store with values of one size, reads some keys often, then writes another size.
+/// Fills the store with values of one size, reads some keys often, then writes values of another size.
 fn shift(automove: Automove) -> (u64, u64, Arc<Store>) {
     let (store, mut worker) = store(16);
     store.set_automove(automove);
@@ -176,7 +178,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
             let mut guard = worker.enter(NOW);
             let key = name.to_be_bytes();
             let key = guard.key(&key);
-            // One of each hundred never expires; half of the others expire sooner than the other half.
+            // One of a hundred items never expires; of the others, half expire sooner than the other half.
             let expires_at = match name % 100 {
                 0 => 0,
                 odd if odd % 2 == 1 => NOW + 1_000_000,
@@ -207,7 +209,7 @@ fn volatile_policies_spare_what_has_no_expiry() {
         if eviction == Eviction::VolatileTtl {
             assert!(later > 3 * sooner, "{sooner} that expire sooner, {later} later");
         }
-        // No item with an expiry is left: writes are refused, and nothing is lost.
+        // No item with an expiry is left: writes are refused, and no item is lost.
         let mut stored = 0;
         while {
             let mut guard = worker.enter(NOW);
@@ -230,7 +232,8 @@ fn volatile_policies_spare_what_has_no_expiry() {
     }
 }
 
-/// Thousands of writes that have to be refused end soon: a write does not search for long where nothing may be evicted.
+/// Thousands of writes that must be refused end soon: a write does not search for long where nothing may be
+/// evicted.
 #[test]
 fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
     for eviction in [Eviction::Volatile, Eviction::VolatileTtl] {
@@ -244,7 +247,7 @@ fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
                 let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
                 let attributes = Attributes { expires_at, ..Attributes::default() };
                 let stored = guard.store_value(&key, &vec![1; bytes], &attributes, Expect::Any);
-                // The item had an expiry, and loses it.
+                // With `persisted` the item had an expiry, and loses it here.
                 if persisted && stored.is_ok() {
                     guard.touch(&key, 0).unwrap();
                 }
@@ -257,14 +260,15 @@ fn volatile_policies_refuse_at_once_and_take_what_is_given_an_expiry() {
             for name in 0..40u64 {
                 let key = name.to_be_bytes();
                 let key = guard.key(&key);
-                // An item that never had an expiry would need a longer chunk for it.
+                // An item that never had an expiry would need a longer chunk to get one; it is deleted
+                // instead.
                 let done = match persisted {
                     true => guard.touch(&key, NOW + 1_000_000),
                     false => guard.delete(&key, Expect::Present),
                 };
                 done.unwrap();
             }
-            // The new item has the size of the others, so that it fits where they were.
+            // The new item has the size of the others, so that it fits a chunk of one of them.
             let key = guard.key(b"eight by");
             let expires_at = if persisted { NOW + 1_000_000 } else { 0 };
             let attributes = Attributes { expires_at, ..Attributes::default() };

@@ -1,6 +1,6 @@
-//! What a worker keeps to itself (chunks that wait for their epoch, magazines, spans that it drains) is there for another
-//! worker's write that wants it, whatever the first worker did before, and however little it does now. One thread drives all
-//! workers, so that a write which waits for another worker waits in vain, and is repeated.
+//! Memory that a worker keeps to itself (chunks in limbo, magazines, spans that it drains) is there for
+//! another worker's write that needs it, whatever the first worker did before, and however little it does
+//! now. One thread drives all workers: a write that waits for another worker waits in vain, and is repeated.
 
 use crate::plain::Dice;
 use larder_store::{Attributes, Config, End, Expect, Guard, Store, Worker};
@@ -9,25 +9,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// No wait takes so long unless something hangs.
+/// A test's wait ends after this long: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
 const WORKERS: usize = 4;
 const KEYS: u64 = 4_000;
 
-/// The length of a value: sizes of all magnitudes from 10 bytes to `most`.
+/// The length of a value: all magnitudes from 10 bytes to `most`.
 fn bytes(random: &mut Dice, most: u64) -> usize {
     let magnitude = 10 << random.below(18);
     (magnitude + random.below(magnitude)).min(most) as usize
 }
 
-/// Stores a value; false if it is refused.
+/// Stores a value; returns false if it is refused.
 fn write(guard: &mut Guard<'_>, name: u64, bytes: usize) -> bool {
     let name = name.to_be_bytes();
     let key = guard.key(&name);
     guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).is_ok()
 }
 
-/// Has a worker do much of everything.
+/// Has a worker make many requests of all kinds.
 fn toil(worker: &mut Worker, random: &mut Dice, now: u64, most: u64) {
     for _ in 0..1 + random.below(4) {
         let mut guard = worker.enter(now);
@@ -58,12 +58,12 @@ fn toil(worker: &mut Worker, random: &mut Dice, now: u64, most: u64) {
     }
 }
 
-/// What the other workers do while one writes.
+/// What the other workers do while one worker writes.
 #[derive(Clone, Copy, Debug)]
 enum Idle {
-    /// A batch of some reads now and then.
+    /// Now and then a batch with some reads.
     Reads,
-    /// An empty batch now and then.
+    /// Now and then an empty batch.
     Passes,
     /// Nothing at all.
     Sleeps,
@@ -86,7 +86,7 @@ fn run(seed: u64, megabytes: u64, most: u64, idle: Idle) {
         for _ in 0..60 {
             let (name, bytes) = (random.below(KEYS), bytes(&mut random, most));
             let count = 1 + random.below(4);
-            // A refused write is refused only until the other workers have each entered a batch once more.
+            // A write is refused at most until each other worker has entered a batch once more.
             let mut tries = 0;
             while !(0..count).all(|n| write(&mut workers[writer].enter(now), name + n, bytes)) {
                 tries += 1;
@@ -123,7 +123,7 @@ fn all(idle: Idle) {
     }
 }
 
-/// `LARDER_WORKERS_SEED` replays one seed; with `LARDER_WORKERS_SEEDS` it is the first of so many.
+/// `LARDER_WORKERS_SEED` replays one seed; with `LARDER_WORKERS_SEEDS=n` it is the first of `n` seeds.
 fn seeds() -> std::ops::Range<u64> {
     let number =
         |name: &str, other: u64| std::env::var(name).map_or(other, |text| text.parse().expect("a number"));
@@ -146,9 +146,10 @@ fn a_worker_that_does_nothing_keeps_nobody_from_writing() {
     all(Idle::Sleeps);
 }
 
-/// A worker finds what a flush took, and has it in its limbo, while another, in a batch that began before, wants memory: the
-/// second has nothing of its own to wait for. With `at_last` it tries again in further batches: the system may keep the cleaner
-/// from its core for longer than the store waits for it.
+/// A worker removes flushed items, and has them in its limbo, while another worker needs memory in a batch
+/// that began before: the second one has nothing in its own limbo to wait for. With `at_last` it tries again
+/// in further batches, since the system may take the cleaner off its core for longer than the store waits for
+/// it.
 fn while_another_worker_cleans(at_last: bool) {
     let config = Config { memory_bytes: 8 << 20, workers_max: 2, evict: false, ..Config::default() };
     let store = Store::new(config).unwrap();

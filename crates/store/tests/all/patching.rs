@@ -1,4 +1,4 @@
-//! Parts of large values that are written in place: no reader sees half of a patch.
+//! Parts of large values are overwritten in place: no reader sees half of a patch.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Refusal, Store, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn patch_changes_its_bytes_and_the_token_and_nothing_else() {
     let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
-    // The value's pieces are noted in the head's table, at its end, and in tables of their own.
+    // The value's pieces are noted in the head's table, up to its end, and in tables of their own.
     for len in [PIECE * 2, 1 << 20, 40 << 20] {
         let key = guard.key(b"key");
         let mut value: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
@@ -62,8 +62,8 @@ fn what_does_not_fit_is_small_or_was_changed_is_not_patched() {
     assert_eq!(guard.patch(&key, 0, &[2; 64 << 10], Expect::Any), Ok(Some(100_000)));
 }
 
-/// A long key has its value in pieces, however short the value is: up to one piece, readers get it as one run of bytes without a
-/// pin, and so it must never change.
+/// A value with a long key lies in pieces, however short it is. Readers get a value of one piece as one
+/// slice, without a pin, so it must never change.
 #[test]
 fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
     let store = Store::new(Config::default()).unwrap();
@@ -82,7 +82,7 @@ fn value_of_one_piece_is_one_run_that_stays_as_it_is() {
         assert_eq!(changed, Ok(None), "{len} bytes");
         other.overlay(&key, 0, &[2], Expect::Present).unwrap();
         assert!(bytes(&mut other, &key).starts_with(&[2]));
-        // These values would take its memory, if that were free already.
+        // These values would reuse the old value's memory, if it were already free.
         for n in 0..200_u32 {
             let name = n.to_le_bytes();
             let key = other.key(&name);
@@ -143,12 +143,13 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut worker = store.worker().unwrap();
-            // Each part lies in two pieces and is one byte repeated: the low byte of the round.
+            // Each patch spans two pieces, and repeats one byte: the low byte of the round.
             for round in 0..ROUNDS {
                 let mut guard = worker.enter(NOW);
                 let key = guard.key(b"key");
                 let part = [round as u8; 400];
-                // The system may keep the reader from its core in its batch for longer than the store waits for it.
+                // The system may take the reader off its core inside its batch for longer than the store
+                // waits for it.
                 while let Err(refusal) = guard.patch(&key, PIECE as u64 - 200, &part, Expect::Present) {
                     assert_eq!(refusal, Refusal::NoMemory);
                     std::thread::yield_now();
@@ -176,7 +177,7 @@ fn readers_see_all_of_a_patch_or_nothing_while_pieces_move() {
             }
         });
     });
-    // Beside the reader the value may never have been free to be written in place; now it is.
+    // While the reader ran, each patch may have been made in a copy; now a patch in place is possible.
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"key");

@@ -1,6 +1,6 @@
-//! How long one call keeps its worker, in the cases that were slow: measured in the CPU time of its thread, so that what else
-//! runs does not count. The bench `pauses` has the figures of the usual cases; what a step of upkeep does is counted in
-//! `tests/schedules/upkeep.rs`.
+//! How long one call keeps its worker, in cases that once were slow. The unit is CPU time of the thread, so
+//! that other programs do not count. The bench `pauses` measures the usual cases; the steps of upkeep are
+//! counted in `tests/schedules/upkeep.rs`.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store, Worker};
 use std::cell::Cell;
@@ -8,10 +8,10 @@ use std::panic::Location;
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-/// A call may take a millisecond. This build is several times slower than a release build, and the first touch of a page is the
-/// system's; the slow cases took 20 to 200 ms, or minutes.
+/// A call may take a millisecond in a release build. This build is several times slower, and the time
+/// includes the system's work at the first access to a page. The slow cases took 20 to 200 ms, or minutes.
 const CALL_US_MAX: f64 = 10_000.0;
-/// Small items, most to a span.
+/// The value of the smallest items, of which a span has the most.
 const SMALL: &[u8] = &[7; 20];
 
 fn store(megabytes: u64, workers_max: usize) -> Arc<Store> {
@@ -24,11 +24,11 @@ fn cpu_us() -> f64 {
 }
 
 thread_local! {
-    /// How long this thread's longest call took, and which line made it.
+    /// The time of this thread's longest call, and the line of the test that made it.
     static LONGEST: Cell<(f64, u32)> = const { Cell::new((0.0, 0)) };
 }
 
-/// Makes a call that may not take long; returns what it gave.
+/// Makes a call that must be short, notes its time, and returns its result.
 #[track_caller]
 fn at_once<T>(call: impl FnOnce() -> T) -> T {
     let before = cpu_us();
@@ -40,8 +40,9 @@ fn at_once<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// No call of the scenario takes long. The time of a thread includes what a guest's host does meanwhile, so a call that took long
-/// once is looked at again: what a call does itself, it does each time.
+/// Checks that no call of the scenario takes long. A thread's CPU time includes what the host of a virtual
+/// machine does meanwhile. So the scenario is repeated after a long call: the call's own work takes as long
+/// each time.
 fn pausing_nowhere(scenario: fn()) {
     for repeated in 0..3 {
         LONGEST.set((0.0, 0));
@@ -80,7 +81,7 @@ fn has(guard: &mut Guard<'_>, n: u64) -> bool {
     guard.get(&key).hit().is_some()
 }
 
-/// A store that is full of small items that do not go, and how many they are.
+/// A store full of small items, of which none may be evicted, its worker, and how many items there are.
 fn full(megabytes: u64) -> (Arc<Store>, Worker, u64) {
     let store = store(megabytes, 2);
     store.set_eviction(Eviction::Off);
@@ -89,12 +90,13 @@ fn full(megabytes: u64) -> (Arc<Store>, Worker, u64) {
     (store, worker, count as u64)
 }
 
-/// Names of keys that are not there.
+/// The name of a key that was not stored yet.
 fn new(n: u64) -> u64 {
     1 << 40 | n
 }
 
-/// Under the policies that evict only items with an expiry, this took minutes for one write after a limit was lowered.
+/// Under the policies that evict only items with an expiry, one write took minutes after the limit was
+/// lowered.
 #[test]
 fn a_write_is_refused_where_nothing_may_go() {
     for eviction in [Eviction::Off, Eviction::Volatile, Eviction::VolatileTtl] {
@@ -116,8 +118,8 @@ fn a_write_is_refused_where_nothing_may_go() {
     }
 }
 
-/// Retired memory comes free when another worker leaves its batch. How often a worker waits for one that does not leave is
-/// counted in `src/wait.rs`.
+/// Retired memory becomes free when the other worker leaves its batch. How often a worker waits for one that
+/// does not leave is counted in `src/wait.rs`.
 #[test]
 fn beside_a_worker_that_stays_in_its_batch_a_write_is_refused_until_it_has_left() {
     let (store, mut worker, _) = full(8);
@@ -131,7 +133,7 @@ fn beside_a_worker_that_stays_in_its_batch_a_write_is_refused_until_it_has_left(
     assert!(set(&mut worker, new(0), SMALL).is_ok());
 }
 
-/// Whatever gives memory after a write was refused, the next write gets it.
+/// A write was refused; then memory becomes free in one of several ways, and the next write gets it.
 #[test]
 fn a_write_that_was_refused_succeeds_when_there_is_memory() {
     let long = vec![7; 5_000];
@@ -168,8 +170,8 @@ fn a_write_that_was_refused_succeeds_when_there_is_memory() {
     }
 }
 
-/// The hand takes the item that it has come to, once it has passed many that were read. It went three times round for the first
-/// of them.
+/// When the hand has passed over many items that were read, it evicts the next one. It once went three times
+/// round before it evicted the first.
 #[test]
 fn where_all_is_hot_a_write_is_stored() {
     let (store, mut worker, count) = full(24);
@@ -179,15 +181,15 @@ fn where_all_is_hot_a_write_is_stored() {
     }
     store.set_eviction(Eviction::All);
     for n in 0..2_000 {
-        // Values of a class that has memory, and of classes that have none yet.
+        // Half of the values have a class with memory; the others have classes without any so far.
         let value = vec![7; [20, 3_000 + n as usize * 4][n as usize % 2]];
         assert!(at_once(|| set(&mut worker, new(n), &value)).is_ok());
     }
     store.check_behind(worker);
 }
 
-/// After the limit was lowered a class that has no span gets one for each two that are given back; no call goes all the way at
-/// once.
+/// After the limit was lowered, a class without a span gets one for each two spans that are freed. No call
+/// frees all of them at once.
 #[test]
 fn a_limit_that_falls_is_reached_in_steps() {
     let (store, mut worker, _) = full(24);
@@ -205,7 +207,7 @@ fn a_limit_that_falls_is_reached_in_steps() {
     store.check_behind(worker);
 }
 
-/// Without room and without eviction each item of the span was a search through its class: minutes for a span.
+/// Each item of the span once caused a search through its class, in vain: minutes for a span.
 #[test]
 fn a_span_that_cannot_be_emptied_is_left() {
     for eviction in [Eviction::Off, Eviction::Volatile, Eviction::All] {
@@ -220,7 +222,7 @@ fn a_span_that_cannot_be_emptied_is_left() {
     }
 }
 
-/// The memory that another worker's batch held back comes free bit by bit.
+/// The memory that another worker's batch kept in limbo becomes free in steps.
 #[test]
 fn what_a_long_batch_held_back_comes_free_in_steps() {
     let (store, mut worker, count) = full(16);

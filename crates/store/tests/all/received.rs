@@ -1,5 +1,6 @@
-//! Long elements that two workers receive and put to the ends of one list, and pop from them: each comes out once and whole,
-//! however often a push begins anew since the other worker was faster, and all memory comes back.
+//! Two workers receive long elements, push them to the ends of one list, and pop them. Each element is popped
+//! once and whole, however often a push has to begin again because the other worker was faster, and all
+//! memory is free at the end.
 
 use larder_store::{Config, Element, End, Guard, Key, Store, Worker};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ const NOW: u64 = 1_700_000_000_000;
 /// Elements that each worker pushes.
 const PUSHES: u64 = 300;
 
-/// The element with a number: longer than a leaf, and nothing but that number.
+/// The element with a number: too long for a leaf; it repeats its number.
 fn element(number: u64) -> Vec<u8> {
     let bytes = 16_358 + (number % 7) as usize * 9_001;
     number.to_le_bytes().into_iter().cycle().take(bytes).collect()
@@ -18,7 +19,7 @@ fn end(number: u64) -> End {
     if number.is_multiple_of(2) { End::Front } else { End::Back }
 }
 
-/// Receives an element, and puts it to its end of the list.
+/// Receives an element, and pushes it to its end of the list.
 fn push(guard: &mut Guard<'_>, key: &Key<'_>, number: u64) {
     let bytes = element(number);
     let upload = guard.upload_element(key, bytes.len() as u64).expect("there is memory");
@@ -27,7 +28,7 @@ fn push(guard: &mut Guard<'_>, key: &Key<'_>, number: u64) {
     assert!(guard.list_push_upload(key, end(number), upload, false).expect("there is memory") > 0);
 }
 
-/// Takes an element from an end of the list, if there is one: its number.
+/// Pops an element from an end of the list, and returns its number; `None` if the list is empty.
 fn pop(guard: &mut Guard<'_>, key: &Key<'_>, end: End) -> Option<u64> {
     let popped = guard.list_pop(key, end, 1).expect("a list")?;
     let mut bytes = Vec::new();
@@ -40,7 +41,7 @@ fn pop(guard: &mut Guard<'_>, key: &Key<'_>, end: End) -> Option<u64> {
     Some(number)
 }
 
-/// What one worker does; the numbers of the elements that it has popped.
+/// The work of one worker; returns the numbers of the elements that it popped.
 fn work(worker: &mut Worker, first: u64) -> Vec<u64> {
     let mut popped = Vec::new();
     for number in first..first + PUSHES {
@@ -87,7 +88,7 @@ fn elements_that_two_workers_receive_come_out_once_and_whole() {
     assert_eq!(Arc::strong_count(&store), 1, "no upload is left");
 }
 
-/// In a memory that is large enough.
+/// 64 MiB is the limit in a store of 256 MiB, which has memory for it.
 #[test]
 fn the_longest_that_is_received_has_64_mebibytes() {
     const MOST: usize = 64 << 20;
@@ -100,7 +101,7 @@ fn the_longest_that_is_received_has_64_mebibytes() {
         let upload = guard.upload_element(&key, bytes as u64).unwrap();
         assert_eq!(upload.is_some(), is_received, "{bytes}");
         let Some(mut upload) = upload else { continue };
-        // No two parts are alike.
+        // The words are all different, so that no part equals another.
         let piece: Vec<u8> = (0..99_991_u32).flat_map(u32::to_le_bytes).collect();
         while upload.missing() > 0 {
             let some = piece.len().min(upload.missing() as usize);
@@ -132,7 +133,7 @@ fn the_longest_that_is_received_has_64_mebibytes() {
     store.check();
 }
 
-/// The shortest elements that are too long for a leaf have two parts, whatever key is beside them.
+/// The shortest elements that are too long for a leaf have two parts, also if the key is empty.
 #[test]
 fn the_shortest_are_received_beside_an_empty_key_too() {
     let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 1, ..Config::default() }).unwrap();

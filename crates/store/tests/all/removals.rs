@@ -1,4 +1,4 @@
-//! Taking elements out of collections in a store that evicts nothing and is full to the last chunk.
+//! Removals of elements from collections in a store that evicts nothing and is full to the last chunk.
 
 use larder_store::{
     Adding, Attributes, Collection, Config, DIGITS_MAX, Declined, End, Eviction, Expect, Guard, Key,
@@ -7,7 +7,7 @@ use larder_store::{
 use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
-/// What a full store may take beyond its limit for what is left of collections.
+/// Most bytes that a full store may take beyond its limit for leftovers of collections.
 const BEYOND_BYTES: u64 = 8 * 64 * 1024;
 
 fn store(mebibytes: u64) -> Arc<Store> {
@@ -16,9 +16,9 @@ fn store(mebibytes: u64) -> Arc<Store> {
     store
 }
 
-/// Stores strings of all sizes until none finds a chunk, of whatever class.
+/// Stores strings of all sizes until no class has a free chunk.
 fn fill_up(guard: &mut Guard<'_>, number: &mut u32) {
-    // The longest come first: memory that is cut into short chunks is no room for long ones.
+    // The longest come first: a span that is cut into short chunks has none for long values.
     for bytes in (8..16_300).rev().step_by(8) {
         loop {
             *number += 1;
@@ -36,7 +36,7 @@ fn name(n: usize) -> String {
     format!("m{n:04}")
 }
 
-/// The element of a list with this number: some lie apart.
+/// The element of a list with this number: one of forty is so long that it lies outside of the leaf.
 fn element(n: usize) -> String {
     if n % 40 == 5 { format!("{:x<17000}", name(n)) } else { name(n) }
 }
@@ -76,7 +76,7 @@ fn id(n: usize) -> StreamId {
     StreamId { ms: n as u64 + 1, seq: 0 }
 }
 
-/// Adds an entry whose only field has that name.
+/// Adds an entry to a stream; its only field has the name for `n`.
 fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
     let name = name(n);
     let fields = NewFields::of(std::iter::once((name.as_bytes(), name.as_bytes()))).unwrap();
@@ -86,7 +86,7 @@ fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
     guard.stream_add(key, &adding).unwrap();
 }
 
-/// Takes out the element with this number, which is the first that is there; returns how many were taken out.
+/// Removes the element with number `n`, which is the collection's first; returns how many were removed.
 fn take_out(guard: &mut Guard<'_>, key_name: &str, kind: Type, n: usize) -> Result<usize, Declined> {
     let key = guard.key(key_name.as_bytes());
     let name = name(n);
@@ -126,7 +126,7 @@ fn names_of(collection: &Collection<'_>) -> Vec<String> {
     names
 }
 
-/// Everything that comes free is taken by others at once, and still each removal is done.
+/// Other writes take all memory that a removal frees, and still each removal succeeds.
 #[test]
 fn every_removal_is_done_in_a_full_store() {
     let store = store(16);
@@ -140,7 +140,8 @@ fn every_removal_is_done_in_a_full_store() {
         guard.set_add(&key, std::iter::once(&b"one more"[..]))
     };
     assert_eq!(refused, Err(Declined::NoMemory), "the store is full");
-    // One is taken out of each collection in turn, so that leaves of all sizes are needed one after the other.
+    // Each round removes one element of each collection, so that leaves of all sizes are needed one after
+    // another.
     for n in 0..8 {
         for (key_name, kind, elements) in made.iter().filter(|(.., elements)| n < *elements) {
             let mut guard = worker.enter(NOW);
@@ -158,7 +159,7 @@ fn every_removal_is_done_in_a_full_store() {
         let limit = store.memory_bytes();
         assert!(store.used_bytes() <= limit + BEYOND_BYTES, "{} of {limit}", store.used_bytes());
     }
-    // As soon as there is memory, no part stays apart from its collection.
+    // Once there is memory, no part stays outside of its collection's item.
     let mut guard = worker.enter(NOW);
     for n in 1..=number {
         let name = format!("fill {n:08}");
@@ -176,8 +177,8 @@ fn every_removal_is_done_in_a_full_store() {
     store.check_behind(worker);
 }
 
-/// Another worker's batch holds back what each removal gives back, until no more is taken beyond the limit: those that are
-/// gone are told, and all others stay.
+/// Another worker's batch keeps in limbo what each removal frees, until the store has taken all that it may
+/// beyond its limit. The result counts the members that were removed; all others stay.
 #[test]
 fn members_that_are_gone_when_memory_ends_are_told() {
     const MEMBERS: u32 = 100_000;
@@ -206,7 +207,7 @@ fn members_that_are_gone_when_memory_ends_are_told() {
     assert_eq!(there.len(), members.len() - looked);
     assert!(!some[..looked].iter().any(|member| there.has(member)));
     assert!(some[looked..].iter().all(|member| there.has(member)));
-    // Of those that are gone nothing is left to be taken out, which needs no memory.
+    // A second removal of these members finds none of them, and needs no memory.
     let again = some[..looked].iter().map(|member| &member[..]);
     assert_eq!(guard.remove_some_named(&key, Type::Set, again), Ok(TakenOut { count: 0, stopped: None }));
     guard.delete(&key, Expect::Present).unwrap();
@@ -217,7 +218,7 @@ fn members_that_are_gone_when_memory_ends_are_told() {
     store.check_behind(worker);
 }
 
-/// So many members, which go to any part of a tree.
+/// `count` members, spread over all parts of a tree.
 fn members(count: u32) -> Vec<[u8; 12]> {
     let member = |n: u32| {
         let mut member = [b'm'; 12];
@@ -227,8 +228,8 @@ fn members(count: u32) -> Vec<[u8; 12]> {
     (0..count).map(member).collect()
 }
 
-/// Many members of a tree that are taken out at once need a node each beside those that are there: so they are taken out one
-/// after the other.
+/// Removing many members of a tree in one step would need a new node for each of its nodes, beside the old
+/// ones: so they are removed one after another.
 #[test]
 fn many_members_are_taken_out_of_a_full_store_at_once() {
     const MEMBERS: u32 = 100_000;
@@ -261,7 +262,7 @@ fn many_members_are_taken_out_of_a_full_store_at_once() {
     store.check_behind(worker);
 }
 
-/// Many elements of a list are taken out in the same way, also those at its ends.
+/// Many elements of a list are removed in the same way, also those at its ends.
 #[test]
 fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     const ELEMENTS: usize = 100_000;
@@ -304,7 +305,7 @@ fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     store.check_behind(worker);
 }
 
-/// Entries of a stream, and what is pending in a group, are taken out in the same way.
+/// Entries of a stream, and a group's pending entries, are removed in the same way.
 #[test]
 fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     const ENTRIES: usize = 40_000;
@@ -343,7 +344,7 @@ fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     store.check_behind(worker);
 }
 
-/// A collection that lies in one leaf gets an expiry in a full store, too.
+/// A collection of one leaf can get an expiry in a full store, too.
 #[test]
 fn collections_get_an_expiry_in_a_full_store() {
     let store = store(16);

@@ -1,13 +1,13 @@
-//! Memory follows the workload when other keys with values of another size are asked for.
+//! Memory follows the workload when requests turn to other keys, with values of another size.
 
 use larder_store::{Attributes, Automove, Config, Expect, Lookup, Store, Worker, plain_class};
 
 const MEMORY_BYTES: u64 = 8 << 20;
 const KEY_BYTES: u64 = 16;
-/// The keys and values of each phase are so many times the memory.
+/// The items of each phase take this many times the memory.
 const WORKING_SETS: u64 = 2;
 
-/// Draws keys by Zipf's law with exponent 0.9, the same at every run.
+/// Draws keys by Zipf's law with exponent 0.9, the same in each run.
 struct Keys {
     sums: Vec<f64>,
     state: u64,
@@ -32,8 +32,8 @@ impl Keys {
     }
 }
 
-/// Asks for keys, and stores those that are missed, until `tenths` of the memory were written; returns the hit ratio while the
-/// last two tenths were.
+/// Reads keys, and stores those that are missed, until `tenths` tenths of the memory were written; returns
+/// the hit ratio during the last two tenths.
 fn ask(worker: &mut Worker, now: &mut u64, name: &str, value_bytes: u64, tenths: u64) -> f64 {
     let item_bytes = KEY_BYTES + value_bytes;
     let mut keys = Keys::new(MEMORY_BYTES * WORKING_SETS / item_bytes, value_bytes);
@@ -64,7 +64,7 @@ fn ask(worker: &mut Worker, now: &mut u64, name: &str, value_bytes: u64, tenths:
     hits as f64 / gets as f64
 }
 
-/// Stores a key, with a step of upkeep now and then.
+/// Stores a key; now and then does a step of upkeep.
 fn set(worker: &mut Worker, now: &mut u64, name: u64, bytes: usize) {
     *now += u64::from(name.is_multiple_of(16));
     let mut guard = worker.enter(*now);
@@ -83,9 +83,10 @@ fn get(worker: &mut Worker, now: u64, name: u64) -> bool {
     guard.get(&key).hit().is_some()
 }
 
-/// Fills a cache of 16 MB that has evicted as much as two memories. One in `of` of its keys is read three times, and then
-/// `per_memory` times while a memory is written with values of another size. Returns how many in a hundred of these keys are left
-/// when three memories were written. The same at every run.
+/// Fills a cache of 16 MiB until it has evicted twice its memory. Of its keys one in `of` is read three
+/// times, and then `per_memory` times while values of another size, as much as the memory holds, are written.
+/// Returns how many percent of these keys are left after three times the memory was written. The same in each
+/// run.
 fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Automove) -> u64 {
     const MEMORY_BYTES: u64 = 16 << 20;
     let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };
@@ -119,8 +120,8 @@ fn left_of_what_is_read(of: u64, per_memory: u64, reassign: bool, automove: Auto
     (left * 100 / read.len()) as u64
 }
 
-/// In one S3-FIFO of all sizes those keys are in main before anything is judged there. Here an item that has to move to another
-/// span of its size must not come under the hand again before it is read again.
+/// In one S3-FIFO queue of all sizes these keys are in main before the hand judges any item there. Here an
+/// item that must move to another span of its class must be read again before the hand comes to it.
 #[test]
 fn what_is_read_now_and_then_stays_while_memory_goes_to_another_size() {
     for (of, per_memory, reassign, automove) in [
@@ -154,8 +155,8 @@ fn hits_are_back_when_the_memory_was_written_one_and_a_half_times_with_new_sizes
     assert!(back >= 0.95 * fresh, "{from} B to {to} B: {back:.3} of hits, {fresh:.3} in a fresh store");
 }
 
-/// A span of the old size holds some 500 keys. Only the first writes of the new size, before it is known that the size needs
-/// more, may empty a span at once.
+/// A span of the old size has some 500 keys. Only the first writes of the new size may empty a whole span at
+/// once: the store does not know yet that this size needs more.
 #[test]
 fn no_write_of_another_size_takes_out_a_whole_span() {
     let config = Config { memory_bytes: MEMORY_BYTES, workers_max: 1, ..Config::default() };

@@ -5,7 +5,7 @@ use larder_store::{Attributes, Config, Expect, Store, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const NOW: u64 = 1_700_000_000_000;
-/// Upkeep passes the whole index within this.
+/// Upkeep passes over the whole index within this time.
 const PASS_MS: u64 = 110_000;
 
 fn set(worker: &mut Worker, now: u64, name: u64) {
@@ -22,7 +22,7 @@ fn is_there(worker: &mut Worker, now: u64, name: u64) -> bool {
     guard.get(&key).hit().is_some_and(|item| item.key() == bytes)
 }
 
-/// Does upkeep as a server's worker does, over some passes of the index.
+/// Does upkeep as a server's worker does, during `passes` passes over the index.
 fn upkeep(worker: &mut Worker, from: u64, passes: u64) -> u64 {
     let until = from + passes * PASS_MS;
     for now in (from..until).step_by(100) {
@@ -92,7 +92,8 @@ fn index_shrinks_with_the_items_and_gives_its_memory_back() {
 #[test]
 fn beside_requests_one_segment_is_rebuilt_at_a_time() {
     const ITEMS: u64 = 200_000;
-    /// A segment of 14 pages that shrinks, and becomes one with its other half.
+    /// Most slots by which the index may shrink between two looks: a segment of 14 pages shrinks, and is
+    /// merged with its other half.
     const SLOTS_MAX: u64 = 28 * 448;
     let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
@@ -102,7 +103,7 @@ fn beside_requests_one_segment_is_rebuilt_at_a_time() {
     let mut slots = full;
     for now in (NOW..NOW + 3_000).step_by(5) {
         let before = slots;
-        // Upkeep may be called as often as the test likes: ten milliseconds have not passed.
+        // Extra calls of upkeep change nothing while less than ten milliseconds have passed.
         for _ in 0..32 {
             let _ = worker.enter(now).maintain_beside_requests();
         }

@@ -1,4 +1,4 @@
-//! A limit of few spans, less than one for each class that is in use.
+//! A limit of few spans, fewer than there are classes in use.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Worker, chunk_sizes};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ fn store(megabytes: u64) -> Arc<Store> {
     Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
 }
 
-/// Sizes spread over all classes, from 16 bytes to 64 KiB, the same at every run.
+/// Sizes spread over all classes, from 16 bytes to 64 KiB, the same in each run.
 fn sizes() -> impl Iterator<Item = usize> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     std::iter::repeat_with(move || {
@@ -57,10 +57,10 @@ fn an_upload_that_stands_still_does_not_keep_other_classes_from_spans() {
     guard.publish(upload, Expect::Any).unwrap();
 }
 
-/// Where nothing may be evicted, the last span of a class goes to another when nothing is in it any more.
+/// Without eviction, a class gives its last span to another class once it has no item.
 #[test]
 fn classes_that_have_become_empty_leave_room_for_all_others() {
-    /// Stores an item that takes a chunk of so many bytes.
+    /// Stores an item that takes a chunk of `bytes` bytes.
     fn set(worker: &mut Worker, bytes: u32) -> Result<(), Refusal> {
         let mut guard = worker.enter(NOW);
         let name = bytes.to_le_bytes();
@@ -90,7 +90,7 @@ fn classes_that_have_become_empty_leave_room_for_all_others() {
     }
 }
 
-/// The memory that remembers the keys of a million evicted items is given back when the limit falls below what it takes.
+/// The ghosts of a million evicted items take memory, which is freed when the limit falls below it.
 #[test]
 fn limit_that_falls_leaves_room_for_items() {
     let store = Store::new(Config { memory_bytes: 64 << 20, workers_max: 1, ..Config::default() }).unwrap();
@@ -104,7 +104,7 @@ fn limit_that_falls_leaves_room_for_items() {
     (0..2_500_000).for_each(|n| set(&mut worker, NOW, n));
     let full = store.totals().items;
     assert!(store.set_memory_bytes(2 << 20));
-    // The index gives its memory back as upkeep passes it.
+    // The index frees memory as upkeep passes over it.
     for now in (NOW..NOW + 20_000).step_by(2) {
         let _ = (0..6).all(|_| worker.enter(now).maintain());
     }

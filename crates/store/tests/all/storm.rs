@@ -1,17 +1,19 @@
-//! Everything at once: two threads write, read, expire, evict, move, flush and resize one small store,
-//! and the books are right afterwards.
+//! All at once: two threads write, read, expire, evict, move, flush and resize one small store, and the
+//! store's counts are right afterwards.
 //!
-//! Counters say what was lost. Each has a generation, made new by the thread that finds none, and a count;
-//! every acknowledged write is noted with its token. A key's tokens only grow, whatever happened to it
-//! in between, so its writes in the order of their tokens have to read 1, 2, 3 … of one generation, then
-//! 1, 2, 3 … of the next: a lost update is a count that comes twice, an item that came back from the
-//! dead is a generation that goes on after another began.
+//! Counters show what was lost. A counter has a generation, which is new whenever a thread finds no counter,
+//! and a count; each acknowledged write is noted with its token. The tokens of a key only grow, whatever
+//! happens to it. So its writes in the order of their tokens read 1, 2, 3 … of one generation, then 1, 2, 3 …
+//! of the next. After a lost update a count comes twice; if a deleted item came back, its generation
+//! continues after another began.
 //!
-//! Some are made higher where a hint leads, without a token: those have to come once each, without a gap.
+//! Sums are counters that are raised by a hint, without a token: each of their counts comes once, without a
+//! gap.
 //!
-//! Hashes have counters, too: a field with a generation and a count, made one higher in one step. Lists have numbers that
-//! are pushed once each, and popped once at most. Members go to and fro between two sets, as one: none is in both. A
-//! sorted set is in order, and what is found by name, or gone through by cursors, is what is there in order.
+//! Hashes have counters, too: a field with a generation and a count, which is raised in one step. Lists have
+//! numbers that are pushed once each, and popped once at most. Members move between two sets in transactions:
+//! none is in both. A sorted set is in order, and finding members by name or by cursors gives the same
+//! members.
 
 use crate::plain::collect;
 use larder_store::{
@@ -26,16 +28,17 @@ const NOW: u64 = 1_700_000_000_000;
 const THREADS: u64 = 2;
 const COUNTERS: u64 = 12;
 const DATA: u64 = 30_000;
-/// Collections of each type.
+/// Numbers of the collections of each type.
 const COLLECTIONS: u64 = 6;
-/// Members that go to and fro.
+/// Members that move between two sets.
 const MEMBERS: u64 = 40;
-/// Databases with counters; data is in the first.
+/// Databases with counters; all other strings are in the first.
 const DATABASES: [u8; 2] = [0, 3];
-/// The limits between which the test changes.
+/// The memory limits between which the test switches.
 const MEBIBYTES: [u64; 5] = [3, 4, 6, 9, 16];
 
-/// A seed, or how long a thread goes on: `LARDER_STORM_SEED` and `LARDER_STORM_STEPS` replay one storm, or look for more.
+/// A seed or a count of steps: `LARDER_STORM_SEED` and `LARDER_STORM_STEPS` replay one storm, or play longer
+/// ones.
 fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -49,7 +52,8 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 20) % n
     }
-    /// The length of a value: the largest of all threads together are less than what uploads may hold of the lowest limit.
+    /// The length of a value. The largest values of all threads together are less than uploads may hold under
+    /// the lowest limit.
     fn bytes(&mut self) -> usize {
         match self.below(400) {
             0 => 100_000 + self.below(60_000) as usize,
@@ -60,13 +64,13 @@ impl Random {
     }
 }
 
-/// A value of two words, repeated to the end.
+/// A value that repeats two words from the first byte to the last.
 fn value(first: u64, second: u64, bytes: usize) -> Vec<u8> {
     let words = [first.to_le_bytes(), second.to_le_bytes()].concat();
     words.iter().copied().cycle().take(bytes).collect()
 }
 
-/// The two words of a value, which is checked to be whole.
+/// The two words of a value; panics if the value is a mix of two writes.
 fn words(bytes: &[u8]) -> (u64, u64) {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (first, second) = (word(0), word(8));
@@ -74,7 +78,7 @@ fn words(bytes: &[u8]) -> (u64, u64) {
     (first, second)
 }
 
-/// The hint that the stages of a batch make for a key.
+/// The hint for a key, made as the stages of a batch do.
 fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     let mut hint = guard.prefetch_bucket(key);
     if guard.prefetch_item(key, &mut hint) {
@@ -83,7 +87,7 @@ fn look<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     hint
 }
 
-/// Stores a value by the shortest way that does it, as a server does.
+/// Stores a value in the shortest possible way, as a server does.
 fn store(
     guard: &mut Guard<'_>,
     (key, hint): (&Key<'_>, &Hint<'_>),
@@ -97,7 +101,7 @@ fn store(
     guard.store_value_hinted(key, value, attributes, Expect::Any, hint).map(drop)
 }
 
-/// The text of an element, which may lie apart.
+/// The text of an element, which may lie outside of the leaf.
 fn string_of(there: &Collection<'_>, element: &Element<'_>) -> String {
     let mut text = Vec::new();
     there.each_part(element, |part| text.extend_from_slice(part));
@@ -115,15 +119,15 @@ struct Noted {
     count: u64,
 }
 
-/// The writes of each counter, by their tokens.
+/// The writes of each counter, by token.
 type Notes = BTreeMap<(u8, u64), BTreeMap<u64, Noted>>;
 
 /// What the threads did to collections.
 #[derive(Default)]
 struct Elements {
-    /// Generation and count of each sum, and of each field of each hash.
+    /// Generation and count of each raised sum and of each raised field.
     raised: BTreeSet<(u64, u64)>,
-    /// Numbers that were popped.
+    /// The numbers that were popped.
     popped: BTreeSet<u64>,
 }
 
@@ -162,7 +166,8 @@ impl Storm<'_> {
         self.shared.refused.fetch_add(u64::from(refusal == Refusal::NoMemory), Relaxed);
     }
 
-    /// Reads a counter and writes it one higher; alone in a transaction, else if it is unchanged.
+    /// Reads a counter and writes the next count: with `alone` in a transaction, else on condition that the
+    /// item is unchanged.
     fn raise(&mut self, guard: &mut Guard<'_>, counter: (u8, u64), alone: bool) {
         let name = format!("counter-{}", counter.1);
         let key = guard.key_in(counter.0, name.as_bytes());
@@ -187,7 +192,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Makes a sum one higher where a hint leads, in one step, or begins one.
+    /// Raises a sum in one step, at the item that the hint names, or begins a new sum.
     fn sum(&mut self, guard: &mut Guard<'_>) {
         let name = format!("sum-{}", self.random.below(COUNTERS));
         let key = guard.key(name.as_bytes());
@@ -199,7 +204,7 @@ impl Storm<'_> {
             made = (generation, count + 1);
             Some(value(generation, count + 1, bytes))
         });
-        // A count that was made of another's, and not stored, is made again another time.
+        // If another item's count was raised and not stored, this round stores nothing.
         let first = value(made.0, 1, bytes);
         if replaced || made.1 == 1 && guard.insert_value(&key, &first, &hint) {
             assert!(self.elements.raised.insert(made), "{made:?} of {name} was counted twice");
@@ -217,7 +222,7 @@ impl Storm<'_> {
         guard.finish();
     }
 
-    /// Moves or removes a counter without changing its count.
+    /// Deletes a counter, sets its expiry or token, or writes it over itself: its count stays.
     fn disturb(&mut self, guard: &mut Guard<'_>) {
         let (database, number) = self.counter();
         let name = format!("counter-{number}");
@@ -235,7 +240,7 @@ impl Storm<'_> {
                 }
                 None => Ok(()),
             },
-            // Writes its first bytes over themselves, in place, if it is large and no reader holds it.
+            // Overwrites 16 bytes of a large value with themselves, in place if no reader has it pinned.
             _ => match guard.peek(&key).hit() {
                 Some(item) => {
                     let (expect, bytes) = (Expect::Cas(item.cas()), collect(item.value()));
@@ -276,7 +281,7 @@ impl Storm<'_> {
                 let version = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
                 match version {
                     Some(version) if whole => {
-                        // Appends more of the same, if the value is still the same.
+                        // Appends to the value in the same pattern, on condition that it is unchanged.
                         let cas = guard.peek(&key).hit().map_or(0, |item| item.cas());
                         let more = value(number, version, 16 * self.random.below(40) as usize);
                         guard.concat(&key, &more, End::Back, None, Expect::Cas(cas)).map(drop)
@@ -286,7 +291,7 @@ impl Storm<'_> {
             }
             14 => guard.delete(&key, Expect::Present),
             _ => {
-                // Begins an upload that is never ended.
+                // Begins an upload that is never completed.
                 let bytes = self.random.bytes();
                 let attributes = self.attributes(guard.now());
                 guard
@@ -329,7 +334,7 @@ impl Storm<'_> {
 
     fn raise_field(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
-        // Some hashes are trees.
+        // Some hashes get enough fields for a tree.
         let fields = if name.ends_with(['1', '3', '5']) { 5 * MEMBERS } else { 5 };
         let field = format!("field {}", self.random.below(fields));
         let padding = "x".repeat(self.random.below(100) as usize);
@@ -350,13 +355,13 @@ impl Storm<'_> {
     fn push_or_pop(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
         let end = if self.random.below(2) == 0 { End::Front } else { End::Back };
-        // Some lists get enough for a tree.
+        // Some lists get enough elements for a tree.
         let many = self.random.below(if name.ends_with(['1', '3', '5']) { 120 } else { 6 });
         if self.random.below(2) == 0 {
             let first = self.shared.pushes.fetch_add(many, Relaxed);
             let elements: Vec<String> = (first..first + many)
                 .map(|number| match number % 3 {
-                    // This element lies apart.
+                    // This element lies outside of the leaf.
                     _ if number % 43 == 0 => format!("{number:0>17000}"),
                     0 => number.to_string(),
                     1 => format!("{number:0>30}"),
@@ -374,13 +379,13 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Takes a member of one of two sets to the other.
+    /// Moves a member from one of two sets to the other.
     fn move_member(&mut self, guard: &mut Guard<'_>, database: u8, number: u64) -> Result<(), Declined> {
         let names = [format!("set-{number}-one"), format!("set-{number}-other")];
         let keys = [0, 1].map(|i| guard.key_in(database, names[i].as_bytes()));
         let members = if number % 2 == 1 { 20 * MEMBERS } else { MEMBERS };
         let mut member = format!("member {}", self.random.below(members));
-        // Some lie apart.
+        // Some members lie outside of the leaf.
         if member.ends_with("35") {
             member = format!("{member:.<17000}");
         }
@@ -395,7 +400,7 @@ impl Storm<'_> {
         let done = guard.set_add(&keys[to], once());
         if done.is_ok() {
             assert_eq!(done, Ok(1));
-            // There is less than there was: that may want memory, too.
+            // The removal may need memory, too; without it the other set is deleted.
             if guard.remove_named(&keys[1 - to], Type::Set, once()).is_err() {
                 guard.delete(&keys[to], Expect::Present).expect("it was just written");
             }
@@ -406,7 +411,8 @@ impl Storm<'_> {
 
     fn give_scores(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
-        // Some get enough for two trees, and scores that many members have.
+        // Some sorted sets get enough members for two trees, with few scores, so that many members share
+        // each.
         let large = name.ends_with(['1', '3', '5']);
         let (members, scores) = if large { (3_000, 20) } else { (100, 50) };
         if self.random.below(8) == 0 {
@@ -418,7 +424,7 @@ impl Storm<'_> {
                 let part = if self.random.below(3) == 0 { 7.0 } else { 1.0 };
                 let score = self.random.below(scores) as f64 / part;
                 let number = self.random.below(members);
-                // Some lie apart.
+                // Some members lie outside of the leaf.
                 let is_long = number < 1_000 && number % 100 == 35;
                 let member = format!("member {number}");
                 (score, if is_long { format!("{member:.<17000}") } else { member })
@@ -430,7 +436,7 @@ impl Storm<'_> {
             let entries = set.entries(0..set.len());
             let all: Vec<_> = entries.map(|entry| (entry.score, string_of(&set, &entry.name))).collect();
             assert!(all.is_sorted_by(|a, b| a < b), "{name} is out of order");
-            // What is found by name has to be what is there in order.
+            // Finding a member by name must give the rank and score that it has in order.
             let rank = self.random.below(all.len() as u64) as usize;
             for (rank, (score, member)) in all.iter().enumerate().skip(rank).take(3) {
                 let member = member.as_bytes();
@@ -452,7 +458,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Does what an administrator does.
+    /// Does what an administrator does: flushes, new limits, moves of spans.
     fn administer(&mut self, guard: &mut Guard<'_>) {
         let store = &self.shared.store;
         match self.random.below(12) {
@@ -504,7 +510,7 @@ impl Storm<'_> {
                 _ => self.administer(&mut guard),
             }
             drop(guard);
-            // Values that are being sent, one of them for long.
+            // These values stay pinned, as while they are sent; some of them for long.
             if self.pins.len() > 1 || self.random.below(50) == 0 {
                 for pinned in self.pins.drain(..) {
                     words(&pinned.pieces(0).flatten().copied().collect::<Vec<_>>());
@@ -515,8 +521,8 @@ impl Storm<'_> {
     }
 }
 
-/// The writes of one counter, in the order of their tokens: generations one after another, each counted
-/// from 1 without a gap.
+/// Checks the writes of one counter in the order of their tokens: generations come one after another, and
+/// each counts from 1 without a gap.
 fn in_order(counter: (u8, u64), notes: &BTreeMap<u64, Noted>) {
     let mut ended = std::collections::BTreeSet::new();
     let mut last: Option<&Noted> = None;
@@ -529,8 +535,8 @@ fn in_order(counter: (u8, u64), notes: &BTreeMap<u64, Noted>) {
     }
 }
 
-/// Checks that counts of fields go from 1 on without a gap in each generation, and that no number was popped twice, or popped
-/// though it was not pushed; returns how many counts and popped numbers there are.
+/// Checks that each generation's counts go from 1 on without a gap, and that each popped number was pushed,
+/// and popped once; returns how many counts and popped numbers there are.
 fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
     let (mut raised, mut popped) = (BTreeSet::new(), BTreeSet::new());
     for mut elements in all {
@@ -553,7 +559,7 @@ fn each_once(all: Vec<Elements>, pushes: u64) -> (usize, usize) {
     (raised.len(), popped.len())
 }
 
-/// Plays one storm; returns how many writes were refused for want of memory.
+/// Plays one storm; returns how many writes were refused for lack of memory.
 fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     println!("LARDER_STORM_SEED={seed} LARDER_STORM_STEPS={steps} {eviction:?}");
     let config = Config { memory_bytes: 6 << 20, memory_bytes_max: 16 << 20, seed, ..Config::default() };
@@ -582,7 +588,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     store.check();
-    // 1. Nothing was lost, nothing came back.
+    // 1. No write was lost, and no deleted item came back.
     let (all, elements): (Vec<Notes>, Vec<Elements>) = all.into_iter().unzip();
     let mut notes = Notes::new();
     for (counter, noted) in all.into_iter().flatten() {
@@ -594,7 +600,7 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     }
     notes.iter().for_each(|(counter, noted)| in_order(*counter, noted));
     let (raised, popped) = each_once(elements, shared.pushes.load(Relaxed));
-    // 2. What is there is what was written last.
+    // 2. Each counter has its last write, or is gone.
     let now = shared.clock.load(Relaxed);
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(now);
@@ -607,10 +613,10 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
             assert!(item.cas() >= *token);
         }
     }
-    // 3. The limit holds, and everything can be given back.
+    // 3. The store stays within its limit, and all memory can be freed.
     assert!(store.set_memory_bytes(4 << 20));
     for step in 0..100_000 {
-        // The store has other things to do as well.
+        // The first 1,000 steps may have other work to do.
         if step >= 1_000 && store.used_bytes() <= 4 << 20 {
             break;
         }
@@ -638,7 +644,8 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     refused
 }
 
-/// Plays the storms of all seeds, or of the one that is given; returns how many writes were refused.
+/// Plays the storms of all seeds, or the one that the environment names; returns how many writes were
+/// refused.
 fn storms() -> u64 {
     let steps = given("LARDER_STORM_STEPS", 20_000);
     match std::env::var("LARDER_STORM_SEED") {

@@ -1,5 +1,5 @@
-//! Hints, uploads and keys where they do not belong: in another batch, in another store, beside a transaction. No lifetime
-//! forbids that, so the store has to notice it.
+//! Hints, uploads and keys in the wrong place: in another batch, in another store, beside a transaction.
+//! Lifetimes do not forbid that, so the store must notice it.
 
 use larder_store::{Attributes, Config, End, Expect, Guard, Hint, Key, Lookup, Store, Type, Upload, Value};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn hint<'w>(guard: &Guard<'w>, key: &Key<'_>) -> Hint<'w> {
     hint
 }
 
-/// Checks that no hinted call does anything, or finds anything by the hint, where `key` is "old" and `fresh` is not there.
+/// Checks that no call with these hints changes or finds anything; `key` has the value "old", and `fresh` is
+/// absent.
 fn says_nothing(guard: &mut Guard<'_>, hint: &Hint<'_>, fresh_hint: &Hint<'_>) {
     let (key, fresh) = (guard.key(NAME), guard.key(b"not there"));
     assert!(!guard.replace_value(&key, b"new", hint));
@@ -45,7 +46,7 @@ fn says_nothing(guard: &mut Guard<'_>, hint: &Hint<'_>, fresh_hint: &Hint<'_>) {
 
 #[test]
 fn a_hint_of_another_store_says_nothing() {
-    // Both have the key in the same place.
+    // Both stores have the key at the same place in memory.
     let (one, other) = (store(), store());
     let (mut one, mut other) = (one.worker().unwrap(), other.worker().unwrap());
     let (mut first, mut second) = (one.enter(NOW), other.enter(NOW));
@@ -92,7 +93,7 @@ fn a_hint_made_before_its_batch_was_left_in_between_says_nothing() {
     let new = hint(&guard, &key);
     assert!(guard.replace_value(&key, b"new", &new));
     drop(guard);
-    // Hints of the batches that follow are good, too.
+    // Hints made in a later batch are valid again.
     let guard = &mut worker.enter(NOW);
     let new = hint(guard, &key);
     assert!(guard.replace_value(&key, b"newer", &new));
@@ -116,7 +117,7 @@ fn a_hint_of_another_key_is_no_place_for_this_one() {
     store.check_behind(worker);
 }
 
-/// An upload of `filled` bytes of 20,000.
+/// An upload of 20,000 bytes, of which `filled` have been received.
 fn upload(guard: &mut Guard<'_>, filled: usize) -> Upload {
     let key = guard.key(NAME);
     let mut upload = guard.upload(&key, 20_000, &Attributes::default()).unwrap();
@@ -124,7 +125,7 @@ fn upload(guard: &mut Guard<'_>, filled: usize) -> Upload {
     upload
 }
 
-/// Begins an upload in one store, and goes on with it in another.
+/// Begins an upload in one store, and continues it in another by `f`.
 fn cross(filled: usize, f: impl FnOnce(&mut Guard<'_>, Upload)) {
     let mut upload = Some(upload(&mut store().worker().unwrap().enter(NOW), filled));
     let other = store();
@@ -177,7 +178,7 @@ fn an_upload_outlives_its_batch_its_worker_and_what_held_its_store() {
     guard.publish(half, Expect::Absent).unwrap();
 }
 
-/// How long the other worker has for what it must not do.
+/// How long the test watches that the other worker waits.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[test]

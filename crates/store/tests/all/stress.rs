@@ -1,5 +1,5 @@
-//! Threads against one store: the counts at the end are those that were acknowledged, and no reader ever sees a torn value,
-//! another key's value, or memory that was used again.
+//! Threads write to one store. The counts at the end are those of the acknowledged writes. No reader sees a
+//! mix of two writes, another key's value, or reused memory.
 
 use crate::plain::collect;
 use larder_store::{Attributes, Config, Expect, Guard, Key, Lookup, Refusal, Store, Value};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// No wait takes so long unless something hangs.
+/// A test's wait ends after this long: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A small generator, so that runs are the same.
+/// A small generator of random numbers, the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// A value that has its key and version in it, repeated to its end.
+/// A value that repeats its key and version from the first byte to the last.
 fn value(key: u64, version: u64, bytes: usize) -> Vec<u8> {
     let word = [key.to_le_bytes(), version.to_le_bytes()].concat();
     word.iter().copied().cycle().take(bytes.max(16)).collect()
@@ -37,8 +37,8 @@ fn check(key: u64, bytes: &[u8]) {
     assert!(bytes == value(key, version, bytes.len()), "torn or foreign value under key {key}");
 }
 
-/// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from
-/// its core for longer than the store waits for its batch.
+/// Stores a value; with `at_last` a write that is refused for lack of memory is repeated: the system may take
+/// another worker off its core for longer than the store waits for its batch.
 fn set(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], attributes: &Attributes, at_last: bool) {
     let since = Instant::now();
     loop {
@@ -109,7 +109,7 @@ fn growing_index_loses_no_key_under_readers() {
             let name = own.to_le_bytes();
             let key = guard.key(&name);
             guard.store_value(&key, &value(own, i, 16), &Attributes::default(), Expect::Absent).unwrap();
-            // A key this thread has stored must be found, whatever moves meanwhile.
+            // A key that this thread has stored must be found, whatever moves meanwhile.
             let old = id << 32 | random.below(i + 1);
             let name = old.to_le_bytes();
             let key = guard.key(&name);

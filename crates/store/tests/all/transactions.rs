@@ -1,4 +1,4 @@
-//! Several keys as one, watches, and the store as a whole, under threads.
+//! Transactions on several keys, watches, and transactions on the whole store, by several threads.
 
 mod beside;
 mod full;
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
-/// No wait takes so long unless something hangs.
+/// A test's wait ends after this long: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn store(megabytes: u64) -> Arc<Store> {
     Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
 }
 
-/// Stores a value; with `at_last` a write that is refused for want of memory is repeated: the system may keep another worker from
-/// its core for longer than the store waits for its batch.
+/// Stores a value; with `at_last` a write that is refused for lack of memory is repeated: the system may take
+/// another worker off its core for longer than the store waits for its batch.
 fn write(guard: &mut Guard<'_>, key: &Key<'_>, value: &[u8], at_last: bool) -> Result<(), Refusal> {
     let since = Instant::now();
     loop {
@@ -46,7 +46,7 @@ fn run<R: Send>(store: &Arc<Store>, threads: usize, f: impl Fn(usize, &mut Worke
     })
 }
 
-/// Money moves between accounts: each reader of all of them finds the same sum.
+/// Money moves between accounts: each reader of all accounts finds the same sum.
 #[test]
 fn transfers_between_accounts_keep_the_sum_for_every_observer() {
     const ACCOUNTS: u64 = 8;
@@ -74,13 +74,13 @@ fn transfers_between_accounts_keep_the_sum_for_every_observer() {
                 guard.finish();
                 done.fetch_add(1, Ordering::Relaxed);
             } else if i == 2 {
-                // Reads them as one, by locking.
+                // Reads all accounts in a transaction, which locks them.
                 let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
                 guard.begin(keys);
                 assert_eq!(names.iter().map(|name| number(&mut guard, name)).sum::<u64>(), SUM);
                 guard.finish();
             } else {
-                // Reads them as one, by versions.
+                // Reads all accounts without locks, and compares their versions afterwards.
                 let keys: Vec<_> = names.iter().map(|name| guard.key(name)).collect();
                 guard.look();
                 keys.iter().for_each(|key| guard.note(key));
@@ -97,7 +97,8 @@ fn transfers_between_accounts_keep_the_sum_for_every_observer() {
     store.check();
 }
 
-/// Readers read a pair that is always written together, one key after the other: the key that is read second is never older.
+/// A pair of keys is always written together. Readers read one key after the other: the second is never older
+/// than the first.
 #[test]
 fn reader_of_one_key_after_another_sees_no_half_of_a_transaction() {
     let store = store(16);
@@ -154,7 +155,7 @@ fn transaction_of_many_new_keys_has_the_index_grow_under_it() {
 #[test]
 #[ignore = "time: 16 times as many keys have 64 times as long"]
 fn a_transaction_of_many_new_keys_costs_each_as_much_as_one_of_few() {
-    // The time of this thread on a core: what else runs does not count.
+    // The CPU time of this thread: other programs do not count.
     let on_core = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -170,7 +171,7 @@ fn a_transaction_of_many_new_keys_costs_each_as_much_as_one_of_few() {
         guard.finish();
         on_core() - started
     };
-    // With 16 times as many keys it took 200 times as long where each growth looked through all that is held.
+    // 16 times as many keys took 200 times as long when each growth of the index searched all locked buckets.
     let holds = |_| {
         let (few, many) = (took(10_000), took(160_000));
         println!("{few:?} and {many:?}");
@@ -193,7 +194,8 @@ fn index_grows_under_a_transaction_that_a_flush_comes_after() {
     let (early, late) = names.split_at(100);
     early.iter().for_each(|name| set(&mut guard, 0, name, b"early"));
     other.enter(NOW).flush();
-    // This is fifty times more than the index has room for: nothing is refused, and nothing is gone before the end.
+    // This is fifty times more than the index has slots for. No write is refused, and no key is gone before
+    // the end.
     late.iter().for_each(|name| set(&mut guard, 0, name, b"late"));
     assert!(early.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"early")));
     assert!(late.iter().all(|name| get(&mut guard, 0, name).is_some_and(|value| value == b"late")));
@@ -293,8 +295,8 @@ fn what_the_store_takes_out_is_noted_when_wanted() {
     assert_eq!(store.events_lost(), 0);
 }
 
-/// A thread that reads several keys as one looks at them again if one of them was written to meanwhile, also if only its expiry
-/// was set: the key may be gone by it.
+/// A thread that reads several keys as one reads them again if one of them was written meanwhile. A new
+/// expiry counts as a write, since the key may be gone by it.
 #[test]
 fn every_way_to_write_is_seen_by_who_reads_several_keys() {
     let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();

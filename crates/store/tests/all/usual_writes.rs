@@ -1,5 +1,5 @@
-//! The short way of the usual write, where it has to wait for memory: the item that it read before may be another key's by then,
-//! or a later item of the same key in the same place. No acknowledged write is lost.
+//! The usual write in its short way, when it has to wait for memory. By then the memory of the item that it
+//! has read may hold another key, or a later item of the same key. No acknowledged write is lost.
 
 use larder_store::{Attributes, Config, Expect, Guard, Key, Store, Value};
 
@@ -7,7 +7,7 @@ const NOW: u64 = 1_700_000_000_000;
 const COUNTER: &[u8] = b"counter-";
 const THREADS: u64 = 3;
 const ROUNDS: u64 = 6_000;
-/// The length of the counter's value, and of the values that fill the memory.
+/// The length of the counter's value, and of the values that fill the memory, in digits.
 const DIGITS: usize = 12;
 
 fn digits(value: u64) -> String {
@@ -20,7 +20,8 @@ fn value_of(guard: &mut Guard<'_>, key: &Key<'_>) -> u64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// Adds one where the hint says; false if that is not simply done, and nothing is changed then.
+/// Adds one to the item that the hint names; returns false, without a change, if the short way is not
+/// possible.
 fn add(guard: &mut Guard<'_>) -> bool {
     let key = guard.key(COUNTER);
     let mut hint = guard.prefetch_bucket(&key);
@@ -50,7 +51,7 @@ fn sums_are_exact_where_memory_is_waited_for_between_reading_and_writing() {
                     let mut added = 0;
                     for round in 0..ROUNDS {
                         let mut guard = worker.enter(NOW);
-                        // New keys of the counter's class use up what the worker has at hand …
+                        // New keys of the counter's class use up the worker's magazine …
                         for n in 0..(round % 7) * 5 {
                             let name = (thread << 56 | round << 16 | n).to_be_bytes();
                             let key = guard.key(&name);
@@ -61,7 +62,7 @@ fn sums_are_exact_where_memory_is_waited_for_between_reading_and_writing() {
                                 Expect::Any,
                             );
                         }
-                        // … and sums in a row use the same chunks in turns.
+                        // … and many additions in a row use the same chunks in turns.
                         added += (0..60).map(|_| u64::from(add(&mut guard))).sum::<u64>();
                     }
                     added

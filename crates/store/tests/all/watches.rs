@@ -1,9 +1,9 @@
-//! What clients watch: all watches together have their share of the memory, and no byte more.
+//! Watches of clients: all watches together have a share of the memory, and not a byte more.
 
 use larder_store::{Config, Guard, Store, Touched};
 
 const MEMORY_BYTES: u64 = 4 << 20;
-/// What all watches may have.
+/// The bytes that all watches together may take.
 const SHARE: u64 = MEMORY_BYTES / 16;
 
 fn watch(guard: &mut Guard<'_>, name: &[u8], flag: &Touched) -> Option<bool> {
@@ -13,7 +13,7 @@ fn watch(guard: &mut Guard<'_>, name: &[u8], flag: &Touched) -> Option<bool> {
 
 #[test]
 fn watches_of_all_clients_have_their_share_and_no_byte_more() {
-    // A byte of the last key counts three times.
+    // The last key's length decides: each of its bytes counts three times.
     for over in [-1, 0, 1] {
         let config = Config {
             memory_bytes: MEMORY_BYTES,
@@ -26,7 +26,7 @@ fn watches_of_all_clients_have_their_share_and_no_byte_more() {
         let mut worker = store.worker().expect("a worker");
         let mut guard = worker.enter(1);
         let flag = Touched::default();
-        // A watch is counted with three copies of its key, and what goes with them.
+        // A watch is charged with three copies of its key, and a fixed part.
         assert_eq!(watch(&mut guard, &0u64.to_le_bytes(), &flag), Some(false));
         let each = store.watch_bytes();
         let beside = each - 3 * size_of::<u64>() as u64;
@@ -43,7 +43,7 @@ fn watches_of_all_clients_have_their_share_and_no_byte_more() {
         if over <= 0 {
             assert_eq!(store.watch_bytes() as i64, (SHARE - left + beside) as i64 + 3 * bytes);
         }
-        // What is given back may be had again.
+        // A watch that ended leaves its bytes to the next.
         let first = 0u64.to_le_bytes();
         store.unwatch(0, &first, &flag);
         assert_eq!(watch(&mut guard, &first, &flag), Some(false));

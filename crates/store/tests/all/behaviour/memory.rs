@@ -1,4 +1,5 @@
-//! A full store, and a limit that is lowered: what goes, what stays, what is refused.
+//! A full store, and a limit that is lowered: which items are evicted, which stay, and which writes are
+//! refused.
 
 use crate::behaviour::{NOW, get, set, store};
 use larder_store::{
@@ -31,7 +32,7 @@ fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
     let store = |memory_bytes, memory_bytes_max| {
         Store::new(Config { memory_bytes, memory_bytes_max, workers_max: 1, ..Config::default() })
     };
-    // Limits: a machine of 384 GiB, one of as much as there can be, and a byte less or more.
+    // Limits: a machine of 384 GiB, the most possible, and a byte less or more.
     for max in [384 << 30, MEMORY_BYTES_MAX - 1, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, u64::MAX] {
         let store = store(64 << 20, max).expect("address space is all that is taken");
         assert_eq!(store.memory_bytes_max(), MEMORY_BYTES_MAX);
@@ -50,7 +51,7 @@ fn limits_of_memory_are_what_a_store_can_address_whatever_the_machine_has() {
 
 #[test]
 fn no_write_to_a_store_that_has_just_filled_evicts_many() {
-    // A batch of the eviction, and a step of draining.
+    // One batch of eviction, and one step of draining.
     const EVICTED_MAX: u64 = 32 + 128;
     let config = Config { memory_bytes: 16 << 20, workers_max: 1, ..Config::default() };
     let store = Store::new(config).unwrap();
@@ -89,8 +90,8 @@ fn without_eviction_a_full_store_refuses() {
     }
 }
 
-/// What a flush has taken from a full store that evicts nothing is there for the next write, also in a transaction, and of
-/// other sizes.
+/// The next write gets the memory of flushed items in a full store that evicts nothing, also in a
+/// transaction, and also if it has another size.
 #[test]
 fn without_eviction_a_flush_makes_room_at_once() {
     for (transaction, bytes) in [(false, 1000), (false, 90), (false, 40_000), (true, 1000), (true, 90)] {
@@ -157,7 +158,7 @@ fn lower_limit_leaves_room_for_a_class_without_a_span() {
     assert_eq!(get(&mut guard, b"a").unwrap(), b"x");
 }
 
-/// Keys that are read twice on probation enter main, and the hand there passes over what was read.
+/// A key that is read twice on probation enters main, and the hand there passes over items that were read.
 #[test]
 fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
     let (store, mut worker) = store(4);
@@ -177,10 +178,10 @@ fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
         guard.leave_traces(false);
         names.step_by(step).filter(|name| get(&mut guard, &name.to_be_bytes()).is_some()).count()
     };
-    // 1. Into main, while there is memory: every tenth is read.
+    // 1. Keys enter main while there is free memory; every tenth is read.
     (0..6_000).for_each(|name| write(&mut worker, name, if name % 10 == 0 { 3 } else { 0 }));
     assert_eq!(store.totals().evictions, 0);
-    // 2. On probation: every fifth is read, and takes the place of what was not in main.
+    // 2. Later keys are on probation; every fifth is read, and replaces a key outside of main.
     (10_000..25_000).for_each(|name| write(&mut worker, name, if name % 5 == 0 { 2 } else { 0 }));
     let hot = left(&mut worker, 0..6_000, 10);
     let cold = left(&mut worker, 1..6_000, 10);
@@ -194,18 +195,19 @@ fn read_items_are_promoted_and_passed_over_and_unread_ones_go() {
     store.check_behind(worker);
 }
 
-/// How a cache changed while more values of one size were stored than fit.
+/// The course of a cache into which more values of one size were stored than fit.
 #[derive(Debug, Default)]
 struct Filled {
-    /// How many items there were before the first eviction, and how many that took out.
+    /// `before`: how many items there were before the first eviction. `gone`: how many items that write
+    /// evicted.
     before: u64,
     gone: u64,
-    /// The most that a later write took out, and how many items there are in the end.
+    /// `gone_later`: the most items that a later write evicted. `items`: how many items there are in the end.
     gone_later: u64,
     items: u64,
 }
 
-/// Stores `count` values of so many bytes in a new store.
+/// Stores `count` values of `value_bytes` bytes in a new store.
 fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
     let store = Store::new(Config { memory_bytes, workers_max: 1, ..Config::default() }).unwrap();
     let mut worker = store.worker().unwrap();
@@ -231,10 +233,10 @@ fn fill_with(memory_bytes: u64, value_bytes: usize, count: u32) -> Filled {
 
 #[test]
 fn a_write_evicts_what_its_own_bytes_need() {
-    // Where values are longer than a span, one of them goes for each that is stored.
+    // If values are longer than a span, each new value evicts one.
     let filled = fill_with(4 << 20, 65_000, 200);
     assert!(filled.before >= 50 && filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
-    // Where they are shorter, those of one span go at most.
+    // If they are shorter, a write evicts at most the values of one span.
     for value_bytes in [200, 3_000, 9_000, 16_000, 20_000] {
         let filled = fill_with(4 << 20, value_bytes, (6 << 20) / value_bytes as u32);
         let span = ((64 << 10) / value_bytes as u64).min(32);
@@ -242,8 +244,8 @@ fn a_write_evicts_what_its_own_bytes_need() {
     }
 }
 
-/// The first value of another size needs a span: in a store of large values, which lie in many spans, those go that have their
-/// long pieces in one.
+/// The first value of another size needs a span. In a store of large values, which lie in many spans, it
+/// evicts only the values that have their long pieces in one span.
 #[test]
 fn the_first_value_of_another_size_takes_a_span_of_values() {
     for (first, second) in
@@ -268,7 +270,8 @@ fn the_first_value_of_another_size_takes_a_span_of_values() {
     }
 }
 
-/// Of longer values than those that fill a store some need a span each, and no more: the first, and those after it.
+/// Short values fill a store. Among the longer values written then, the first and some later ones need a span
+/// each; no write needs more.
 #[test]
 fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
     for (first, second) in
@@ -296,10 +299,10 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
                 (store.totals().evictions - before) as usize
             };
             let gone: Vec<usize> = (0..200).map(&mut gone_for).collect();
-            // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of a span.
-            // Where all was read, what moves out of a span takes as much elsewhere.
+            // The list of chunks in limbo takes memory, too: nearly half a span if a span has thousands of
+            // chunks. If all items were read, those that move out of a span take as much elsewhere.
             let spans = if first < 50 || read { 2 } else { 1 };
-            // A key of 8 B, a header and rounding add so much to a value.
+            // Key (8 bytes), header and rounding add about 16 bytes to a value.
             let most = ((spans << 16) + second).div_ceil(first + 16);
             let worst = gone.iter().enumerate().max_by_key(|&(_, &gone)| gone);
             assert!(
@@ -310,7 +313,8 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
     }
 }
 
-/// Many writes that share a batch, as in a pipeline, evict no more: what they retire waits for the end of the batch.
+/// Many writes in one batch, as of a pipeline, evict no more than single writes do, though all that they
+/// retire stays in limbo until the batch ends.
 #[test]
 fn writes_that_share_a_batch_leave_no_more_to_evict() {
     for (first, second, megabytes) in
@@ -338,7 +342,7 @@ fn writes_that_share_a_batch_leave_no_more_to_evict() {
                 store.totals().evictions - before
             })
             .collect();
-        // In a store with thousands of chunks in a span one more span may have to go for what the index was lent.
+        // If a span has thousands of chunks, one more may be drained for memory that the index has borrowed.
         let spans = if first < 50 { 2 } else { 1 };
         let most = ((spans << 16) + second).div_ceil(first + 16) as u64;
         assert!(
@@ -355,7 +359,7 @@ fn a_cache_of_long_values_is_full_of_them() {
     assert!(filled.gone == 1 && filled.gone_later == 1, "{filled:?}");
 }
 
-/// Stores as many long values as a gigabyte holds, and a few more.
+/// Stores as many values of 1 MiB as a gigabyte holds, and a few more: each of these evicts one.
 #[test]
 fn a_large_cache_of_long_values_gives_one_for_one() {
     let filled = fill_with(1 << 30, 1 << 20, 1_040);

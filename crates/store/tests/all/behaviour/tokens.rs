@@ -1,4 +1,4 @@
-//! Tokens and marks: they grow, are compared, and survive what happens around them.
+//! Tokens and marks: they grow, are compared, and stay valid while other things happen to the store.
 
 use crate::behaviour::{NOW, set, store};
 use larder_store::{Attributes, Expect, Guard, Refusal, Worker};
@@ -54,7 +54,8 @@ fn token_is_claimed_once() {
     assert!(guard.claim_token(&key, seen));
 }
 
-/// What was seen names a place and a version: another item of the same key at the same place is another.
+/// What was seen of an item is its place and version: a later item of the same key at the same place is
+/// another.
 #[test]
 fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
     let (store, mut worker) = store(4);
@@ -69,7 +70,7 @@ fn what_was_seen_is_not_what_was_stored_later_at_the_same_place() {
         text.split(',').next().expect("a location").to_owned()
     };
     let mut earlier = vec![set(&mut worker, b"first")];
-    // The item is deleted and stored again until some memory is used again.
+    // Deletes the key and stores it again until an item gets a place that an earlier one had.
     let (first, again) = (0..10_000)
         .find_map(|_| {
             let mut guard = worker.enter(NOW);
@@ -139,7 +140,7 @@ fn tokens_grow_while_the_index_grows_and_shrinks() {
                 let key = guard.key(&bytes);
                 guard.delete(&key, Expect::Present).unwrap();
             }
-            // A pass of upkeep makes the index small again.
+            // A pass of upkeep shrinks the index.
             let slots = store.totals().index_slots;
             for now in (NOW..NOW + 220_000).step_by(100) {
                 drop(guard);

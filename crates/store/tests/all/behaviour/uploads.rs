@@ -1,4 +1,4 @@
-//! Uploads: how many bytes they may hold, how they are filled, and that abandoned ones give their memory back.
+//! Uploads: how many bytes they may hold, how they are filled, and that abandoned ones free their memory.
 
 use crate::behaviour::{NOW, get, set, store};
 use larder_store::{Attributes, Expect, Guard, Refusal};
@@ -24,7 +24,7 @@ fn abandoned_uploads_and_pins_give_their_memory_back() {
     assert!(pinned.pieces(1_000_000).flatten().eq(&value[1_000_000..]));
     assert!(store.totals().item_bytes > 3 << 20);
     drop(pinned);
-    // It has 193 pieces, which upkeep takes back some at a time.
+    // The value has 193 pieces, which upkeep frees in steps.
     while worker.enter(NOW).maintain() {}
     assert_eq!(store.totals().item_bytes, 0);
 }
@@ -53,7 +53,8 @@ fn uploads_hold_at_most_their_share_together_and_one_beside_half_of_it_any_part(
     receive(&mut guard, &mut waiting, 900_000).unwrap();
     let mut upload = guard.upload(&key, 7 << 20, &Attributes::default()).unwrap();
     receive(&mut guard, &mut upload, 3 << 20).unwrap();
-    // The other upload does not get more beside that, and once a third holder has some this one does not, either.
+    // The other upload may not hold more beside this one. Once a third holder has some bytes, this one may
+    // not grow, either.
     assert_eq!(receive(&mut guard, &mut waiting, 100_000), Err(Refusal::NoMemory));
     store.note_input(200_000);
     assert_eq!(receive(&mut guard, &mut upload, u64::MAX), Err(Refusal::NoMemory));
@@ -103,7 +104,7 @@ fn uploads_that_begin_leave_a_quarter_of_the_share_to_those_under_way() {
 
 #[test]
 fn an_upload_is_filled_across_its_spaces_in_any_steps() {
-    // So large that its pieces need two tables beside the one in its head.
+    // So large that its pieces need two tables beside the table in its head.
     const BYTES: usize = 70 << 20;
     let (_store, mut worker) = store(512);
     let mut guard = worker.enter(NOW);

@@ -1,13 +1,13 @@
-//! Beside a transaction: keys that are not its keys, in buckets that it holds.
+//! Keys outside of a transaction whose buckets the transaction has locked.
 
 use super::{NOW, PATIENCE, get, number, run, set, store};
 use larder_store::{Attributes, Expect, Lookup};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Keys of a transaction: enough that all buckets of so small a store have some of them.
+/// Keys of a transaction: so many that each bucket of a small store has some of them.
 const KEYS: u64 = 3000;
-/// How long the other worker has for what it must not do.
+/// How long the test watches that the other worker waits.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn names(prefix: &str) -> Vec<Vec<u8>> {
@@ -23,7 +23,7 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
     others.iter().for_each(|name| set(&mut guard, 0, name, b"before"));
     let keys: Vec<_> = held.iter().map(|name| guard.key(name)).collect();
     guard.begin(keys);
-    // Segments grow under the transaction, and all of their buckets are its own then.
+    // Segments grow inside the transaction, which then has all of their buckets locked.
     held.iter().for_each(|name| set(&mut guard, 0, name, b"new"));
     let (beside, seen) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
             assert!(!seen.load(Ordering::Acquire), "half of a transaction");
             std::thread::yield_now();
         }
-        // A worker that ends waits for all epochs.
+        // The other worker, when it ends, waits for the end of this batch.
         drop(guard);
     });
     let mut guard = worker.enter(NOW);
@@ -65,12 +65,13 @@ fn keys_that_are_not_a_transactions_are_read_and_written_while_it_is_open() {
     store.check_behind(worker);
 }
 
-/// Two workers count in transactions of all keys, two count other keys one by one, which live in the same buckets.
+/// Two workers raise counters in transactions on all keys; two raise other counters one by one, which are in
+/// the same buckets.
 #[test]
 fn counts_beside_transactions_lose_nothing() {
     const ROUNDS: u64 = 40;
-    // There is room for all that is ever written: a worker that the system keeps from its core in its batch may hold back all of
-    // it.
+    // The limit leaves enough for all that is ever written: a worker that the system takes off its core
+    // inside its batch may keep all of it in limbo.
     let store = store(64);
     let (held, others) = (names("held"), names("other"));
     let beside = AtomicU64::new(0);
@@ -97,7 +98,8 @@ fn counts_beside_transactions_lose_nothing() {
                         }
                         _ => (0, Expect::Absent),
                     };
-                    // One writes as usual, the other stores an item of another shape in its place.
+                    // This worker writes as usual; the other one stores items of another layout in the same
+                    // place.
                     let value = (seen + 1).to_le_bytes();
                     let attributes = Attributes { flags: (round % 3) as u32, ..Attributes::default() };
                     if guard.store_value(&key, &value, &attributes, expect).is_ok() {

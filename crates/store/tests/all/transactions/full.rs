@@ -1,10 +1,10 @@
-//! Transactions in a full store: from which keys they take memory, and from which not.
+//! Transactions in a full store: which keys they evict for memory, and which they do not.
 
 use crate::transactions::{NOW, get, run, set, store, write};
 use larder_store::{Attributes, Expect};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Raises a flag when it is dropped, also by a panic: the other threads end.
+/// Sets a flag when it is dropped, also by a panic, so that the other threads end.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -13,8 +13,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// A transaction of many keys in a small, full store: what is beside its keys makes room, and a worker
-/// that waits for it holds back no memory.
+/// A transaction on many keys in a small, full store evicts keys outside of it. Another worker that waits for
+/// the transaction keeps no memory in limbo meanwhile.
 fn in_a_full_store_while_others_wait(at_last: bool) {
     const KEYS: u64 = 60;
     for kind in 0..4 {
@@ -63,10 +63,10 @@ fn in_a_full_store_while_others_wait(at_last: bool) {
                 }
             }
         });
-        // The transactions take the place of a sixth of the small items, and a batch that was interrupted costs no more; a walk
-        // is in a batch all the time.
+        // The transactions replace a sixth of the small items, and an interrupted batch costs no more; a walk
+        // is inside a batch all the time.
         let (left, least) = (store.totals().items, if kind == 3 { 1_000 } else { 2_000 });
-        // Each refusal costs more.
+        // Each refused write costs more items.
         assert!(left > least || store.totals().out_of_memory > 0, "way {kind}: {left} are left");
         store.check();
     }
@@ -83,8 +83,8 @@ fn transaction_in_a_full_store_gets_its_memory_while_others_wait_for_it() {
     in_a_full_store_while_others_wait(false);
 }
 
-/// Three workers whose transactions need memory, beside what makes them wait for each other: a walk, and the cleaning of segments
-/// after a flush.
+/// Three workers whose transactions need memory, while they also wait for each other: for a walk, and for the
+/// cleaning of segments after a flush.
 fn while_others_wait_for_segments(at_last: bool) {
     const TRANSACTIONS: u64 = 400;
     for flushes in [false, true] {
@@ -133,8 +133,8 @@ fn no_write_of_a_transaction_is_refused_while_others_wait_for_segments() {
     while_others_wait_for_segments(false);
 }
 
-/// The memory that one worker deletes is room for another, which need not evict for it, also while the first does nothing: it
-/// neither allocates nor rests.
+/// One worker deletes items: another worker gets this memory without evicting, also while the first does
+/// nothing, neither an allocation nor a rest.
 #[test]
 fn what_a_worker_deletes_is_not_kept_by_it() {
     const KEYS: u64 = 60;
@@ -156,15 +156,16 @@ fn what_a_worker_deletes_is_not_kept_by_it() {
         names.iter().for_each(|name| set(&mut guard, 0, name.as_bytes(), &[2; 10_000]));
         drop(guard);
         let left = store.totals().items;
-        // Each value takes the place of twenty-five small ones; a batch of the deleter and its magazine wait.
+        // Each value replaces twenty-five small ones; in addition a batch of the deleter and its magazine may
+        // be missing.
         assert!(left + KEYS * 25 + 500 >= full, "round {round}: {left} of {full} are left");
     }
     drop((worker, deleter));
     store.check();
 }
 
-/// Where the index cannot grow, a new key takes the place of another key beside it, but not of one that the same transaction has
-/// written.
+/// If the index cannot grow, a new key replaces another key in its buckets, but not one that the same
+/// transaction has written.
 #[test]
 fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
     const KEYS: u64 = 3_000;
@@ -187,8 +188,8 @@ fn transaction_whose_keys_have_no_place_in_the_index_evicts_none_of_its_own() {
     store.check_behind(worker);
 }
 
-/// A transaction that needs a seventh of a full store takes about that from the other keys, and so does
-/// its repetition, which needs nothing more.
+/// A transaction that needs a seventh of a full store evicts about that much of the other keys. So does its
+/// repetition, which needs no more memory.
 #[test]
 fn transaction_in_a_full_store_evicts_about_what_it_needs() {
     const KEYS: u64 = 60;
@@ -207,7 +208,7 @@ fn transaction_in_a_full_store_evicts_about_what_it_needs() {
         assert!(keys.iter().all(|key| guard.get(key).hit().is_some()), "it evicts none of its own");
         guard.finish();
         let evicted = store.totals().evictions - before;
-        // What the transaction takes, and two spans' worth of the small values for each span that the arena is short of.
+        // What the transaction takes, and two spans of small values for each span that the arena lacks.
         let needed = KEYS * 10_000 / 400;
         assert!(evicted <= needed * 3 / 2 + 500, "round {round}: {evicted} of {full} were evicted");
     }
@@ -215,7 +216,8 @@ fn transaction_in_a_full_store_evicts_about_what_it_needs() {
     store.check_behind(worker);
 }
 
-/// Evicted memory waits for the batch of another worker, which does not end: if more were evicted, it would wait, too.
+/// Evicted memory stays in limbo during another worker's batch, which does not end: evicting more would not
+/// help.
 #[test]
 fn batch_that_does_not_end_costs_no_more_than_what_is_needed() {
     let store = store(4);
@@ -238,8 +240,8 @@ fn batch_that_does_not_end_costs_no_more_than_what_is_needed() {
     store.check();
 }
 
-/// A copy for which there is no room beside the original is refused after one search for memory, not after
-/// one for each of its pieces.
+/// A copy that does not fit beside the original is refused after one search for memory, not after a search
+/// for each of its pieces.
 #[test]
 fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
     const BYTES: u64 = (4 << 20) - 100_000;
@@ -261,8 +263,8 @@ fn copy_in_a_transaction_that_has_no_room_is_refused_and_the_original_stays() {
     store.check_behind(worker);
 }
 
-/// A full store that evicts nothing is flushed; the next thing stored is several keys of other sizes, while another
-/// worker stays in a batch for some milliseconds, as one does that the system keeps from its core.
+/// A full store that evicts nothing is flushed. Then several keys of other sizes are stored, while another
+/// worker stays in a batch for some milliseconds, as if the system had taken it off its core.
 fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
     for beside_ms in [0, 20] {
         let store = store(4);
@@ -271,7 +273,8 @@ fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
         let mut other = store.worker().unwrap();
         let sizes = [60, 400, 3_000, 20_000, 200_000];
         for round in 0..20u64 {
-            // The worker does not wait for flushed items that the other worker has found: that one does nothing meanwhile.
+            // This worker does not wait for flushed items in the limbo of the other worker, which does
+            // nothing meanwhile.
             worker.set_patient(false);
             let mut guard = worker.enter(NOW + round * 100);
             let mut full = [false; 5];

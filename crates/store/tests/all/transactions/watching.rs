@@ -1,4 +1,4 @@
-//! Watches: what touches a key, and what they may take.
+//! Watches: which writes set their flags, and how much memory they may take.
 
 use crate::transactions::{NOW, get, number, run, set, store};
 use larder_store::{Attributes, Expect, Guard, Touched};
@@ -89,7 +89,7 @@ fn watches_hold_their_share_and_no_more() {
     assert_eq!(store.watch_bytes(), 0);
 }
 
-/// A counter that is only ever raised by watch, look, transaction: nothing is lost.
+/// A counter that is raised only by WATCH, a read and a transaction: no update is lost.
 #[test]
 fn counter_raised_under_watches_counts_exactly() {
     let store = store(16);
